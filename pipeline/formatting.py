@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+# Characters of sparklines, from low to high
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-"""Characters of sparklines, from low to high."""
 
 
 def duration_text(seconds: float) -> str:
@@ -25,22 +25,7 @@ def quantity(number: float) -> str:
 
 
 def sparkline(values: list[float], width: int, *, ascii_only: bool = False) -> str:
-    """Return a curve as a line of text.
-
-    Parameters
-    ----------
-    values : list of float
-        Evenly spaced values.
-    width : int
-        Largest number of characters.
-    ascii_only : bool, optional
-        Whether only ASCII characters are used.
-
-    Returns
-    -------
-    str
-        A character for each value or, if there are too many, for the last one of each stretch of values.
-    """
+    """Return a curve as a line of text."""
     blocks = ASCII_BLOCKS if ascii_only else BLOCKS
     if not values or width < 1:
         return ""

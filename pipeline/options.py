@@ -29,11 +29,11 @@ from collapsium.storage.io.toml_files import parse_toml
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-RECORDED = "recorded"
-"""Context of the validation of options that come out of a record."""
+RECORDED = "recorded"  # Context of the validation of options that come out of a record
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 
 
+# Plain English for the phrases of pydantic
 _PLAIN = {
     "a valid integer": "a whole number",
     "a valid number": "a number",
@@ -42,18 +42,12 @@ _PLAIN = {
     "a valid tuple": "a list",
     "a valid dictionary( or instance of .*)?": "a table",
 }
-"""Plain English for the phrases of pydantic."""
 
 
 def require_named(info: ValidationInfo) -> None:
     """Raise `ValueError` for the name of a file that comes out of a record.
 
     Only users name files of options. Records have the contents, and anyone may have written them.
-
-    Parameters
-    ----------
-    info : pydantic.ValidationInfo
-        The validation, with the context `RECORDED` for options of a record.
     """
     if info.context == RECORDED:
         raise ValueError("expected a table, as a record names no file")
@@ -61,49 +55,23 @@ def require_named(info: ValidationInfo) -> None:
 
 @dataclass(frozen=True)
 class Value:
-    """Notation of an option's value.
+    """Notation of an option's value."""
 
-    Attributes
-    ----------
-    metavar : str or None
-        Placeholder in help, such as ``N``; by default the choices, if the value is one of several.
-    unit : str or None
-        Unit, such as ``seconds``.
-    expected : str or None
-        Expected value in messages, such as ``a share in [0, 1)``; by default derived from the type and the limits.
-    text : bool
-        Whether the command line passes the text to the model unchanged.
-    flag : str or None
-        Flag, if it differs from the name.
-    heading : str or None
-        Heading in help, if it differs from the model's.
-    """
-
+    # Placeholder in help, such as ``N``; by default the choices, if the value is one of several
     metavar: str | None = None
-    unit: str | None = None
+    unit: str | None = None  # Unit, such as ``seconds``
+    # Expected value in messages, such as ``a share in [0, 1)``; by default derived from the type and the limits
     expected: str | None = None
-    text: bool = False
-    flag: str | None = None
-    heading: str | None = None
+    text: bool = False  # Whether the command line passes the text to the model unchanged
+    flag: str | None = None  # Flag, if it differs from the name
+    heading: str | None = None  # Heading in help, if it differs from the model's
 
 
 class Options(BaseModel):
-    """A group of options; a function with several groups takes several models.
-
-    Parameters
-    ----------
-    **values
-        The options by name.
-
-    Raises
-    ------
-    OptionError
-        A value is of another type, or outside its limits.
-    """
+    """A group of options; a function with several groups takes several models."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    heading: ClassVar[str] = ""
-    """Heading of the group in help; by default that of the command's own options."""
+    heading: ClassVar[str] = ""  # Heading of the group in help; by default that of the command's own options
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -243,16 +211,6 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
 
     An unknown or missing keyword is an `OptionError`. If the function also takes ``**options``, it validates those
     itself, as they depend on others (on the family).
-
-    Parameters
-    ----------
-    **models : type of Options
-        Models by the names of the parameters that receive them. Signature and docstring get their fields.
-
-    Returns
-    -------
-    callable
-        The decorator.
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:
@@ -312,18 +270,7 @@ def _entry(name: str, field: FieldInfo) -> list[str]:
 
 
 def option_names(function: Callable[..., object]) -> tuple[str, ...]:
-    """Return the names of the arguments of a public function, options included.
-
-    Parameters
-    ----------
-    function : callable
-        Decorated with `keywords`, or any other.
-
-    Returns
-    -------
-    tuple of str
-        Names in the order of the signature.
-    """
+    """Return the names of the arguments of a public function, options included."""
     return tuple(
         name
         for name, parameter in inspect.signature(function).parameters.items()
@@ -332,25 +279,7 @@ def option_names(function: Callable[..., object]) -> tuple[str, ...]:
 
 
 def names_of(value: object, option: str = "names") -> tuple[str, ...]:
-    """Return the names of an option with several names.
-
-    Parameters
-    ----------
-    value : str or sequence of str
-        A list, or a string with commas; numbers are converted to strings, as columns of vectors may be numbers.
-    option : str, optional
-        Name of the option, for the error.
-
-    Returns
-    -------
-    tuple of str
-        The names.
-
-    Raises
-    ------
-    OptionError
-        The value is neither.
-    """
+    """Return the names of an option with several names."""
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return tuple(name.strip() for name in str(value).split(",") if name.strip())
     if isinstance(value, (list, tuple)) and all(isinstance(one, (str, int)) for one in value):
@@ -380,35 +309,15 @@ class Commas:
     """Marks an option whose flag takes several values, separated by commas."""
 
 
-Location = Annotated[str, BeforeValidator(_path)]
-"""A path or URL."""
-Locations = Annotated[tuple[str, ...], BeforeValidator(paths_of)]
-"""Paths, or a single path; the flag may be repeated."""
+Location = Annotated[str, BeforeValidator(_path)]  # A path or URL
+Locations = Annotated[tuple[str, ...], BeforeValidator(paths_of)]  # Paths, or a single path; the flag may be repeated
+# Names, or a string with commas; the flag may be repeated
 Names = Annotated[tuple[str, ...], BeforeValidator(_names), Commas()]
-"""Names, or a string with commas; the flag may be repeated."""
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
-"""Texts, unchanged; the flag may be repeated."""
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]  # Texts, unchanged; the flag may be repeated
 
 
 def require_kind(name: str, value: object, kind: Any, where: str = "") -> None:
-    """Refuse a value that is not of the type of an option.
-
-    Parameters
-    ----------
-    name : str
-        The option.
-    value : object
-        The value.
-    kind : type
-        Its annotation.
-    where : str, optional
-        Beginning of the error before the option's name.
-
-    Raises
-    ------
-    OptionError
-        The value is of another type.
-    """
+    """Refuse a value that is not of the type of an option."""
     try:
         pydantic.TypeAdapter(kind).validate_python(value, strict=True)
     except pydantic.ValidationError as error:
@@ -419,22 +328,7 @@ def require_kind(name: str, value: object, kind: Any, where: str = "") -> None:
 def parse_setting(text: str) -> tuple[str, Any]:
     """Parse ``name=VALUE``, where the value is TOML or else a string.
 
-    Parameters
-    ----------
-    text : str
-        Such as ``alpha=0.1``, ``learn=["alpha"]`` or ``scaling=labels``.
-
-    Returns
-    -------
-    name : str
-        The name, with ``_`` for ``-``.
-    value : object
-        The value.
-
-    Raises
-    ------
-    OptionError
-        There is no ``=``.
+    Returns name: The name, with ``_`` for ``-``; value: The value
     """
     name, equals, value = text.partition("=")
     if not equals or not name.strip():

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 
 from collapsium.storage.printable import printable
 
-MAX_NAMES = 40
-"""Largest number of names that a message lists."""
+MAX_NAMES = 40  # Largest number of names that a message lists
 
 # An option in a message, as a flag or as a parameter in backquotes.
 _MENTION = re.compile(r"--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|`([a-z][a-z0-9_]*)`")
@@ -30,33 +29,12 @@ class CollapsiumError(Exception):
         return printable(super().__str__())
 
     def spelled(self, spell: Callable[[str], str]) -> str:
-        """Return the message with parameters and functions in the caller's spelling.
-
-        Parameters
-        ----------
-        spell : callable
-            Returns the spelling of a name, such as ``--score-every`` for ``score_every``.
-
-        Returns
-        -------
-        str
-            The message.
-        """
+        """Return the message with parameters and functions in the caller's spelling."""
         return _MENTION.sub(lambda mention: spell(_parameter(mention)), str(self))
 
 
 class InputError(CollapsiumError, ValueError):
-    """An input file does not conform to its format.
-
-    Parameters
-    ----------
-    path : str
-        The file, as the caller named it.
-    expected : str
-        The fault and the expectation.
-    where : str, optional
-        The line or field, such as ``line 7`` or ``field 'text'``.
-    """
+    """An input file does not conform to its format."""
 
     def __init__(self, path: str, expected: str, where: str = "") -> None:
         self.path, self.expected, self.where = path, expected, where
@@ -88,15 +66,7 @@ class OccupiedError(CollapsiumError, FileExistsError):
 
 
 class OptionError(CollapsiumError, ValueError):
-    """An option has an unknown name or an invalid value.
-
-    Parameters
-    ----------
-    message : str
-        The fault and the expectation, with other options and functions in backquotes.
-    parameter : str, optional
-        The parameter with the fault, which is put before the message.
-    """
+    """An option has an unknown name or an invalid value."""
 
     def __init__(self, message: str, parameter: str | None = None) -> None:
         self.message, self.parameter = message, parameter
@@ -113,20 +83,7 @@ class OptionError(CollapsiumError, ValueError):
         return self.parameter or (None if first is None else _parameter(first))
 
     def spelled(self, spell: Callable[[str], str], spell_parameter: Callable[[str], str] | None = None) -> str:
-        """Return the message with parameters and functions in the caller's spelling.
-
-        Parameters
-        ----------
-        spell : callable
-            Returns the spelling of a name.
-        spell_parameter : callable, optional
-            Spells the parameter before the message, as a function may have its name (default: `spell`).
-
-        Returns
-        -------
-        str
-            The message.
-        """
+        """Return the message with parameters and functions in the caller's spelling."""
         text = _MENTION.sub(lambda mention: spell(_parameter(mention)), self.message)
         return text if self.parameter is None else f"{(spell_parameter or spell)(self.parameter)}: {text}"
 
@@ -194,22 +151,7 @@ def near(name: str, known: Iterable[str], most: int = 1) -> str:
 
 
 def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
-    """Return the known names nearest to an unknown one, or some of all names if none is near.
-
-    Parameters
-    ----------
-    name : str
-        The unknown name.
-    known : iterable of str
-        The known names.
-    most : int, optional
-        Largest number of suggestions.
-
-    Returns
-    -------
-    str
-        ``" (did you mean 'x'?)"`` or ``" (known: x, y)"``.
-    """
+    """Return the known names nearest to an unknown one, or some of all names if none is near."""
     names = sorted(set(known))
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return near(name, names, most) or f" (known: {', '.join(names[:MAX_NAMES])}{more})"

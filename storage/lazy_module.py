@@ -18,13 +18,6 @@ class LazyModule:
     Python's import lock guards the import, so threads may share it. `importlib.util.LazyLoader`, with which
     lazy-loader loads modules, shows half a module to a second thread before Python 3.11.9 and 3.12.3 (CPython issue
     114763), and names modules in `sys.modules` that have not been imported.
-
-    Parameters
-    ----------
-    name : str
-        Full name of the module.
-    missing : Exception, optional
-        Raised where the module is not installed.
     """
 
     __slots__ = ("_missing", "_name")

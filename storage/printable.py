@@ -22,38 +22,13 @@ def printable(text: str) -> str:
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    """Return a value as JSON with control characters escaped.
-
-    Parameters
-    ----------
-    value : object
-        A value for `json.dumps`; objects of other types are written as text.
-    indent : int, optional
-        As for `json.dumps`.
-
-    Returns
-    -------
-    str
-        The JSON.
-    """
+    """Return a value as JSON with control characters escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
     return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def csv_cell(text: str) -> str:
-    """Return a text for a cell of CSV, with an apostrophe before formulas.
-
-    Parameters
-    ----------
-    text : str
-        The cell; numbers, including negative ones, are not changed.
-
-    Returns
-    -------
-    str
-        The text, with an apostrophe if it begins with ``=``, ``+``, ``-`` or ``@``, after blanks and control
-        characters, or with a tab or line end.
-    """
+    """Return a text for a cell of CSV, with an apostrophe before formulas."""
     return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
 
 

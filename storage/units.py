@@ -22,25 +22,7 @@ def size(count: float) -> str:
 
 
 def parse_size(text: str | int, name: str = "memory") -> int:
-    """Parse a number of bytes, such as ``750MB``, ``1.5GB`` or ``2GiB``.
-
-    Parameters
-    ----------
-    text : str or int
-        The size.
-    name : str, optional
-        The option, for the error.
-
-    Returns
-    -------
-    int
-        Number of bytes.
-
-    Raises
-    ------
-    OptionError
-        The text is no size.
-    """
+    """Parse a number of bytes, such as ``750MB``, ``1.5GB`` or ``2GiB``."""
     written = str(text).strip().upper().replace(" ", "")
     number = written.rstrip("KMGTIB")
     unit = written[len(number) :] or "B"

@@ -23,43 +23,28 @@ else:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-MAX_CELLS = 200_000
-"""Most dates times topics, of each of three sums; more dates are made coarser."""
-
-MAX_DAYS_OF_HOURS = 14
-"""Most days of a corpus whose dates stay exact to the hour."""
-
-UNAMBIGUOUS = np.iinfo(np.int64).min
-"""Value in `DateSums.day_first` of dates whose day and month can be distinguished."""
+MAX_CELLS = 200_000  # Most dates times topics, of each of three sums; more dates are made coarser
+MAX_DAYS_OF_HOURS = 14  # Most days of a corpus whose dates stay exact to the hour
+UNAMBIGUOUS = np.iinfo(np.int64).min  # Value in `DateSums.day_first` of dates whose day and month can be distinguished
 
 
 @dataclass(frozen=True)
 class DateSums:
-    """Sums over the documents of each date: w, the tokens of a document, and theta, its proportions.
+    """Sums over the documents of each date: w, the tokens of a document, and theta, its proportions."""
 
-    Attributes
-    ----------
-    hour, exact, day_first : numpy.ndarray of int64, shape (dates,)
-        Distinct dates, as in `Date`; ascending by exactness, then hour.
-    documents : numpy.ndarray of int64, shape (dates,)
-        Number of documents of each date.
-    tokens, squares : numpy.ndarray of float64, shape (dates,)
-        Sums of w and of w^2.
-    shares, weighted, squared : numpy.ndarray of float64, shape (dates, topics)
-        Sums of w theta, w^2 theta and w^2 theta^2.
-    tally : DateTally
-        Numbers of documents by the way in which their dates were read.
-    """
-
+    # Distinct dates, as in `Date`; ascending by exactness, then hour; int64 (dates,)
     hour: Ints
     exact: Ints
     day_first: Ints
-    documents: Ints
+    documents: Ints  # Number of documents of each date; int64 (dates,)
+    # Sums of w and of w^2; float64 (dates,)
     tokens: Floats
     squares: Floats
+    # Sums of w theta, w^2 theta and w^2 theta^2; float64 (dates, topics)
     shares: Floats
     weighted: Floats
     squared: Floats
+    # Numbers of documents by the way in which their dates were read
     tally: DateTally = field(default_factory=DateTally)
 
     @property
@@ -87,24 +72,7 @@ def _wide(table: Floats, topics: int) -> Floats:
 
 
 def date_sums(dates: pa.Array, theta: Floats, tokens: Floats, counted: npt.NDArray[np.bool_]) -> DateSums:
-    """Return the sums over a shard's documents of each date.
-
-    Parameters
-    ----------
-    dates : pyarrow.Array of string, shape (documents,)
-        Texts of the dates in the corpus.
-    theta : numpy.ndarray of float64, shape (documents, topics)
-        Proportions.
-    tokens : numpy.ndarray of float64, shape (documents,)
-        Tokens of each document.
-    counted : numpy.ndarray of bool, shape (documents,)
-        Whether each document is counted.
-
-    Returns
-    -------
-    DateSums
-        The sums.
-    """
+    """Return the sums over a shard's documents of each date."""
     coded = dates.dictionary_encode()
     texts = coded.dictionary.to_pylist()
     place = np.asarray(coded.indices.fill_null(len(texts)), dtype=np.int64)
@@ -213,18 +181,7 @@ def floored(hour: Ints, unit: int) -> Ints:
 
 
 def resolved(sums: DateSums) -> DateSums:
-    """Return the sums with the order of day and month of ambiguous dates decided by the other dates.
-
-    Parameters
-    ----------
-    sums : DateSums
-        Sums over all documents.
-
-    Returns
-    -------
-    DateSums
-        Ambiguous dates are exact to the year alone where the other dates show no order, or both.
-    """
+    """Return the sums with the order of day and month of ambiguous dates decided by the other dates."""
     ambiguous, tally = sums.day_first != UNAMBIGUOUS, sums.tally
     if not ambiguous.any():
         return sums

@@ -17,20 +17,11 @@ class DocumentSample:
     """A random sample of the documents of each shard.
 
     Samples of one stream are nested: the documents of a smaller one are in every larger one.
-
-    Attributes
-    ----------
-    stream : Stream
-        Random stream of the sample, the same in all iterations.
-    every : int
-        One document in `every` belongs to the sample, rounded up in each shard.
-    before : int
-        One document in `before` did in the previous iteration; a multiple of `every`, 0 at the start.
     """
 
-    stream: Stream
-    every: int
-    before: int = 0
+    stream: Stream  # Random stream of the sample, the same in all iterations
+    every: int  # One document in `every` belongs to the sample, rounded up in each shard
+    before: int = 0  # One document in `before` did in the previous iteration; a multiple of `every`, 0 at the start
 
     @property
     def grows(self) -> bool:
@@ -49,20 +40,7 @@ class DocumentSample:
         return documents.of_documents(joining)
 
     def _contains(self, shard: Shard, every: int) -> npt.NDArray[np.bool_]:
-        """Return whether each of a shard's documents belongs to a sample, shape (documents,).
-
-        Parameters
-        ----------
-        shard : Shard
-            The documents, or their held-out pairs.
-        every : int
-            Size of the sample: one document in so many.
-
-        Returns
-        -------
-        numpy.ndarray of bool, shape (documents,)
-            True for the documents of the sample.
-        """
+        """Return whether each of a shard's documents belongs to a sample, shape (documents,)."""
         # The order of documents may follow dates or labels, so that every n-th is no fair sample.
         order = self.stream.at(place=shard.number).generator().permutation(shard.documents)
         chosen = np.zeros(shard.documents, dtype=bool)

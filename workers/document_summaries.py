@@ -21,45 +21,28 @@ else:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+# Least shares of a topic in its example documents; the second where the first leaves too few examples
 MIN_SHARES = (0.2, 0.01)
-"""Least shares of a topic in its example documents; the second where the first leaves too few examples."""
 
-MIN_TOKENS = 0.5
-"""Documents with fewer tokens are empty."""
-
-SHOWN_TOPICS = 8
-"""Topics that are reported of an example, the largest ones."""
-
-MAX_RUNS = 120
-"""Most points along a document's segments: more cannot be told apart in a picture."""
-
-MAX_CELLS = 2_000_000
-"""Most values of a field times topics."""
+MIN_TOKENS = 0.5  # Documents with fewer tokens are empty
+SHOWN_TOPICS = 8  # Topics that are reported of an example, the largest ones
+MAX_RUNS = 120  # Most points along a document's segments: more cannot be told apart in a picture
+MAX_CELLS = 2_000_000  # Most values of a field times topics
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Candidates for example documents of topics.
+    """Candidates for example documents of topics."""
 
-    Attributes
-    ----------
-    topic, shard, row : numpy.ndarray of int64, shape (candidates,)
-        The topic, and the document's shard and row.
-    share, tokens : numpy.ndarray of float64, shape (candidates,)
-        The topic's share of the document, and the document's tokens.
-    topics : numpy.ndarray of int64, shape (candidates, n)
-        The document's largest topics, falling.
-    shares : numpy.ndarray of float64, shape (candidates, n)
-        Their shares.
-    """
-
+    # The topic, and the document's shard and row; int64 (candidates,)
     topic: Ints
     shard: Ints
     row: Ints
+    # The topic's share of the document, and the document's tokens; float64 (candidates,)
     share: Floats
     tokens: Floats
-    topics: Ints
-    shares: Floats
+    topics: Ints  # The document's largest topics, falling; int64 (candidates, n)
+    shares: Floats  # Their shares; float64 (candidates, n)
 
     def best(self, count: int) -> Candidates:
         """Return the `count` best of each topic, by larger share, then longer document, then earlier row."""
@@ -82,21 +65,11 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Labelled:
-    """The documents of each value of a field.
+    """The documents of each value of a field."""
 
-    Attributes
-    ----------
-    values : list of str or None
-        The values, ascending; None where there are too many.
-    documents : numpy.ndarray of int64, shape (values,)
-        Number of documents with each value.
-    sums : numpy.ndarray of float64, shape (values, topics)
-        The sums of their proportions.
-    """
-
-    values: list[str] | None
-    documents: Ints
-    sums: Floats
+    values: list[str] | None  # The values, ascending; None where there are too many
+    documents: Ints  # Number of documents with each value; int64 (values,)
+    sums: Floats  # The sums of their proportions; float64 (values, topics)
 
     def __add__(self, other: Labelled) -> Labelled:
         """Return the sums over both shards, which have the same topics."""
@@ -117,56 +90,30 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Segmented:
-    """A document's segments, and its largest topics along them.
+    """A document's segments, and its largest topics along them."""
 
-    Attributes
-    ----------
-    segments, shard, row : int
-        Number of segments, and the document's shard and row.
-    distance : float
-        Mean Hellinger distance between neighbouring segments.
-    topics : numpy.ndarray of int64, shape (n,)
-        The topics, falling.
-    shares : numpy.ndarray of float64, shape (n, places)
-        Their shares at each segment, or their means over runs of segments where there are more than `MAX_RUNS`.
-    """
-
+    # Number of segments, and the document's shard and row
     segments: int
     shard: int
     row: int
-    distance: float
-    topics: Ints
+    distance: float  # Mean Hellinger distance between neighbouring segments
+    topics: Ints  # The topics, falling; int64 (n,)
+    # Their shares at each segment, or their means over runs of segments where there are more than `MAX_RUNS`; float64
+    # (n, places)
     shares: Floats
 
 
 @dataclass(frozen=True)
 class ShardSummary:
-    """Summary of a shard's documents.
+    """Summary of a shard's documents."""
 
-    Attributes
-    ----------
-    documents : int
-        Number of documents that are not empty.
-    largest : numpy.ndarray of int64, shape (topics,)
-        Number of documents in which each topic has the largest share.
-    candidates : Candidates
-        Best example documents of the shard.
-    fields : dict of str to Labelled
-        Sums over the documents of each value, by field.
-    segmented : tuple of Segmented
-        Documents of most segments; empty where the family uses no segments.
-    dates : DateSums or None
-        Sums over the documents of each date; None where the corpus has no dates.
-    sums : numpy.ndarray of float64, shape (topics,)
-        Sums of the proportions of the documents that are not empty.
-    """
-
-    documents: int
-    largest: Ints
-    candidates: Candidates
-    fields: dict[str, Labelled]
-    segmented: tuple[Segmented, ...] = ()
-    dates: DateSums | None = None
+    documents: int  # Number of documents that are not empty
+    largest: Ints  # Number of documents in which each topic has the largest share; int64 (topics,)
+    candidates: Candidates  # Best example documents of the shard
+    fields: dict[str, Labelled]  # Sums over the documents of each value, by field
+    segmented: tuple[Segmented, ...] = ()  # Documents of most segments; empty where the family uses no segments
+    dates: DateSums | None = None  # Sums over the documents of each date; None where the corpus has no dates
+    # Sums of the proportions of the documents that are not empty; float64 (topics,)
     sums: Floats = field(default_factory=lambda: np.zeros(0))
 
 
@@ -176,26 +123,7 @@ def too_many(topics: int) -> Labelled:
 
 
 def summarise(theta: Floats, tokens: Floats, shard: int, labels: pa.Array | None, count: int) -> ShardSummary:
-    """Return the summary of a shard's documents.
-
-    Parameters
-    ----------
-    theta : numpy.ndarray of float64, shape (documents, topics)
-        Proportions.
-    tokens : numpy.ndarray of float64, shape (documents,)
-        Tokens of each document.
-    shard : int
-        The shard's number.
-    labels : pyarrow.Array of lists of (field, value), or None
-        The documents' labels.
-    count : int
-        Examples of each topic.
-
-    Returns
-    -------
-    ShardSummary
-        Summary of the documents that are not empty.
-    """
+    """Return the summary of a shard's documents."""
     rows = np.flatnonzero(tokens >= MIN_TOKENS)
     topics = theta.shape[1]
     largest_topic = theta.argmax(axis=1)[rows] if topics and rows.size else np.zeros(0, dtype=np.int64)
@@ -259,26 +187,7 @@ def _fields(theta: Floats, labels: pa.Array, occupied: npt.NDArray[np.bool_]) ->
 def explained(
     expected: Floats, topics: Ints, shares: Floats, explaining: Sequence[int], most: int
 ) -> Mapping[int, Ints]:
-    """Return the words of a document that topics explain best.
-
-    Parameters
-    ----------
-    expected : numpy.ndarray of float64, shape (words, n)
-        Count of each word of the document times q(topic | word, document), for the document's largest topics.
-    topics : numpy.ndarray of int64, shape (n,)
-        The ids of these topics.
-    shares : numpy.ndarray of float64, shape (n,)
-        Their shares.
-    explaining : sequence of int
-        Topics whose words are returned.
-    most : int
-        Most words of each topic.
-
-    Returns
-    -------
-    mapping of int to numpy.ndarray of int64
-        Indices of the words, best first, by topic; only of topics among the document's largest.
-    """
+    """Return the words of a document that topics explain best."""
     words = {}
     for column, (topic, share) in enumerate(zip(topics.tolist(), shares.tolist(), strict=True)):
         if topic in explaining and share > 0.0:
@@ -296,24 +205,7 @@ def most_segmented(parts: Sequence[Segmented], count: int) -> tuple[Segmented, .
 def segmented_documents(
     shares: npt.NDArray[np.floating], segments: Ints, shard: int, count: int
 ) -> tuple[Segmented, ...]:
-    """Return the topics along the segments of the shard's documents that have most segments.
-
-    Parameters
-    ----------
-    shares : numpy.ndarray, shape (segments, topics)
-        Proportions.
-    segments : numpy.ndarray of int64, shape (documents,)
-        Number of segments of each document.
-    shard : int
-        The shard's number.
-    count : int
-        Most documents.
-
-    Returns
-    -------
-    tuple of Segmented
-        Documents of two segments or more.
-    """
+    """Return the topics along the segments of the shard's documents that have most segments."""
     ends, documents = np.cumsum(segments), []
     for row in np.argsort(-segments, kind="stable")[:count].tolist():
         number = int(segments[row])
@@ -327,18 +219,7 @@ def segmented_documents(
 
 
 def means_over_runs(proportions: Floats) -> Floats:
-    """Return proportions at no more than `MAX_RUNS` points: means over runs of neighbours, about equally long.
-
-    Parameters
-    ----------
-    proportions : numpy.ndarray of float64, shape (places, n)
-        Proportions in their order.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (places, n)
-        At most `MAX_RUNS` rows.
-    """
+    """Return proportions at no more than `MAX_RUNS` points: means over runs of neighbours, about equally long."""
     number = len(proportions)
     if number <= MAX_RUNS:
         return proportions
@@ -350,18 +231,7 @@ def means_over_runs(proportions: Floats) -> Floats:
 
 
 def mean_hellinger_distance(proportions: npt.NDArray[np.floating]) -> float | None:
-    """Return the mean over neighbours of the Hellinger distance sqrt(1 - sum_k sqrt(p_k q_k)).
-
-    Parameters
-    ----------
-    proportions : numpy.ndarray, shape (places, topics)
-        Rows that add up to one.
-
-    Returns
-    -------
-    float or None
-        In [0, 1]; None if there are fewer than two rows.
-    """
+    """Return the mean over neighbours of the Hellinger distance sqrt(1 - sum_k sqrt(p_k q_k))."""
     if len(proportions) < 2:
         return None
     root = np.sqrt(np.asarray(proportions, dtype=np.float64))

@@ -22,18 +22,7 @@ else:
 
 @functools.cache
 def processor(blas: bool) -> Processor:
-    """Return the description of this process's processor.
-
-    Parameters
-    ----------
-    blas : bool
-        Whether results depend on NumPy's linear algebra too.
-
-    Returns
-    -------
-    Processor
-        The description.
-    """
+    """Return the description of this process's processor."""
     compilation_target = compilation.target()
     return Processor(
         machine=compilation_target.triple,

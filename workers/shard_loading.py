@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
     from collapsium.workers.families.base import AnyShardModel
 
+# Share of the vocabulary in a shard from which the shard gets all words, so that its rows are those of the blocks
 NEARLY_ALL = 0.9
-"""Share of the vocabulary in a shard from which the shard gets all words, so that its rows are those of the blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +34,7 @@ class ShardOnDisk:
 def load_shard(
     reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, model: AnyShardModel | None = None
 ) -> AnyShard | ShardOnDisk:
-    """Read a shard and check its digest; return it in memory or, with a scratch folder, in spill files.
-
-    Parameters
-    ----------
-    reference : ShardReference
-        The shard.
-    scratch : str, optional
-        Folder for scratch files.
-    reserve : float, optional
-        Bytes of the local state for each pair; in memory, room for two local states is fetched ahead.
-    model : ShardModel, optional
-        Shard model of the family, which may use the documents' labels or segments.
-
-    Returns
-    -------
-    Shard, VectorShard or ShardOnDisk
-        The shard.
-    """
+    """Read a shard and check its digest; return it in memory or, with a scratch folder, in spill files."""
     shard = with_all_words(reference.load(**document_parts(model)), reference.words)
     # With scratch files memory is short. Fits may share a worker, so that each task sets it anew.
     buffers.pool.lean = scratch is not None
@@ -63,18 +46,7 @@ def load_shard(
 
 
 def document_parts(model: AnyShardModel | type[AnyShardModel] | None) -> dict[str, bool]:
-    """Return the keyword arguments of `Shard.of` and `ShardReference.load` for the parts of documents a family uses.
-
-    Parameters
-    ----------
-    model : ShardModel or None
-        The family's shard model; None for the words alone.
-
-    Returns
-    -------
-    dict of str to bool
-        ``labelled`` and ``segmented``.
-    """
+    """Return the keyword arguments of `Shard.of` and `ShardReference.load` for the parts of documents a family uses."""
     return {
         "labelled": model is not None and model.uses_labels,
         "segmented": model is not None and model.uses_segments,

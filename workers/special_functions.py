@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 else:
     special = LazyModule("scipy.special")
 
-Value: TypeAlias = Any
-"""A float for a float, an array for an array."""
-
-LOG, EXP, LOG1P, EXPM1 = range(4)
-"""Numbers of the functions in `kernels.special.elementary`."""
+Value: TypeAlias = Any  # A float for a float, an array for an array
+LOG, EXP, LOG1P, EXPM1 = range(4)  # Numbers of the functions in `kernels.special.elementary`
 
 
 def log(x: npt.ArrayLike) -> Value:

@@ -26,11 +26,8 @@ from collapsium.workers.families.base import AnyShardModel, Growing, Resumable, 
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 AnyStochastic: TypeAlias = Stochastic[Any, Any, Any, Any]
-Local: TypeAlias = LocalState | Arrays
-"""A local state, or its arrays where it was spilled."""
-
-SHARD_SECONDS = "shard "
-"""Prefix of the names under which a delta has the seconds of single shards."""
+Local: TypeAlias = LocalState | Arrays  # A local state, or its arrays where it was spilled
+SHARD_SECONDS = "shard "  # Prefix of the names under which a delta has the seconds of single shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,34 +116,7 @@ def sweep(
     times: int = 1,
     sample: DocumentSample | None = None,
 ) -> Swept:
-    """Return the result of sweeps over a shard, or over a sample of its documents, as one delta.
-
-    Parameters
-    ----------
-    model : ShardModel
-        The family's half for the shards.
-    shard : Shard, VectorShard or ShardOnDisk
-        The shard.
-    before : Swept
-        Result of its previous sweep.
-    scratch : str or None
-        Folder for spilled local states.
-    blocks : sequence of Block
-        All blocks of the vocabulary.
-    global_state : GlobalState
-        As the iteration began.
-    stream : Stream
-        Random stream of the iteration.
-    times : int, optional
-        Number of sweeps.
-    sample : DocumentSample, optional
-        The documents that take part, by default all. Those that join do so before the first sweep.
-
-    Returns
-    -------
-    Swept
-        The new local state, and the delta.
-    """
+    """Return the result of sweeps over a shard, or over a sample of its documents, as one delta."""
     buffers.pool.lean = scratch is not None
     began, shard = time.perf_counter(), open_shard(shard)
     joining = None if sample is None or not sample.grows else sample.joining(shard)
@@ -230,22 +200,7 @@ def _spilled(local: Local, scratch: str | None) -> Local:
 
 
 def gather(blocks: Sequence[Block], words: npt.NDArray[np.integer], *, complete: bool = False) -> Rows:
-    """Return the rows of some words from the blocks of the vocabulary.
-
-    Parameters
-    ----------
-    blocks : sequence of Block
-        All blocks of the vocabulary.
-    words : numpy.ndarray of int
-        Sorted ids.
-    complete : bool, optional
-        Whether to include the fields declared by `block_only`, which sweeps do not need.
-
-    Returns
-    -------
-    Rows
-        A row for each word.
-    """
+    """Return the rows of some words from the blocks of the vocabulary."""
     if len(blocks) == 1 and len(words) == blocks[0].high - blocks[0].low:
         return blocks[0].rows.of_words(slice(None), complete=complete)
     bounds = np.searchsorted(words, [block.low for block in blocks] + [blocks[-1].high])
@@ -262,20 +217,7 @@ def without_delta(swept: Swept) -> Swept:
 
 
 def delta_part(swept: Swept, part: tuple[int, int, bool] | None) -> Delta:
-    """Return a sweep's delta, or its part for a block of the vocabulary.
-
-    Parameters
-    ----------
-    swept : Swept
-        Result of a sweep.
-    part : tuple of (int, int, bool), optional
-        First and last-plus-one word of the block, and whether to include arrays without words; by default all.
-
-    Returns
-    -------
-    Delta
-        The part.
-    """
+    """Return a sweep's delta, or its part for a block of the vocabulary."""
     if part is None:
         return swept.delta
     low, high, with_rest = part

@@ -34,8 +34,7 @@ DEFINITION = (
     "expected count below one token are left out of both"
 )
 
-RARE = 0.5
-"""Share of the topics' words that documents lack at most; beyond, a coherence says little of the topics."""
+RARE = 0.5  # Share of the topics' words that documents lack at most; beyond, a coherence says little of the topics
 Ints = npt.NDArray[np.int64]
 
 
@@ -170,20 +169,6 @@ def npmi(single: Ints, both: Ints, documents: int) -> npt.NDArray[np.float64]:
     """Return the normalised pointwise mutual information of pairs of words, log(p_ij / (p_i p_j)) / -log p_ij.
 
     The limits are -1 for p_ij = 0 and 1 for p_ij = 1.
-
-    Parameters
-    ----------
-    single : numpy.ndarray of int64, shape (topics, words)
-        Numbers of documents that contain each topic's words.
-    both : numpy.ndarray of int64, shape (topics, pairs)
-        Numbers of documents that contain both words of a pair, in the order of `itertools.combinations`.
-    documents : int
-        Number of all documents.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (topics, pairs)
-        Values in [-1, 1].
     """
     first, second = _pairs(single.shape[1])
     values = np.full(both.shape, -1.0)
@@ -198,21 +183,8 @@ def npmi(single: Ints, both: Ints, documents: int) -> npt.NDArray[np.float64]:
 def count(corpus: Corpus, chosen: Ints, executor: Executor) -> tuple[Ints, Ints]:
     """Count the documents that contain topics' words, and pairs of these words.
 
-    Parameters
-    ----------
-    corpus : Corpus
-        The documents.
-    chosen : numpy.ndarray of int64, shape (topics, words)
-        Ids of each topic's words.
-    executor : Executor
-        Executor of the tasks.
-
-    Returns
-    -------
-    single : numpy.ndarray of int64, shape (topics, words)
-        Numbers of documents that contain each word.
-    both : numpy.ndarray of int64, shape (topics, pairs)
-        Numbers of documents that contain both words of each pair.
+    Returns single: Numbers of documents that contain each word; both: Numbers of documents that contain both words of
+    each pair
     """
     topics, words = chosen.shape
     single, both = np.zeros((topics, words), np.int64), np.zeros((topics, _pairs(words)[0].size), np.int64)

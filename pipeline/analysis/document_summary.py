@@ -31,29 +31,7 @@ class SummarySource:
 def documents_summary(
     model: Model, corpus_url: object, source: SummarySource, notes: list[str]
 ) -> SummaryRecord | None:
-    """Return a model's document summary, read or made from the corpus.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    corpus_url : object
-        URL of the training corpus in the run's record, which anyone may have written; None without one.
-    source : SummarySource
-        Corpus and executor that make a missing summary.
-    notes : list of str
-        Receives a sentence on each summary that cannot be read or made.
-
-    Returns
-    -------
-    SummaryRecord or None
-        None if the summary can neither be read nor made.
-
-    Raises
-    ------
-    CollapsiumError
-        `source` names a corpus that cannot be used, or the cluster was lost.
-    """
+    """Return a model's document summary, read or made from the corpus."""
     try:
         summary = read_summary(model.folder, model.record)
     except CollapsiumError as error:

@@ -224,22 +224,7 @@ def evaluate_together(
     workers: int | None = None,
     tls: TLS | None = None,
 ) -> Evaluation:
-    """Score the mean prediction of several runs, as if they were the members of one.
-
-    Parameters
-    ----------
-    runs : sequence of str or path-like
-        Their folders; all members of each run are included.
-    heldout : str or path-like
-        Held-out tokens, as for `evaluate`.
-    scheduler, workers, tls : optional
-        Executor of the tasks, as for `fit`.
-
-    Returns
-    -------
-    Evaluation
-        The score and its definition.
-    """
+    """Score the mean prediction of several runs, as if they were the members of one."""
     corpus = Corpus(heldout)
     require_tokens(corpus)
     members = [(f"{number:03d}", leaves(run)) for number, run in enumerate(runs)]

@@ -50,34 +50,21 @@ THETA, PREFIX = "document_topic", "document_"
 SEGMENT_THETA, SEGMENTS = "segment_topic", "segments"
 
 
-MIN_PROPORTION = 0.001
-"""Default of `threshold`, the proportion below which sparse output leaves a topic out."""
-
-SHARE_BITS = 31
-"""Bits of a positive number of single precision."""
+MIN_PROPORTION = 0.001  # Default of `threshold`, the proportion below which sparse output leaves a topic out
+SHARE_BITS = 31  # Bits of a positive number of single precision
 MAX_SHARE = np.uint64((1 << SHARE_BITS) - 1)
 
 
 @dataclass(frozen=True)
 class Inference:
-    """Size of the written file.
+    """Size of the written file."""
 
-    Attributes
-    ----------
-    rows : int
-        Number of documents, or segments.
-    unknown : UnknownWords or None
-        Number of tokens of texts that are not in the model's vocabulary; None for a corpus.
-    models : int
-        Number of models of which the proportions are means: restarts and samples whose topics were matched.
-    member : str or None
-        Folder of the restart whose proportions they are, where topics were not matched.
-    """
-
-    rows: int
+    rows: int  # Number of documents, or segments
+    # Number of tokens of texts that are not in the model's vocabulary; None for a corpus
     unknown: UnknownWords | None = None
+    # Number of models of which the proportions are means: restarts and samples whose topics were matched
     models: int = 1
-    member: str | None = None
+    member: str | None = None  # Folder of the restart whose proportions they are, where topics were not matched
 
 
 @keywords(options=InferOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
@@ -211,18 +198,7 @@ def _write(
 
 
 def require_segments(family: str) -> None:
-    """Refuse a family that does not model segments.
-
-    Parameters
-    ----------
-    family : str
-        Its name.
-
-    Raises
-    ------
-    OptionError
-        The family does not model segments.
-    """
+    """Refuse a family that does not model segments."""
     if not load_family(family).shard_model.uses_segments:
         raise OptionError(
             f"{family} does not model segments; use a family that does, or infer documents that "
@@ -278,22 +254,7 @@ def _lists(name: str, values: AnyArray) -> tuple[pa.Field, pa.Array]:
 
 
 def sparse(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float) -> pa.Table:
-    """Return a table of the proportions that reach a threshold.
-
-    Parameters
-    ----------
-    ids : pyarrow.Array of string
-        The documents' ids.
-    theta : numpy.ndarray, shape (documents, topics)
-        Their proportions.
-    threshold : float
-        The smallest proportion to keep.
-
-    Returns
-    -------
-    pyarrow.Table
-        ``id``, ``topics`` and ``proportions``, the largest first.
-    """
+    """Return a table of the proportions that reach a threshold."""
     document, topic = np.nonzero(theta >= threshold)
     offsets = number_array(running(np.bincount(document, minlength=len(theta))).astype(np.int32))
     sorted_topics, sorted_shares = largest_first(document, topic, theta[document, topic], theta.shape[1])
@@ -309,22 +270,6 @@ def largest_first(
 
     They are sorted as single numbers of 64 bits, seven times as fast as by two keys: document, falling proportion (the
     bits of a positive float rise with it), topic.
-
-    Parameters
-    ----------
-    document, topic : numpy.ndarray of int64, shape (n,)
-        Documents, ascending, and their topics.
-    share : numpy.ndarray of float64, shape (n,)
-        Proportions, 0 or more.
-    topics : int
-        Number of topics.
-
-    Returns
-    -------
-    topic : numpy.ndarray of int32, shape (n,)
-        The topics of each document in their new order.
-    share : numpy.ndarray of float32, shape (n,)
-        Their proportions.
     """
     topic_bits = max(topics - 1, 1).bit_length()
     document_bits = 64 - SHARE_BITS - topic_bits

@@ -50,24 +50,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def topic_word(model: Model) -> Floats:
-    """Return the probability of each word in each topic.
-
-    Parameters
-    ----------
-    model : Model
-        A model of topics over words.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (topics, words)
-        Row k is the topic, or the node of a tree, with the permanent id k; its sum is 1. Rows of unused ids have equal
-        probabilities.
-
-    Raises
-    ------
-    OptionError
-        The model is of vectors, whose components have no word probabilities.
-    """
+    """Return the probability of each word in each topic."""
     if load_family(model.record.family).corpus_kind != DOCUMENTS:
         raise OptionError(
             f"topic_word: '{model.record.family}' has components of vectors, not topics over words; `topics` lists them"
@@ -94,23 +77,7 @@ def _width(model: Model) -> int:
 
 
 def document_topic(model: Model) -> Floats:
-    """Return the proportions of the training documents.
-
-    Parameters
-    ----------
-    model : Model
-        A model that was fitted.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (documents, topics)
-        In the order of the training corpus; column k is the topic with the permanent id k.
-
-    Raises
-    ------
-    AbsentError
-        The model has no training documents.
-    """
+    """Return the proportions of the training documents."""
     if not model.record.shards or not model.fitted:
         raise AbsentError(f"{model.folder.url}: the model holds no proportions of training documents")
     sweeps = model.shard_model
@@ -123,25 +90,7 @@ def _theta(inferred: Any) -> Floats:
 
 
 def training_corpus(model: Model) -> Corpus:
-    """Open the corpus that a model was fitted to.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-
-    Returns
-    -------
-    Corpus
-        The corpus that its run names.
-
-    Raises
-    ------
-    AbsentError
-        The model has no run, or the corpus is gone.
-    MismatchError
-        It is another one by now.
-    """
+    """Open the corpus that a model was fitted to."""
     place = model.folder
     for _ in range(2):
         parent = place.address.rpartition("/")[0]
@@ -168,22 +117,7 @@ def document_ids(model: Model) -> list[str]:
 
 
 def fold_in(model: Model, corpus: Corpus, seed: int = 0) -> Floats:
-    """Return the proportions of new documents, fitted with the topics held fixed.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    corpus : Corpus
-        Documents with the model's vocabulary.
-    seed : int, optional
-        For families that draw random numbers.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (documents, topics)
-        The numbers that `collapsium.pipeline.infer` writes.
-    """
+    """Return the proportions of new documents, fitted with the topics held fixed."""
     executor = open_executor("threads", None)
     try:
         blocks = load_blocks(model, executor)

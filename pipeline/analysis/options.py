@@ -10,8 +10,7 @@ from collapsium.pipeline.corpora.options import Sources
 from collapsium.pipeline.options import Location, Locations, Names, Options, Texts, Value
 from collapsium.storage.errors import OptionError
 
-Measure = Literal["probability", "frex", "lift", "relevance"]
-"""A measure that orders a topic's words."""
+Measure = Literal["probability", "frex", "lift", "relevance"]  # A measure that orders a topic's words
 
 
 class TopicOptions(Options):

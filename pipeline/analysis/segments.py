@@ -24,33 +24,18 @@ from collapsium.workers.document_summaries import mean_hellinger_distance
 
 Floats = npt.NDArray[np.float64]
 
-MAX_DOCUMENTS = 5000
-"""Documents of a corpus that can be drawn as the segments of one text."""
+MAX_DOCUMENTS = 5000  # Documents of a corpus that can be drawn as the segments of one text
 
 
 @dataclass(frozen=True)
 class SegmentProportions:
-    """Topic proportions along a text, whose units are segments of a document or documents of a corpus.
+    """Topic proportions along a text, whose units are segments of a document or documents of a corpus."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the run's folder.
-    family : str
-        The model's family.
-    document : str or None
-        The document's id; None if the units are all documents of a corpus.
-    unit : str
-        ``segment`` or ``document``.
-    proportions : numpy.ndarray of float64, shape (units, topics)
-        Columns by permanent ids of topics; rows sum to one.
-    """
-
-    name: str
-    family: str
-    document: str | None
-    unit: str
-    proportions: Floats
+    name: str  # Name of the run's folder
+    family: str  # The model's family
+    document: str | None  # The document's id; None if the units are all documents of a corpus
+    unit: str  # ``segment`` or ``document``
+    proportions: Floats  # Columns by permanent ids of topics; rows sum to one; float64 (units, topics)
 
     @property
     def distance(self) -> float | None:
@@ -106,22 +91,7 @@ def neighbour_distance(
 def segment_proportions(
     run: str | os.PathLike[str], *, document: str | None = None, corpus: str | os.PathLike[str] | None = None
 ) -> SegmentProportions:
-    """Return the topic proportions of a document's segments; see `neighbour_distance`.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of a run.
-    document : str, optional
-        The document.
-    corpus : str or path-like, optional
-        Present location of the training corpus.
-
-    Returns
-    -------
-    SegmentProportions
-        The proportions; documents that stand for segments are at most 5,000.
-    """
+    """Return the topic proportions of a document's segments; see `neighbour_distance`."""
     model, name = Model(run), Folder(run).address.rpartition("/")[2]
     family, training = model.record.family, _training(run, model, corpus)
     if not model.fitted:
@@ -213,28 +183,6 @@ def compare_runs(
     """Return the proportions of two runs along the same text, and the matching of their topics.
 
     Topics are matched one to one, with the smallest sum of Hellinger distances between their word probabilities.
-
-    Parameters
-    ----------
-    run, other : str or path-like
-        Folders of runs on the same vocabulary.
-    document : str, optional
-        The document's id. By default, the one with most segments in the first of the runs that has segments; in the
-        other run, the documents that `flatten` made of it, if they exist.
-    corpus : str or path-like, optional
-        Present location of the training corpus of `run`.
-
-    Returns
-    -------
-    first, second : SegmentProportions
-        Proportions of `run` and of `other`, with the same number of units.
-    matches : dict of int to int
-        Ids of topics of `run` by those of `other`.
-
-    Raises
-    ------
-    MismatchError
-        The runs have different vocabularies, or different numbers of units.
     """
     models = Model(run), Model(other)
     if models[0].record.vocabulary.words_sha256 != models[1].record.vocabulary.words_sha256:
@@ -267,22 +215,7 @@ def _same_document(
 
 
 def largest(panels: Sequence[SegmentProportions], matches: dict[int, int], count: int) -> list[int]:
-    """Return the first panel's topics that have the largest shares in all panels, descending.
-
-    Parameters
-    ----------
-    panels : sequence of SegmentProportions
-        One, or two with the same number of units.
-    matches : dict of int to int
-        Topics of the first by those of the second.
-    count : int
-        Number of topics at most.
-
-    Returns
-    -------
-    list of int
-        Ids of topics with positive shares.
-    """
+    """Return the first panel's topics that have the largest shares in all panels, descending."""
     total = panels[0].proportions.sum(axis=0)
     for other in panels[1:]:
         theirs = other.proportions.sum(axis=0)
@@ -293,23 +226,7 @@ def largest(panels: Sequence[SegmentProportions], matches: dict[int, int], count
 
 
 def colours_of(drawn: Sequence[int], order: Sequence[int], count: int) -> dict[int, int]:
-    """Return different colours for the topics of a chart, as far as possible the same in all charts of a model.
-
-    Parameters
-    ----------
-    drawn : sequence of int
-        Ids of topics, at most `count`.
-    order : sequence of int
-        Ids of all topics of the model, the largest first.
-    count : int
-        Number of colours.
-
-    Returns
-    -------
-    dict of int to int
-        Number of each topic's colour: its rank in `order` modulo `count` or, if a larger topic of the chart has that
-        colour, the next free one.
-    """
+    """Return different colours for the topics of a chart, as far as possible the same in all charts of a model."""
     rank = {topic: number for number, topic in enumerate(order)}
     colours: dict[int, int] = {}
     for topic in sorted(drawn, key=rank.__getitem__):

@@ -38,12 +38,9 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers.ingest.normal_forms import form_of
 from collapsium.workers.ingest.phrases import JOIN
 
-LENGTH = 280
-"""Maximum length of a passage, in characters."""
-BEFORE = 60
-"""Maximum number of characters before the first marked word."""
-MAX_LETTERS = 1 << 20
-"""Characters of a document that are searched, to bound time."""
+LENGTH = 280  # Maximum length of a passage, in characters
+BEFORE = 60  # Maximum number of characters before the first marked word
+MAX_LETTERS = 1 << 20  # Characters of a document that are searched, to bound time
 
 _SPACE = re.compile(r"\s+")
 
@@ -61,38 +58,8 @@ def example_snippets(
 ) -> tuple[dict[tuple[int, int], Snippet], list[str]]:
     """Find a passage of each example document of each topic.
 
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of the run, whose record states how its documents were read.
-    summary : SummaryRecord
-        The document summary with the examples.
-    words : mapping of int to sequence of str
-        The top words of each topic.
-    names : sequence of str
-        The vocabulary.
-    sources : sequence of str
-        Files, folders and globs that were ingested.
-    progress : callable, optional
-        Called with the number of documents read so far.
-
-    Returns
-    -------
-    snippets : dict of (int, int) to list of str
-        Parts of each passage, by topic and index of the example; every second part is a word to mark.
-    notes : list of str
-        A sentence on examples without a text.
-
-    Raises
-    ------
-    OptionError
-        The run is on vectors, or the sources are not texts.
-    InputError
-        The sources contain none of the examples.
-    AbsentError
-        A source does not exist.
-    MissingError
-        The documents' words were normalised by a library that is not installed.
+    Returns snippets: Parts of each passage, by topic and index of the example; every second part is a word to mark;
+    notes: A sentence on examples without a text
     """
     place = {one.id: number for number, one in enumerate(summary.examples)}
     options, texts = texts_of(run, sources, place, progress)
@@ -145,26 +112,7 @@ def source_files(
 def texts_of(
     run: str | os.PathLike[str], sources: Sequence[str], requested: Mapping[str, int], progress: Counting = silent
 ) -> tuple[ReadOptions, dict[str, str]]:
-    """Read the texts of some documents, with the recorded options of reading.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of a run, a model or a corpus.
-    sources : sequence of str
-        Files, folders and globs, read until all documents are found.
-    requested : mapping of str
-        The documents' ids.
-    progress : callable, optional
-        Called with the number of documents read so far.
-
-    Returns
-    -------
-    options : ReadOptions
-        The recorded options.
-    texts : dict of str to str
-        Texts by id. ``ID#3`` is the third segment of ID unless a document has this id, as `flatten` names segments.
-    """
+    """Read the texts of some documents, with the recorded options of reading."""
     recorded = recorded_reading(run)
     if recorded.holds != DOCUMENTS:
         raise OptionError(f"`texts` {sources[0]}: {os.fspath(run)} is on vectors, which have no texts")
@@ -267,25 +215,7 @@ def _take(ids: pa.Array, batch: Batch, requested: Mapping[str, int], texts: dict
 
 
 def passage(text: str, weights: Mapping[str, float], form: Form | None = None, rule: int = RULE) -> Snippet:
-    """Return the passage of a text with the largest total weight of some words.
-
-    Parameters
-    ----------
-    text : str
-        The text, composed where the rule is not the first.
-    weights : mapping of str to float
-        Weights of lower-case words; phrases are two words joined by ``_``.
-    form : callable, optional
-        Function from a word to its normal form, where words were normalised; a word matches by itself or by its form.
-    rule : int, optional
-        Version of the word rule.
-
-    Returns
-    -------
-    list of str
-        Parts of the passage; the second, fourth and so on are words to mark. If none of the words occurs, the only part
-        is the beginning of the text.
-    """
+    """Return the passage of a text with the largest total weight of some words."""
     text = plain(_SPACE.sub(" ", text[:MAX_LETTERS]).strip())
     hits = _hits(text, weights, form, rule)
     best, start, score, low = 0.0, 0, 0.0, 0

@@ -12,18 +12,10 @@ from collapsium.pipeline.families.topic_matching import IDENTITY, matched, occup
 
 
 class Stability(NamedTuple):
-    """Stability of a topic over other fits.
+    """Stability of a topic over other fits."""
 
-    Attributes
-    ----------
-    value : float
-        One minus the mean Hellinger distance to its matches, in [0, 1].
-    support : int
-        Number of the fits whose match is the same topic, at most `IdentityRule.max_distance` away.
-    """
-
-    value: float
-    support: int
+    value: float  # One minus the mean Hellinger distance to its matches, in [0, 1]
+    support: int  # Number of the fits whose match is the same topic, at most `IdentityRule.max_distance` away
 
 
 def stability(reference: Model, others: Sequence[Model]) -> dict[int, Stability]:
@@ -32,18 +24,6 @@ def stability(reference: Model, others: Sequence[Model]) -> dict[int, Stability]
     Topics are matched one to one, with the smallest sum of Hellinger distances between their word probabilities. A
     topic's stability is one minus the mean distance to its matches; without a match the distance is 1. Topics without
     tokens are left out.
-
-    Parameters
-    ----------
-    reference : Model
-        The model.
-    others : sequence of Model
-        The other fits.
-
-    Returns
-    -------
-    dict of int to Stability
-        By the topic's id; empty where there are no others.
     """
     ids = occupied(reference)
     if not others or not ids.size:

@@ -37,14 +37,12 @@ class PeriodOptions:
     """Choice of the default period, and estimation of standard errors."""
 
     min_periods: int = 10
+    # The default period is one that gives about this many periods with documents; else decades are taken
     max_periods: int = 60
-    """The default period is one that gives about this many periods with documents; else decades are taken."""
-    precise_share: float = 0.9
-    """Share of the documents whose dates must be precise enough for the default period."""
+    precise_share: float = 0.9  # Share of the documents whose dates must be precise enough for the default period
+    # Weight, in documents, of the overall variance in a period's variance, as few documents may agree by chance
     prior_documents: float = 4.0
-    """Weight, in documents, of the overall variance in a period's variance, as few documents may agree by chance."""
-    shown_topics: int = 8
-    """Topics shown by default: half are the largest, half those that change most."""
+    shown_topics: int = 8  # Topics shown by default: half are the largest, half those that change most
 
 
 OPTIONS = PeriodOptions()
@@ -196,25 +194,7 @@ def topic_shares(
 
 
 def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
-    """Return the topics' shares by period, from sums by date; see `topic_shares`.
-
-    Parameters
-    ----------
-    dates : DatesSummary
-        The sums.
-    period : str, optional
-        The period.
-
-    Returns
-    -------
-    TimeShares
-        The shares in all periods that have documents.
-
-    Raises
-    ------
-    OptionError
-        No date is precise enough.
-    """
+    """Return the topics' shares by period, from sums by date; see `topic_shares`."""
     hour = np.array(dates.hour, dtype=np.int64)
     precision = np.array([UNITS.index(unit) for unit in dates.unit], dtype=np.int64)
     documents = np.array(dates.documents, dtype=np.int64)

@@ -162,23 +162,7 @@ def _topic(described: Description, row: int, names: list[str], stable: Stability
 
 
 def describe(model: Model, words: int, ranking: RankOptions = BY_PROBABILITY) -> Description:
-    """Describe the topics of a model over the whole vocabulary.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    words : int
-        Maximum number of words for each topic.
-    ranking : RankOptions, optional
-        Measure that orders a topic's words.
-
-    Returns
-    -------
-    Description
-        Its ``words`` are ids, by decreasing probability, by the measure or, for signed loadings, by decreasing
-        magnitude.
-    """
+    """Describe the topics of a model over the whole vocabulary."""
     described = _by_probability(model, words)
     if ranking.rank_by != "probability":
         if described.signed:

@@ -46,10 +46,10 @@ from collapsium.workers.arrays.state import LocalState
 from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.shard_loading import document_parts
 
+# Relative error of counts, and absolute error of probabilities, that sums in single precision may have
 TOLERANCE = 1e-3
-"""Relative error of counts, and absolute error of probabilities, that sums in single precision may have."""
+# Documents of each shard whose word probabilities are summed, and the maximum number of these probabilities
 SAMPLE, MAX_CELLS = 5, 2_000_000
-"""Documents of each shard whose word probabilities are summed, and the maximum number of these probabilities."""
 
 
 @dataclass(repr=False)

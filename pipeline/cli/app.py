@@ -22,6 +22,7 @@ from collapsium.storage.errors import flag_of, suggestion
 
 _WITH_OPTIONS = Group(OPTIONS, sort_key=1)
 _HERE = "collapsium.pipeline.cli"
+# The module of each command, and its summary in the list of commands
 COMMANDS = {
     "ingest": ("corpora.ingest", "make a corpus from files of texts, word counts or vectors"),
     "append": ("corpora.append", "add documents or vectors to a corpus"),
@@ -49,7 +50,6 @@ COMMANDS = {
     "demo": ("runs.demo", "try it on presidents' addresses: ingest, fit, topics over time, report"),
     "compile": ("runs.compile", "compile all numerical code now, for an image or before a cluster starts"),
 }
-"""The module of each command, and its summary in the list of commands."""
 
 DESCRIPTION = """\
 Bayesian topic models on corpora that outgrow one machine.
@@ -93,43 +93,15 @@ class RootOptions(Options):
 
 @dataclass(frozen=True)
 class Line:
-    """A parsed command line.
+    """A parsed command line."""
 
-    Attributes
-    ----------
-    call : Call
-        The command with its arguments and flags.
-    command : str
-        The command's name; empty if none is named.
-    debug : bool
-        Whether errors are shown with a traceback.
-    """
-
-    call: Call
-    command: str
-    debug: bool
+    call: Call  # The command with its arguments and flags
+    command: str  # The command's name; empty if none is named
+    debug: bool  # Whether errors are shown with a traceback
 
 
 def parse(words: Sequence[str]) -> Line:
-    """Parse a command line.
-
-    Parameters
-    ----------
-    words : sequence of str
-        The command line, without the program's name.
-
-    Returns
-    -------
-    Line
-        The command with its arguments and flags.
-
-    Raises
-    ------
-    UsageError
-        A command or option is unknown, an argument is missing, or a value is invalid.
-    SystemExit
-        Help or the version has been printed.
-    """
+    """Parse a command line."""
     position = next((number for number, word in enumerate(words) if not word.startswith("-")), len(words))
     debug = False
     if position == len(words) or position:
@@ -172,22 +144,7 @@ def _root(command: Command) -> App:
 
 
 def command_app(name: str, command: Command, words: Sequence[str]) -> App:
-    """Return a command as a cyclopts application.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    command : Command
-        The command.
-    words : sequence of str
-        The command line, which may name a family.
-
-    Returns
-    -------
-    App
-        The command.
-    """
+    """Return a command as a cyclopts application."""
     heading, config = ("", None) if command.family is None else command.family.config(words)
     app = App(
         name=f"collapsium {name}",
@@ -231,22 +188,7 @@ def _read(app: App, command: Command, words: Sequence[str]) -> Call:
 
 
 def explained(error: CycloptsError, command: Command, words: Sequence[str]) -> str:
-    """Return an error of cyclopts as one line.
-
-    Parameters
-    ----------
-    error : CycloptsError
-        The error.
-    command : Command
-        The command.
-    words : sequence of str
-        The words after the command.
-
-    Returns
-    -------
-    str
-        The message.
-    """
+    """Return an error of cyclopts as one line."""
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         name = error.argument.field_info.name
         has_flag = any(word == flag_of(name) or word.startswith(f"{flag_of(name)}=") for word in words)

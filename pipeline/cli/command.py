@@ -27,10 +27,10 @@ from collapsium.pipeline.options import (
 from collapsium.storage.errors import flag_of
 
 _Model = TypeVar("_Model", bound=Options)
+# The name of a parameter or function in a message or description of the library
 _MENTION = re.compile(r"`([a-z][a-z0-9_]*)`")
-"""The name of a parameter or function in a message or description of the library."""
-_FAMILY = "family_"
-"""Prefix of the parameters of a family's options, as a command may have options of the same names."""
+_FAMILY = "family_"  # Prefix of the parameters of a family's options, as a command may have options of the same names
+# Functions of the library with a command of the same name; messages may mention them
 FUNCTIONS = (
     "append",
     "batch",
@@ -44,21 +44,12 @@ FUNCTIONS = (
     "predict",
     "split",
 )
-"""Functions of the library with a command of the same name; messages may mention them."""
+# Headings of the positional arguments, and of the options without a heading of their own
 ARGUMENTS, OPTIONS = "arguments", "options"
-"""Headings of the positional arguments, and of the options without a heading of their own."""
 
 
 class UsageError(Exception):
-    """A command line is not valid.
-
-    Parameters
-    ----------
-    message : str
-        The reason.
-    command : str, optional
-        The command whose help explains its options.
-    """
+    """A command line is not valid."""
 
     def __init__(self, message: str, command: str = "") -> None:
         self.message, self.command = message, command
@@ -67,21 +58,11 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class Flags:
-    """The options of a command line.
+    """The options of a command line."""
 
-    Attributes
-    ----------
-    values : mapping
-        Options of the command by name, without those that the command line leaves out.
-    family : mapping of str to str
-        Options of the family by name, with their values as text.
-    words : tuple of str
-        The complete command line.
-    """
-
-    values: Mapping[str, Any]
-    family: Mapping[str, str]
-    words: tuple[str, ...] = ()
+    values: Mapping[str, Any]  # Options of the command by name, without those that the command line leaves out
+    family: Mapping[str, str]  # Options of the family by name, with their values as text
+    words: tuple[str, ...] = ()  # The complete command line
 
     @property
     def json(self) -> bool:
@@ -100,21 +81,11 @@ class Flags:
 
 @dataclass(frozen=True)
 class Call:
-    """A command with its arguments and flags.
+    """A command with its arguments and flags."""
 
-    Attributes
-    ----------
-    run : callable
-        The command.
-    arguments : tuple
-        Its positional arguments; None for each optional one that is left out.
-    flags : Flags
-        Its options.
-    """
-
-    run: Callable[..., int | None]
-    arguments: tuple[object, ...] = ()
-    flags: Flags = field(default_factory=lambda: Flags({}, {}))
+    run: Callable[..., int | None]  # The command
+    arguments: tuple[object, ...] = ()  # Its positional arguments; None for each optional one that is left out
+    flags: Flags = field(default_factory=lambda: Flags({}, {}))  # Its options
 
     def __call__(self) -> int | None:
         """Run the command and return its exit code."""
@@ -143,24 +114,13 @@ class Flag(NamedTuple):
 
 @dataclass(frozen=True)
 class Command:
-    """A command.
+    """A command."""
 
-    Attributes
-    ----------
-    run : callable
-        A function of the positional arguments and of `Flags`. It returns the exit code, None for 0.
-    options : tuple of type of Options
-        The models whose fields are its flags.
-    epilog : str or callable
-        The end of its help, or a function that returns it.
-    family : FamilySource or None
-        Looks up the family that the command line names, whose options are flags too.
-    """
-
+    # A function of the positional arguments and of `Flags`. It returns the exit code, None for 0.
     run: Callable[..., int | None]
-    options: tuple[type[Options], ...] = ()
-    epilog: str | Callable[[], str] = ""
-    family: FamilySource | None = None
+    options: tuple[type[Options], ...] = ()  # The models whose fields are its flags
+    epilog: str | Callable[[], str] = ""  # The end of its help, or a function that returns it
+    family: FamilySource | None = None  # Looks up the family that the command line names, whose options are flags too
 
     @property
     def description(self) -> str:
@@ -200,22 +160,7 @@ class Command:
     def bound(
         self, words: Sequence[str] = (), heading: str = "", config: type[BaseModel] | None = None
     ) -> Callable[..., Call]:
-        """Return a function for cyclopts, whose parameters are the arguments and flags.
-
-        Parameters
-        ----------
-        words : sequence of str, optional
-            The command line.
-        heading : str, optional
-            Heading of the family's options, if the command line names a family.
-        config : type of BaseModel, optional
-            The family's options.
-
-        Returns
-        -------
-        callable
-            The function; it returns the `Call`.
-        """
+        """Return a function for cyclopts, whose parameters are the arguments and flags."""
         flags = [flag for model in self.options for flag in _flags(model)]
         flags += [] if config is None else _family_flags(heading, config)
 

@@ -90,23 +90,7 @@ def requested_family(words: Sequence[str]) -> str | None:
 
 
 def family_options(flags: Flags) -> dict[str, Any]:
-    """Gather the family's options from ``--set`` and the flags of its own.
-
-    Parameters
-    ----------
-    flags : Flags
-        Of a command with `FamilyFlags`.
-
-    Returns
-    -------
-    dict
-        Options by name.
-
-    Raises
-    ------
-    OptionError
-        A ``--set`` has no value, or an option is given twice.
-    """
+    """Gather the family's options from ``--set`` and the flags of its own."""
     options: dict[str, Any] = {}
     written: dict[str, str] = {}
     texts = [(f"--set {text}", text) for text in flags.of(FamilyFlags).settings]
@@ -121,21 +105,11 @@ def family_options(flags: Flags) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FamilyRequest:
-    """A family with its options and the command's, from ``--config``, ``--set`` and flags.
+    """A family with its options and the command's, from ``--config``, ``--set`` and flags."""
 
-    Attributes
-    ----------
-    family : str
-        The family's name.
-    options : dict
-        The family's options and the command's.
-    keys : Keys or None
-        The options of the configuration file that nothing overrides, as the file spells them.
-    """
-
-    family: str
-    options: dict[str, Any]
-    keys: Keys | None = None
+    family: str  # The family's name
+    options: dict[str, Any]  # The family's options and the command's
+    keys: Keys | None = None  # The options of the configuration file that nothing overrides, as the file spells them
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
@@ -149,29 +123,7 @@ class FamilyRequest:
 
 
 def gather(flags: Flags, models: Sequence[type[Options]], recorded: str | None = None) -> FamilyRequest:
-    """Combine ``--config``, ``--set`` and the flags, in ascending order of precedence.
-
-    Parameters
-    ----------
-    flags : Flags
-        Of a command with `FamilyFlags`.
-    models : sequence of type of Options
-        The command's own options.
-    recorded : str, optional
-        The family of the run that is resumed; the default.
-
-    Returns
-    -------
-    FamilyRequest
-        The family and all options.
-
-    Raises
-    ------
-    OptionError
-        No family is named, or an option is unknown.
-    InputError
-        The configuration file is invalid.
-    """
+    """Combine ``--config``, ``--set`` and the flags, in ascending order of precedence."""
     path, chosen = flags.values.get("config"), flags.values.get("family", recorded)
     options = read_config(path, chosen) if path is not None else {}
     own, named = family_options(flags), flags.named(*models)

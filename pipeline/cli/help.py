@@ -13,25 +13,16 @@ from cyclopts.help import HelpEntry, HelpPanel
 class Layout:
     """Widths of a help page, in characters."""
 
-    widest: int = 110
-    """Width of a page in a wide terminal; longer lines are hard to read."""
-    narrowest: int = 40
-    """Width of a page in a terminal that is narrower still."""
-    names: int = 30
-    """Width of the column of names."""
+    widest: int = 110  # Width of a page in a wide terminal; longer lines are hard to read
+    narrowest: int = 40  # Width of a page in a terminal that is narrower still
+    names: int = 30  # Width of the column of names
 
 
 LAYOUT = Layout()
 
 
 class Help:
-    """Prints the parts of a help page as the command-line library hands them over.
-
-    Parameters
-    ----------
-    description : str
-        The purpose of the command. Paragraphs are wrapped; lines that are indented, and those above them, stay.
-    """
+    """Prints the parts of a help page as the command-line library hands them over."""
 
     def __init__(self, description: str) -> None:
         self._description = description.strip()

@@ -62,27 +62,7 @@ class SharesJsonOptions(Options):
 
 
 def callbacks_of(flags: Flags, run: str, notice: Callable[[str], None]) -> list[Sink]:
-    """Import the callbacks and send them an event with the run's folder.
-
-    Parameters
-    ----------
-    flags : Flags
-        Flags of a command with `CallbackOptions`.
-    run : str
-        The run's folder.
-    notice : callable
-        Receives a line about each error of a callback.
-
-    Returns
-    -------
-    list of callable
-        Sinks for `fit`.
-
-    Raises
-    ------
-    OptionError
-        A callback cannot be imported.
-    """
+    """Import the callbacks and send them an event with the run's folder."""
     sinks = guarded(flags.of(CallbackOptions).callback, notice)
     for sink in sinks:
         sink({"event": "run", "iteration": 0, "elapsed": 0.0, "run": run})

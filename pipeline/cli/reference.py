@@ -14,70 +14,30 @@ from collapsium.pipeline.options import choices_of, heading_of, kinds_of, limits
 
 @dataclass(frozen=True)
 class OptionEntry:
-    """An option, as the reference lists it.
+    """An option, as the reference lists it."""
 
-    Attributes
-    ----------
-    name : str
-        The keyword of functions, and the key in TOML files.
-    flag : str
-        The flag of the command line.
-    kinds : tuple of str
-        The types of its value.
-    default : object
-        Its default; None if it is required or has no fixed default.
-    required : bool
-        Whether it has no default.
-    choices : tuple of str
-        Its possible values; empty if they are not enumerated.
-    limits : dict
-        The limits of a number, by ``ge``, ``gt``, ``le`` and ``lt``.
-    unit : str or None
-        The unit of its value.
-    metavar : str or None
-        Placeholder of its value in help.
-    heading : str
-        Heading of its group; empty for the command's own options.
-    description : str
-        Its help text.
-    """
-
-    name: str
-    flag: str
-    kinds: tuple[str, ...]
-    default: object
-    required: bool
-    choices: tuple[str, ...]
-    limits: dict[str, float]
-    unit: str | None
-    metavar: str | None
-    heading: str
-    description: str
+    name: str  # The keyword of functions, and the key in TOML files
+    flag: str  # The flag of the command line
+    kinds: tuple[str, ...]  # The types of its value
+    default: object  # Its default; None if it is required or has no fixed default
+    required: bool  # Whether it has no default
+    choices: tuple[str, ...]  # Its possible values; empty if they are not enumerated
+    limits: dict[str, float]  # The limits of a number, by ``ge``, ``gt``, ``le`` and ``lt``
+    unit: str | None  # The unit of its value
+    metavar: str | None  # Placeholder of its value in help
+    heading: str  # Heading of its group; empty for the command's own options
+    description: str  # Its help text
 
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """A command, as the reference lists it.
+    """A command, as the reference lists it."""
 
-    Attributes
-    ----------
-    name : str
-        Its name.
-    summary : str
-        One line, as in the list of commands.
-    description : str
-        Its purpose, in paragraphs.
-    arguments : dict of str to str
-        Descriptions of its positional arguments.
-    options : tuple of OptionEntry
-        Its options, without those of families.
-    """
-
-    name: str
-    summary: str
-    description: str
-    arguments: dict[str, str]
-    options: tuple[OptionEntry, ...]
+    name: str  # Its name
+    summary: str  # One line, as in the list of commands
+    description: str  # Its purpose, in paragraphs
+    arguments: dict[str, str]  # Descriptions of its positional arguments
+    options: tuple[OptionEntry, ...]  # Its options, without those of families
 
 
 def commands() -> list[CommandEntry]:

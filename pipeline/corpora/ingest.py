@@ -60,24 +60,7 @@ SEVERAL, SIZE = ("labels", "covariates", "stop_words"), "max_decompressed"
 
 
 def reading_options(arguments: Mapping[str, Any]) -> ReadOptions:
-    """Return checked options of reading.
-
-    Parameters
-    ----------
-    arguments : mapping of str to object
-        Values by the names of `ReadOptions`; a list of names may be a comma-separated string, and a size a string with
-        a unit.
-
-    Returns
-    -------
-    ReadOptions
-        The options.
-
-    Raises
-    ------
-    OptionError
-        An option is unknown, or has another type.
-    """
+    """Return checked options of reading."""
     options, kinds = dict(arguments), get_type_hints(ReadOptions)
     for name, value in arguments.items():
         if name not in kinds:
@@ -214,23 +197,7 @@ def _ingest_as(
 
 
 def chosen_words(options: ReadOptions) -> ReadOptions:
-    """Return checked options of words, with the stop words read from files.
-
-    Parameters
-    ----------
-    options : ReadOptions
-        The user's options.
-
-    Returns
-    -------
-    ReadOptions
-        Options with languages and words separate, with the library of the normal forms and the newest word rule.
-
-    Raises
-    ------
-    CollapsiumError
-        A language, file or normal form does not exist, or a library is not installed.
-    """
+    """Return checked options of words, with the stop words read from files."""
     if options.min_letters is not None and options.min_letters < 1:
         raise OptionError(f"expected a whole number of 1 or more, found {options.min_letters!r}", "min_letters")
     options = replace(

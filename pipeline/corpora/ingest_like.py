@@ -30,24 +30,13 @@ from collapsium.storage.units import Counting, silent
 
 @dataclass(frozen=True)
 class NewSources:
-    """New sources and the options of their reading.
+    """New sources and the options of their reading."""
 
-    Attributes
-    ----------
-    paths : sequence of str
-        Files, folders and globs.
-    format : str or None
-        Their format; by default recognised by the first name, or else the recorded one.
-    options : mapping of str to object
-        The user's options of reading; see `collapsium.storage.readers.open.ReadOptions`.
-    may_be_empty : bool
-        True if sources without a word of the vocabulary are permitted.
-    """
-
-    paths: Sequence[str]
-    format: str | None = None
+    paths: Sequence[str]  # Files, folders and globs
+    format: str | None = None  # Their format; by default recognised by the first name, or else the recorded one
+    # The user's options of reading; see `collapsium.storage.readers.open.ReadOptions`
     options: Mapping[str, Any] = field(default_factory=dict)
-    may_be_empty: bool = False
+    may_be_empty: bool = False  # True if sources without a word of the vocabulary are permitted
 
 
 def ingest_like(
@@ -63,33 +52,7 @@ def ingest_like(
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> Manifest:
-    """Write new documents as a corpus with the vocabulary of a record.
-
-    Parameters
-    ----------
-    recorded : RecordedReading
-        The recorded reading.
-    sources : NewSources
-        The sources.
-    corpus : str or path-like
-        The folder to make.
-    history : History, optional
-        The result of `history_like`, if side files have changed it since.
-    sides : Sides, optional
-        Labels and covariates from side files.
-    shard_tokens, scheduler, workers, tls, progress
-        As for `collapsium.pipeline.ingest`.
-
-    Returns
-    -------
-    Manifest
-        The corpus's manifest.
-
-    Raises
-    ------
-    CollapsiumError
-        See `collapsium.pipeline.ingest`. No folder is left.
-    """
+    """Write new documents as a corpus with the vocabulary of a record."""
     paths = [os.fspath(path) for path in sources.paths]
     ensure_free(Folder(corpus))
     history = history or history_like(recorded, paths, sources.options, sources.format)

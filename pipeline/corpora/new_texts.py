@@ -27,30 +27,18 @@ from collapsium.storage.readers.open import TEXTS, kind_of_name
 from collapsium.storage.units import Counting, silent
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+# Records of runs, models and other folders, which are not sources of texts
 OURS = ("run.json", "model.json", "compare.json", "checkpoint.json", "journal.json", "ingest.json")
-"""Records of runs, models and other folders, which are not sources of texts."""
 
 
 @dataclass(frozen=True)
 class NewDocuments:
-    """Documents that a model is applied to.
+    """Documents that a model is applied to."""
 
-    Attributes
-    ----------
-    corpus : Corpus
-        The documents; those of texts are in a temporary folder.
-    report : Report or None
-        Report on the reading of texts; None for an existing corpus.
-    unknown : UnknownWords or None
-        Number of tokens of texts that are not in the model's vocabulary.
-    notices : tuple of str
-        Lines for the user.
-    """
-
-    corpus: Corpus
-    report: Report | None = None
-    unknown: UnknownWords | None = None
-    notices: tuple[str, ...] = ()
+    corpus: Corpus  # The documents; those of texts are in a temporary folder
+    report: Report | None = None  # Report on the reading of texts; None for an existing corpus
+    unknown: UnknownWords | None = None  # Number of tokens of texts that are not in the model's vocabulary
+    notices: tuple[str, ...] = ()  # Lines for the user
 
 
 @contextmanager
@@ -65,35 +53,7 @@ def documents_for(
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
 ) -> Iterator[NewDocuments]:
-    """Open a corpus, or read texts as a model's own documents were read.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of a run, a model, a published version, or a corpus whose record is followed.
-    sources : path or sequence of paths
-        The folder of a corpus; or files, folders and globs of any format of `collapsium.pipeline.ingest`.
-    reading : mapping of str to object, optional
-        Options of reading texts, as of `ingest`: ``format``, ``id``, ``text``, ``labels`` and so on where the sources
-        differ from the recorded ones; and ``tokenizer`` and ``headings`` to trust a recorded function or pattern.
-    scheduler, workers, tls : optional
-        Executor that reads texts, as for `ingest`. The temporary corpus is on this machine or, for the address of a
-        cluster, in the folder of `run`, which its workers can read.
-    notice : callable, optional
-        Receives each line for the user.
-    progress : callable, optional
-        Receives the number of documents read so far.
-
-    Yields
-    ------
-    NewDocuments
-        The documents, and the number of unknown tokens. A text without a known word is a document without tokens.
-
-    Raises
-    ------
-    CollapsiumError
-        A source is missing or damaged, or cannot be read as recorded.
-    """
+    """Open a corpus, or read texts as a model's own documents were read."""
     paths = list(paths_of(sources))
     arguments = [name for name, value in (reading or {}).items() if value is not None]
     if len(paths) == 1 and is_corpus(paths[0]):
@@ -130,25 +90,7 @@ def as_headings(reading: Mapping[str, Any]) -> Iterator[None]:
 
 
 def new_sources(sources: Paths, reading: Mapping[str, Any]) -> NewSources:
-    """Return sources of new documents with checked options of reading.
-
-    Parameters
-    ----------
-    sources : path or sequence of paths
-        Files, folders and globs.
-    reading : mapping of str to object
-        Options as for `documents_for`.
-
-    Returns
-    -------
-    NewSources
-        The sources, which may have no word of the vocabulary.
-
-    Raises
-    ------
-    OptionError
-        An option has a value that it cannot take.
-    """
+    """Return sources of new documents with checked options of reading."""
     arguments = {name: value for name, value in reading.items() if value is not None}
     headings = arguments.pop("headings", None)
     if headings is not None:
@@ -161,22 +103,7 @@ def new_sources(sources: Paths, reading: Mapping[str, Any]) -> NewSources:
 
 
 def new_documents(recorded: RecordedReading, corpus: Corpus, history: History) -> NewDocuments:
-    """Return documents that were read as recorded, with the number of unknown tokens and lines for the user.
-
-    Parameters
-    ----------
-    recorded : RecordedReading
-        The recorded reading.
-    corpus : Corpus
-        The corpus made of the documents.
-    history : History
-        Their format, and the report on the reading.
-
-    Returns
-    -------
-    NewDocuments
-        The documents; vectors have no unknown tokens.
-    """
+    """Return documents that were read as recorded, with the number of unknown tokens and lines for the user."""
     if corpus.holds == VECTORS:
         return NewDocuments(corpus, history.report, notices=tuple(history.report.remarks))
     unknown = UnknownWords.of([history.report])
@@ -199,23 +126,7 @@ def warning_of(recorded: RecordedReading, unknown: UnknownWords) -> str | None:
 
 
 def is_corpus(path: str) -> bool:
-    """Return True if a path is a corpus rather than a source of texts.
-
-    Parameters
-    ----------
-    path : str
-        A file, a folder or a glob.
-
-    Returns
-    -------
-    bool
-        True for a corpus, and for a path that does not exist, so that opening it as a corpus raises a clear error.
-
-    Raises
-    ------
-    AbsentError
-        The folder is a run, a model or a similar folder, but not a corpus.
-    """
+    """Return True if a path is a corpus rather than a source of texts."""
     folder = Folder(path)
     if folder.exists(MANIFEST):
         return True

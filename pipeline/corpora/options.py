@@ -13,8 +13,7 @@ from collapsium.pipeline.options import Location, Locations, Names, Options, Val
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import parse_size
 
-MAX_PATH = 255
-"""Characters of a path at most; longer strings are texts."""
+MAX_PATH = 255  # Characters of a path at most; longer strings are texts
 
 
 def _size(value: object, info: ValidationInfo) -> object:
@@ -50,15 +49,13 @@ def _is_sentence(text: str) -> bool:
     return " " in text and "://" not in text and not has_magic(text) and not os.path.exists(text)  # noqa: PTH110
 
 
-READ = ("stop_list", "normalised_by", "word_rule", "optional")
-"""Fields of `ReadOptions` that follow from other options."""
-READING = tuple(one.name for one in fields(ReadOptions) if one.name not in READ)
-"""Options of reading that may be named."""
+READ = ("stop_list", "normalised_by", "word_rule", "optional")  # Fields of `ReadOptions` that follow from other options
+READING = tuple(one.name for one in fields(ReadOptions) if one.name not in READ)  # Options of reading that may be named
 
+# The names of `FORMATS`
 Format = Literal["csv", "jsonl", "ldac", "mallet", "mtx", "npz", "parquet", "svmlight", "text", "uci", "vectors"]
-"""The names of `FORMATS`."""
+# Files, folders and globs of texts or, in Python, texts in memory
 Sources = Annotated[tuple[str, ...] | TextsInMemory | None, BeforeValidator(_sources)]
-"""Files, folders and globs of texts or, in Python, texts in memory."""
 Words = Annotated[str | tuple[str, ...] | None, BeforeValidator(_words)]
 Size = Annotated[int | None, BeforeValidator(_size)]
 Tokenizer = Annotated[str | None, Value("MODULE:FUNCTION")]

@@ -110,26 +110,7 @@ def read_all(
     progress: Counting,
     judge: Callable[[ChunkRecord], None],
 ) -> Counted:
-    """Read all blocks.
-
-    Parameters
-    ----------
-    executor : Executor
-        Executor of the tasks.
-    blocks : iterable of Block
-        The blocks.
-    request : ReadRequest
-        Options of reading.
-    progress : callable
-        Called with the number of documents read so far.
-    judge : callable
-        Called with each chunk's record as soon as it is known; its exceptions end the pass.
-
-    Returns
-    -------
-    Counted
-        Records of chunks, and counts.
-    """
+    """Read all blocks."""
     notes: list[ChunkRecord] = []
     tree = Tree(executor)
     documents = 0
@@ -170,25 +151,7 @@ def find_phrases(
     A pair a b that occurs n_ab times, among n tokens of v words, has the score ln(n_ab n / (n_a n_b)) / -ln(n_ab / n)
     with ``npmi``, or (n_ab - minimum) v / (n_a n_b) with ``count``.
 
-    Parameters
-    ----------
-    executor : Executor
-        Executor of the tasks.
-    scratch : Folder
-        Folder with the chunks, whose tokens are in the order of the text.
-    counted : Counted
-        Result of the first pass.
-    stops : StopWords
-        Words that are left out; the words on both sides of one are neighbours.
-    phrasing : Phrasing
-        The score and its threshold.
-
-    Returns
-    -------
-    phrasing : Phrasing
-        The score with the phrases.
-    counted : Counted
-        Records and counts of the chunks whose phrases are joined.
+    Returns phrasing: The score with the phrases; counted: Records and counts of the chunks whose phrases are joined
     """
     words, tokens = counted.spelled, counted.column("tokens")
     tokens = np.where(stops.dropped(words), 0, tokens)
@@ -238,22 +201,7 @@ def _renamed(note: ChunkRecord) -> ChunkRecord:
 def phrase_scores(
     phrasing: Phrasing, pairs: Ints, first: Ints, second: Ints, tokens: int, words: int
 ) -> npt.NDArray[np.float64]:
-    """Return the scores of pairs of words; see `find_phrases`.
-
-    Parameters
-    ----------
-    phrasing : Phrasing
-        The kind of score.
-    pairs, first, second : numpy.ndarray of int64
-        Number of occurrences of each pair, and of its two words.
-    tokens, words : int
-        Number of all tokens, and of distinct words.
-
-    Returns
-    -------
-    numpy.ndarray of float64
-        The scores.
-    """
+    """Return the scores of pairs of words; see `find_phrases`."""
     if phrasing.score == "count":
         return (pairs - phrasing.least) / first / second * words
     share = pairs / tokens
@@ -273,27 +221,7 @@ def write_shards(
 ) -> tuple[list[ShardRecord], int]:
     """Write the chunks' documents as shards, with the vocabulary in the scratch folder.
 
-    Parameters
-    ----------
-    executor : Executor
-        Executor of the tasks.
-    folder, scratch : Folder
-        Folders of the corpus and of the chunks.
-    notes : sequence of ChunkRecord
-        Records of the chunks.
-    numberings : sequence
-        Numbers of each chunk's documents, if these have no ids.
-    shard_tokens : int or None
-        Tokens of a shard; None for the default.
-    behind : int, optional
-        Number of existing shards of the corpus; None for a new corpus.
-
-    Returns
-    -------
-    rows : list of ShardRecord
-        Rows of the manifest.
-    empty : int
-        Number of documents without a word.
+    Returns rows: Rows of the manifest; empty: Number of documents without a word
     """
     weighed = (executor.submit(reading.count_chunk_tokens, scratch, note.name) for note in notes)
     weights = list(in_order(executor, weighed))
@@ -327,28 +255,8 @@ def write_side_tables(
 ) -> tuple[Counted, int]:
     """Write the labels and covariates of each chunk's documents to the scratch folder, for the tasks of the shards.
 
-    Parameters
-    ----------
-    scratch : Folder
-        Folder with the chunks.
-    counted : Counted
-        Result of the first pass.
-    numberings : sequence
-        Numbers of each chunk's documents, if these have no ids.
-    sides : Sides or None
-        Content of the side files.
-
-    Returns
-    -------
-    counted : Counted
-        Records of the chunks with the further columns.
-    unmatched : int
-        Number of rows of side files whose id no document has.
-
-    Raises
-    ------
-    InputError
-        The files do not match the documents.
+    Returns counted: Records of the chunks with the further columns; unmatched: Number of rows of side files whose id no
+    document has
     """
     if sides is None:
         return counted, 0
@@ -363,20 +271,7 @@ def write_side_tables(
 
 
 def require_distinct_ids(notes: Sequence[ChunkRecord], numberings: Sequence[tuple[tuple[str, int, int], ...]]) -> None:
-    """Refuse documents that share an id.
-
-    Parameters
-    ----------
-    notes : sequence of ChunkRecord
-        Records of all chunks.
-    numberings : sequence
-        Numbers of documents without ids, which always differ.
-
-    Raises
-    ------
-    InputError
-        An id occurs twice.
-    """
+    """Refuse documents that share an id."""
     if any(numberings):
         return
     arrays = [note.ids for note in notes if note.ids is not None]

@@ -27,41 +27,29 @@ from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 
 FIELDS = ("title", "date", "labels", "covariates")
+# Options of the sources' layout, not of tokenization, which may differ from the recorded ones
 OF_SOURCES = (
     "id", "text", *FIELDS, "date_order", "bad_bytes", "index_base", "values", "header", "vocabulary",
     "max_decompressed", "encoding", "separator", "label_separator",
 )  # fmt: skip
-"""Options of the sources' layout, not of tokenization, which may differ from the recorded ones."""
 OF_COUNTS = ("index_base", "vocabulary", "max_decompressed", "encoding")
 OF_VECTORS = (
     "id", "labels", "covariates", "values", "header", "vocabulary", "max_decompressed", "encoding", "separator",
 )  # fmt: skip
 OF_SIDE_FILES = ("id", "labels", "covariates", "separator", "label_separator")
 OF_STOP_WORDS = ("stop_words", "stop_list")
+# Options that may differ, are compared in another way, or follow from the release
 NOT_COMPARED = (*OF_SOURCES, *OF_STOP_WORDS, "normalised_by", "word_rule")
-"""Options that may differ, are compared in another way, or follow from the release."""
 
 
 @dataclass(frozen=True)
 class RecordedReading:
-    """Recorded reading of the documents of a corpus or of a model's training corpus.
+    """Recorded reading of the documents of a corpus or of a model's training corpus."""
 
-    Attributes
-    ----------
-    name : str
-        Path of the folder with the record, for errors.
-    holds : str
-        ``documents`` or ``vectors``.
-    history : History or None
-        The record; None without one, as for corpora of `simulate`.
-    vocabulary : Vocabulary
-        The words, or the columns of vectors.
-    """
-
-    name: str
-    holds: str
-    history: History | None
-    vocabulary: Vocabulary
+    name: str  # Path of the folder with the record, for errors
+    holds: str  # ``documents`` or ``vectors``
+    history: History | None  # The record; None without one, as for corpora of `simulate`
+    vocabulary: Vocabulary  # The words, or the columns of vectors
 
     @property
     def notice(self) -> str | None:
@@ -75,25 +63,7 @@ class RecordedReading:
 
 
 def recorded_reading(path: str | os.PathLike[str]) -> RecordedReading:
-    """Return the recorded reading of documents.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The folder of a corpus, a run, a model or a published version.
-
-    Returns
-    -------
-    RecordedReading
-        The record of a corpus or model or, if a model has none, of the corpus that its run names.
-
-    Raises
-    ------
-    AbsentError
-        There is neither a corpus nor a model.
-    DamagedError
-        A record does not have its format.
-    """
+    """Return the recorded reading of documents."""
     folder = Folder(path)
     if folder.exists(MANIFEST):
         corpus = Corpus(path)
@@ -126,23 +96,7 @@ def _of_corpus(place: Folder) -> History | None:
 
 
 def vocabulary_of(path: str | os.PathLike[str]) -> str | tuple[str, ...]:
-    """Return the words of a corpus, run or model, or the path of a file of words.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A folder, or a file.
-
-    Returns
-    -------
-    str or tuple of str
-        The words, or the path if it is not a folder.
-
-    Raises
-    ------
-    AbsentError
-        The folder is neither a corpus nor a run nor a model.
-    """
+    """Return the words of a corpus, run or model, or the path of a file of words."""
     folder = Folder(path)
     if not folder.is_folder():
         return os.fspath(path)
@@ -153,20 +107,7 @@ def vocabulary_of(path: str | os.PathLike[str]) -> str | tuple[str, ...]:
 
 
 def history_for(recorded: History | None, kind: str) -> History:
-    """Return the recorded reading, restricted to the options that a format has.
-
-    Parameters
-    ----------
-    recorded : History or None
-        The record.
-    kind : str
-        A key of `collapsium.storage.readers.open.FORMATS`.
-
-    Returns
-    -------
-    History
-        The reading for the format.
-    """
+    """Return the recorded reading, restricted to the options that a format has."""
     record = recorded or History("", ReadOptions(word_rule=RULE))
     options = record.options
     if kind in FIXED and kind != record.kind:
@@ -187,32 +128,7 @@ def history_like(
     *,
     sides: bool = False,
 ) -> History:
-    """Return the reading of new sources, as recorded.
-
-    Parameters
-    ----------
-    recorded : RecordedReading
-        The record.
-    paths : sequence of str
-        The sources.
-    arguments : mapping of str to object
-        The user's options of reading; None and empty values are ignored.
-    format : str, optional
-        The sources' format; by default recognised by the first name, or else the recorded one.
-    sides : bool, optional
-        True if there are side files, which have ids and fields of their own.
-
-    Returns
-    -------
-    History
-        Format and options, with the recorded words and phrases. Fields that only the record names may be missing.
-
-    Raises
-    ------
-    OptionError
-        An option contradicts the recorded tokenization, or the record names a function or regular expression that the
-        user does not name.
-    """
+    """Return the reading of new sources, as recorded."""
     kind, guesses = _kind(recorded, paths, format)
     history = history_for(recorded.history, kind)
     _require_of_format(history.kind, arguments, OF_SIDE_FILES if sides else ())
@@ -299,20 +215,6 @@ def require_named_again(name: str, options: ReadOptions, tokenizer: str | None, 
     """Refuse to run recorded code or regular expressions that the user does not name.
 
     Anyone may have written the record. A function runs with the user's rights, and a regular expression may not end.
-
-    Parameters
-    ----------
-    name : str
-        Path of the folder with the record, for errors.
-    options : ReadOptions
-        The recorded options.
-    tokenizer, segments : str or None
-        The user's values of these options.
-
-    Raises
-    ------
-    OptionError
-        The record has a function or regular expression, and the user names none.
     """
     if options.tokenizer is not None and tokenizer is None:
         raise OptionError(

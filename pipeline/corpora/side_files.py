@@ -20,8 +20,7 @@ from collapsium.storage.readers.texts.blocks import find_files
 from collapsium.storage.readers.texts.fields import Fields, named
 from collapsium.storage.readers.texts.tables import columns_of
 
-OWN = (*(kind for kind in TEXTS if kind not in FIXED), "vectors")
-"""Formats whose documents have fields of their own."""
+OWN = (*(kind for kind in TEXTS if kind not in FIXED), "vectors")  # Formats whose documents have fields of their own
 
 
 def read_side_files(
@@ -30,31 +29,6 @@ def read_side_files(
     """Read side files, and return the options that are left for the documents' own fields.
 
     A named field belongs to side files, to the documents, or to both; labels of both are united.
-
-    Parameters
-    ----------
-    files : SideFileRequest
-        The side files.
-    paths : list of str
-        The sources of the documents.
-    kind : str
-        Their format.
-    options : ReadOptions
-        The user's options.
-
-    Returns
-    -------
-    sides : Sides or None
-        Content of the side files; None without side files.
-    options : ReadOptions
-        Options of the documents.
-    record : SideFileColumns or None
-        The record of the side files, for later additions.
-
-    Raises
-    ------
-    CollapsiumError
-        A side file is missing or damaged, or no file has a field.
     """
     if not files.files and not files.names:
         return None, options, None
@@ -96,29 +70,7 @@ def _columns(paths: list[str], kind: str, options: ReadOptions) -> list[str]:
 def read_appended_side_files(
     files: SideFileRequest, record: SideFileColumns | None, options: ReadOptions, fields: Mapping[str, str]
 ) -> Sides | None:
-    """Read side files of documents that are added to a corpus, as its own side files were read.
-
-    Parameters
-    ----------
-    files : SideFileRequest
-        The side files; without any, the documents have no labels and no covariates.
-    record : SideFileColumns or None
-        The corpus's record of its side files.
-    options : ReadOptions
-        Options of reading.
-    fields : mapping of str to str
-        The further columns of the corpus.
-
-    Returns
-    -------
-    Sides or None
-        Content of the side files; None if neither the corpus nor these documents have any.
-
-    Raises
-    ------
-    CollapsiumError
-        See `read_side_files`.
-    """
+    """Read side files of documents that are added to a corpus, as its own side files were read."""
     if record is None and not files.files and not files.names:
         return None
     known = record or SideFileColumns(())

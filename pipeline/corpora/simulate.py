@@ -32,10 +32,9 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState
 
-BLOCK_CELLS = 8_000_000
-"""Words times topics of a block of the ground truth, which makes a block 64 MB."""
+BLOCK_CELLS = 8_000_000  # Words times topics of a block of the ground truth, which makes a block 64 MB
+# Smaller proportions are not stored; of 500 topics at the defaults, they are 62% of the entries, 0.3% of the sum
 MIN_PROPORTION = 1e-4
-"""Smaller proportions are not stored; of 500 topics at the defaults, they are 62% of the entries, 0.3% of the sum."""
 
 
 @keywords(sizes=SimulateOptions)

@@ -51,26 +51,8 @@ def check_reading(
 ) -> tuple[History, Scheduler, StopWords]:
     """Check the options of reading texts before anything is written.
 
-    Parameters
-    ----------
-    history : History
-        The user's options.
-    scheduler, workers
-        As for `open_executor`; threads without a scheduler.
-
-    Returns
-    -------
-    history : History
-        Options with the fields that the format defines.
-    scheduler : str or ClientOrCluster
-        The executor.
-    stops : StopWords
-        Words that are left out.
-
-    Raises
-    ------
-    OptionError
-        An option has a value that it cannot take.
+    Returns history: Options with the fields that the format defines; scheduler: The executor; stops: Words that are
+    left out
     """
     options = fields_of(history.options, history.kind)
     if options.bad_bytes not in (None, *BAD_BYTES):
@@ -85,27 +67,7 @@ def check_reading(
 
 
 def phrasing_of(score: str | None, least: int | None, threshold: float | None) -> Phrasing | None:
-    """Return the options of phrases.
-
-    Parameters
-    ----------
-    score : str or None
-        ``npmi``, ``count``, or None for no phrases.
-    least : int or None
-        Minimum number of occurrences of a phrase; by default 5.
-    threshold : float or None
-        Score that a phrase must exceed; by default 0.5 for ``npmi`` and 10 for ``count``.
-
-    Returns
-    -------
-    Phrasing or None
-        The options, without phrases yet; None for no phrases.
-
-    Raises
-    ------
-    OptionError
-        The score is unknown, or is missing while other options of phrases are set.
-    """
+    """Return the options of phrases."""
     if score is None:
         if least is not None or threshold is not None:
             raise OptionError("`phrase_count` and `phrase_threshold` require `phrases`, npmi or count")
@@ -138,34 +100,7 @@ def ingest_texts(
     sides: Sides | None = None,
     like: RecordedVocabulary | None = None,
 ) -> Manifest:
-    """Read texts, and write a corpus; see `collapsium.pipeline.ingest`.
-
-    Parameters
-    ----------
-    paths : list of str
-        Files, folders and globs.
-    corpus : str or path-like
-        The folder to make.
-    history : History
-        The format, and the options of fields, pruning and phrases.
-    shard_tokens, scheduler, workers, tls, progress
-        As for `collapsium.pipeline.ingest`.
-    sides : Sides, optional
-        Labels and covariates from side files.
-    like : RecordedVocabulary, optional
-        The vocabulary of the corpus that `history` is the record of; words and phrases are then the recorded ones, and
-        nothing is pruned.
-
-    Returns
-    -------
-    Manifest
-        The corpus's manifest.
-
-    Raises
-    ------
-    CollapsiumError
-        See `collapsium.pipeline.ingest`. No folder is left.
-    """
+    """Read texts, and write a corpus; see `collapsium.pipeline.ingest`."""
     if shard_tokens is not None and shard_tokens < 1:
         raise OptionError(f"expected 1 or more, found {shard_tokens}", "shard_tokens")
     history, scheduler, stops = check_reading(history, scheduler, workers)

@@ -29,35 +29,19 @@ from collapsium.workers.ingest.tasks import ChunkRecord
 # write vowels as marks.
 _UNSPACED_SCRIPT = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 _SEVERAL_WORDS = r"[\p{Han}\p{Hiragana}\p{Katakana}]{5}|[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]{9}"
-MIN_UNSPACED_SHARE = 0.01
-"""Share of all tokens from which long ones are mentioned."""
-MIN_LONG_SHARE = 0.25
-"""Share of long tokens among those of such scripts from which texts count as not cut into words."""
+MIN_UNSPACED_SHARE = 0.01  # Share of all tokens from which long ones are mentioned
+MIN_LONG_SHARE = 0.25  # Share of long tokens among those of such scripts from which texts count as not cut into words
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Sources of texts before they are read.
+    """Sources of texts before they are read."""
 
-    Attributes
-    ----------
-    paths : list of str
-        The user's paths.
-    files : list of Span
-        Their files.
-    name : str
-        Their name in errors.
-    numbered : bool
-        True if their documents have no ids.
-    left_out : tuple of LeftOut
-        Files of folders that are not read.
-    """
-
-    paths: list[str]
-    files: list[Span]
-    name: str
-    numbered: bool
-    left_out: tuple[LeftOut, ...] = ()
+    paths: list[str]  # The user's paths
+    files: list[Span]  # Their files
+    name: str  # Their name in errors
+    numbered: bool  # True if their documents have no ids
+    left_out: tuple[LeftOut, ...] = ()  # Files of folders that are not read
 
     @property
     def bytes(self) -> int:
@@ -70,29 +54,7 @@ class Sources:
 
 
 def find_sources(paths: list[str], history: History, scheduler: Scheduler) -> Sources:
-    """Find the files of sources.
-
-    Parameters
-    ----------
-    paths : list of str
-        Files, folders and globs.
-    history : History
-        The format, and the fields of its documents.
-    scheduler : str or ClientOrCluster
-        The executor; workers on other machines need absolute paths.
-
-    Returns
-    -------
-    Sources
-        The files.
-
-    Raises
-    ------
-    AbsentError
-        A source does not exist, or matches nothing.
-    InputError
-        The first file lacks a column that an option names.
-    """
+    """Find the files of sources."""
     files, left_out = chosen_files(paths, history.kind, kind_of_name)
     if is_elsewhere(scheduler):
         files = absolute(files)
@@ -103,22 +65,7 @@ def find_sources(paths: list[str], history: History, scheduler: Scheduler) -> So
 def numberings_of(
     sources: Sources, notes: Sequence[ChunkRecord], tagged: bool
 ) -> list[tuple[tuple[str, int, int], ...]]:
-    """Return numbers for documents without ids, which restart in each file and follow its name if there are several.
-
-    Parameters
-    ----------
-    sources : Sources
-        The sources.
-    notes : sequence of ChunkRecord
-        Records of all chunks.
-    tagged : bool
-        True if the file's name always precedes the number, as the corpus has other numbered documents.
-
-    Returns
-    -------
-    list
-        Prefix, first number and count for each file of each chunk; empty for documents with ids.
-    """
+    """Return numbers for documents without ids, which restart in each file and follow its name if there are several."""
     if not sources.numbered:
         return [()] * len(notes)
     paths = list(dict.fromkeys(file.path for file in sources.files))
@@ -138,26 +85,7 @@ def numberings_of(
 def report_of(
     sources: Sources, counted: Counted, history: History, sides: Sides | None, earlier: Sequence[Report] = ()
 ) -> Report:
-    """Return the report on the first pass.
-
-    Parameters
-    ----------
-    sources : Sources
-        The files.
-    counted : Counted
-        Result of the first pass.
-    history : History
-        Its report has the guesses that were made before the files were read.
-    sides : Sides or None
-        Content of the side files.
-    earlier : sequence of Report, optional
-        Reports on the documents that the corpus has already.
-
-    Returns
-    -------
-    Report
-        The report, without dropped words.
-    """
+    """Return the report on the first pass."""
     notes = counted.every
     date, dates = history.options.date, None
     # A field of dates that only a record names may be missing.

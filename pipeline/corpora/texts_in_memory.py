@@ -21,32 +21,15 @@ from collapsium.storage.readers.texts.values import as_number, clean
 
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
+# Options of reading that apply only to files
 OF_FILES = ("values", "header", "index_base", "max_decompressed", "separator", "label_separator")
-"""Options of reading that apply only to files."""
 OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phrase_count", "phrase_threshold", "like")
+# Options of `collapsium.pipeline.ingest` that texts in memory take too
 OPTIONS = (*OF_WORDS, "shard_tokens", *(one for one in READING if one not in OF_FILES))
-"""Options of `collapsium.pipeline.ingest` that texts in memory take too."""
 
 
 def is_path(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
-    """Return True if an argument is a path rather than texts.
-
-    Parameters
-    ----------
-    corpus : object
-        A path, or texts.
-
-    Returns
-    -------
-    bool
-        True for a string and for an `os.PathLike`.
-
-    Raises
-    ------
-    OptionError
-        The argument is a single text: a string of several words that is not a path. The error does not contain the
-        text.
-    """
+    """Return True if an argument is a path rather than texts."""
     if not isinstance(corpus, (str, os.PathLike)):
         return False
     if not isinstance(corpus, str):
@@ -61,13 +44,7 @@ def is_path(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
 
 
 def in_memory(texts: Any) -> Any:
-    """Return texts with lazy frames collected.
-
-    Raises
-    ------
-    OptionError
-        These are no texts in memory: counts, an AnnData object, or a frame or array of Dask.
-    """
+    """Return texts with lazy frames collected."""
     library, kind = type(texts).__module__.partition(".")[0], type(texts).__name__
     if library == "polars" and kind == "LazyFrame":
         return texts.collect()
@@ -112,29 +89,7 @@ def _is_number(dtype: object) -> bool:
 
 
 def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()) -> pa.Table:
-    """Return texts in memory as a table.
-
-    Parameters
-    ----------
-    texts : sequence of str, column or frame
-        A list of strings, where None and NaN stand for no text; a column (pandas, polars, NumPy, Arrow); or a frame
-        (pandas, polars, Arrow, or any object with ``__arrow_c_stream__``).
-    fields : mapping of str to str
-        Required columns of a frame, each with the option that names it, such as ``{"body": "text"}``. The first is the
-        column of texts; a list or column of texts gets its name.
-    optional : iterable of str, optional
-        Columns that are included if the frame has them.
-
-    Returns
-    -------
-    pyarrow.Table
-        The columns.
-
-    Raises
-    ------
-    OptionError
-        A column is missing, or texts are not strings. The error does not contain a text.
-    """
+    """Return texts in memory as a table."""
     name = next(iter(fields))
     columns = _columns_of(texts)
     if columns is None:
@@ -275,23 +230,7 @@ def _is_text(one: Any) -> bool:
 
 
 def fields_of(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns that options of reading name, each with its option; the column of texts is first.
-
-    Parameters
-    ----------
-    options : mapping of str to object
-        Options of reading.
-
-    Returns
-    -------
-    dict of str to str
-        Option by column.
-
-    Raises
-    ------
-    OptionError
-        A name is not a string.
-    """
+    """Return the columns that options of reading name, each with its option; the column of texts is first."""
     for name in ("text", "id", "title", "date"):
         if not isinstance(options.get(name), str | None):
             raise OptionError(f"expected the name of a column, found {options[name]!r}", name)
@@ -345,20 +284,7 @@ def column_names(texts: Any) -> list[str]:
 
 
 def reading_of(options: dict[str, Any], family: Iterable[str]) -> dict[str, Any]:
-    """Return the options of reading texts, and remove them from those of a fit.
-
-    Parameters
-    ----------
-    options : dict
-        Options of a fit; those of reading are removed. Covariates stay too where the family takes them by that name.
-    family : iterable of str
-        Names of the family's options.
-
-    Returns
-    -------
-    dict
-        Options of `collapsium.pipeline.ingest`.
-    """
+    """Return the options of reading texts, and remove them from those of a fit."""
     reading = {name: options.pop(name) for name in OPTIONS if name in options}
     if "covariates" in reading and "covariates" in set(family):
         options["covariates"] = tuple(one.partition("=")[0] for one in names_of(reading["covariates"], "covariates"))

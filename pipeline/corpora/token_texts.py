@@ -23,21 +23,11 @@ from collapsium.workers.ingest.token_reading import ReadRequest
 
 @dataclass(frozen=True)
 class TokenTexts:
-    """Texts that are read block by block, as tokens in their order.
+    """Texts that are read block by block, as tokens in their order."""
 
-    Attributes
-    ----------
-    sources : Sources
-        The files.
-    request : ReadRequest
-        Options of reading.
-    by_segment : bool
-        Whether each segment is a document, as in a corpus of `flatten`.
-    """
-
-    sources: Sources
-    request: ReadRequest
-    by_segment: bool
+    sources: Sources  # The files
+    request: ReadRequest  # Options of reading
+    by_segment: bool  # Whether each segment is a document, as in a corpus of `flatten`
 
     @property
     def name(self) -> str:
@@ -58,29 +48,7 @@ def token_texts(
     scheduler: Scheduler | None = None,
     workers: int | None = None,
 ) -> Iterator[TokenTexts]:
-    """Open texts to be read as a model's own documents were read.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of a run, a model or a corpus whose record is followed.
-    texts : path or sequence of paths
-        Files, folders and globs of texts.
-    reading : mapping of str to object, optional
-        Options of reading, as for `collapsium.pipeline.corpora.new_texts.documents_for`.
-    scheduler, workers : optional
-        Executor of the tasks, as for `ingest`.
-
-    Yields
-    ------
-    TokenTexts
-        The texts, with a temporary folder for the tasks.
-
-    Raises
-    ------
-    CollapsiumError
-        A source is missing, holds no texts, or cannot be read as recorded.
-    """
+    """Open texts to be read as a model's own documents were read."""
     recorded = recorded_reading(run)
     new = new_sources(texts, reading or {})
     with as_headings(reading or {}):

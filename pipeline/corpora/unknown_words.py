@@ -9,8 +9,7 @@ from collapsium.storage.building.ingest_record import History, Report, read_hist
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 
-MAX_SHARE = 0.1
-"""Share of unknown tokens above which a warning is given."""
+MAX_SHARE = 0.1  # Share of unknown tokens above which a warning is given
 
 
 @dataclass(frozen=True)
@@ -20,17 +19,10 @@ class UnknownWords:
     A word is unknown if it is not in the vocabulary and was not left out on purpose. Words pruned by the corpus's
     ``min_documents`` or ``max_words`` are unknown. Stop words and words that are too frequent for
     ``max_document_share`` are not unknown, and do not count as tokens.
-
-    Attributes
-    ----------
-    unknown : int
-        Tokens of unknown words, which were dropped.
-    tokens : int
-        Tokens of known and unknown words.
     """
 
-    unknown: int = 0
-    tokens: int = 0
+    unknown: int = 0  # Tokens of unknown words, which were dropped
+    tokens: int = 0  # Tokens of known and unknown words
 
     @classmethod
     def of(cls, reports: Iterable[Report]) -> UnknownWords:
@@ -54,22 +46,7 @@ class UnknownWords:
         return f"{self.unknown:,} of {self.tokens:,} tokens ({share:.1%}) are words that are not in the vocabulary"
 
     def warning(self, history: History, *, grow: bool, option: str) -> str | None:
-        """Return a warning if the share is above `MAX_SHARE`.
-
-        Parameters
-        ----------
-        history : History
-            The corpus's history.
-        grow : bool
-            True if the vocabulary grows.
-        option : str
-            Name of the option that lets it grow.
-
-        Returns
-        -------
-        str or None
-            The warning; None if the share is small.
-        """
+        """Return a warning if the share is above `MAX_SHARE`."""
         if self.share is None or self.share <= MAX_SHARE:
             return None
         first = UnknownWords.of([history.report]).share

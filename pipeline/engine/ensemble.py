@@ -27,8 +27,8 @@ from collapsium.storage.runs.members import member_seed, restarts_in
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import DONE, Run
 
+# Kinds of events of an ensemble until its members have ended, which stay when it is resumed
 BEFORE_MEMBERS = ("cluster", "compile", "start", "member")
-"""Kinds of events of an ensemble until its members have ended, which stay when it is resumed."""
 
 
 def member_request(request: Request, number: int) -> Request:
@@ -39,25 +39,7 @@ def member_request(request: Request, number: int) -> Request:
 
 
 def is_ensemble_finished(target: Run, request: Request) -> bool:
-    """Return true if an ensemble has nothing more to do.
-
-    Parameters
-    ----------
-    target : Run
-        Run of the ensemble.
-    request : Request
-        The request, as it is now.
-
-    Returns
-    -------
-    bool
-        True if all members are finished, and the end was reported.
-
-    Raises
-    ------
-    OptionError
-        The request has fewer iterations than there are, or more where only the best member is left.
-    """
+    """Return true if an ensemble has nothing more to do."""
     members = restarts_in(target)
     joined = not request.has_consensus or is_finished(target, request)
     finished = [run.exists() and is_finished(run, member_request(request, number)) for number, run in members]
@@ -83,44 +65,16 @@ class MemberEvent(TypedDict):
 
 @dataclass(frozen=True)
 class EnsembleOptions:
-    """Options of the work on an ensemble.
+    """Options of the work on an ensemble."""
 
-    Attributes
-    ----------
-    at_a_time : int
-        Members that are fitted at a time.
-    matching : int
-        Tasks at a time that compare the members' topics.
-    every : int or None
-        Iterations between two checkpoints of a member.
-    require_ownership : callable
-        Raises an error if another process has taken the ensemble over.
-    """
-
-    at_a_time: int
-    matching: int
-    every: int | None
-    require_ownership: Callable[[], None]
+    at_a_time: int  # Members that are fitted at a time
+    matching: int  # Tasks at a time that compare the members' topics
+    every: int | None  # Iterations between two checkpoints of a member
+    require_ownership: Callable[[], None]  # Raises an error if another process has taken the ensemble over
 
 
 class Ensemble:
-    """An ensemble that this process works on; the caller holds its lock.
-
-    Parameters
-    ----------
-    request : Request
-        The request.
-    log : EventLog
-        Events of the ensemble.
-    loaded : LoadedCorpus
-        The corpus, which all members share.
-    executor : Executor
-        Runs the tasks of all members.
-    processors : Processors
-        Processors that take part.
-    options : EnsembleOptions
-        Options of the work.
-    """
+    """An ensemble that this process works on; the caller holds its lock."""
 
     def __init__(
         self,
@@ -138,22 +92,7 @@ class Ensemble:
         self._began = time.perf_counter()
 
     def run(self, events: Sequence[Event], *, sent: int, resumed: bool) -> Model:
-        """Fit all members that are not finished, and choose the best where the request says so.
-
-        Parameters
-        ----------
-        events : sequence of dict
-            Events of the beginning.
-        sent : int
-            Number of them that the sinks have received already.
-        resumed : bool
-            Whether the ensemble is resumed.
-
-        Returns
-        -------
-        Model
-            The consensus, or else the model of the first member that is left.
-        """
+        """Fit all members that are not finished, and choose the best where the request says so."""
         pending: list[int] = []
         finished: list[int] = []
         for number, run in restarts_in(self._target):

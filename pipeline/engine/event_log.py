@@ -15,24 +15,7 @@ from collapsium.storage.runs.run import Run
 
 
 class EventLog:
-    """Writes events into a run's folder, once that exists, and sends them to sinks.
-
-    Parameters
-    ----------
-    target : Run
-        The run.
-    sinks : sequence of callable
-        Receivers of events.
-    has_folder : bool
-        Whether the run's folder exists.
-    fields : mapping, optional
-        Fields of every event, such as the number of the member.
-
-    Attributes
-    ----------
-    has_iterations : bool
-        Whether an iteration has ended, even if its checkpoint could not be saved.
-    """
+    """Writes events into a run's folder, once that exists, and sends them to sinks."""
 
     def __init__(
         self, target: Run, sinks: Sequence[Sink], *, has_folder: bool, fields: Mapping[str, object] | None = None

@@ -19,22 +19,20 @@ from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.document_samples import DocumentSample
 
+# For each sample its n, one document in n, and the number of its sweeps; then all documents are swept
 Samples: TypeAlias = tuple[tuple[int, int], ...]
-"""For each sample its n, one document in n, and the number of its sweeps; then all documents are swept."""
 
 
 @dataclass(frozen=True)
 class GrowthRule:
     """Stages of a fit that grows, and the corpora that are large enough; measured on the page "Growing data"."""
 
+    # Samples of each plan; the first plan whose first sample is large enough is taken
     plans: tuple[Samples, ...] = (((8, 12), (4, 6), (2, 4)), ((4, 12), (2, 8)))
-    """Samples of each plan; the first plan whose first sample is large enough is taken."""
-    min_documents: int = 2
-    """Documents for each topic that the first sample has, at least."""
-    min_tokens: int = 900
-    """Tokens for each topic that the first sample has, at least."""
+    min_documents: int = 2  # Documents for each topic that the first sample has, at least
+    min_tokens: int = 900  # Tokens for each topic that the first sample has, at least
+    # Share of the planned iterations that sweep samples, at most: topics converge over all documents
     max_share: float = 1 / 3
-    """Share of the planned iterations that sweep samples, at most: topics converge over all documents."""
 
 
 RULE = GrowthRule()
@@ -42,15 +40,10 @@ RULE = GrowthRule()
 
 @dataclass(frozen=True)
 class Growth:
-    """Stages of a fit, each over a larger sample of the documents than the one before.
+    """Stages of a fit, each over a larger sample of the documents than the one before."""
 
-    Attributes
-    ----------
-    stages : tuple of (int, int)
-        First iteration of each stage, 0 for the first, and the n of its sample: one document in n. The last stage has
-        all documents.
-    """
-
+    # First iteration of each stage, 0 for the first, and the n of its sample: one document in n. The last stage has all
+    # documents.
     stages: tuple[tuple[int, int], ...]
 
     @staticmethod
@@ -82,22 +75,7 @@ class Growth:
         return next(every for first, every in reversed(self.stages) if first <= max(iteration, 0))
 
     def sample(self, stream: Stream, iteration: int, number: int = 0) -> DocumentSample | None:
-        """Return the sample of documents that a round of sweeps visits.
-
-        Parameters
-        ----------
-        stream : Stream
-            Random stream of the run's seed.
-        iteration : int
-            The iteration; 0 for the start.
-        number : int, optional
-            Number of the round; documents join in round 0.
-
-        Returns
-        -------
-        DocumentSample or None
-            None for all documents, none of which has just joined.
-        """
+        """Return the sample of documents that a round of sweeps visits."""
         every = self.every(iteration)
         before = every if number else self.every(iteration - 1)
         return None if every == before == 1 else DocumentSample(stream.at(purpose="grow"), every, before)
@@ -105,54 +83,22 @@ class Growth:
 
 @dataclass(frozen=True)
 class GrowthInputs:
-    """Inputs of the decision whether a fit grows.
+    """Inputs of the decision whether a fit grows."""
 
-    Attributes
-    ----------
-    family : str
-        Name of the family.
-    config : FamilyOptions
-        Its options.
-    documents, tokens : int
-        Sizes of the corpus.
-    stochastic, warm : bool
-        Whether the schedule is stochastic, and whether the fit begins from another run.
-    complete_by : int
-        The first iteration whose state is saved as a model.
-    started : bool, optional
-        Whether the fit begins from proportions that all documents are to have.
-    """
-
-    family: str
-    config: FamilyOptions
+    family: str  # Name of the family
+    config: FamilyOptions  # Its options
+    # Sizes of the corpus
     documents: int
     tokens: int
+    # Whether the schedule is stochastic, and whether the fit begins from another run
     stochastic: bool
     warm: bool
-    complete_by: int
-    started: bool = False
+    complete_by: int  # The first iteration whose state is saved as a model
+    started: bool = False  # Whether the fit begins from proportions that all documents are to have
 
 
 def planned_growth(inputs: GrowthInputs, grow: Literal["auto", "always", "never"]) -> Growth | None:
-    """Return the stages of a new fit.
-
-    Parameters
-    ----------
-    inputs : GrowthInputs
-        The corpus, the family and the plans of the fit.
-    grow : {"auto", "always", "never"}
-        The option.
-
-    Returns
-    -------
-    Growth or None
-        None where all iterations sweep all documents.
-
-    Raises
-    ------
-    OptionError
-        The fit is to grow and cannot.
-    """
+    """Return the stages of a new fit."""
     if grow == "never":
         return None
     fault, plans = _fault(inputs), [Growth.of(samples) for samples in RULE.plans]

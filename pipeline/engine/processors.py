@@ -15,26 +15,12 @@ if TYPE_CHECKING:
     from collapsium.pipeline.executors.base import Executor
     from collapsium.storage.runs.run import Run
 
-FIELD = "processors"
-"""Field of `run.json`."""
+FIELD = "processors"  # Field of `run.json`
 NAMES = {"machine": "system", "kernels": "kernels for", "features": "with", "library": "C library", "blas": "BLAS"}
 
 
 class Processors:
-    """The kinds of processors that take part in a run.
-
-    Parameters
-    ----------
-    family : str
-        Name of the family.
-    strict : bool
-        Whether a difference is an error.
-
-    Attributes
-    ----------
-    seen : tuple of Processor
-        The kinds so far.
-    """
+    """The kinds of processors that take part in a run."""
 
     def __init__(self, family: str, *, strict: bool = False) -> None:
         self._blas = load_family(family).uses_linear_algebra
@@ -46,42 +32,13 @@ class Processors:
         return {FIELD: [kind.model_dump() for kind in self.seen]}
 
     def restore(self, run: Run, versions: Sequence[str]) -> None:
-        """Add the processors that a resumed run names.
-
-        Parameters
-        ----------
-        run : Run
-            The run.
-        versions : sequence of str
-            Versions that differ from those that it began with.
-
-        Raises
-        ------
-        MismatchError
-            Versions differ, and a difference is an error.
-        """
+        """Add the processors that a resumed run names."""
         if self._strict and versions:
             raise _refused(f"{run.folder.url} began with other versions ({', '.join(versions)})")
         self._add(recorded_processors(run.record()))
 
     def look(self, executor: Executor) -> str | None:
-        """Add the processors of this process and of the workers.
-
-        Parameters
-        ----------
-        executor : Executor
-            The workers.
-
-        Returns
-        -------
-        str or None
-            The difference; None where there is none, or it was returned before.
-
-        Raises
-        ------
-        MismatchError
-            They differ, and a difference is an error.
-        """
+        """Add the processors of this process and of the workers."""
         known, first, self._looked = self.seen, not self._looked, True
         self._add([processor(self._blas), *executor.everywhere(processor, self._blas)])
         if len(self.seen) < 2:

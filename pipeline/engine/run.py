@@ -44,35 +44,15 @@ FIGURE_NAMES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "
 class ProcessReport:
     """Frequency and extent of reports on the worker processes."""
 
-    min_seconds: float = 2.0
-    """Least time between two reports."""
-    max_processes: int = 32
-    """Processes of a report, those with the most memory."""
+    min_seconds: float = 2.0  # Least time between two reports
+    max_processes: int = 32  # Processes of a report, those with the most memory
 
 
 REPORT = ProcessReport()
 
 
 class ActiveRun:
-    """A run that this process works on; the caller holds its lock.
-
-    Parameters
-    ----------
-    request : Request
-        The request.
-    log : EventLog
-        Events of the run.
-    resumed : bool
-        Whether the run is resumed.
-    processors : Processors
-        Processors that take part.
-    every : int, optional
-        Iterations between two checkpoints.
-    require_ownership : callable, optional
-        Raises an error if another process has taken the run over.
-    is_member : bool, optional
-        Whether the run is a member of an ensemble, which shares its executor, so that its usage is not known.
-    """
+    """A run that this process works on; the caller holds its lock."""
 
     def __init__(
         self,
@@ -96,15 +76,7 @@ class ActiveRun:
         self._processors, self._workers = processors, frozenset[str]()
 
     def begin(self, events: Sequence[Event], *, sent: int = 0) -> None:
-        """Record the first events; a run that goes on from a checkpoint retains those that it has.
-
-        Parameters
-        ----------
-        events : sequence of dict
-            The events.
-        sent : int, optional
-            Number of them that the sinks have received already.
-        """
+        """Record the first events; a run that goes on from a checkpoint retains those that it has."""
         target, log = self._target, self._log
         target.clean()
         for event in events:
@@ -134,22 +106,7 @@ class ActiveRun:
                 )
 
     def loop(self, problem: Problem, executor: Executor, global_state: GlobalState) -> Model:
-        """Run the loop and save its last state, also when it is stopped or fails.
-
-        Parameters
-        ----------
-        problem : Problem
-            The problem.
-        executor : Executor
-            Runs the tasks.
-        global_state : GlobalState
-            Global state before any document was swept.
-
-        Returns
-        -------
-        Model
-            The finished model.
-        """
+        """Run the loop and save its last state, also when it is stopped or fails."""
         checkpointer = RunCheckpointer(
             self._target,
             executor,

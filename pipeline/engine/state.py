@@ -22,55 +22,27 @@ Shards = list[Future[AnyShard | ShardOnDisk]]
 
 @dataclass(frozen=True)
 class Problem:
-    """A corpus with a model family, its options and a seed; fixed before the first sweep.
+    """A corpus with a model family, its options and a seed; fixed before the first sweep."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the family.
-    family : Family
-        The family's driver half.
-    shard_model : ShardModel
-        The family's half for the shards, which travels with the tasks.
-    config : FamilyOptions
-        Options of the family.
-    shards, heldout : list of futures
-        The shards, and the held-out pairs of their documents; `heldout` is empty where nothing is held out.
-    block_bounds : tuple of int
-        First word of each block of the vocabulary and, last, the size of the vocabulary.
-    stream : Stream
-        Random stream of the seed.
-    scratch : str or None
-        Folder for spilled local states, on each machine its own; None where they stay in memory.
-    local_sweeps : int
-        Sweeps of a shard before its delta is reduced.
-    load : callable, optional
-        Submits the reading of shards and held-out pairs again, after they were lost.
-    warm : sequence of WarmSource, optional
-        For each shard, the part of another run from which its first local state is made.
-    tokens : int, optional
-        Tokens of the corpus, with which counts from disk are compared.
-    growth : Growth, optional
-        Stages over samples of the documents; by default all iterations sweep all documents.
-    waiting_deltas : int, optional
-        Number of deltas that wait to be added in one task.
-    """
-
-    name: str
-    family: AnyFamily
-    shard_model: AnyShardModel
-    config: FamilyOptions
+    name: str  # Name of the family
+    family: AnyFamily  # The family's driver half
+    shard_model: AnyShardModel  # The family's half for the shards, which travels with the tasks
+    config: FamilyOptions  # Options of the family
+    # The shards, and the held-out pairs of their documents; `heldout` is empty where nothing is held out
     shards: Shards
     heldout: Shards
-    block_bounds: tuple[int, ...]
-    stream: Stream
+    block_bounds: tuple[int, ...]  # First word of each block of the vocabulary and, last, the size of the vocabulary
+    stream: Stream  # Random stream of the seed
+    # Folder for spilled local states, on each machine its own; None where they stay in memory
     scratch: str | None = None
-    local_sweeps: int = 1
+    local_sweeps: int = 1  # Sweeps of a shard before its delta is reduced
+    # Submits the reading of shards and held-out pairs again, after they were lost
     load: Callable[[], tuple[Shards, Shards]] | None = None
+    # For each shard, the part of another run from which its first local state is made
     warm: Sequence[WarmSource | Future[WarmSource]] | None = None
-    tokens: int | None = None
-    growth: Growth | None = None
-    waiting_deltas: int = 1
+    tokens: int | None = None  # Tokens of the corpus, with which counts from disk are compared
+    growth: Growth | None = None  # Stages over samples of the documents; by default all iterations sweep all documents
+    waiting_deltas: int = 1  # Number of deltas that wait to be added in one task
 
     def sample(self, iteration: int, number: int = 0) -> DocumentSample | None:
         """Return the sample of documents that a round of an iteration sweeps; None for all."""
@@ -96,23 +68,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class State:
-    """State of a fit between iterations; all but the global state are futures.
+    """State of a fit between iterations; all but the global state are futures."""
 
-    Attributes
-    ----------
-    iteration : int
-        Iterations so far; -1 before the start.
-    global_state : GlobalState
-        Global state of the family.
-    blocks : list of futures
-        Blocks of the vocabulary.
-    swept : list of futures
-        Local states of the shards; empty before the start, and between the steps of the stochastic schedule.
-    """
-
-    iteration: int
-    global_state: GlobalState
-    blocks: list[Future[Block]]
+    iteration: int  # Iterations so far; -1 before the start
+    global_state: GlobalState  # Global state of the family
+    blocks: list[Future[Block]]  # Blocks of the vocabulary
+    # Local states of the shards; empty before the start, and between the steps of the stochastic schedule
     swept: list[Future[Swept]] = field(default_factory=list)
 
 
@@ -133,61 +94,33 @@ class TopicSizes(TypedDict, total=False):
     moved: list[list[float]]
 
 
+# Fields that follow from the state of a checkpoint, or hold for one process only
 UNRECORDED = ("score", "lost", "words", "stop_reason", "flat")
-"""Fields that follow from the state of a checkpoint, or hold for one process only."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Report of one iteration.
+    """Report of one iteration."""
 
-    Attributes
-    ----------
-    iteration : int
-        1 for the first; 0 for the start.
-    elapsed : float
-        Seconds since the start began; of a resumed run, without the time between.
-    change : float or None
-        Share of the tokens that moved between topics.
-    score : float or None
-        Mean log probability of a held-out token, in nats.
-    figures : dict
-        The family's hyperparameters and, where it has one, the ``objective``.
-    seconds : dict
-        Time of the iteration by use, a mean over the workers: ``kernel`` (sweeps), ``reduce`` (sums and folding),
-        ``score``, the driver's ``update``, and ``wait`` for the rest.
-    lost : str
-        Reason for which the loop went back to this iteration; empty as a rule.
-    tokens : float
-        Tokens swept.
-    every : int
-        One document in `every` was swept.
-    sweeps : dict
-        Seconds by shard; each entry of ``slowest`` is a shard's number and its seconds.
-    topics : dict
-        Sizes of the topics; see `collapsium.pipeline.engine.loop.topic_snapshots`.
-    words : dict
-        Top words of topics by id, in iterations whose words were fetched.
-    stop_reason : str
-        Reason for which the run stops before its last planned iteration; empty as a rule.
-    flat : str
-        Figure that has just become flat, in a run that goes on; empty as a rule.
-    """
-
-    iteration: int
-    elapsed: float
-    change: float | None
-    score: float | None
-    figures: dict[str, float]
+    iteration: int  # 1 for the first; 0 for the start
+    elapsed: float  # Seconds since the start began; of a resumed run, without the time between
+    change: float | None  # Share of the tokens that moved between topics
+    score: float | None  # Mean log probability of a held-out token, in nats
+    figures: dict[str, float]  # The family's hyperparameters and, where it has one, the ``objective``
+    # Time of the iteration by use, a mean over the workers: ``kernel`` (sweeps), ``reduce`` (sums and folding),
+    # ``score``, the driver's ``update``, and ``wait`` for the rest
     seconds: dict[str, float]
-    lost: str = ""
-    tokens: float = 0.0
-    every: int = 1
+    lost: str = ""  # Reason for which the loop went back to this iteration; empty as a rule
+    tokens: float = 0.0  # Tokens swept
+    every: int = 1  # One document in `every` was swept
+    # Seconds by shard; each entry of ``slowest`` is a shard's number and its seconds
     sweeps: ShardTimes = field(default_factory=ShardTimes)
+    # Sizes of the topics; see `collapsium.pipeline.engine.loop.topic_snapshots`
     topics: TopicSizes = field(default_factory=TopicSizes)
+    # Top words of topics by id, in iterations whose words were fetched
     words: dict[str, list[str]] = field(default_factory=dict)
-    stop_reason: str = ""
-    flat: str = ""
+    stop_reason: str = ""  # Reason for which the run stops before its last planned iteration; empty as a rule
+    flat: str = ""  # Figure that has just become flat, in a run that goes on; empty as a rule
 
     def record(self) -> dict[str, object]:
         """Return the fields that a checkpoint stores."""

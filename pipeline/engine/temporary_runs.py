@@ -33,17 +33,7 @@ PREFIX = "collapsium-"
 
 
 class RunFolder:
-    """The folder of a run.
-
-    Parameters
-    ----------
-    run : str
-        The run's folder.
-    temporary : str, optional
-        Folder that is removed with the model.
-    scheduler : str or ClientOrCluster, optional
-        Scheduler of the fit; texts are read serially or in threads.
-    """
+    """The folder of a run."""
 
     def __init__(self, run: str, temporary: str | None = None, scheduler: Scheduler = "threads") -> None:
         self.run, self.temporary = run, temporary
@@ -51,25 +41,7 @@ class RunFolder:
         self._made = False
 
     def ingest(self, texts: object, options: Mapping[str, object]) -> str:
-        """Ingest texts into a corpus in the run's folder.
-
-        Parameters
-        ----------
-        texts : sequence of str, column or frame
-            The texts.
-        options : mapping of str to object
-            Options of `collapsium.pipeline.ingest`.
-
-        Returns
-        -------
-        str
-            The corpus's folder.
-
-        Raises
-        ------
-        CollapsiumError
-            The texts or an option are wrong; no error quotes a text.
-        """
+        """Ingest texts into a corpus in the run's folder."""
         table = table_of(texts, fields_of(options), () if options.get(ID) else (ID,))
         if not table.num_rows:
             raise OptionError("expected at least one text")
@@ -105,27 +77,7 @@ class RunFolder:
 
 @contextmanager
 def run_folder(out: str | os.PathLike[str] | None, scheduler: Scheduler) -> Iterator[RunFolder]:
-    """Provide the folder of a run; if the fit fails or is stopped, remove a temporary one.
-
-    Parameters
-    ----------
-    out : str, path-like or None
-        The folder; None for a temporary one.
-    scheduler : str or ClientOrCluster
-        Scheduler of the fit.
-
-    Yields
-    ------
-    RunFolder
-        The folder.
-
-    Raises
-    ------
-    OptionError
-        Workers elsewhere would not see a temporary folder.
-    OccupiedError
-        The folder exists.
-    """
+    """Provide the folder of a run; if the fit fails or is stopped, remove a temporary one."""
     if out is None and is_elsewhere(scheduler):
         raise OptionError(
             f"required with scheduler={str(scheduler)!r}, whose workers do not see a temporary folder", "out"

@@ -53,27 +53,7 @@ class TopicEstimator(DocumentEstimator):
     # Fitting.
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Fit the topic model to documents.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
-            Counts of words. Column j counts word j. A Dask array is read one row of blocks at a time.
-        y : None
-            Not used, present for API consistency.
-
-        Returns
-        -------
-        self : estimator
-            Fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            A count is negative or not whole, no document has a word, or a parameter is out of range.
-        CollapsiumError
-            See `collapsium.pipeline.fit`.
-        """
+        """Fit the topic model to documents."""
         with _named():
             options, limits = self._fit_options()
             make_options(self.FAMILY, options)
@@ -126,23 +106,6 @@ class TopicEstimator(DocumentEstimator):
         X is swept in batches of 32 documents. Batch t, counted over all calls, has step size (1 + t)^-0.9, as with
         ``collapsium fit --schedule stochastic`` (SCVB0; Foulds et al., 2013). An earlier `fit` counts as one pass over
         its documents.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
-            A minibatch of hundreds of documents or more. The first one initialises the topics.
-        y : None
-            Not used, present for API consistency.
-
-        Returns
-        -------
-        self : estimator
-            Fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            See `fit`. Also if `order` is not 0, or `learn` contains a hyperparameter of the words.
         """
         with _named():
             options, _ = self._fit_options()
@@ -180,18 +143,7 @@ class TopicEstimator(DocumentEstimator):
         return components
 
     def transform(self, X: Any) -> npt.NDArray[np.float64]:
-        """Return the topic proportions of documents, seen or unseen, with the topics held fixed.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
-            Counts of words.
-
-        Returns
-        -------
-        numpy.ndarray, shape (documents, topics)
-            Rows sum to one. A document without words has the proportions of the prior.
-        """
+        """Return the topic proportions of documents, seen or unseen, with the topics held fixed."""
         check_is_fitted(self, "n_iter_")
         parts = list(self._each(X, lambda number, _, documents: (self._fitted.proportions, (number, documents))))
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
@@ -204,18 +156,6 @@ class TopicEstimator(DocumentEstimator):
         models, and the same as for ``collapsium evaluate --unseen``. Unlike the score of scikit-learn's
         `LatentDirichletAllocation`, it is not a bound on the likelihood and does not grow with the number of documents.
         It is a held-out score only for documents that the model was not fitted to.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
-            Counts of words.
-        y : None
-            Not used, present for API consistency.
-
-        Returns
-        -------
-        float
-            Mean log probability, in nats a token.
         """
         check_is_fitted(self, "n_iter_")
         fitted = self._fitted
@@ -226,42 +166,13 @@ class TopicEstimator(DocumentEstimator):
         return score
 
     def perplexity(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
-        """Return the perplexity of unseen documents, exp(-score); lower is better.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
-            Counts of words.
-        y : None
-            Not used, present for API consistency.
-
-        Returns
-        -------
-        float
-            Perplexity, at least 1.
-        """
+        """Return the perplexity of unseen documents, exp(-score); lower is better."""
         return math.exp(-self.score(X))
 
     def top_words(
         self, count: int = 10, *, rank_by: Measure = "probability", rank_weight: float | None = None
     ) -> list[list[str]]:
-        """Return the first words of each topic by a measure.
-
-        Parameters
-        ----------
-        count : int, optional
-            Number of words of each topic.
-        rank_by : {"probability", "frex", "lift", "relevance"}, optional
-            Measure that orders a topic's words; see `collapsium.pipeline.topics`. A word's share of the corpus is that
-            which the topics give it.
-        rank_weight : float, optional
-            Weight of exclusivity in FREX (0.5 by default), or of probability in relevance (0.6 by default).
-
-        Returns
-        -------
-        list of list of str
-            Names of columns, in the order of `components_`.
-        """
+        """Return the first words of each topic by a measure."""
         check_is_fitted(self, "n_iter_")
         options = RankOptions(rank_by=rank_by, rank_weight=rank_weight)
         counts = self.components_
@@ -275,20 +186,6 @@ class TopicEstimator(DocumentEstimator):
         """Return the arguments of ``pyLDAvis.prepare(**...)``, which draws the topics.
 
         Documents and words without tokens are left out, because pyLDAvis takes logarithms of their frequencies.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix, Dask array, Corpus or path of one; shape (documents, words)
-            Counts of words, usually of the training documents.
-        vocabulary : sequence of str, optional
-            The words, such as ``vectorizer.get_feature_names_out()``; by default the names of the columns.
-
-        Returns
-        -------
-        dict
-            ``topic_term_dists`` and ``doc_topic_dists``, whose rows sum to one, ``doc_lengths``, ``vocab`` and
-            ``term_frequency``; and ``sort_topics`` and ``start_index``, so that topics have the numbers of the rows of
-            `components_`.
         """
         check_is_fitted(self, "n_iter_")
         names = vocabulary if vocabulary is not None else self._names()

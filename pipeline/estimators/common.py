@@ -25,11 +25,11 @@ from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import words_digest
 from collapsium.storage.errors import MismatchError, OptionError
 
+# Number of documents in a chunk. It is fixed, because the random numbers of a document may depend on it.
 FOLD_IN_DOCUMENTS = 512
-"""Number of documents in a chunk. It is fixed, because the random numbers of a document may depend on it."""
 
+# Names of the options of `Placement` that ``options`` may contain
 WHERE = ("scratch", "checkpoint_every", "cluster_timeout", "tls", "strict_bits")
-"""Names of the options of `Placement` that ``options`` may contain."""
 
 
 class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

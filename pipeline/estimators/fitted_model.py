@@ -33,8 +33,7 @@ from collapsium.workers.families.cvb.stochastic import SCHEDULE
 from collapsium.workers.families.mean import MeanGlobalState
 from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
 
-Call: TypeAlias = tuple[Callable[..., T], tuple[object, ...]]
-"""A function and its arguments."""
+Call: TypeAlias = tuple[Callable[..., T], tuple[object, ...]]  # A function and its arguments
 
 # Seed of fold-in and document completion. It is that of `infer` and `evaluate`, so scores of models are comparable.
 SEED = 0
@@ -42,36 +41,16 @@ SEED = 0
 
 @dataclass(frozen=True, repr=False)
 class Fitted(ShortRepr):
-    """A fitted model in memory.
+    """A fitted model in memory."""
 
-    Attributes
-    ----------
-    family : str
-        The family's name.
-    shard_model : ShardModel
-        The family's shard model.
-    global_state : GlobalState
-        The family's global state.
-    blocks : list of Block
-        The blocks of the vocabulary, with their rows.
-    documents : int
-        Number of training documents.
-    tokens : float
-        Sum of its expected counts.
-    steps : int
-        Number of steps of the stochastic schedule so far.
-    averaged : AveragedModels or None
-        The models whose mean this one is; None for all others.
-    """
-
-    family: str
-    shard_model: AnyShardModel
-    global_state: GlobalState
-    blocks: list[tasks.Block]
-    documents: int
-    tokens: float
-    steps: int = 0
-    averaged: AveragedModels[Model] | None = None
+    family: str  # The family's name
+    shard_model: AnyShardModel  # The family's shard model
+    global_state: GlobalState  # The family's global state
+    blocks: list[tasks.Block]  # The blocks of the vocabulary, with their rows
+    documents: int  # Number of training documents
+    tokens: float  # Sum of its expected counts
+    steps: int = 0  # Number of steps of the stochastic schedule so far
+    averaged: AveragedModels[Model] | None = None  # The models whose mean this one is; None for all others
 
     @staticmethod
     def of(model: Model, documents: int, tokens: int) -> Fitted:
@@ -94,20 +73,7 @@ class Fitted(ShortRepr):
         return np.flatnonzero(self._theta(0, none)[0] > 0)
 
     def proportions(self, number: int, documents: Documents) -> npt.NDArray[np.float64]:
-        """Return the topic proportions of documents, with the topics held fixed.
-
-        Parameters
-        ----------
-        number : int
-            Number of the chunk of documents, which selects its random stream.
-        documents : Documents
-            The documents.
-
-        Returns
-        -------
-        numpy.ndarray, shape (documents, topics)
-            Rows sum to one. The prior's share of inactive topics is divided among the active ones.
-        """
+        """Return the topic proportions of documents, with the topics held fixed."""
         theta = self._theta(number, documents)[:, self.topics]
         shares: npt.NDArray[np.float64] = theta / theta.sum(axis=1, keepdims=True)
         return shares
@@ -125,18 +91,7 @@ class Fitted(ShortRepr):
         return tasks.score_local(self.shard_model, Shard.of(number, scored), local, self.blocks, self.global_state)
 
     def components(self, concentration: float) -> npt.NDArray[np.float64]:
-        """Return pseudo-counts of words, phi_kw (B + E[n_k]) = b_w + E[n_kw].
-
-        Parameters
-        ----------
-        concentration : float
-            B, for families whose global state does not contain it.
-
-        Returns
-        -------
-        numpy.ndarray, shape (topics, words)
-            Row k, divided by its sum, is phi_k.
-        """
+        """Return pseudo-counts of words, phi_kw (B + E[n_k]) = b_w + E[n_kw]."""
         family = load_family(self.family)
         # The models of a mean have one family and its options.
         state = self.global_state.models[0] if isinstance(self.global_state, MeanGlobalState) else self.global_state
@@ -163,30 +118,7 @@ class Fitted(ShortRepr):
 
 
 def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: Shard, words: int, total: int) -> Fitted:
-    """Return a model after one more step of the stochastic schedule.
-
-    Parameters
-    ----------
-    before : Fitted or None
-        The model so far; None for the first step, which initialises one.
-    family : str
-        The family's name.
-    config : FamilyOptions
-        The family's options.
-    seed : int
-        Seed of all random numbers.
-    shard : Shard
-        The minibatch.
-    words : int
-        Size of the vocabulary.
-    total : int
-        Number of documents in all minibatches. The first one, or an earlier fit, determines their mean length.
-
-    Returns
-    -------
-    Fitted
-        The model after the step.
-    """
+    """Return a model after one more step of the stochastic schedule."""
     executor, stream = SerialExecutor(), Stream(seed)
     half, widened = load_family(family), with_all_words(shard, words)
     shards: list[Future[AnyShard | ShardOnDisk]] = [executor.hold(widened)]

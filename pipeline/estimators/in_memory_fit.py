@@ -23,27 +23,6 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
     """Return a model that is fitted in this process and saved nowhere.
 
     With few documents, the files of a run would take most of the time (80% of 0.2 s).
-
-    Parameters
-    ----------
-    request : Request
-        The corpus, the family and its options, without a held-out corpus.
-    placement : Placement
-        The scheduler, ``threads`` or ``serial``, and its memory.
-
-    Returns
-    -------
-    fitted : Fitted
-        The model, with the same bits as that of a run.
-    iterations : int
-        Number of iterations.
-
-    Raises
-    ------
-    CapacityError
-        The fit needs more memory than there is.
-    CollapsiumError
-        See `collapsium.pipeline.fit`.
     """
     place = local_place(placement.scheduler, placement.workers, placement.memory, placement.scratch)
     planned = plan(

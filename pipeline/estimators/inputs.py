@@ -36,27 +36,7 @@ def as_corpus(X: Any) -> Corpus | None:
 
 
 def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Return a checked matrix, and set or compare the columns of the estimator.
-
-    Parameters
-    ----------
-    estimator : BaseEstimator
-        The estimator, whose ``n_features_in_`` and ``feature_names_in_`` are set or compared.
-    X : array-like, sparse matrix, data frame or Dask array
-        The matrix.
-    reset : bool
-        True to set the columns, as in `fit`; False to compare them.
-
-    Returns
-    -------
-    numpy.ndarray, sparse matrix in CSR or Dask array
-        The matrix. The blocks of a Dask array are checked when they are computed.
-
-    Raises
-    ------
-    ValueError
-        X is not a matrix of non-negative numbers, or its columns differ from those of the fit.
-    """
+    """Return a checked matrix, and set or compare the columns of the estimator."""
     if not is_dask(X):
         _require_matrix(X)
         if hasattr(X, "to_dask_array"):
@@ -89,29 +69,7 @@ def is_dask(X: Any) -> bool:
 
 
 def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[Documents]:
-    """Yield the rows of a checked matrix as chunks of documents.
-
-    Parameters
-    ----------
-    X : numpy.ndarray, sparse matrix in CSR or Dask array
-        Result of `validated`. One row of blocks of a Dask array is in memory at a time.
-    most : int
-        Number of documents in a chunk; the last may have fewer.
-    fractional : {"error", "round"}
-        Treatment of counts that are not whole.
-    name : str
-        Name of the estimator, for errors.
-
-    Returns
-    -------
-    iterator of Documents
-        Their ids are the numbers of the rows, from 1.
-
-    Raises
-    ------
-    InputError
-        A count is not whole, negative, or above 2^31 - 1.
-    """
+    """Yield the rows of a checked matrix as chunks of documents."""
     if fractional not in FRACTIONAL:
         raise OptionError(f"fractional: expected {' or '.join(map(repr, FRACTIONAL))}, found {fractional!r}")
     waiting: list[Documents] = []
@@ -130,31 +88,7 @@ def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[D
 
 
 def written(X: Any, folder: str, words: list[str], shard_tokens: int | None, fractional: str, name: str) -> Corpus:
-    """Return a corpus that is written from a checked matrix.
-
-    Parameters
-    ----------
-    X : numpy.ndarray, sparse matrix in CSR or Dask array
-        Result of `validated`.
-    folder : str
-        The folder to make.
-    words : list of str
-        The vocabulary: names of the columns.
-    shard_tokens : int or None
-        See `collapsium.storage.corpus.writer.CorpusWriter`.
-    fractional, name : str
-        See `document_chunks`.
-
-    Returns
-    -------
-    Corpus
-        The corpus; word j is column j.
-
-    Raises
-    ------
-    InputError
-        See `document_chunks`; also if there is no token.
-    """
+    """Return a corpus that is written from a checked matrix."""
     if shard_tokens is not None and shard_tokens < 1:
         raise OptionError(f"shard_tokens: expected 1 or more, found {shard_tokens}")
     with created(Folder(folder)) as made:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 else:
     psutil = LazyModule("psutil")
 
+# Seconds after which a silent worker or scheduler, or a cluster without workers, counts as lost
 CLUSTER_TIMEOUT = 300.0
-"""Seconds after which a silent worker or scheduler, or a cluster without workers, counts as lost."""
 
 
 T = TypeVar("T")

@@ -45,11 +45,10 @@ from collapsium.storage.units import size
 if TYPE_CHECKING:
     import distributed
 
-RESTART_TOPIC = "worker-restart-memory"
-"""Topic of Dask's events about workers that exceeded their memory limits."""
+RESTART_TOPIC = "worker-restart-memory"  # Topic of Dask's events about workers that exceeded their memory limits
 
+# Least difference of the priorities of two tasks, which are times: above the resolution of a double, 2.4e-7 s
 SUBMISSION_SECONDS = 1e-6
-"""Least difference of the priorities of two tasks, which are times: above the resolution of a double, 2.4e-7 s."""
 
 
 def new_token() -> str:
@@ -58,19 +57,7 @@ def new_token() -> str:
 
 
 class DaskExecutor:
-    """Runs tasks on a Dask cluster.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        A connected client, which is closed with the executor.
-    cluster : distributed.LocalCluster, optional
-        A local cluster, which is closed with the executor.
-    watch : Watch, optional
-        Detects lost workers.
-    reach : callable, optional
-        Returns a new client of the same scheduler, given a limit in seconds.
-    """
+    """Runs tasks on a Dask cluster."""
 
     keeps_history = True
 
@@ -142,15 +129,7 @@ class DaskExecutor:
             raise ClusterError(f"{str(error).rstrip('.')}: {restarted}") from error
 
     def _read_workers(self) -> None:
-        """Wait for the workers' state, and until all of them are ready for tasks.
-
-        Raises
-        ------
-        ClusterError
-            They do not answer in time.
-        MismatchError
-            One of them has other versions than this process.
-        """
+        """Wait for the workers' state, and until all of them are ready for tasks."""
         with cluster_errors():
             signs = ask_scheduler(self._client, self._watch.timeout, worker_signs, self._token)[1]
         workers = {name: WorkerSign(*sign) for name, sign in signs.items()}
@@ -407,11 +386,6 @@ class DaskExecutor:
         """Connect to the scheduler again, which may be a new one, and wait for a worker.
 
         The first of several threads does so; the others learn of the loss at their next wait.
-
-        Parameters
-        ----------
-        error : ClusterError
-            The error that reported the loss.
         """
         with self._recovering:
             if getattr(self._seen, "losses", self._losses) == self._losses:

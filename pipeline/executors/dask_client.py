@@ -23,25 +23,7 @@ T = TypeVar("T")
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """Return the result of a call that may block for ever, or raise `TimeoutError`.
-
-    Parameters
-    ----------
-    seconds : float
-        The limit; after it the call goes on in a daemon thread.
-    call : callable
-        The call.
-
-    Returns
-    -------
-    object
-        The result; an exception of the call is raised.
-
-    Raises
-    ------
-    TimeoutError
-        The call has not returned in time.
-    """
+    """Return the result of a call that may block for ever, or raise `TimeoutError`."""
     done: Future[T] = Future()
 
     def work() -> None:

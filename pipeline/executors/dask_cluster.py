@@ -36,11 +36,11 @@ from collapsium.pipeline.executors.scheduler_memory import forget_later
 from collapsium.pipeline.executors.schedulers import ClientOrCluster, Scheduler, address_of
 from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
 
+# Names in the condition by which a script does not run in the processes that it has started
 GUARDS = {"__name__", "parent_process", "current_process"}
-"""Names in the condition by which a script does not run in the processes that it has started."""
 
+# Hosts of sockets that accept connections from every network of a machine
 ALL_INTERFACES = ("0.0.0.0", "::")  # noqa: S104
-"""Hosts of sockets that accept connections from every network of a machine."""
 
 # Work stealing would move tasks away from their data. Dask's spilling pickles; ours writes arrays.
 SETTINGS = {
@@ -73,22 +73,6 @@ def start_cluster(
     It listens on 127.0.0.1 only and encrypts its messages. Loopback ports are open to all users of a machine, and
     a process that can connect to a scheduler or worker can run code as its owner. By default the certificates are
     temporary and exist in memory only.
-
-    Parameters
-    ----------
-    workers : int, optional
-        Number of worker processes; by default one a processor.
-    memory : int, optional
-        Memory limit of each, in bytes; a worker that exceeds it is restarted. By default its share of the machine's.
-    tls : TLS, optional
-        Certificates to use instead of temporary ones.
-    watch : Watch, optional
-        Detects lost workers.
-
-    Returns
-    -------
-    Executor
-        Closing it stops the cluster.
     """
     _require_new_processes()
     with dask.config.set(SETTINGS), warnings.catch_warnings():
@@ -182,33 +166,7 @@ class _FastMessages(distributed.SchedulerPlugin):  # type: ignore[misc]
 
 
 def reach_cluster(scheduler: Scheduler, workers: int, tls: TLS | None = None, watch: Watch | None = None) -> Executor:
-    """Connect to a Dask cluster that runs already, with a client of our own.
-
-    Parameters
-    ----------
-    scheduler : str or ClientOrCluster
-        Address of its scheduler, path of a scheduler file, or a client or cluster, which stays open.
-    workers : int
-        Number of workers to wait for.
-    tls : TLS, optional
-        Certificates, if its messages are encrypted.
-    watch : Watch, optional
-        Detects lost workers.
-
-    Returns
-    -------
-    Executor
-        Closing it leaves the cluster as it is.
-
-    Raises
-    ------
-    ClusterError
-        The scheduler cannot be reached, or has too few workers.
-    MismatchError
-        Scheduler or workers have other versions than this process.
-    OptionError
-        The address is encrypted and there are no certificates, or the reverse; the scheduler file is none.
-    """
+    """Connect to a Dask cluster that runs already, with a client of our own."""
     address = address_of(scheduler)
     security = _security_for(scheduler, address, tls)
     name = address if str(scheduler) == address else f"{scheduler}: {address}"

@@ -22,36 +22,16 @@ from collapsium.storage.errors import MismatchError
 
 Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 
+# Packages whose versions are the same in the driver and in all workers: of another one, other bits may come
 REFUSED = ("python", "numpy", "numba", "collapsium")
-"""Packages whose versions are the same in the driver and in all workers: of another one, other bits may come."""
+# Packages of which another version is reported
 REPORTED = ("dask", "distributed", "cloudpickle", "msgpack", "pyarrow", "zarr")
-"""Packages of which another version is reported."""
 ADVICE = "install the same versions for scheduler, workers and driver"
-PACKAGES = ("numba", "collapsium", "pyarrow", "zarr")
-"""Packages that Dask does not report by itself."""
+PACKAGES = ("numba", "collapsium", "pyarrow", "zarr")  # Packages that Dask does not report by itself
 
 
 class Members:
-    """The workers that are ready for a driver's tasks.
-
-    Parameters
-    ----------
-    token : callable
-        Returns the part of its keys that the driver shares with no other.
-    notice : callable
-        Receives a line of text about a worker that differs.
-
-    Attributes
-    ----------
-    addresses : tuple of str
-        Their addresses. A worker that leaves is replaced in its place, so that the others keep their shards.
-    threads : int
-        Number of threads of all of them.
-    memory : float
-        Smallest of their memory limits in bytes; 0 without a limit.
-    calls : list of (callable, tuple)
-        Functions with arguments that each worker runs before its first task.
-    """
+    """The workers that are ready for a driver's tasks."""
 
     def __init__(self, token: Callable[[], str], notice: Callable[[str], None]) -> None:
         self._token, self._notice = token, notice
@@ -68,20 +48,7 @@ class Members:
         self._reported: set[str] = set()
 
     def take(self, signs: Mapping[str, WorkerSign], welcomed: Sequence[str] = ()) -> list[str]:
-        """Update the members from a report of the scheduler.
-
-        Parameters
-        ----------
-        signs : mapping of str to WorkerSign
-            The workers by address.
-        welcomed : sequence of str, optional
-            Workers that have become ready.
-
-        Returns
-        -------
-        list of str
-            Workers that are not ready yet.
-        """
+        """Update the members from a report of the scheduler."""
         staying = {address for address, sign in signs.items() if not sign.leaving}
         self._ready = (self._ready | set(welcomed)) & staying
         new = iter(sorted(self._ready - set(self.addresses)))
@@ -98,18 +65,7 @@ class Members:
         return self._limits.get(address, self.memory)
 
     def look(self, client: distributed.Client) -> None:
-        """Look for workers that have joined or left; their answers are processed by a later call.
-
-        Parameters
-        ----------
-        client : distributed.Client
-            A connected client.
-
-        Raises
-        ------
-        MismatchError
-            A worker that has joined has other versions.
-        """
+        """Look for workers that have joined or left; their answers are processed by a later call."""
         # Members of an ensemble wait in several threads, one of which is enough.
         if not self._lock.acquire(blocking=False):
             return
@@ -157,29 +113,7 @@ class Members:
 async def welcome_workers(
     client: distributed.Client, addresses: Sequence[str], calls: Sequence[Call], notice: Callable[[str], None]
 ) -> list[str]:
-    """Compare workers with the driver, and have them run functions.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        A connected client.
-    addresses : sequence of str
-        The workers.
-    calls : sequence of (callable, tuple)
-        Functions, with their arguments, that each worker runs.
-    notice : callable
-        Receives a line of text where packages differ that change no bit.
-
-    Returns
-    -------
-    list of str
-        The workers that are ready; those that have left are not among them.
-
-    Raises
-    ------
-    MismatchError
-        A worker has another version of a package on which results depend.
-    """
+    """Compare workers with the driver, and have them run functions."""
     message = {"op": "versions", "packages": list(PACKAGES)}
     answers = await client.scheduler.broadcast(msg=message, workers=list(addresses), on_error="ignore")
     own = get_versions(packages=PACKAGES)["packages"]
@@ -201,15 +135,7 @@ async def welcome_workers(
 
 
 def require_same_versions(installed: Mapping[str, Mapping[str, str | None]], own: Mapping[str, str | None]) -> None:
-    """Raise `MismatchError` if a worker has another version of a package on which results depend.
-
-    Parameters
-    ----------
-    installed : mapping of str to mapping
-        Versions by package, of each worker.
-    own : mapping of str to str
-        Those of the driver.
-    """
+    """Raise `MismatchError` if a worker has another version of a package on which results depend."""
     differing = _differing(installed, own, REFUSED)
     if differing:
         raise MismatchError(f"{differing[0]}{_and_more(differing)}; {ADVICE}")

@@ -15,34 +15,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-MAX_TASKS = 1000
-"""Number of a worker's tasks that are looked at: others may have submitted any number."""
+MAX_TASKS = 1000  # Number of a worker's tasks that are looked at: others may have submitted any number
 
+# The fields of a `WorkerSign`, which travel as plain values
 SignFields: TypeAlias = tuple[float, float, bool, tuple[str, ...], bool, bool, int, float]
-"""The fields of a `WorkerSign`, which travel as plain values."""
+# Task transitions, the fields of each worker, and stranded tasks; see `worker_signs`
 Signs: TypeAlias = tuple[int, dict[str, SignFields], int]
-"""Task transitions, the fields of each worker, and stranded tasks; see `worker_signs`."""
 
 
 def worker_signs(token: str, dask_scheduler: distributed.Scheduler) -> Signs:
-    """Return the state of the workers for a driver.
-
-    Parameters
-    ----------
-    token : str
-        The part of its keys that the driver shares with no other.
-    dask_scheduler : distributed.Scheduler
-        The scheduler; Dask passes it by this name.
-
-    Returns
-    -------
-    transitions : int
-        Number of task transitions so far, of all drivers.
-    workers : dict of str to tuple
-        The fields of each worker's `WorkerSign`, by address.
-    stranded : int
-        Number of the driver's tasks without an eligible worker.
-    """
+    """Return the state of the workers for a driver."""
     now = time.time()
     signs: dict[str, SignFields] = {}
     for address, worker in dask_scheduler.workers.items():

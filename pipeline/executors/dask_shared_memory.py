@@ -34,34 +34,28 @@ from distributed.utils import ensure_memoryview, offload
 
 from collapsium.workers.arrays import buffer_pool as buffers
 
-KEY = "collapsium-shared-memory"
-"""Key of messages that are places of shared memory, and of the handshake's entry."""
-
-UNREAD, READ = b"\0", b"\1"
-"""First byte of a file, which the receiver sets."""
+KEY = "collapsium-shared-memory"  # Key of messages that are places of shared memory, and of the handshake's entry
+UNREAD, READ = b"\0", b"\1"  # First byte of a file, which the receiver sets
 
 
 @dataclass(frozen=True)
 class SharingRule:
     """Messages that pass through shared memory."""
 
-    min_bytes: int = 1 << 20
-    """Least size: below it, the connection is as fast."""
+    min_bytes: int = 1 << 20  # Least size: below it, the connection is as fast
 
+    # Bytes of which a frame's place is a multiple, as compiled kernels load fastest within a cache line
     alignment: int = 64
-    """Bytes of which a frame's place is a multiple, as compiled kernels load fastest within a cache line."""
 
-    poll: float = 0.005
-    """Seconds between two looks of the sender for whether the receiver has read the memory."""
+    poll: float = 0.005  # Seconds between two looks of the sender for whether the receiver has read the memory
 
+    # The larger of a message and the file that it takes is at most this many times as large as the other
     max_ratio: float = 2.0
-    """The larger of a message and the file that it takes is at most this many times as large as the other."""
 
+    # Files of a process that wait to be written again: rows for sweeps and rows for scores travel together
     waiting_files: int = 2
-    """Files of a process that wait to be written again: rows for sweeps and rows for scores travel together."""
 
-    bytes_at_once: int = 1 << 30
-    """Bytes of a call of the system: it takes less than 2 GiB."""
+    bytes_at_once: int = 1 << 30  # Bytes of a call of the system: it takes less than 2 GiB
 
 
 RULE = SharingRule()

@@ -13,32 +13,20 @@ from collapsium.storage.errors import ClusterError
 class ClusterTiming:
     """Pauses and limits, in seconds, while the driver waits for a Dask cluster; `cluster_timeout` bounds them all."""
 
-    result_poll: float = 0.5
-    """Between two checks for a result."""
+    result_poll: float = 0.5  # Between two checks for a result
 
+    # Between two requests for the state of the cluster, and limit of the wait for its answer
     cluster_poll: float = 10.0
-    """Between two requests for the state of the cluster, and limit of the wait for its answer."""
 
-    member_poll: float = 1.0
-    """Between two looks for workers that have joined or left, which wait for no answer."""
+    member_poll: float = 1.0  # Between two looks for workers that have joined or left, which wait for no answer
+    worker_poll: float = 0.2  # Between two checks for workers that have started
+    quiet_start: float = 5.0  # Wait for the first workers before a notice says so
+    close: float = 5.0  # Limit for closing a client or a cluster of our own
+    run_everywhere: float = 600.0  # Limit for a function that runs in all workers, such as compiling the kernels
+    min_recovery: float = 2.0  # Limit for reaching a cluster again that has been waited for already
 
-    worker_poll: float = 0.2
-    """Between two checks for workers that have started."""
-
-    quiet_start: float = 5.0
-    """Wait for the first workers before a notice says so."""
-
-    close: float = 5.0
-    """Limit for closing a client or a cluster of our own."""
-
-    run_everywhere: float = 600.0
-    """Limit for a function that runs in all workers, such as compiling the kernels."""
-
-    min_recovery: float = 2.0
-    """Limit for reaching a cluster again that has been waited for already."""
-
+    # Processor use, in percent of one processor, above which a worker computes rather than hangs
     busy_percent: float = 5.0
-    """Processor use, in percent of one processor, above which a worker computes rather than hangs."""
 
 
 TIMING = ClusterTiming()
@@ -46,52 +34,25 @@ TIMING = ClusterTiming()
 
 @dataclass(frozen=True)
 class WorkerSign:
-    """The state of a worker as the scheduler reports it.
+    """The state of a worker as the scheduler reports it."""
 
-    Attributes
-    ----------
-    silent : float
-        Seconds since its last heartbeat.
-    processor : float
-        Processor use, in percent of one processor.
-    paused : bool
-        True if it takes no further tasks because its memory is nearly full.
-    tasks : tuple of str
-        Keys of this driver's tasks that are assigned to it.
-    shared : bool
-        True if tasks of other drivers are assigned to it too, behind which this driver's may wait.
-    leaving : bool
-        True if it hands over what it holds, and takes no further tasks.
-    threads : int
-        Number of its threads.
-    memory : float
-        Its memory limit in bytes; 0 without a limit.
-    """
-
-    silent: float
-    processor: float
-    paused: bool
-    tasks: tuple[str, ...]
-    shared: bool = False
-    leaving: bool = False
-    threads: int = 1
-    memory: float = 0.0
+    silent: float  # Seconds since its last heartbeat
+    processor: float  # Processor use, in percent of one processor
+    paused: bool  # True if it takes no further tasks because its memory is nearly full
+    tasks: tuple[str, ...]  # Keys of this driver's tasks that are assigned to it
+    shared: bool = False  # True if tasks of other drivers are assigned to it too, behind which this driver's may wait
+    leaving: bool = False  # True if it hands over what it holds, and takes no further tasks
+    threads: int = 1  # Number of its threads
+    memory: float = 0.0  # Its memory limit in bytes; 0 without a limit
 
 
 @dataclass
 class Watch:
-    """Decides from the scheduler's reports which workers are lost, while the driver waits.
+    """Decides from the scheduler's reports which workers are lost, while the driver waits."""
 
-    Attributes
-    ----------
-    timeout : float
-        Seconds without progress after which a worker, or the cluster, counts as lost; option `cluster_timeout`.
-    notice : callable
-        Receives a line of text about each problem.
-    """
-
+    # Seconds without progress after which a worker, or the cluster, counts as lost; option `cluster_timeout`
     timeout: float
-    notice: Callable[[str], None]
+    notice: Callable[[str], None]  # Receives a line of text about each problem
     _alive: dict[str, float] = field(default_factory=dict)
     _warned: set[str] = field(default_factory=set)
     _moved: float = 0.0
@@ -110,28 +71,7 @@ class Watch:
         self._moved, self._counter, self._stranded = time.monotonic(), -1, 0
 
     def look(self, counter: int, workers: Mapping[str, WorkerSign], stranded: int = 0) -> list[str]:
-        """Process a report of the scheduler.
-
-        Parameters
-        ----------
-        counter : int
-            Number of task transitions so far.
-        workers : mapping of str to WorkerSign
-            The workers by address.
-        stranded : int, optional
-            Number of tasks without an eligible worker. If all workers were lost, Dask never runs tasks that were
-            restricted to them, even after other workers have joined.
-
-        Returns
-        -------
-        list of str
-            Addresses of workers that count as lost.
-
-        Raises
-        ------
-        ClusterError
-            No task progresses, and no single worker is the cause.
-        """
+        """Process a report of the scheduler."""
         now = time.monotonic()
         self._warned.discard("scheduler")
         self._stranded = self._stranded + 1 if stranded and workers else 0
@@ -151,18 +91,7 @@ class Watch:
         return stuck
 
     def answered(self, workers: Mapping[str, WorkerSign] | None) -> None:
-        """Process a report of the scheduler while all workers run a function that is not a task.
-
-        Parameters
-        ----------
-        workers : mapping of str to WorkerSign or None
-            The workers by address; None if the scheduler did not answer.
-
-        Raises
-        ------
-        ClusterError
-            A worker has sent no heartbeat for longer than the timeout.
-        """
+        """Process a report of the scheduler while all workers run a function that is not a task."""
         if workers is None:
             return
         self._moved = time.monotonic()

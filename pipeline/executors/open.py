@@ -21,8 +21,7 @@ else:
     liveness = LazyModule("collapsium.pipeline.executors.liveness")
     threads = LazyModule("collapsium.pipeline.executors.threads")
 
-DASK_LOGGERS = ("distributed", "distributed.client")
-"""Loggers whose levels Dask sets as it is imported."""
+DASK_LOGGERS = ("distributed", "distributed.client")  # Loggers whose levels Dask sets as it is imported
 
 _warned = logging.getLogger("collapsium").warning
 
@@ -36,40 +35,7 @@ def open_executor(
     cluster_timeout: float = CLUSTER_TIMEOUT,
     notice: Callable[[str], None] = _warned,
 ) -> Executor:
-    """Return an executor: threads, a local cluster, or a connection to a Dask scheduler.
-
-    Parameters
-    ----------
-    scheduler : str, path-like, distributed.Client or cluster object, optional
-        ``threads`` runs worker threads in this process, ``local`` starts a Dask cluster of worker processes on this
-        machine, with its dashboard, ``serial`` runs each task at once. Else a Dask scheduler that runs already: its
-        address, the file that ``dask scheduler --scheduler-file`` writes, or a client or cluster, which stays open.
-    workers : int, optional
-        Number of workers to start, by default one a processor, or number to wait for on a cluster that runs elsewhere.
-        ``serial`` ignores it.
-    memory : int, optional
-        Bytes that each worker process of ``local`` may hold; by default its share of the machine's.
-    tls : TLS, optional
-        Certificates for a cluster whose messages are encrypted.
-    cluster_timeout : float, optional
-        Seconds after which a silent worker or scheduler counts as lost, and limit of the wait for the first workers.
-    notice : callable, optional
-        Receives a line of text about each problem of the cluster; by default a warning of the logger ``collapsium``.
-
-    Returns
-    -------
-    Executor
-        The executor; the caller closes it.
-
-    Raises
-    ------
-    ClusterError
-        The scheduler cannot be reached, or has too few workers.
-    OptionError
-        `workers` is less than 1, or the scheduler is of no known form.
-    MismatchError
-        Workers have other versions than this process.
-    """
+    """Return an executor: threads, a local cluster, or a connection to a Dask scheduler."""
     scheduler = as_scheduler(scheduler)
     check_scheduler(scheduler, workers)
     if tls is not None and scheduler in ("serial", "threads"):

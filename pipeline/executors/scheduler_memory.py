@@ -11,11 +11,8 @@ import distributed
 from collapsium.storage.data_types import JsonObject
 
 NAME = "collapsium-clients"
-SHARED_LOGS = ("all", "scheduler")
-"""Dask's event logs that hold the events of clients too."""
-
-LAST_EVENT_DELAY = 5.0
-"""Seconds after a client's disconnection by which its last event is logged."""
+SHARED_LOGS = ("all", "scheduler")  # Dask's event logs that hold the events of clients too
+LAST_EVENT_DELAY = 5.0  # Seconds after a client's disconnection by which its last event is logged
 
 
 class ForgottenClients(distributed.SchedulerPlugin):  # type: ignore[misc]
@@ -48,15 +45,7 @@ def _forget(topics: JsonObject, client: str) -> None:
 
 
 def forget_later(client: str, dask_scheduler: distributed.Scheduler) -> None:
-    """Have a scheduler remove the logs of a client once it has disconnected.
-
-    Parameters
-    ----------
-    client : str
-        The client's id.
-    dask_scheduler : distributed.Scheduler
-        The scheduler; Dask passes it by this name.
-    """
+    """Have a scheduler remove the logs of a client once it has disconnected."""
     plugin = dask_scheduler.plugins.get(NAME)
     if not isinstance(plugin, ForgottenClients):
         plugin = ForgottenClients()

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 
 from collapsium.storage.errors import OptionError, near
 
-LOCAL_SCHEDULERS = ("threads", "serial", "local")
-"""Schedulers whose workers are started by the driver, on its machine."""
+LOCAL_SCHEDULERS = ("threads", "serial", "local")  # Schedulers whose workers are started by the driver, on its machine
 
 SCHEDULERS = "threads, local, serial, an address such as tcp://host:8786 or a scheduler file"
 
@@ -21,17 +20,12 @@ SCHEDULERS = "threads, local, serial, an address such as tcp://host:8786 or a sc
 class FileRule:
     """Wait for a scheduler file, in seconds, and its size."""
 
+    # Limit until it exists: as long as Dask tries to connect to an address (`SETTINGS` of `dask_cluster`)
     appear: float = 10.0
-    """Limit until it exists: as long as Dask tries to connect to an address (`SETTINGS` of `dask_cluster`)."""
 
-    complete: float = 1.0
-    """Limit until it is complete, as the scheduler does not write it at once."""
-
-    poll: float = 0.1
-    """Between two looks."""
-
-    max_bytes: int = 1 << 20
-    """Size of the part that is read; the scheduler's file has some hundred bytes."""
+    complete: float = 1.0  # Limit until it is complete, as the scheduler does not write it at once
+    poll: float = 0.1  # Between two looks
+    max_bytes: int = 1 << 20  # Size of the part that is read; the scheduler's file has some hundred bytes
 
 
 FILE_RULE = FileRule()
@@ -39,15 +33,10 @@ FILE_RULE = FileRule()
 
 @dataclass(frozen=True, eq=False)
 class ClientOrCluster:
-    """A Dask client or cluster of the caller, who closes it.
+    """A Dask client or cluster of the caller, who closes it."""
 
-    Attributes
-    ----------
-    source : distributed.Client or cluster object
-        A client, or any object with ``scheduler_address``, as Dask itself accepts: the clusters of `distributed`,
-        dask-gateway, dask-jobqueue, dask-kubernetes and Coiled.
-    """
-
+    # A client, or any object with ``scheduler_address``, as Dask itself accepts: the clusters of `distributed`, dask-
+    # gateway, dask-jobqueue, dask-kubernetes and Coiled
     source: Any
 
     @property
@@ -73,28 +62,11 @@ class ClientOrCluster:
         return self.address
 
 
-Scheduler: TypeAlias = str | ClientOrCluster
-"""A scheduler as options hold it; paths are text."""
+Scheduler: TypeAlias = str | ClientOrCluster  # A scheduler as options hold it; paths are text
 
 
 def as_scheduler(value: object) -> Scheduler:
-    """Return a value of the option as text, or as a client or cluster.
-
-    Parameters
-    ----------
-    value : str, path-like, distributed.Client or cluster object
-        The value.
-
-    Returns
-    -------
-    str or ClientOrCluster
-        The scheduler.
-
-    Raises
-    ------
-    OptionError
-        The value is something else.
-    """
+    """Return a value of the option as text, or as a client or cluster."""
     if isinstance(value, str | ClientOrCluster):
         return value
     if isinstance(value, os.PathLike):
@@ -129,23 +101,7 @@ def check_scheduler(scheduler: object, workers: int | None) -> None:
 
 
 def address_of(scheduler: Scheduler) -> str:
-    """Return the address of a scheduler that runs already.
-
-    Parameters
-    ----------
-    scheduler : str or ClientOrCluster
-        An address, the path of a scheduler file, or a client or cluster.
-
-    Returns
-    -------
-    str
-        The address. That in a file is read anew by each call, as a scheduler that was started again writes another.
-
-    Raises
-    ------
-    OptionError
-        The file is missing or not a scheduler file, or the object is closed.
-    """
+    """Return the address of a scheduler that runs already."""
     if isinstance(scheduler, ClientOrCluster):
         return scheduler.address
     return scheduler if "://" in scheduler else _read_scheduler_file(Path(scheduler).expanduser())

@@ -14,8 +14,7 @@ from collapsium.pipeline.executors.base import Activity, Future, Halt, T
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import ClusterError
 
-SECONDS_BEFORE_NOTICE = 300.0
-"""Seconds without a finished task after which a notice says so."""
+SECONDS_BEFORE_NOTICE = 300.0  # Seconds without a finished task after which a notice says so
 
 
 class _Task:
@@ -67,15 +66,7 @@ def _resolved(arg: object) -> object:
 
 
 class ThreadExecutor:
-    """Runs tasks in threads, in the order of submission among those whose arguments are ready.
-
-    Parameters
-    ----------
-    threads : int
-        Number of threads.
-    notice : callable, optional
-        Receives a line of text when no task has finished for long.
-    """
+    """Runs tasks in threads, in the order of submission among those whose arguments are ready."""
 
     homes = 1
     dashboard = None

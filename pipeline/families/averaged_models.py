@@ -61,22 +61,7 @@ ModelT = TypeVar("ModelT", bound=OpenModel)
 
 
 class AveragedModels(Generic[ModelT]):
-    """Several models whose mean is taken.
-
-    Parameters
-    ----------
-    models : sequence of OpenModel
-        The models.
-    record : ModelRecord
-        Record of their mean, with the column of each model for each topic.
-
-    Raises
-    ------
-    MismatchError
-        A model is another than the one that was matched.
-    DamagedError
-        The record and the models do not agree.
-    """
+    """Several models whose mean is taken."""
 
     def __init__(self, models: Sequence[ModelT], record: ModelRecord) -> None:
         self.models: tuple[ModelT, ...] = tuple(models)
@@ -124,20 +109,7 @@ class AveragedModels(Generic[ModelT]):
         return self.shard_model.averaged((model.documents(shard) for model in self.models), self.global_state)
 
     def describe(self, rows: Rows, count: int) -> Description:
-        """Describe the topics by the means of the models' shares and probabilities, the largest first.
-
-        Parameters
-        ----------
-        rows : MeanRows
-            Rows of a block.
-        count : int
-            Number of words of each topic.
-
-        Returns
-        -------
-        Description
-            The topics.
-        """
+        """Describe the topics by the means of the models' shares and probabilities, the largest first."""
         own = cast("MeanRows", rows)
         shares = []
         for part, state in zip(own.models, self.global_state.models, strict=True):

@@ -41,19 +41,12 @@ RowsT = TypeVar("RowsT", bound="Rows")
 
 @dataclass(frozen=True)
 class SeedTable:
-    """Pseudo-counts of seeded topics.
+    """Pseudo-counts of seeded topics."""
 
-    Attributes
-    ----------
-    topics, words : numpy.ndarray of int64, shape (seeds,)
-        Topic and word of each.
-    counts : numpy.ndarray of float64, shape (seeds,)
-        The pseudo-counts s_kw.
-    """
-
+    # Topic and word of each; int64 (seeds,)
     topics: npt.NDArray[np.int64]
     words: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.float64]
+    counts: npt.NDArray[np.float64]  # The pseudo-counts s_kw; float64 (seeds,)
 
 
 @dataclass(frozen=True)
@@ -324,22 +317,7 @@ class Editable(Family[OptionsT, GlobalStateT, RowsT]):
 
     @abstractmethod
     def edited(self, global_state: GlobalStateT, mixing: Vector, tokens: Vector, plain: Vector | None) -> GlobalStateT:
-        """Return the global state after an edit of topics.
-
-        Parameters
-        ----------
-        global_state : GlobalState
-            The global state before.
-        mixing : numpy.ndarray of float64, shape (topics, topics before)
-            Share of each topic before in each topic; the prior of a merged topic is the sum of those of its parts.
-        tokens, plain : numpy.ndarray of float64, shape (topics,)
-            E[n_k] after the edit, and without the weights of words; the second is None where words have none.
-
-        Returns
-        -------
-        GlobalState
-            The state.
-        """
+        """Return the global state after an edit of topics."""
 
 
 class Stochastic(Family[OptionsT, GlobalStateT, RowsT]):
@@ -396,19 +374,7 @@ class WeighsLabels(Family[OptionsT, GlobalStateT, RowsT]):
 
     @abstractmethod
     def label_weights(self, global_state: GlobalStateT) -> npt.NDArray[np.float64]:
-        """Return the log of the factor by which each label scales each topic.
-
-        Parameters
-        ----------
-        global_state : GlobalState
-            The global state of the model.
-
-        Returns
-        -------
-        numpy.ndarray of float64, shape (labels, topics)
-            Labels and covariates in the order of the training corpus's table, topics by permanent ids. Proportions are
-            scaled before they are normalised.
-        """
+        """Return the log of the factor by which each label scales each topic."""
 
 
 AnyFamily = Family[Any, Any, Any]

@@ -17,43 +17,15 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Shape:
-    """Order, levels and total shares of a tree's nodes.
+    """Order, levels and total shares of a tree's nodes."""
 
-    Attributes
-    ----------
-    rows : numpy.ndarray of int64, shape (nodes,)
-        The nodes depth-first, siblings in the order of the input.
-    level : numpy.ndarray of int64, shape (nodes,)
-        Steps from the root.
-    below : numpy.ndarray of float64, shape (nodes,)
-        The sum of the shares of each node and all nodes below it.
-    """
-
-    rows: Ints
-    level: Ints
-    below: npt.NDArray[np.float64]
+    rows: Ints  # The nodes depth-first, siblings in the order of the input; int64 (nodes,)
+    level: Ints  # Steps from the root; int64 (nodes,)
+    below: npt.NDArray[np.float64]  # The sum of the shares of each node and all nodes below it; float64 (nodes,)
 
 
 def shape_of(ids: npt.NDArray[np.int64], parent: npt.NDArray[np.int64], share: npt.NDArray[np.float64]) -> Shape:
-    """Return the order, the levels and the total shares of a tree's nodes.
-
-    Parameters
-    ----------
-    ids, parent : numpy.ndarray of int64, shape (nodes,)
-        Each node's id and its parent's, -1 for a root.
-    share : numpy.ndarray of float64, shape (nodes,)
-        Each node's own share.
-
-    Returns
-    -------
-    Shape
-        The shape.
-
-    Raises
-    ------
-    ValueError
-        A parent is no node, an id is there twice, or a node is no root's descendant.
-    """
+    """Return the order, the levels and the total shares of a tree's nodes."""
     children: dict[int, list[int]] = {}
     for row, above in enumerate(parent.tolist()):
         children.setdefault(above, []).append(row)
@@ -83,28 +55,7 @@ def describe(
     count: int,
     tokens: Vector | None = None,
 ) -> Description:
-    """Describe topics, the largest first, by phi_kw = (b_w + E[n_kw]) / (B + E[n_k]).
-
-    Parameters
-    ----------
-    word_topic : numpy.ndarray of float, shape (words, topics)
-        E[n_kw] of a block.
-    prior : numpy.ndarray of float64, shape (words,)
-        b_w.
-    total : float
-        B.
-    topic : numpy.ndarray of float64, shape (topics,)
-        E[n_k].
-    count : int
-        Number of words of each topic.
-    tokens : numpy.ndarray of float64, shape (topics,), optional
-        E[n_k] of which shares are, where the other counts include those of seeds; by default `topic`.
-
-    Returns
-    -------
-    Description
-        The topics.
-    """
+    """Describe topics, the largest first, by phi_kw = (b_w + E[n_kw]) / (B + E[n_k])."""
     tokens = topic if tokens is None else tokens
     order = np.argsort(-tokens, kind="stable")
     phi = ((np.maximum(word_topic, 0.0) + prior[:, np.newaxis]) / (total + topic))[:, order].T
@@ -114,19 +65,6 @@ def describe(
 
 
 def holding(topic: npt.ArrayLike, part: float = 0.99) -> int:
-    """Return the number of the largest topics that together hold a part of all tokens.
-
-    Parameters
-    ----------
-    topic : array_like, shape (topics,)
-        Tokens of each topic, or their shares.
-    part : float, optional
-        The part, from 0 to 1.
-
-    Returns
-    -------
-    int
-        At least 1.
-    """
+    """Return the number of the largest topics that together hold a part of all tokens."""
     falling = np.sort(np.asarray(topic, dtype=np.float64))[::-1]
     return min(int(np.searchsorted(np.cumsum(falling), part * falling.sum()) + 1), falling.size)

@@ -26,12 +26,10 @@ Vector = npt.NDArray[np.float64]
 class DrawingLimits:
     """Precision and memory of simulation."""
 
-    min_probability: float = 1e-12
-    """Less probable words of a topic are left out."""
-    chunk_cells: int = 1 << 18
-    """Cells of documents x topics, or tokens, that are drawn at a time."""
+    min_probability: float = 1e-12  # Less probable words of a topic are left out
+    chunk_cells: int = 1 << 18  # Cells of documents x topics, or tokens, that are drawn at a time
+    # Positions in the topics' cumulative probabilities whose entries are tabulated, at most
     guide_positions: int = 1 << 21
-    """Positions in the topics' cumulative probabilities whose entries are tabulated, at most."""
 
 
 LIMITS = DrawingLimits()
@@ -50,25 +48,6 @@ def draw_topics(words: int, tokens: Vector, concentration: float | Vector, strea
 
     A small concentration leaves few words: with 100, some 2200 of each topic, for any size of the vocabulary. Each word
     takes 20 bytes.
-
-    Parameters
-    ----------
-    words : int
-        Size W of the vocabulary.
-    tokens : numpy.ndarray of float64, shape (topics,)
-        Tokens of each topic, where it is written as expected counts.
-    concentration : float or numpy.ndarray of float64, shape (topics,)
-        Sum of the Dirichlet parameters, for all topics or for each.
-    stream : Stream
-        Random stream; topic k is drawn from place k.
-
-    Returns
-    -------
-    Arrays
-        ``word`` and ``probability``, of shape (entries,): the words of topic 0, ascending, then those of topic 1, ...;
-        ``start``, of shape (topics + 1,): first entry of each topic, and the number of entries; ``cumulative``, of
-        shape (entries,): the running sum of the probabilities, from k to k + 1 in topic k; ``guide``: the entries
-        in which evenly spaced positions of that sum fall; ``tokens``.
     """
     address = stream.at(purpose="simulate topics")
     drawn = [
@@ -136,27 +115,8 @@ def draw_documents(
 ) -> tuple[Documents, Vector]:
     """Draw documents from topics.
 
-    Parameters
-    ----------
-    topics : Arrays
-        The result of `draw_topics`.
-    words : int
-        Size of the vocabulary.
-    prior : numpy.ndarray of float64, shape (topics,)
-        Parameters of theta_d ~ Dir(prior).
-    documents : int
-        Number of documents.
-    tokens : float
-        Mean number of tokens of a document, which is Poisson.
-    stream : Stream
-        Random stream of the chunk.
-
-    Returns
-    -------
-    documents : Documents
-        The documents, without ids, which depend on their position in the corpus.
-    theta : numpy.ndarray of float64, shape (documents, topics)
-        Proportions of the documents.
+    Returns documents: The documents, without ids, which depend on their position in the corpus; theta: Proportions of
+    the documents
     """
     generator = stream.generator()
     theta = draw_proportions(prior, documents, generator)
@@ -180,22 +140,7 @@ def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generato
 
 
 def draw_proportions(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:
-    """Draw theta_d ~ Dir(prior), in logarithms, so that small parameters do not underflow.
-
-    Parameters
-    ----------
-    prior : numpy.ndarray of float64, shape (topics,) or (documents, topics)
-        Parameters of all documents, or of each; a topic with parameter 0 gets proportion 0.
-    documents : int
-        Number of documents.
-    generator : numpy.random.Generator
-        Generator, which advances.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (documents, topics)
-        Proportions theta.
-    """
+    """Draw theta_d ~ Dir(prior), in logarithms, so that small parameters do not underflow."""
     theta = log_gammas(prior, documents, generator)
     theta -= theta.max(axis=1, keepdims=True)
     theta[...] = special.exp(theta)

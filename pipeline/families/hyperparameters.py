@@ -19,11 +19,9 @@ class NewtonRule:
     """Bounds and end of Newton's method for Dirichlet parameters."""
 
     smallest: float = 1e-8
-    largest: float = 1e8
-    """Bounds of a parameter."""
+    largest: float = 1e8  # Bounds of a parameter
     max_steps: int = 100
-    tolerance: float = 1e-10
-    """Relative step at which the method ends."""
+    tolerance: float = 1e-10  # Relative step at which the method ends
 
 
 @dataclass(frozen=True)
@@ -31,10 +29,8 @@ class SliceRule:
     """Bounds and widening of a slice."""
 
     smallest: float = 1e-6
-    largest: float = 1e6
-    """Bounds of a sampled parameter."""
-    max_steps: int = 20
-    """Steps by which a slice is widened at most, each by a factor of e."""
+    largest: float = 1e6  # Bounds of a sampled parameter
+    max_steps: int = 20  # Steps by which a slice is widened at most, each by a factor of e
 
 
 NEWTON, SLICE = NewtonRule(), SliceRule()
@@ -45,20 +41,6 @@ def asymmetric(prior: Vector, log_proportions: Vector, count: float) -> Vector:
 
     The objective, D log G(A) - D sum_k log G(a_k) + sum_k (a_k - 1) S_k with S_k = sum_d E[log theta_dk], is concave;
     its Hessian is a diagonal plus a constant, so that a step of Newton's takes K operations.
-
-    Parameters
-    ----------
-    prior : numpy.ndarray of float64, shape (topics,)
-        Initial values, above zero.
-    log_proportions : numpy.ndarray of float64, shape (topics,)
-        Sums S_k.
-    count : float
-        Number D of vectors theta_d.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (topics,)
-        Parameters at least as good as `prior`, none below 1e-8.
     """
     current = np.maximum(prior, NEWTON.smallest)
     value = _objective(current, log_proportions, count)
@@ -89,24 +71,7 @@ def _objective(prior: Vector, log_proportions: Vector, count: float) -> float:
 
 
 def symmetric(prior: float, size: int, log_proportions: float, count: float) -> float:
-    """Return the a that maximises sum_d E[log p(theta_d | a, ..., a)], by Newton's method for log a.
-
-    Parameters
-    ----------
-    prior : float
-        Initial value, above zero.
-    size : int
-        Number K of equal parameters.
-    log_proportions : float
-        The sum over d and k of E[log theta_dk].
-    count : float
-        Number D of vectors theta_d.
-
-    Returns
-    -------
-    float
-        The maximum, between 1e-8 and 1e8; `prior` where one parameter has no maximum.
-    """
+    """Return the a that maximises sum_d E[log p(theta_d | a, ..., a)], by Newton's method for log a."""
     if size < 2:
         return prior
     current = float(np.clip(prior, NEWTON.smallest, NEWTON.largest))
@@ -129,22 +94,6 @@ def slice_sampled(
     """Draw a parameter's next value; the draws leave its posterior under an exponential prior invariant.
 
     The slice is one of the logarithm (Neal 2003): it is widened by steps of one from a random position, then shrunk.
-
-    Parameters
-    ----------
-    log_density : callable
-        Log likelihood of the parameter, up to a constant.
-    value : float
-        Present value.
-    mean : float
-        Mean of the prior.
-    generator : numpy.random.Generator
-        Generator, which advances.
-
-    Returns
-    -------
-    float
-        The next value, between 1e-6 and 1e6.
     """
 
     def height(log: float) -> float:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import Corpus
     from collapsium.workers.families.base import AnyShardModel
 
+# Class of each family, imported when the family is first used: a command uses one of them
 FAMILIES = {
     "author-topic": "collapsium.pipeline.families.gibbs.author_topic:AuthorTopic",
     "dirichlet-network": "collapsium.pipeline.families.networks.dirichlet_network:DirichletNetwork",
@@ -35,7 +36,6 @@ FAMILIES = {
     "sequential-lda": "collapsium.pipeline.families.networks.sequential_lda:SequentialLda",
     "vb-lda": "collapsium.pipeline.families.vb.vb_lda:VbLda",
 }
-"""Class of each family, imported when the family is first used: a command uses one of them."""
 
 
 def family_names() -> list[str]:
@@ -44,23 +44,7 @@ def family_names() -> list[str]:
 
 
 def load_family(name: str) -> AnyFamily:
-    """Return a family.
-
-    Parameters
-    ----------
-    name : str
-        The family's name.
-
-    Returns
-    -------
-    Family
-        The driver's half.
-
-    Raises
-    ------
-    OptionError
-        There is no such family.
-    """
+    """Return a family."""
     if name not in FAMILIES:
         raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}", "family")
     return _family(FAMILIES[name])
@@ -74,58 +58,19 @@ def _family(address: str) -> AnyFamily:
 
 
 def shard_model(family: str, options: Mapping[str, object]) -> AnyShardModel:
-    """Return the half of a family for the shards, with its options.
-
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    options : mapping
-        Its options, as a model records them.
-
-    Returns
-    -------
-    ShardModel
-        The half for the shards, which travels with the tasks.
-    """
+    """Return the half of a family for the shards, with its options."""
     return load_family(family).make_shard_model(recorded_options(family, options))
 
 
 def require_schedule(family: str, schedule: str) -> None:
-    """Raise an error if a family cannot be fitted by a schedule.
-
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    schedule : str
-        Name of the schedule.
-
-    Raises
-    ------
-    OptionError
-        The family does not have the schedule.
-    """
+    """Raise an error if a family cannot be fitted by a schedule."""
     able = load_family(family).schedules
     if schedule not in able:
         raise OptionError(f"expected {' or '.join(able)} with family '{family}', found {schedule!r}", "schedule")
 
 
 def require_corpus(family: str, corpus: Corpus) -> None:
-    """Raise an error if a corpus does not hold the documents or vectors that a family requires.
-
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    corpus : Corpus
-        The corpus.
-
-    Raises
-    ------
-    MismatchError
-        The corpus holds vectors and the family requires documents, or the other way round.
-    """
+    """Raise an error if a corpus does not hold the documents or vectors that a family requires."""
     corpus.require(load_family(family).corpus_kind, f"family '{family}'")
 
 
@@ -135,27 +80,7 @@ def recorded_options(family: str, options: Mapping[str, object]) -> FamilyOption
 
 
 def make_options(family: str, options: Mapping[str, object], others: Iterable[str] = ()) -> FamilyOptions:
-    """Check a family's options, as a user gives them.
-
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    options : mapping
-        Options by name; what is left out has its default.
-    others : iterable of str, optional
-        Further names that the caller accepts, for suggestions after an unknown name.
-
-    Returns
-    -------
-    FamilyOptions
-        All options.
-
-    Raises
-    ------
-    OptionError
-        An option is unknown, missing, out of range, or without effect.
-    """
+    """Check a family's options, as a user gives them."""
     checked = _checked(family, options, others, None)
     for name, applies in checked.unused.items():
         if getattr(checked, name) != type(checked).model_fields[name].default:

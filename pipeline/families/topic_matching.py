@@ -20,35 +20,21 @@ else:
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-MIN_EXPECTED_TOKENS = 0.5
-"""Expected count below which a topic counts as empty."""
+MIN_EXPECTED_TOKENS = 0.5  # Expected count below which a topic counts as empty
 
 
 @dataclass(frozen=True)
 class IdentityRule:
     """Distance up to which topics of two models count as the same topic; the corpus of one may have grown."""
 
-    max_distance: float = 0.6
-    """Largest Hellinger distance."""
+    max_distance: float = 0.6  # Largest Hellinger distance
 
 
 IDENTITY = IdentityRule()
 
 
 def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
-    """Match the topics of two models one to one, with the smallest sum of distances.
-
-    Parameters
-    ----------
-    reference, other : Model
-        Two models of the same vocabulary, or of one to which words were appended.
-
-    Returns
-    -------
-    list of (int, int, float)
-        Ids of a topic of each model, and the Hellinger distance of their word probabilities. Topics without tokens or
-        without a match are left out.
-    """
+    """Match the topics of two models one to one, with the smallest sum of distances."""
     return list(zip(*_assigned(distances(reference, other), occupied(reference), occupied(other)), strict=True))
 
 
@@ -64,18 +50,7 @@ def _first_row(model: Model) -> Rows:
 
 
 def distances(one: Model, other: Model) -> Floats:
-    """Return the Hellinger distances of two models' topics, sqrt(1 - sum_w sqrt(phi_kw phi_lw)).
-
-    Parameters
-    ----------
-    one, other : Model
-        Two models of the same vocabulary, or of one to which words were appended.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (topics of one, topics of the other)
-        In [0, 1].
-    """
+    """Return the Hellinger distances of two models' topics, sqrt(1 - sum_w sqrt(phi_kw phi_lw))."""
     overlap: Floats | None = None
     # Words that were added to the vocabulary of one of the models are left out.
     words = min(one.record.blocks[-1], other.record.blocks[-1])
@@ -100,19 +75,7 @@ def _probability(model: Model, low: int, high: int) -> Floats:
 
 
 def same_topics(model: Model, before: Model) -> dict[int, int]:
-    """Return the topics of an earlier model that live on in a later one.
-
-    Parameters
-    ----------
-    model, before : Model
-        The later and the earlier model, of the same vocabulary or of one to which words were appended.
-
-    Returns
-    -------
-    dict of int to int
-        Ids of topics of the earlier model by the ids of the matching topics, which are at most
-        `IdentityRule.max_distance` apart. Topics that keep their id, as in a warm start, are matched first.
-    """
+    """Return the topics of an earlier model that live on in a later one."""
     apart = distances(model, before)
     ours, theirs = occupied(model), occupied(before)
     both = np.intersect1d(ours, theirs)

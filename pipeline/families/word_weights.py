@@ -22,25 +22,16 @@ from collapsium.storage.readers.weights_file import read_weights
 
 LOG_TF_IDF = "log-tf-idf"
 FORMULAS = ("idf", LOG_TF_IDF, "entropy")
-MAX_WEIGHT = 1e12
-"""Largest weight of a word, which is far above any use; weights are scaled by their mean."""
+MAX_WEIGHT = 1e12  # Largest weight of a word, which is far above any use; weights are scaled by their mean
 
 
 class WeightTable(BaseModel):
-    """Weights of words by name.
-
-    Attributes
-    ----------
-    words : tuple of str
-        The words, each once.
-    weights : tuple of float
-        Weight of each, 0 or more; one at least is above 0.
-    """
+    """Weights of words by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    words: tuple[str, ...]
-    weights: tuple[float, ...]
+    words: tuple[str, ...]  # The words, each once
+    weights: tuple[float, ...]  # Weight of each, 0 or more; one at least is above 0
 
 
 class WeightedOptions(FamilyOptions):

@@ -14,26 +14,7 @@ from collapsium.storage.errors import OptionError
 
 
 def load_function(name: str, option: str) -> Callable[..., object]:
-    """Import a function of the user, which the command line or a caller has named.
-
-    Parameters
-    ----------
-    name : str
-        ``module:function``, or ``module:Class`` for an instance of a class without arguments. Modules of the current
-        folder are looked up after the installed ones.
-    option : str
-        The option that names it, for errors.
-
-    Returns
-    -------
-    callable
-        The function.
-
-    Raises
-    ------
-    OptionError
-        The name cannot be imported, or is not callable.
-    """
+    """Import a function of the user, which the command line or a caller has named."""
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise OptionError(f"expected module:function or module:Class, found {name!r}", option)
@@ -57,17 +38,7 @@ def load_function(name: str, option: str) -> Callable[..., object]:
 
 
 class Guarded:
-    """A callback whose errors do not end the run: the first one is reported, and it is not called again.
-
-    Parameters
-    ----------
-    callback : callable
-        Receives a copy of each event.
-    name : str
-        Its name in the report.
-    notice : callable
-        Receives a line about its error.
-    """
+    """A callback whose errors do not end the run: the first one is reported, and it is not called again."""
 
     def __init__(self, callback: Callable[[Event], object], name: str, notice: Callable[[str], None]) -> None:
         self._callback: Callable[[Event], object] | None = callback
@@ -87,23 +58,5 @@ class Guarded:
 
 
 def guarded(names: Sequence[str], notice: Callable[[str], None]) -> list[Sink]:
-    """Import callbacks, and guard the run against their errors.
-
-    Parameters
-    ----------
-    names : sequence of str
-        As `load_function` takes them.
-    notice : callable
-        Receives a line about each error.
-
-    Returns
-    -------
-    list of callable
-        Sinks for `fit`.
-
-    Raises
-    ------
-    OptionError
-        A callback cannot be imported.
-    """
+    """Import callbacks, and guard the run against their errors."""
     return [Guarded(load_function(name, "callback"), name, notice) for name in names]

@@ -39,10 +39,8 @@ else:
 class LineIntervals:
     """Seconds between two plain lines."""
 
-    iterations: float = 2.0
-    """Of a fit."""
-    counts: float = 10.0
-    """Of a command that counts documents; a shorter command writes none."""
+    iterations: float = 2.0  # Of a fit
+    counts: float = 10.0  # Of a command that counts documents; a shorter command writes none
 
 
 INTERVALS = LineIntervals()
@@ -63,21 +61,7 @@ def console_of(stream: IO[str]) -> Console:
 
 
 class LogLines:
-    """Writes progress in lines, with a time stamp unless a terminal shows them.
-
-    Parameters
-    ----------
-    stream : file, optional
-        Where to write; standard error by default.
-    form : str, optional
-        One of `LOG_FORMS`: ``text`` for lines with the time, ``json`` for an object a line. By default text, without
-        the time if the stream is a terminal.
-
-    Attributes
-    ----------
-    live : bool
-        Whether the stream may be drawn on.
-    """
+    """Writes progress in lines, with a time stamp unless a terminal shows them."""
 
     def __init__(self, stream: IO[str] | None = None, form: str | None = None) -> None:
         # A process without standard streams, such as a service, has none.
@@ -87,17 +71,7 @@ class LogLines:
         self.console = console_of(self._stream)
 
     def write(self, text: str, level: str = "info", **figures: object) -> None:
-        """Write a line.
-
-        Parameters
-        ----------
-        text : str
-            The message.
-        level : str, optional
-            ``info``, ``warning`` or ``error``.
-        **figures
-            Further keys of a JSON line.
-        """
+        """Write a line."""
         if self._form == "json":
             record = {"time": _now("milliseconds"), "level": level, "message": text, **figures}
             self._stream.write(json_text(record) + "\n")
@@ -138,23 +112,7 @@ def _member_prefix(event: Event) -> str:
 
 
 class RunView:
-    """A sink that shows a fit.
-
-    Parameters
-    ----------
-    stream : file, optional
-        Where to write; standard error by default. If it is a terminal, a live view is drawn, else a line every two
-        seconds.
-    behind : bool, optional
-        Whether events arrive late and many at once; lines are then written by `pause` alone.
-    form : str, optional
-        As for `LogLines`; if it is set, lines are written to a terminal too.
-
-    Attributes
-    ----------
-    log : LogLines
-        Writes the lines.
-    """
+    """A sink that shows a fit."""
 
     def __init__(self, stream: IO[str] | None = None, *, behind: bool = False, form: str | None = None) -> None:
         self.log, self._behind = LogLines(stream, form), behind
@@ -286,13 +244,7 @@ class RunView:
 
 
 class CompilationHandler(logging.Handler):
-    """Shows records of the logger ``collapsium.compiling``: one updated line, or the first and the last record.
-
-    Parameters
-    ----------
-    form : str, optional
-        As for `LogLines`.
-    """
+    """Shows records of the logger ``collapsium.compiling``: one updated line, or the first and the last record."""
 
     def __init__(self, form: str | None = None) -> None:
         super().__init__()
@@ -309,15 +261,7 @@ class CompilationHandler(logging.Handler):
 
 
 def show_compilation(form: str | None = None, *, quiet: bool = False) -> None:
-    """Show the compilation of kernels on standard error, for commands without a view of a run.
-
-    Parameters
-    ----------
-    form : str, optional
-        As for `LogLines`.
-    quiet : bool, optional
-        Show nothing.
-    """
+    """Show the compilation of kernels on standard error, for commands without a view of a run."""
     log = logging.getLogger("collapsium.compiling")
     log.setLevel(logging.INFO)
     log.handlers[:] = [logging.NullHandler() if quiet else CompilationHandler(form)]
@@ -329,17 +273,7 @@ def page_address(dashboard: str | None) -> str | None:
 
 
 def print_status(events: Sequence[Event], state: str, stream: IO[str]) -> None:
-    """Print the current status of a run.
-
-    Parameters
-    ----------
-    events : sequence of dict
-        All its events so far.
-    state : str
-        Its state, such as ``running (PROCESS)``.
-    stream : file
-        Where to write.
-    """
+    """Print the current status of a run."""
     status, console = RunStatus(), console_of(stream)
     for event in events:
         status.add(event)
@@ -362,20 +296,7 @@ class _CountLines:
 
 @contextmanager
 def counting(activity: str, unit: str = "documents") -> Iterator[Callable[[int], None]]:
-    """Show the number of processed documents: at once in a terminal, else in a line every ten seconds.
-
-    Parameters
-    ----------
-    activity : str
-        The command's work, such as ``ingesting``.
-    unit : str, optional
-        Plural of the things that are counted.
-
-    Yields
-    ------
-    callable
-        Receives the number of documents so far.
-    """
+    """Show the number of processed documents: at once in a terminal, else in a line every ten seconds."""
     if not is_live(sys.stderr):
         yield _CountLines(activity, unit)
         return

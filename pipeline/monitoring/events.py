@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-Event = dict[str, Any]
-"""An event; its key ``event`` has the kind, and the other keys depend on the kind."""
-Sink = Callable[[Event], None]
-"""Receives events."""
+Event = dict[str, Any]  # An event; its key ``event`` has the kind, and the other keys depend on the kind
+Sink = Callable[[Event], None]  # Receives events
 
 
 def initial_event(name: str, **fields: Any) -> Event:

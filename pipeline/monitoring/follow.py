@@ -15,18 +15,16 @@ from collapsium.storage.io.locks.lock_watch import LockWatch
 from collapsium.storage.runs.event_records import parse_event
 from collapsium.storage.runs.run import EVENTS, LOCK, RECORD, Run
 
-EVERY = 1.0
-"""Seconds between two checks."""
+EVERY = 1.0  # Seconds between two checks
 
 
 @dataclass(frozen=True)
 class WatchLimits:
     """Limits of following a run."""
 
-    owner_grace: float = 5.0
-    """Seconds without a process that works on the run before a line reports it."""
+    owner_grace: float = 5.0  # Seconds without a process that works on the run before a line reports it
+    # Bytes before the current position that are compared, as a file may have been truncated and grown again
     reread_bytes: int = 4096
-    """Bytes before the current position that are compared, as a file may have been truncated and grown again."""
 
 
 LIMITS = WatchLimits()
@@ -43,13 +41,7 @@ class View(Protocol):
 
 
 class Tail:
-    """The events of one file, as it grows, is cut or is replaced.
-
-    Parameters
-    ----------
-    folder : Folder
-        The run's.
-    """
+    """The events of one file, as it grows, is cut or is replaced."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -57,20 +49,7 @@ class Tail:
         self._known = b""
 
     def read(self) -> tuple[list[Event], bool]:
-        """Return the events since the last call.
-
-        Returns
-        -------
-        events : list of dict
-            Oldest first, without a last line that is still being written.
-        again : bool
-            True if the file was truncated or replaced: these are all its events, and earlier ones are void.
-
-        Raises
-        ------
-        DamagedError
-            A line is not an event.
-        """
+        """Return the events since the last call."""
         back = self._position - len(self._known)
         data, size = self._folder.read_from(EVENTS, back)
         again = size < self._position or not data.startswith(self._known)
@@ -91,13 +70,7 @@ class Tail:
 
 
 class Following:
-    """A run that is followed.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Its folder, local or an fsspec URL; it need not exist yet.
-    """
+    """A run that is followed."""
 
     def __init__(self, run: str | os.PathLike[str]) -> None:
         self._run = Run(run)
@@ -109,18 +82,7 @@ class Following:
         self.ended = ""
 
     def exists(self) -> bool:
-        """Return whether the run exists.
-
-        Returns
-        -------
-        bool
-            True if it has its record.
-
-        Raises
-        ------
-        AbsentError
-            The folder holds something else.
-        """
+        """Return whether the run exists."""
         if self._run.exists():
             return True
         others = [name for name in self._run.folder.names() if name not in (RECORD, "lock") and name[:1] != "."]
@@ -173,33 +135,7 @@ def follow(
     every: float = EVERY,
     notice: Callable[[str], None] = lambda text: None,  # noqa: ARG005
 ) -> str:
-    """Follow a run until it ends.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Its folder; it need not exist yet.
-    view : callable
-        Returns a view, which receives all events; called again when the run went back or was started again.
-    idle_timeout : float
-        Seconds without a run, or without a process that works on it, after which an error is raised.
-    every : float, optional
-        Seconds between two checks.
-    notice : callable, optional
-        Receives a line when the run does not exist yet, or no process works on it.
-
-    Returns
-    -------
-    str
-        The reason of the run's end.
-
-    Raises
-    ------
-    AbsentError
-        There is no run, or it has not ended and no process works on it.
-    CollapsiumError
-        The events cannot be read.
-    """
+    """Follow a run until it ends."""
     following = Following(run)
     sink, idle_since, reported = view(), time.monotonic(), False
     waiting = False
@@ -239,25 +175,7 @@ def _idle_text(url: str, idle: float) -> str:
 
 
 def so_far(run: str | os.PathLike[str]) -> tuple[Sequence[Event], str]:
-    """Return all events of a run so far, and its state as text.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Its folder.
-
-    Returns
-    -------
-    events : sequence of dict
-        Oldest first, events of members included.
-    state : str
-        Such as ``ended (iterations)``.
-
-    Raises
-    ------
-    AbsentError
-        There is no run.
-    """
+    """Return all events of a run so far, and its state as text."""
     following = Following(run)
     if not following.exists():
         raise AbsentError(f"{following.url}: not a run, it has no {RECORD}")

@@ -13,15 +13,7 @@ from collapsium.storage.printable import printable
 
 
 class GuardedConsole(Console):
-    """A console that removes control characters from the texts it draws.
-
-    Parameters
-    ----------
-    stream : file
-        Where to write.
-    **options
-        As for `rich.console.Console`.
-    """
+    """A console that removes control characters from the texts it draws."""
 
     def __init__(self, stream: IO[str], **options: Any) -> None:
         super().__init__(file=raw_stream(stream), **options)

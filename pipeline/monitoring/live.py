@@ -20,31 +20,17 @@ from collapsium.storage.units import size
 class Layout:
     """Layout of the live view."""
 
-    refreshes_per_second: int = 1
-    """Drawing takes 5 ms."""
-    sparkline: int = 40
-    """Width of the curve, in characters."""
-    bar: int = 40
-    """Width of the bar, in characters."""
-    workers: int = 6
-    """Largest number of workers with a line of their own."""
+    refreshes_per_second: int = 1  # Drawing takes 5 ms
+    sparkline: int = 40  # Width of the curve, in characters
+    bar: int = 40  # Width of the bar, in characters
+    workers: int = 6  # Largest number of workers with a line of their own
 
 
 LAYOUT = Layout()
 
 
 class LiveView:
-    """Draws the status of a run, once a second.
-
-    Parameters
-    ----------
-    console : rich.console.Console
-        Console of a terminal.
-    status : RunStatus
-        Updated elsewhere while the run goes on.
-    lock : threading.Lock
-        Held while the status changes.
-    """
+    """Draws the status of a run, once a second."""
 
     def __init__(self, console: Console, status: RunStatus, lock: threading.Lock) -> None:
         self._console, self._status, self._lock = console, status, lock
@@ -66,22 +52,7 @@ class LiveView:
 
 
 def drawn(status: RunStatus, width: int, *, ascii_only: bool = False) -> RenderableType:
-    """Return the status of a run as a renderable of rich.
-
-    Parameters
-    ----------
-    status : RunStatus
-        The run.
-    width : int
-        Width of the terminal, in characters.
-    ascii_only : bool, optional
-        Whether the terminal has no other characters.
-
-    Returns
-    -------
-    renderable
-        A table of names and values.
-    """
+    """Return the status of a run as a renderable of rich."""
     fit = status.fit
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(style="dim", no_wrap=True)

@@ -20,12 +20,9 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.run import DONE, EVENTS, RECORD, Run
 
-EVERY = 1.0
-"""Least number of seconds between two logged iterations."""
-MAX_PARAMETER = 500
-"""Characters of a parameter that MLflow stores."""
-SKIPPED = ("iteration", "member", "tokens")
-"""Keys of iterations that are not logged as metrics."""
+EVERY = 1.0  # Least number of seconds between two logged iterations
+MAX_PARAMETER = 500  # Characters of a parameter that MLflow stores
+SKIPPED = ("iteration", "member", "tokens")  # Keys of iterations that are not logged as metrics
 
 
 class MLflow:

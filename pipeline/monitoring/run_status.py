@@ -15,17 +15,14 @@ from collapsium.storage.runs.event_records import REQUIRED
 class StatusLimits:
     """Extent of a status."""
 
-    curve_points: int = 600
-    """Largest number of points of a curve."""
-    pace_iterations: int = 20
-    """Number of last iterations from which the remaining time is estimated."""
-    notices: int = 3
-    """Number of last notices."""
+    curve_points: int = 600  # Largest number of points of a curve
+    pace_iterations: int = 20  # Number of last iterations from which the remaining time is estimated
+    notices: int = 3  # Number of last notices
 
 
 LIMITS = StatusLimits()
+# The units of documents, tokens and words, by the contents of a corpus
 UNITS = {"documents": ("documents", "tokens", "words"), "vectors": ("vectors", "values", "columns")}
-"""The units of documents, tokens and words, by the contents of a corpus."""
 Value = TypeVar("Value")
 
 
@@ -63,42 +60,21 @@ class Curve(Generic[Value]):
 
 @dataclass
 class FitStatus:
-    """The status of a fit, or of a member of an ensemble.
+    """The status of a fit, or of a member of an ensemble."""
 
-    Attributes
-    ----------
-    iteration : int
-        Number of completed iterations.
-    elapsed : float
-        Seconds since it began.
-    event : dict
-        The event of its last iteration.
-    curves : dict of str to Curve
-        ``score``, ``objective`` and ``active`` topics by iteration.
-    sweeps : Curve of list of float
-        Least, quartiles and most of the seconds that a shard takes.
-    seconds : Curve of dict of str to float
-        Mean seconds of a worker by activity.
-    words : dict of str to list of str
-        Top words of topics by id, from the last event that has some.
-    words_at : int
-        The iteration of that event.
-    ended : str
-        Reason of its end; empty while it goes on.
-    totals : dict of str to float
-        Sums over all iterations, as counters need them.
-    """
-
-    iteration: int = 0
-    elapsed: float = 0.0
-    event: Event = field(default_factory=dict)
+    iteration: int = 0  # Number of completed iterations
+    elapsed: float = 0.0  # Seconds since it began
+    event: Event = field(default_factory=dict)  # The event of its last iteration
+    # ``score``, ``objective`` and ``active`` topics by iteration
     curves: dict[str, Curve[float]] = field(default_factory=dict)
+    # Least, quartiles and most of the seconds that a shard takes
     sweeps: Curve[list[float]] = field(default_factory=Curve)
-    seconds: Curve[dict[str, float]] = field(default_factory=Curve)
+    seconds: Curve[dict[str, float]] = field(default_factory=Curve)  # Mean seconds of a worker by activity
+    # Top words of topics by id, from the last event that has some
     words: dict[str, list[str]] = field(default_factory=dict)
-    words_at: int = 0
-    ended: str = ""
-    totals: dict[str, float] = field(default_factory=dict)
+    words_at: int = 0  # The iteration of that event
+    ended: str = ""  # Reason of its end; empty while it goes on
+    totals: dict[str, float] = field(default_factory=dict)  # Sums over all iterations, as counters need them
     _marks: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=LIMITS.pace_iterations + 1))
 
     def add(self, event: Event) -> None:
@@ -128,41 +104,14 @@ class FitStatus:
         return max(now - began, 0.0) / (last - first)
 
     def left(self, planned: int) -> float | None:
-        """Return the estimated seconds to the last iteration; None before two iterations or after the end.
-
-        Parameters
-        ----------
-        planned : int
-            Planned iterations.
-
-        Returns
-        -------
-        float or None
-            None too while samples of the documents are swept, as later iterations take longer.
-        """
+        """Return the estimated seconds to the last iteration; None before two iterations or after the end."""
         if len(self._marks) < 2 or self.ended or "documents_share" in self.event:
             return None
         return (planned - self.iteration) * self.pace()
 
 
 class RunStatus:
-    """The status of a run.
-
-    Attributes
-    ----------
-    start, cluster : dict
-        The events of these kinds.
-    fits : dict of int or None to FitStatus
-        The members that have begun, by number; None is the fit of a run that is not an ensemble.
-    processes : list of dict
-        The worker processes, from the last event that lists them.
-    notices : deque of str
-        The last notices.
-    ended : str
-        Reason of its end; empty while it goes on.
-    members_ended : set of int
-        The members that have ended.
-    """
+    """The status of a run."""
 
     def __init__(self) -> None:
         self.start: Event = {}

@@ -11,8 +11,8 @@ from typing import IO, Any, cast
 from collapsium.storage.errors import StoreError
 from collapsium.storage.printable import printable
 
+# The standard streams in the order of their descriptors, with the modes in which they are opened
 STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
-"""The standard streams in the order of their descriptors, with the modes in which they are opened."""
 
 
 class LossyStream:
@@ -40,18 +40,7 @@ class LossyStream:
 
 
 class GuardedStream:
-    """A stream that replaces control characters in text; an error in writing has one line.
-
-    Parameters
-    ----------
-    stream : file
-        Where to write.
-
-    Attributes
-    ----------
-    raw : file
-        The stream itself, for drawing on a terminal.
-    """
+    """A stream that replaces control characters in text; an error in writing has one line."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.raw = stream
@@ -112,13 +101,7 @@ def open_missing_streams() -> None:
 
 @contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Guard standard output and error while a command runs.
-
-    Yields
-    ------
-    None
-        Streams that are guarded already stay.
-    """
+    """Guard standard output and error while a command runs."""
     open_missing_streams()
     before = sys.stdout, sys.stderr
     errors: Any = before[1] if isinstance(before[1], GuardedStream) else LossyStream(before[1])

@@ -54,45 +54,25 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart.
+    """A line of a chart."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the ensemble's member; empty for a single fit.
-    path : str
-        The SVG path.
-    points : int
-        Number of points.
-    last : float
-        The last value.
-    """
-
-    name: str
-    path: str
-    points: int
-    last: float
+    name: str  # Name of the ensemble's member; empty for a single fit
+    path: str  # The SVG path
+    points: int  # Number of points
+    last: float  # The last value
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart over iterations.
+    """A chart over iterations."""
 
-    Attributes
-    ----------
-    name, title, unit, caption : str
-        Name of the figure in events, and the texts around the chart.
-    lines : list of Line
-        A line for each member.
-    x_ticks, y_ticks : list of (float, str)
-        Positions and texts of the ticks.
-    """
-
+    # Name of the figure in events, and the texts around the chart
     name: str
     title: str
     unit: str
     caption: str
-    lines: list[Line]
+    lines: list[Line]  # A line for each member
+    # Positions and texts of the ticks
     x_ticks: list[tuple[float, str]]
     y_ticks: list[tuple[float, str]]
 
@@ -121,22 +101,7 @@ def thinned(points: Points) -> list[tuple[float, float]]:
 
 
 def chart(name: str, title: str, unit: str, series: Sequence[tuple[str, Points]], *, counted: bool = False) -> Chart:
-    """Lay out a chart.
-
-    Parameters
-    ----------
-    name, title, unit : str
-        Name of the figure in events, and the texts above the chart.
-    series : sequence of (str, points)
-        Name of each member and its pairs of iteration and value, at least one.
-    counted : bool, optional
-        True if the values are counts, whose ticks are integers.
-
-    Returns
-    -------
-    Chart
-        The vertical range leaves out the first tenth of the iterations.
-    """
+    """Lay out a chart."""
     last = max(points[-1][0] for _, points in series)
     first = min(points[0][0] for _, points in series)
     late = [value for _, points in series for x, value in points if x >= first + EARLY * (last - first)]

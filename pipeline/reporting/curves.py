@@ -36,18 +36,7 @@ MAX_CHARTS = 16
 
 
 def events_of(run: str | os.PathLike[str]) -> list[tuple[str, Events]]:
-    """Read name and events of each restart of a run, and of its consensus; those of a single fit have no name.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of a run or a model.
-
-    Returns
-    -------
-    list of (str, list of dict)
-        Empty for a model alone.
-    """
+    """Read name and events of each restart of a run, and of its consensus; those of a single fit have no name."""
     folder = Folder(run)
     if not folder.exists(RUN_RECORD):
         return []
@@ -95,19 +84,7 @@ def charts_of(
 ) -> tuple[list[Chart], dict[str, float]]:
     """Lay out the charts of a run.
 
-    Parameters
-    ----------
-    members : sequence of (str, events)
-        Name and events of each fit.
-    figures : mapping of str to float
-        Values of the hyperparameters at the end.
-
-    Returns
-    -------
-    charts : list of Chart
-        Charts of the figures that changed.
-    constant : dict of str to float
-        Hyperparameters that did not change.
+    Returns charts: Charts of the figures that changed; constant: Hyperparameters that did not change
     """
     charts, constant = [], {}
     for name in names_of(figures):

@@ -36,21 +36,18 @@ class EmbeddingOptions:
     of 8 to 10. 500 iterations preserve as many neighbours as 1,000.
     """
 
-    tsne_from: int = 30
-    """Number of objects from which on t-SNE is used; multidimensional scaling below it."""
+    tsne_from: int = 30  # Number of objects from which on t-SNE is used; multidimensional scaling below it
     perplexity: float = 10.0
     tsne_iterations: int = 500
     smacof_iterations: int = 300
-    common_quantile: float = 0.01
-    """Quantile of the distances that counts as common to all pairs."""
+    common_quantile: float = 0.01  # Quantile of the distances that counts as common to all pairs
+    # Share of that quantile subtracted from all distances before multidimensional scaling, so that differences between
+    # large distances become visible
     common_share: float = 0.9
-    """Share of that quantile subtracted from all distances before multidimensional scaling, so that differences between
-    large distances become visible."""
-    min_distance: float = 0.02
-    """Lower bound on the distances after the subtraction."""
+    min_distance: float = 0.02  # Lower bound on the distances after the subtraction
+    # Weight of a coordinate's rank against its value, so that a remote group does not leave the plane empty. The map
+    # preserves as many neighbours, with less stress.
     ranked: float = 0.5
-    """Weight of a coordinate's rank against its value, so that a remote group does not leave the plane empty. The map
-    preserves as many neighbours, with less stress."""
 
 
 OPTIONS = EmbeddingOptions()
@@ -58,28 +55,15 @@ OPTIONS = EmbeddingOptions()
 
 @dataclass(frozen=True)
 class MapQuality:
-    """Agreement of a map with the distances.
+    """Agreement of a map with the distances."""
 
-    Attributes
-    ----------
-    method : str
-        ``t-SNE``, ``multidimensional scaling`` or ``classical scaling``.
-    stress : float
-        Kruskal's stress-1 of the distances at the map's best scale; 0 if the map preserves all distances.
-    near, among : int
-        Numbers of neighbours compared; 0 if there are fewer than five objects.
-    preserved : float
-        Mean share of each object's `near` nearest objects that are among its `among` nearest on the map.
-    chance : float
-        Expected value of `preserved` for random positions.
-    """
-
-    method: str
-    stress: float
+    method: str  # ``t-SNE``, ``multidimensional scaling`` or ``classical scaling``
+    stress: float  # Kruskal's stress-1 of the distances at the map's best scale; 0 if the map preserves all distances
+    # Numbers of neighbours compared; 0 if there are fewer than five objects
     near: int
     among: int
-    preserved: float
-    chance: float
+    preserved: float  # Mean share of each object's `near` nearest objects that are among its `among` nearest on the map
+    chance: float  # Expected value of `preserved` for random positions
 
     def describe(self, objects: str) -> str:
         """Return sentences on the method and on how to read the map; `objects` is their plural, such as ``topics``."""
@@ -98,20 +82,6 @@ def embed(distances: Floats, options: EmbeddingOptions = OPTIONS) -> tuple[Float
     Few objects are embedded by SMACOF, many by t-SNE, both starting from classical scaling, which is the result where
     scikit-learn is not installed. The result is rotated so that the longer axis is horizontal, and does not depend on
     the number of threads.
-
-    Parameters
-    ----------
-    distances : numpy.ndarray of float64, shape (objects, objects)
-        Non-negative, symmetric up to rounding.
-    options : EmbeddingOptions, optional
-        The method's parameters.
-
-    Returns
-    -------
-    places : numpy.ndarray of float64, shape (objects, 2)
-        Positions, in arbitrary units.
-    method : str
-        ``t-SNE``, ``multidimensional scaling`` or ``classical scaling``.
     """
     apart = 0.5 * (distances + distances.T)
     np.fill_diagonal(apart, 0.0)
@@ -203,22 +173,7 @@ def _signed(places: Floats) -> Floats:
 
 
 def separate(places: Floats, radii: Floats, iterations: int = 1000) -> Floats:
-    """Move circles apart until none overlaps another.
-
-    Parameters
-    ----------
-    places : numpy.ndarray of float64, shape (circles, 2)
-        The centres; several may coincide.
-    radii : numpy.ndarray of float64, shape (circles,)
-        Positive radii, in the units of the centres.
-    iterations : int, optional
-        Maximum number of passes over the overlapping pairs. After every 50, all centres are spread by 5%.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (circles, 2)
-        The new centres.
-    """
+    """Move circles apart until none overlaps another."""
     places = places.astype(np.float64, copy=True)
     if len(places) < 2:
         return places
@@ -250,22 +205,7 @@ def separate(places: Floats, radii: Floats, iterations: int = 1000) -> Floats:
 
 
 def measure(distances: Floats, places: Floats, method: str) -> MapQuality:
-    """Measure how well positions preserve distances.
-
-    Parameters
-    ----------
-    distances : numpy.ndarray of float64, shape (objects, objects)
-        The distances that `embed` took.
-    places : numpy.ndarray of float64, shape (objects, 2)
-        The positions.
-    method : str
-        The method that `embed` returned.
-
-    Returns
-    -------
-    MapQuality
-        Stress and preserved neighbours; fewer than five objects have no neighbours to compare.
-    """
+    """Measure how well positions preserve distances."""
     count = len(places)
     apart = 0.5 * (distances + distances.T)
     np.fill_diagonal(apart, 0.0)

@@ -38,10 +38,8 @@ Ints = npt.NDArray[np.int64]
 _Result = TypeVar("_Result")
 
 FORMATS = ("csv", "gensim", "pyldavis")
-WORDS = 20
-"""Words of each topic in topics.csv."""
-MIN_EXPECTED_TOKENS = 0.5
-"""Expected tokens below which a document counts as empty, as rounding errors are smaller."""
+WORDS = 20  # Words of each topic in topics.csv
+MIN_EXPECTED_TOKENS = 0.5  # Expected tokens below which a document counts as empty, as rounding errors are smaller
 
 
 @dataclass(frozen=True, repr=False)

@@ -29,29 +29,21 @@ class LabelMapOptions:
     """Sizes of the label map, in points, chosen by eye on maps of Reuters and NIPS."""
 
     max_labels: int = 40
-    max_topics: int = 40
-    """The most frequent labels and the largest topics are drawn."""
-    plane: tuple[float, float] = (900.0, 660.0)
-    """Maximum width and height of the map."""
-    edge: float = 56.0
-    """Margin around the points, for their texts."""
-    margin: float = 6.0
-    """Margin around points and texts of the cropped map."""
+    max_topics: int = 40  # The most frequent labels and the largest topics are drawn
+    plane: tuple[float, float] = (900.0, 660.0)  # Maximum width and height of the map
+    edge: float = 56.0  # Margin around the points, for their texts
+    margin: float = 6.0  # Margin around points and texts of the cropped map
     label_font: float = 13.0
     topic_font: float = 11.0
-    letters: int = 26
-    """Maximum length of a name."""
+    letters: int = 26  # Maximum length of a name
     topic_words: int = 2
     min_radius: float = 3.0
-    max_radius: float = 13.0
-    """Radii of the smallest and the largest topics."""
+    max_radius: float = 13.0  # Radii of the smallest and the largest topics
     label_radius: float = 3.5
-    separation: float = 17.0
-    """Half of the minimum distance between two points."""
-    min_distance: float = 0.02
-    """Minimum distance of a label and a topic before scaling, relative to the largest."""
+    separation: float = 17.0  # Half of the minimum distance between two points
+    min_distance: float = 0.02  # Minimum distance of a label and a topic before scaling, relative to the largest
+    # Permitted distances of a text from its point
     text_distances: tuple[float, ...] = (0.0, 10.0, 22.0, 36.0, 52.0, 70.0, 90.0, 115.0)
-    """Permitted distances of a text from its point."""
 
 
 OPTIONS = LabelMapOptions()
@@ -59,69 +51,33 @@ OPTIONS = LabelMapOptions()
 
 @dataclass(frozen=True)
 class Mark:
-    """A label or a topic of the map.
+    """A label or a topic of the map."""
 
-    Attributes
-    ----------
-    name : str
-        Its name, shortened.
-    topic : int or None
-        The id of a topic; None for a label.
-    title : str
-        The tooltip.
-    x, y, radius : float
-        Position and size, y downwards.
-    text : Placed or None
-        Position of the name; None if there is no room.
-    """
-
-    name: str
-    topic: int | None
-    title: str
+    name: str  # Its name, shortened
+    topic: int | None  # The id of a topic; None for a label
+    title: str  # The tooltip
+    # Position and size, y downwards
     x: float
     y: float
     radius: float
-    text: Placed | None
+    text: Placed | None  # Position of the name; None if there is no room
 
 
 @dataclass(frozen=True)
 class LabelMap:
-    """The marks of a map, topics before labels.
+    """The marks of a map, topics before labels."""
 
-    Attributes
-    ----------
-    marks : tuple of Mark
-        Marks whose names do not overlap.
-    width, height : float
-        Size of the map.
-    labels_left, topics_left : int
-        Numbers of labels and topics that are left out.
-    """
-
-    marks: tuple[Mark, ...]
+    marks: tuple[Mark, ...]  # Marks whose names do not overlap
+    # Size of the map
     width: float
     height: float
+    # Numbers of labels and topics that are left out
     labels_left: int
     topics_left: int
 
 
 def label_map(table: LabelTopics, names: Sequence[str] | None = None, options: LabelMapOptions = OPTIONS) -> LabelMap:
-    """Map the most frequent labels and the largest topics.
-
-    Parameters
-    ----------
-    table : LabelTopics
-        The weights.
-    names : sequence of str, optional
-        Names of the topics; by default their titles, or first words.
-    options : LabelMapOptions, optional
-        Sizes.
-
-    Returns
-    -------
-    LabelMap
-        The map, the same for the same table.
-    """
+    """Map the most frequent labels and the largest topics."""
     labels = np.sort(np.argsort(-np.array(table.documents), kind="stable")[: options.max_labels])
     share = np.array([max(topic.share, 0.0) for topic in table.topics])
     chosen = np.sort(np.argsort(-share, kind="stable")[: options.max_topics])

@@ -35,8 +35,7 @@ from collapsium.storage.runs.proportions import ending_of, require_free, written
 from collapsium.storage.units import Counting, silent
 
 ENDINGS = (".parquet", ".csv")
-LISTS = ("labels", "scores")
-"""Columns of lists, which CSV does not have."""
+LISTS = ("labels", "scores")  # Columns of lists, which CSV does not have
 
 
 @dataclass(frozen=True)

@@ -15,42 +15,26 @@ from collapsium.pipeline.formatting import plain
 Floats = npt.NDArray[np.float64]
 Box = tuple[float, float, float, float]
 
-LINE = 1.2
-"""Height of a line, relative to the font size."""
-BOLD = 1.12
-"""Width of bold text, relative to normal text."""
+LINE = 1.2  # Height of a line, relative to the font size
+BOLD = 1.12  # Width of bold text, relative to normal text
 # Widths relative to the font size in DejaVu Sans, which is as wide as any common sans-serif font.
 NARROW, SLIM, LETTER, WIDE = 0.32, 0.44, 0.64, 1.0
 CAPITAL, FULL, OTHER = 0.78, 1.05, 0.8
 DIRECTIONS = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (-1, -1), (1, 1), (-1, 1))
-GAP = 2.0
-"""Room between a point and its text, and between a text and the edge."""
+GAP = 2.0  # Room between a point and its text, and between a text and the edge
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point with a text.
+    """A point with a text."""
 
-    Attributes
-    ----------
-    x, y : float
-        The centre, y downwards.
-    radius : float
-        Radius of the mark that is drawn there.
-    text : str
-        Text to place next to the mark; may be empty.
-    size : float
-        Font size.
-    bold : bool
-        True for bold text.
-    """
-
+    # The centre, y downwards
     x: float
     y: float
-    radius: float
-    text: str
-    size: float
-    bold: bool = False
+    radius: float  # Radius of the mark that is drawn there
+    text: str  # Text to place next to the mark; may be empty
+    size: float  # Font size
+    bold: bool = False  # True for bold text
 
     @property
     def box(self) -> Box:
@@ -60,26 +44,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Placed:
-    """Position of a text.
+    """Position of a text."""
 
-    Attributes
-    ----------
-    left, middle : float
-        The left edge, and the vertical centre.
-    width, size : float
-        Maximum width, and font size.
-    x : float
-        Horizontal position of the point.
-    has_leader : bool
-        True if the text is so far from its point that a leader line should connect them.
-    """
-
+    # The left edge, and the vertical centre
     left: float
     middle: float
+    # Maximum width, and font size
     width: float
     size: float
-    x: float
-    has_leader: bool
+    x: float  # Horizontal position of the point
+    has_leader: bool  # True if the text is so far from its point that a leader line should connect them
 
     @property
     def anchor(self) -> str:
@@ -102,21 +76,13 @@ class Placed:
 
 @dataclass(frozen=True)
 class Placement:
-    """Constraints on the positions of texts.
+    """Constraints on the positions of texts."""
 
-    Attributes
-    ----------
-    width, height : float
-        Size of the plane.
-    distances : tuple of float
-        Permitted distances of a text from its point, ascending.
-    max_covered : float
-        Maximum share of a text that may lie over points; positions that cover less are preferred.
-    """
-
+    # Size of the plane
     width: float
     height: float
-    distances: tuple[float, ...] = (0.0,)
+    distances: tuple[float, ...] = (0.0,)  # Permitted distances of a text from its point, ascending
+    # Maximum share of a text that may lie over points; positions that cover less are preferred
     max_covered: float = 1.0
 
 
@@ -150,24 +116,7 @@ def _width(letter: str) -> float:
 def place_texts(
     points: Sequence[Point], order: Sequence[int], plane: Placement, taken: Sequence[Box] = ()
 ) -> list[Placed | None]:
-    """Place each text next to its point, so that it covers no other text and few points.
-
-    Parameters
-    ----------
-    points : sequence of Point
-        All points.
-    order : sequence of int
-        Indices of the points whose texts are placed, the most important first.
-    plane : Placement
-        The plane and its constraints.
-    taken : sequence of Box, optional
-        Left, top, right and bottom of further areas that texts must not cover.
-
-    Returns
-    -------
-    list of Placed or None
-        Position for each point; None if there is no room, or no text.
-    """
+    """Place each text next to its point, so that it covers no other text and few points."""
     circles = np.array([(point.x, point.y, point.radius) for point in points], dtype=np.float64).reshape(-1, 3)
     texts = np.zeros((len(taken) + len(order), 4))
     texts[: len(taken)] = np.array(taken, dtype=np.float64).reshape(-1, 4)

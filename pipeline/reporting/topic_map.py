@@ -19,8 +19,7 @@ from collapsium.pipeline.reporting.text_layout import Placed, Placement, Point, 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-WEIGHTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-"""Values of lambda that the page's slider offers."""
+WEIGHTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # Values of lambda that the page's slider offers
 WORDS = 12
 
 
@@ -28,15 +27,12 @@ WORDS = 12
 class MapOptions:
     """Sizes of the topic map, in units of its width, and names of topics."""
 
-    circles_share: float = 0.16
-    """Area of all circles, relative to the bounding box of the topics' positions."""
+    circles_share: float = 0.16  # Area of all circles, relative to the bounding box of the topics' positions
     max_radius: float = 0.065
+    # Radius of topics that would otherwise be too small to see or to select; their areas exceed their shares
     min_radius: float = 0.0055
-    """Radius of topics that would otherwise be too small to see or to select; their areas exceed their shares."""
-    gap: float = 0.0012
-    """Margin around each circle; two circles are at least twice as far apart."""
-    edge: float = 0.006
-    """Margin between circles and the map's edge."""
+    gap: float = 0.0012  # Margin around each circle; two circles are at least twice as far apart
+    edge: float = 0.006  # Margin between circles and the map's edge
     name_words: int = 2
     name_letters: int = 26
 
@@ -46,44 +42,20 @@ MAP = MapOptions()
 
 @dataclass(frozen=True)
 class TopicMap:
-    """Topics as circles in the plane, in units of the map's width.
+    """Topics as circles in the plane, in units of the map's width."""
 
-    Attributes
-    ----------
-    x, y : numpy.ndarray of float64, shape (topics,)
-        Centres, from the left and from the top.
-    radius : numpy.ndarray of float64, shape (topics,)
-        Radii; except for the smallest, areas are proportional to the topics' shares. Circles do not overlap.
-    height : float
-        Height of the map, just enough for the circles.
-    quality : MapQuality
-        Agreement of the positions with the distances.
-    """
-
+    # Centres, from the left and from the top; float64 (topics,)
     x: Floats
     y: Floats
+    # Radii; except for the smallest, areas are proportional to the topics' shares. Circles do not overlap.; float64
+    # (topics,)
     radius: Floats
-    height: float
-    quality: MapQuality
+    height: float  # Height of the map, just enough for the circles
+    quality: MapQuality  # Agreement of the positions with the distances
 
 
 def topic_map(model: Model, ids: Ints, share: Floats) -> TopicMap:
-    """Map topics by the Hellinger distances of their word probabilities.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    ids : numpy.ndarray of int64, shape (topics,)
-        Permanent ids of the topics to map.
-    share : numpy.ndarray of float64, shape (topics,)
-        Their shares of the tokens.
-
-    Returns
-    -------
-    TopicMap
-        The map, the same for the same model.
-    """
+    """Map topics by the Hellinger distances of their word probabilities."""
     return map_of_distances(distances(model, model)[np.ix_(ids, ids)], share)
 
 
@@ -113,44 +85,17 @@ def map_of_distances(apart: Floats, share: Floats, options: MapOptions = MAP) ->
 
 @dataclass(frozen=True)
 class CircleText:
-    """Texts in and next to a circle of the map.
+    """Texts in and next to a circle of the map."""
 
-    Attributes
-    ----------
-    inside : bool
-        True if the topic's id fits inside the circle.
-    outside : Placed or None
-        Position of the text next to the circle; None if there is no room.
-    text : str
-        That text: the topic's name, preceded by its id if that does not fit inside.
-    """
-
-    inside: bool
-    outside: Placed | None
-    text: str
+    inside: bool  # True if the topic's id fits inside the circle
+    outside: Placed | None  # Position of the text next to the circle; None if there is no room
+    text: str  # That text: the topic's name, preceded by its id if that does not fit inside
 
 
 def circle_texts(
     topics_map: TopicMap, topics: Sequence[Topic], names: Sequence[str], width: float, size: float
 ) -> list[CircleText]:
-    """Place ids and names so that texts do not overlap, those of the largest topics first.
-
-    Parameters
-    ----------
-    topics_map : TopicMap
-        The map.
-    topics : sequence of Topic
-        Its topics.
-    names : sequence of str
-        Their names.
-    width, size : float
-        The map's width, and the font size in the same unit.
-
-    Returns
-    -------
-    list of CircleText
-        The texts of each topic.
-    """
+    """Place ids and names so that texts do not overlap, those of the largest topics first."""
     inside, points, taken = [], [], []
     order = sorted(range(len(topics)), key=lambda number: (-topics[number].share, number))
     for number, topic in enumerate(topics):
@@ -179,40 +124,16 @@ def map_names(model: Model, topics: Sequence[Topic], pools: Sequence[Pool], opti
 
 @dataclass(frozen=True)
 class Pool:
-    """The words of a topic that are most relevant for at least one of `WEIGHTS`.
+    """The words of a topic that are most relevant for at least one of `WEIGHTS`."""
 
-    Attributes
-    ----------
-    words : numpy.ndarray of int64, shape (words,)
-        Word ids, by decreasing probability.
-    probability : numpy.ndarray of float64, shape (words,)
-        Probabilities in the topic.
-    """
-
-    words: Ints
-    probability: Floats
+    words: Ints  # Word ids, by decreasing probability; int64 (words,)
+    probability: Floats  # Probabilities in the topic; float64 (words,)
 
 
 def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list[Pool]:
     """Return the words of largest relevance, lambda log p(w | k) + (1 - lambda) log p(w | k) / p(w), for each topic.
 
     The definition is that of Sievert and Shirley (2014). The vocabulary is read one block at a time.
-
-    Parameters
-    ----------
-    model : Model
-        A model whose topics have word probabilities.
-    ids : numpy.ndarray of int64, shape (topics,)
-        Permanent ids of the topics.
-    share : numpy.ndarray of float64, shape (topics,)
-        Their shares of the tokens.
-    count : int, optional
-        Number of words for each of `WEIGHTS`.
-
-    Returns
-    -------
-    list of Pool
-        The words of each topic.
     """
     tokens = model.vocabulary.tokens.astype(np.float64)
     overall = tokens / max(tokens.sum(), 1.0)
@@ -241,8 +162,7 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
     return pools
 
 
-_Ranked = tuple[Ints, Floats, Floats]
-"""Ids, relevance and probabilities of words, each of shape (topics, words)."""
+_Ranked = tuple[Ints, Floats, Floats]  # Ids, relevance and probabilities of words, each of shape (topics, words)
 
 
 def _merged(first: _Ranked | None, second: _Ranked, count: int) -> _Ranked:

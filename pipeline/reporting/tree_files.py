@@ -22,24 +22,7 @@ NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 
 
 def check(pictures: Sequence[str], graph: str | None) -> None:
-    """Refuse files that could not be written, before any work is done.
-
-    Parameters
-    ----------
-    pictures : sequence of str
-        Paths or fsspec URLs of pictures.
-    graph : str or None
-        Path or fsspec URL of a GraphML file.
-
-    Raises
-    ------
-    OptionError
-        A picture's ending is neither .svg nor .png, or a file is named twice.
-    MissingError
-        There are pictures to draw, and matplotlib is not installed.
-    OccupiedError
-        A file exists.
-    """
+    """Refuse files that could not be written, before any work is done."""
     for path in pictures:
         picture_kind(path, "picture")
     paths = [*pictures, *([] if graph is None else [graph])]
@@ -60,29 +43,7 @@ def write(
     min_share: float | None = None,
     levels: int | None = None,
 ) -> None:
-    """Write pictures of a tree, and its GraphML.
-
-    Parameters
-    ----------
-    tree : sequence of Topic
-        Its nodes, as `collapsium.pipeline.topics` returns them.
-    pictures : sequence of str
-        Paths or fsspec URLs that end in .svg or .png.
-    graph : str or None
-        Path or fsspec URL of the GraphML file.
-    title : str, optional
-        Title of the pictures.
-    words : int, optional
-        Number of words shown for each node in pictures; by default all words of the nodes.
-    min_share, levels : float and int, optional
-        Branches to fold in pictures; see `collapsium.pipeline.reporting.tree_folding.fold`. By default pictures have at
-        most sixty entries, the largest nodes. GraphML has all nodes.
-
-    Raises
-    ------
-    OptionError
-        The topics are not a tree; nothing is written.
-    """
+    """Write pictures of a tree, and its GraphML."""
     paths = [*pictures, *([] if graph is None else [graph])]
     if paths and any(node.level is None for node in tree):
         option = "picture" if pictures else "graphml"
@@ -101,16 +62,6 @@ def graphml(tree: Sequence[Topic]) -> bytes:
 
     Nodes have the attributes ``label`` (the first words), ``words`` (all words, separated by commas), ``share``,
     ``below`` and ``level``, and ``stability`` where it is known; edges go from parent to child.
-
-    Parameters
-    ----------
-    tree : sequence of Topic
-        Its nodes.
-
-    Returns
-    -------
-    bytes
-        The file, in UTF-8.
     """
     kinds = {"label": "string", "words": "string", "share": "double", "below": "double", "level": "long"}
     if any(node.stability is not None for node in tree):

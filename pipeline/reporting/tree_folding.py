@@ -9,8 +9,7 @@ from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.reporting.tree_layout import parents_of
 from collapsium.storage.errors import OptionError
 
-MAX_DRAWN = 60
-"""Entries of a picture, unless the user chooses which branches to fold."""
+MAX_DRAWN = 60  # Entries of a picture, unless the user chooses which branches to fold
 
 
 @dataclass(frozen=True)
@@ -18,14 +17,9 @@ class FoldedNodes(Topic):
     """An entry for nodes that are not shown: some children of a node, with all their descendants.
 
     The entry has the parent's id, the children's level, and no words; ``below`` is the sum over the children.
-
-    Attributes
-    ----------
-    count : int
-        Number of nodes.
     """
 
-    count: int = 0
+    count: int = 0  # Number of nodes
 
     @property
     def label(self) -> str:
@@ -44,26 +38,7 @@ def check_folding(min_share: float | None, levels: int | None) -> None:
 def fold(
     tree: Sequence[Topic], *, min_share: float | None = None, levels: int | None = None, max_entries: int | None = None
 ) -> list[Topic]:
-    """Fold the small and deep branches of a tree.
-
-    Parameters
-    ----------
-    tree : sequence of Topic
-        Its nodes, depth-first, with ``level`` and ``below``.
-    min_share : float, optional
-        Fold nodes that hold a smaller share of the tokens, including the nodes below them; roots are never folded.
-    levels : int, optional
-        Number of levels to show, the root's being the first.
-    max_entries : int, optional
-        Number of entries to return at most, the largest nodes, if neither `min_share` nor `levels` is set. By default
-        all nodes are returned.
-
-    Returns
-    -------
-    list of Topic
-        The nodes that are shown, depth-first. A node with folded children has an entry of `FoldedNodes` after the
-        others.
-    """
+    """Fold the small and deep branches of a tree."""
     check_folding(min_share, levels)
     parents = parents_of([node.level or 0 for node in tree])
     if min_share is None and levels is None:

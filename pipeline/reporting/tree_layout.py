@@ -31,44 +31,18 @@ Measure = Callable[[str, float], float]
 
 @dataclass(frozen=True)
 class Card:
-    """A node's text and size.
+    """A node's text and size."""
 
-    Attributes
-    ----------
-    head : str
-        The id and the share.
-    lines : tuple of str
-        The words, wrapped.
-    indent : float
-        Distance from the card's left edge to the words, in points.
-    width, height : float
-        The card's size, in points.
-    """
-
-    head: str
-    lines: tuple[str, ...]
-    indent: float
+    head: str  # The id and the share
+    lines: tuple[str, ...]  # The words, wrapped
+    indent: float  # Distance from the card's left edge to the words, in points
+    # The card's size, in points
     width: float
     height: float
 
 
 def cards_of(tree: Sequence[Topic], measure: Measure, wider: float = 1.0) -> list[Card]:
-    """Return the nodes' cards, with words wrapped.
-
-    Parameters
-    ----------
-    tree : sequence of Topic
-        The nodes, depth-first.
-    measure : callable
-        Function from a text and a font size to the text's width, in points.
-    wider : float, optional
-        Factor on the widths at which words wrap.
-
-    Returns
-    -------
-    list of Card
-        A card for each node, in the same order.
-    """
+    """Return the nodes' cards, with words wrapped."""
     levels = [node.level or 0 for node in tree]
     heads = [f"{node.label} · {node.below:.1%}" for node in tree]
     # The words of a column are aligned.
@@ -90,24 +64,7 @@ def cards_of(tree: Sequence[Topic], measure: Measure, wider: float = 1.0) -> lis
 def wrapped(
     words: Sequence[str], width: float, measure: Callable[[str], float], between: str = "  "
 ) -> tuple[str, ...]:
-    """Wrap words into the smallest number of lines, of about equal length.
-
-    Parameters
-    ----------
-    words : sequence of str
-        The words.
-    width : float
-        Maximum width of a line, in points.
-    measure : callable
-        Function from a text to its width, in points.
-    between : str, optional
-        Separator of words in a line.
-
-    Returns
-    -------
-    tuple of str
-        At least one line. A word that is too wide for a line is shortened.
-    """
+    """Wrap words into the smallest number of lines, of about equal length."""
     fitting = [shortened_to(word, width, measure) for word in words]
     widths, space = [measure(word) for word in fitting], measure(between)
     starts = _line_starts(widths, space, width)
@@ -144,20 +101,7 @@ def shortened_to(text: str, width: float, measure: Callable[[str], float]) -> st
 
 
 def layout(levels: Sequence[int], sizes: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Place the nodes of a tree.
-
-    Parameters
-    ----------
-    levels : sequence of int
-        Levels of the nodes, depth-first.
-    sizes : sequence of (float, float)
-        Width and height of each node, in points.
-
-    Returns
-    -------
-    list of (float, float)
-        The left and the upper edge of each node, in points from the tree's upper left corner.
-    """
+    """Place the nodes of a tree."""
     parents = parents_of(levels)
     # A node's block has room for its card and for its children's blocks, whose heights add up in `children`.
     children = [0.0] * len(levels)

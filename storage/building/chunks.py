@@ -15,29 +15,16 @@ from collapsium.storage.short_repr import ShortRepr
 
 @dataclass(frozen=True, repr=False)
 class Chunk(ShortRepr):
-    """Documents whose words are numbered by a vocabulary of their own.
+    """Documents whose words are numbered by a vocabulary of their own."""
 
-    Attributes
-    ----------
-    words : pyarrow.Array of string
-        The word of each number.
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        First pair, or token, of each document, and the end of the last.
-    numbers : numpy.ndarray of int32
-        Words of pairs, ascending in each document or segment; or words of tokens, in the order of the text.
-    counts : numpy.ndarray of int32
-        Counts of pairs; ones for tokens.
-    ids : pyarrow.Array of string or None
-        The documents' ids; None if the documents will be numbered.
-    extras : dict of str to pyarrow.Array
-        Further columns; ``segments`` are numbers of pairs, or of tokens.
-    """
-
-    words: pa.Array
+    words: pa.Array  # The word of each number
+    # First pair, or token, of each document, and the end of the last; int64 (documents + 1,)
     offsets: npt.NDArray[np.int64]
+    # Words of pairs, ascending in each document or segment; or words of tokens, in the order of the text; int32
     numbers: npt.NDArray[np.int32]
-    counts: npt.NDArray[np.int32]
-    ids: pa.Array | None
+    counts: npt.NDArray[np.int32]  # Counts of pairs; ones for tokens; int32
+    ids: pa.Array | None  # The documents' ids; None if the documents will be numbered
+    # Further columns; ``segments`` are numbers of pairs, or of tokens
     extras: dict[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -69,20 +56,7 @@ class Chunk(ShortRepr):
 
 
 def read_chunk(folder: Folder, name: str) -> Chunk:
-    """Read a chunk.
-
-    Parameters
-    ----------
-    folder : Folder
-        The scratch folder.
-    name : str
-        The name under which it was written.
-
-    Returns
-    -------
-    Chunk
-        The chunk.
-    """
+    """Read a chunk."""
     table = read_table(folder, f"{name}.documents")
     numbers, counts = (_combined(table.column(column)) for column in ("numbers", "counts"))
     ids = _combined(table.column("id"))

@@ -25,24 +25,7 @@ from collapsium.storage.units import Counting, silent
 
 
 def segment_summary(corpus: Corpus) -> JsonObject:
-    """Count the segments of a corpus.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-
-    Returns
-    -------
-    dict
-        ``segments``: their number (``count``), the number of those without a word (``empty``), and the ``mean`` and the
-        largest (``most``) number in a document. Empty for a corpus without segments.
-
-    Raises
-    ------
-    CollapsiumError
-        A shard is missing or damaged.
-    """
+    """Count the segments of a corpus."""
     if COLUMN not in corpus.manifest.fields:
         return {}
     count = empty = most = 0
@@ -67,29 +50,6 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
 
     Shards and the vocabulary stay, so that the two parts of a split again have the same documents. Document
     frequencies are counted anew.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        Documents with segments.
-    out : str or path-like
-        The folder to make.
-    progress : callable, optional
-        Receives the number of documents read so far.
-
-    Returns
-    -------
-    Manifest
-        The new corpus's manifest.
-
-    Raises
-    ------
-    MismatchError
-        The corpus holds vectors, or its documents have no segments.
-    OccupiedError
-        The folder exists.
-    InputError
-        There is no token.
     """
     corpus.require(DOCUMENTS, "flatten")
     if COLUMN not in corpus.manifest.fields:
@@ -118,18 +78,7 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
 
 
 def flattened(documents: Documents) -> Documents:
-    """Return the segments of documents as documents.
-
-    Parameters
-    ----------
-    documents : Documents
-        Documents with segments.
-
-    Returns
-    -------
-    Documents
-        A document for each segment, with the id ``ID#1``, ``ID#2`` and so on, and the further columns of its document.
-    """
+    """Return the segments of documents as documents."""
     column = documents.extras[COLUMN]
     counts, bounds = segment_counts(column), segment_bounds(column)
     owner = pa.array(np.repeat(np.arange(len(documents)), counts))

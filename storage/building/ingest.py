@@ -39,39 +39,7 @@ def ingest(
     sides: Sides | None = None,
     progress: Counting = silent,
 ) -> Manifest:
-    """Write a source's documents as a corpus.
-
-    Parameters
-    ----------
-    source : Source
-        The result of `collapsium.storage.readers.open.open_source`.
-    corpus : str or path-like
-        The folder to make, local or an fsspec URL.
-    cuts : Cuts, optional
-        Rules of vocabulary pruning; by default none. Documents that lose all words are written too.
-    shard_tokens : int, optional
-        Tokens of a shard; by default an eighth of the corpus, between 100,000 and 2,000,000.
-    history : History, optional
-        Options of reading, which are written beside the manifest with a report.
-    sides : Sides, optional
-        Labels and covariates from side files.
-    progress : callable, optional
-        Receives the number of documents written so far.
-
-    Returns
-    -------
-    Manifest
-        The new corpus's manifest.
-
-    Raises
-    ------
-    InputError
-        The source is damaged, or no word is left. Nothing is left behind.
-    OccupiedError
-        The folder exists.
-    OptionError
-        `shard_tokens` is less than 1.
-    """
+    """Write a source's documents as a corpus."""
     _require_shard_tokens(shard_tokens)
     ensure_free(Folder(corpus))
     cuts = cuts or Cuts()
@@ -116,29 +84,7 @@ def ingest_vectors(
     sides: Sides | None = None,
     progress: Counting = silent,
 ) -> Manifest:
-    """Write a source's vectors as a corpus.
-
-    Parameters
-    ----------
-    source : DenseSource
-        The result of `collapsium.storage.readers.open.open_vectors`.
-    corpus, shard_tokens, history, sides, progress
-        As for `ingest`; tokens are values.
-
-    Returns
-    -------
-    Manifest
-        The new corpus's manifest; ``vectors.constant`` lists the columns with the same value in all vectors.
-
-    Raises
-    ------
-    InputError
-        The source is damaged, a value is not finite, or there are no vectors. Nothing is left behind.
-    OccupiedError
-        The folder exists.
-    OptionError
-        `shard_tokens` is less than 1.
-    """
+    """Write a source's vectors as a corpus."""
     _require_shard_tokens(shard_tokens)
     columns = source.columns()
     with created(Folder(corpus)) as folder:

@@ -27,90 +27,54 @@ from collapsium.storage.readers.texts.spans import LeftOut
 from collapsium.storage.short_repr import ShortRepr, short
 
 FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 7
-OLDEST = 6
-"""Version of release 0.1, whose reports have no guesses."""
+OLDEST = 6  # Version of release 0.1, whose reports have no guesses
 
+# Fields of a report that are omitted if they are 0 or empty
 _SOMETIMES = ("unmatched_rows", "segments", "attachments", "unspaced_tokens", "dates", "guesses", "left_out")
-"""Fields of a report that are omitted if they are 0 or empty."""
 
 _LISTS = ("labels", "covariates")
+# Options of a single reading; every other one is recorded if it is not the default
 _NEVER = ("vocabulary", "max_decompressed", "optional")
-"""Options of a single reading; every other one is recorded if it is not the default."""
 
-MAX_LETTERS = 1000
-"""Largest value of `min_letters`."""
+MAX_LETTERS = 1000  # Largest value of `min_letters`
 
 _ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
 
+# Checks of the parts of a record, which take longer to make than to use
 _ADAPTERS: dict[type[object], pydantic.TypeAdapter[Any]] = {}
-"""Checks of the parts of a record, which take longer to make than to use."""
 
 Part = TypeVar("Part", "Report", "SideFileColumns", "Phrasing", Cuts, ReadOptions)
 
 
 @dataclass(frozen=True, repr=False)
 class Report(ShortRepr):
-    """Counts of the documents and words that were read, and of the dropped ones, by reason.
+    """Counts of the documents and words that were read, and of the dropped ones, by reason."""
 
-    Attributes
-    ----------
-    files, bytes : int
-        Files that were read, and their size, compressed or not.
-    documents : int
-        Documents that were written.
-    empty_documents : int
-        Documents without a word of the vocabulary; they are written too.
-    missing_text : int
-        Documents without a text.
-    replaced_bytes : int
-        Documents with bytes that are not UTF-8.
-    skipped_documents : int
-        Documents that the corpus had already.
-    source_words, words : int
-        Distinct words of the source, and of the vocabulary.
-    source_tokens, tokens : int
-        Tokens of these; a phrase counts as one.
-    phrases : int
-        Pairs of words that are phrases.
-    dropped : tuple of Dropped
-        Words that each rule has dropped, in the order of the rules.
-    unmatched_rows : int
-        Ids in side files that no document has.
-    segments : int
-        Segments of the documents; 0 without segments.
-    attachments : int
-        Encoded attachments that were left out.
-    unspaced_tokens : int
-        Tokens that are runs of several words, in scripts without spaces between words.
-    dates : DateTally or None
-        Numbers of dates by the way in which they were read; None for documents without a field of dates.
-    guesses : tuple of Guess
-        What the readers found out about the input by themselves.
-    left_out : tuple of LeftOut
-        Files of folders that were not read.
-    """
-
+    # Files that were read, and their size, compressed or not
     files: int = 0
     bytes: int = 0
-    documents: int = 0
-    empty_documents: int = 0
-    missing_text: int = 0
-    replaced_bytes: int = 0
-    skipped_documents: int = 0
+    documents: int = 0  # Documents that were written
+    empty_documents: int = 0  # Documents without a word of the vocabulary; they are written too
+    missing_text: int = 0  # Documents without a text
+    replaced_bytes: int = 0  # Documents with bytes that are not UTF-8
+    skipped_documents: int = 0  # Documents that the corpus had already
+    # Distinct words of the source, and of the vocabulary
     source_words: int = 0
     words: int = 0
+    # Tokens of these; a phrase counts as one
     source_tokens: int = 0
     tokens: int = 0
-    phrases: int = 0
-    dropped: tuple[Dropped, ...] = ()
-    unmatched_rows: int = 0
-    segments: int = 0
-    attachments: int = 0
-    unspaced_tokens: int = 0
+    phrases: int = 0  # Pairs of words that are phrases
+    dropped: tuple[Dropped, ...] = ()  # Words that each rule has dropped, in the order of the rules
+    unmatched_rows: int = 0  # Ids in side files that no document has
+    segments: int = 0  # Segments of the documents; 0 without segments
+    attachments: int = 0  # Encoded attachments that were left out
+    unspaced_tokens: int = 0  # Tokens that are runs of several words, in scripts without spaces between words
+    # Numbers of dates by the way in which they were read; None for documents without a field of dates
     dates: DateTally | None = None
-    guesses: tuple[Guess, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    guesses: tuple[Guess, ...] = ()  # What the readers found out about the input by themselves
+    left_out: tuple[LeftOut, ...] = ()  # Files of folders that were not read
 
     @property
     def remarks(self) -> list[str]:
@@ -164,84 +128,40 @@ def _documents(number: int) -> str:
 
 @dataclass(frozen=True, repr=False)
 class SideFileColumns(ShortRepr):
-    """Columns from side files, so that documents that are appended get the same columns.
+    """Columns from side files, so that documents that are appended get the same columns."""
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Names of the columns.
-    labels, covariates : tuple of str
-        ``NAME=FIELD`` of the fields that they come from.
-    id : str or None
-        The field of the ids, if it was set.
-    """
-
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # Names of the columns
+    # ``NAME=FIELD`` of the fields that they come from
     labels: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
-    id: str | None = None
+    id: str | None = None  # The field of the ids, if it was set
 
 
 @dataclass(frozen=True, repr=False)
 class Phrasing(ShortRepr):
-    """Rules by which pairs of words become phrases.
+    """Rules by which pairs of words become phrases."""
 
-    Attributes
-    ----------
-    score : str
-        ``npmi`` or ``count``.
-    least : int
-        Least number of occurrences of a phrase.
-    threshold : float
-        Scores of phrases are above this.
-    pairs : tuple of (str, str)
-        The phrases.
-    """
-
-    score: str
-    least: int
-    threshold: float
-    pairs: tuple[tuple[str, str], ...] = ()
+    score: str  # ``npmi`` or ``count``
+    least: int  # Least number of occurrences of a phrase
+    threshold: float  # Scores of phrases are above this
+    pairs: tuple[tuple[str, str], ...] = ()  # The phrases
 
 
 @dataclass(frozen=True, repr=False)
 class History(ShortRepr):
-    """Options and reports of the ingest of a corpus and of the documents appended to it.
+    """Options and reports of the ingest of a corpus and of the documents appended to it."""
 
-    Attributes
-    ----------
-    kind : str
-        The format of its sources.
-    options : ReadOptions
-        Fields, stop words and the tokenizer; no path.
-    cuts : Cuts
-        Rules of vocabulary pruning.
-    fixed_vocabulary : bool
-        True if the user named the vocabulary.
-    phrasing : Phrasing or None
-        The phrases.
-    report : Report
-        Counts of the ingest.
-    appended : tuple of Report
-        Counts of each addition.
-    side_files : SideFileColumns or None
-        Columns from side files.
-    frequent : tuple of str
-        Words dropped because too many documents contain them; they are dropped from appended documents too.
-    flattened : bool
-        True if the corpus's documents are the segments of the documents that were read.
-    """
-
-    kind: str
-    options: ReadOptions = field(default_factory=ReadOptions)
-    cuts: Cuts = field(default_factory=Cuts)
-    fixed_vocabulary: bool = False
-    phrasing: Phrasing | None = None
-    report: Report = field(default_factory=Report)
-    appended: tuple[Report, ...] = ()
-    side_files: SideFileColumns | None = None
+    kind: str  # The format of its sources
+    options: ReadOptions = field(default_factory=ReadOptions)  # Fields, stop words and the tokenizer; no path
+    cuts: Cuts = field(default_factory=Cuts)  # Rules of vocabulary pruning
+    fixed_vocabulary: bool = False  # True if the user named the vocabulary
+    phrasing: Phrasing | None = None  # The phrases
+    report: Report = field(default_factory=Report)  # Counts of the ingest
+    appended: tuple[Report, ...] = ()  # Counts of each addition
+    side_files: SideFileColumns | None = None  # Columns from side files
+    # Words dropped because too many documents contain them; they are dropped from appended documents too
     frequent: tuple[str, ...] = ()
-    flattened: bool = False
+    flattened: bool = False  # True if the corpus's documents are the segments of the documents that were read
 
     def until(self, documents: int) -> History:
         """Return the history of the first documents, without additions that were interrupted before the manifest."""
@@ -313,23 +233,7 @@ def _as_json(value: object) -> object:
 
 
 def read_history(folder: Folder) -> History | None:
-    """Read the ingest record of a corpus.
-
-    Parameters
-    ----------
-    folder : Folder
-        The corpus.
-
-    Returns
-    -------
-    History or None
-        None for corpora without a record, such as simulated ones.
-
-    Raises
-    ------
-    DamagedError
-        The record does not conform to its format.
-    """
+    """Read the ingest record of a corpus."""
     if not folder.exists(FILE):
         return None
     record = read_record(folder, FILE, KIND, VERSION, oldest=OLDEST)
@@ -362,22 +266,7 @@ def read_history(folder: Folder) -> History | None:
 
 
 def inherit_history(source: Folder, target: Folder, *, documents: int | None = None, flattened: bool = False) -> None:
-    """Write the ingest record of a corpus into a corpus made from it or a model fitted to it.
-
-    Parameters
-    ----------
-    source, target : Folder
-        The corpus, which may have no record, and the folder to write into.
-    documents : int, optional
-        Number of documents of the new corpus, whose record then has no additions.
-    flattened : bool, optional
-        True if the documents of the new corpus are the segments of those of `source`.
-
-    Raises
-    ------
-    DamagedError
-        The record does not conform to its format.
-    """
+    """Write the ingest record of a corpus into a corpus made from it or a model fitted to it."""
     history = read_history(source)
     if history is None:
         return

@@ -12,18 +12,7 @@ from collapsium.storage.io.unfinished import abandoned
 
 
 def finish_interrupted(train: Folder, heldout: Folder) -> bool:
-    """Rename the second part of a split if a process died after it had renamed the first.
-
-    Parameters
-    ----------
-    train, heldout : Folder
-        The two parts, of which one exists.
-
-    Returns
-    -------
-    bool
-        True if a part was renamed.
-    """
+    """Rename the second part of a split if a process died after it had renamed the first."""
     if not (train.local and heldout.local) or train.exists() == heldout.exists():
         return False
     there, missing = (train, heldout) if train.exists() else (heldout, train)

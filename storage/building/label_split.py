@@ -24,8 +24,7 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.units import Counting, silent
 
-_LABELS = np.uint64(0x8CB92BA72F3D8DD7)
-"""Separates the random stream of labels from those of documents and tokens."""
+_LABELS = np.uint64(0x8CB92BA72F3D8DD7)  # Separates the random stream of labels from those of documents and tokens
 
 NUMBER = "double"
 
@@ -36,25 +35,7 @@ def covariates_of(fields: Mapping[str, str]) -> list[str]:
 
 
 def summary(corpus: Corpus) -> JsonObject:
-    """Summarise the labels of a corpus by field, and its covariates.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-
-    Returns
-    -------
-    dict
-        ``labels``, if there are any: by field the numbers of distinct ``values``, ``labels``, and labelled
-        ``documents``. ``covariates``, if there are any: by name the number of ``documents``, and the ``least``,
-        ``most`` and ``mean`` value.
-
-    Raises
-    ------
-    CollapsiumError
-        A shard is missing or damaged.
-    """
+    """Summarise the labels of a corpus by field, and its covariates."""
     if "labels" not in corpus.manifest.fields and not covariates_of(corpus.manifest.fields):
         return {}
     values: dict[str, set[str]] = {}
@@ -92,22 +73,7 @@ def _figures(values: npt.NDArray[np.float64]) -> JsonObject:
 def label_draws(
     documents: npt.NDArray[np.int64], fields: list[str], values: list[str | None], seed: int
 ) -> npt.NDArray[np.float64]:
-    """Draw a uniform number for each label.
-
-    Parameters
-    ----------
-    documents : numpy.ndarray of int64
-        Number in the corpus of each label's document.
-    fields, values : list of str
-        Each label; of covariates the value is None.
-    seed : int
-        Seed of the random stream.
-
-    Returns
-    -------
-    numpy.ndarray of float64
-        Uniform in [0, 1); a function of the seed, the document, the field and the value only.
-    """
+    """Draw a uniform number for each label."""
     known: dict[tuple[str, str | None], int] = {}
     codes = np.empty(len(fields), dtype=np.uint64)
     for place, label in enumerate(zip(fields, values, strict=True)):
@@ -130,28 +96,7 @@ def _code(field: str, value: str | None) -> int:
 def part_columns(
     extras: Mapping[str, pa.Array], first: int, share: float, seed: int, field: str | None = None
 ) -> tuple[dict[str, pa.Array], dict[str, pa.Array], int]:
-    """Divide the labels and covariates of documents into retained and dropped ones.
-
-    Parameters
-    ----------
-    extras : mapping of str to pyarrow.Array
-        The documents' further columns.
-    first : int
-        Number of the first of them in its corpus.
-    share : float
-        Each label's probability of being dropped.
-    seed : int
-        Seed of the split.
-    field : str, optional
-        The field of labels, or the covariate, to drop; by default all labels, and no covariate.
-
-    Returns
-    -------
-    left, dropped : dict of str to pyarrow.Array
-        All columns; each label, and each number, is in one of the two.
-    able : int
-        Number of labels and numbers that could have been dropped.
-    """
+    """Divide the labels and covariates of documents into retained and dropped ones."""
     left, dropped, able = dict(extras), dict(extras), 0
     for name, column in extras.items():
         count = len(column)
@@ -182,30 +127,7 @@ def split_labels(
     seed: int = 0,
     progress: Counting = silent,
 ) -> None:
-    """Split the labels of documents into two corpora, which both have all documents, tokens and shards.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-    train, heldout : str or path-like
-        The folders to make, with the retained and with the dropped labels.
-    share : float
-        Each label's probability of being dropped.
-    field : str, optional
-        As for `part_columns`.
-    seed : int, optional
-        Seed of the split.
-    progress : callable, optional
-        Receives the number of documents written so far.
-
-    Raises
-    ------
-    OptionError
-        The share is not in (0, 1], the corpus has no labels or not this field, or both folders are the same.
-    OccupiedError
-        A folder exists.
-    """
+    """Split the labels of documents into two corpora, which both have all documents, tokens and shards."""
     if not 0 < share <= 1:
         raise OptionError(f"expected a share above 0, and at most 1, found {share}", "drop_labels")
     words, written, able = corpus.vocabulary.words, 0, 0

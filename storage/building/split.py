@@ -28,8 +28,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free, unfinished
 from collapsium.storage.units import Counting, silent
 
-_DOCUMENTS = np.uint64(0xD1B54A32D192ED03)
-"""Separates the random stream of documents from that of their tokens."""
+_DOCUMENTS = np.uint64(0xD1B54A32D192ED03)  # Separates the random stream of documents from that of their tokens
 
 
 class PartWriter(Protocol):
@@ -43,24 +42,7 @@ class PartWriter(Protocol):
 
 
 def held_out_counts(documents: Documents, first: int, fraction: float, seed: int) -> npt.NDArray[np.int32]:
-    """Return how many tokens of each pair are held out.
-
-    Parameters
-    ----------
-    documents : Documents
-        The documents.
-    first : int
-        Number of the first of them in its corpus.
-    fraction : float
-        Each token's probability of being held out.
-    seed : int
-        Seed of the split.
-
-    Returns
-    -------
-    numpy.ndarray of int32, shape (pairs,)
-        Held-out tokens of each pair, distributed as Binomial(count, fraction).
-    """
+    """Return how many tokens of each pair are held out."""
     owner = np.repeat(np.arange(first, first + len(documents), dtype=np.uint64), np.diff(documents.offsets))
     with np.errstate(over="ignore"):
         pair = mixed(np.uint64(seed % 2**64) + GOLDEN * (owner + np.uint64(1)))
@@ -80,22 +62,7 @@ def held_out_counts(documents: Documents, first: int, fraction: float, seed: int
 
 
 def document_draws(first: int, documents: int, seed: int) -> npt.NDArray[np.float64]:
-    """Draw a uniform number for each document.
-
-    Parameters
-    ----------
-    first : int
-        Number of the first of them in its corpus.
-    documents : int
-        Number of documents.
-    seed : int
-        Seed of the random stream.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (documents,)
-        Uniform in [0, 1); a function of the seed and the document's number only.
-    """
+    """Draw a uniform number for each document."""
     owner = np.arange(first, first + documents, dtype=np.uint64)
     with np.errstate(over="ignore"):
         drawn = mixed(mixed(np.uint64(seed % 2**64) + GOLDEN * (owner + np.uint64(1))) + _DOCUMENTS)
@@ -104,24 +71,7 @@ def document_draws(first: int, documents: int, seed: int) -> npt.NDArray[np.floa
 
 
 def split_documents(documents: Documents, first: int, fraction: float, seed: int) -> tuple[Documents, Documents]:
-    """Split documents into training and held-out tokens, with the same ids.
-
-    Parameters
-    ----------
-    documents : Documents
-        The documents.
-    first : int
-        Number of the first of them in its corpus.
-    fraction : float
-        Each token's probability of being held out.
-    seed : int
-        Seed of the split.
-
-    Returns
-    -------
-    train, held_out : Documents
-        The same documents; some may be empty in one part.
-    """
+    """Split documents into training and held-out tokens, with the same ids."""
     held = held_out_counts(documents, first, fraction, seed)
     return documents.with_counts(documents.counts - held), documents.with_counts(held)
 
@@ -138,28 +88,6 @@ def split_corpus(
     """Split every document's tokens into a training and a held-out corpus.
 
     Both have all documents, the vocabulary and the shards of the corpus, so that their ids agree.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-    train, heldout : str or path-like
-        The folders to make.
-    fraction : float, optional
-        Each token's probability of being held out.
-    seed : int, optional
-        Seed of the split.
-    progress : callable, optional
-        Receives the number of documents written so far.
-
-    Raises
-    ------
-    OptionError
-        The fraction is not between 0 and 1, both folders are the same, or the corpus holds vectors.
-    OccupiedError
-        A folder exists.
-    InputError
-        A part would have no token.
     """
     if corpus.holds != DOCUMENTS:
         raise OptionError(f"{corpus.url}: vectors have no tokens to split; hold out whole vectors (`documents`)")
@@ -190,25 +118,6 @@ def two_parts(
 
     Both get the ingest record of the corpus. If an earlier process died between the renames of the two, the second is
     renamed first; then nothing changes if the split is the same.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-    train, heldout : str or path-like
-        The folders.
-
-    Yields
-    ------
-    tuple of Folder
-        The two folders to write in.
-
-    Raises
-    ------
-    OptionError
-        Both folders are the same.
-    OccupiedError
-        A folder exists.
     """
     if Folder(train).path == Folder(heldout).path:
         raise OptionError(f"{train}: the training and the held-out part need two folders")
@@ -256,14 +165,9 @@ def finish_parts(writers: Sequence[PartWriter], names: tuple[str | os.PathLike[s
 
 @dataclass(frozen=True)
 class Held:
-    """The held-out documents, as an interval of the uniform numbers drawn for each.
+    """The held-out documents, as an interval of the uniform numbers drawn for each."""
 
-    Attributes
-    ----------
-    low, high : float
-        Documents with numbers in [`low`, `high`) are held out.
-    """
-
+    # Documents with numbers in [`low`, `high`) are held out
     low: float
     high: float
 
@@ -300,28 +204,6 @@ def split_corpus_documents(
     """Split the documents, or the vectors, of a corpus into a training and a held-out corpus.
 
     Both have the vocabulary, or the columns, of the corpus; their shards are about as large as its shards.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-    train, heldout : str or path-like
-        The folders to make.
-    held : Held
-        The held-out documents.
-    seed : int, optional
-        Seed of the split.
-    progress : callable, optional
-        Receives the number of documents read so far.
-
-    Raises
-    ------
-    OptionError
-        Both folders are the same.
-    OccupiedError
-        A folder exists.
-    InputError
-        A part would have no vector, or no document with a token.
     """
     words, read = corpus.vocabulary.words, 0
     shard_tokens = max(row.tokens for row in corpus.manifest.shards)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-"""Increment of SplitMix64."""
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # Increment of SplitMix64
 
 
 def mixed(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -15,20 +15,11 @@ from collapsium.storage.readers.dropped_words import TOO_FREQUENT, TOO_MANY, TOO
 
 @dataclass(frozen=True)
 class Cuts:
-    """Rules of vocabulary pruning.
+    """Rules of vocabulary pruning."""
 
-    Attributes
-    ----------
-    min_documents : int
-        Words in fewer documents are dropped.
-    max_document_share : float
-        Words in a larger share of the documents are dropped.
-    max_words : int or None
-        Largest number of words after these rules. Words are ranked by documents, then tokens, then spelling.
-    """
-
-    min_documents: int = 0
-    max_document_share: float = 1.0
+    min_documents: int = 0  # Words in fewer documents are dropped
+    max_document_share: float = 1.0  # Words in a larger share of the documents are dropped
+    # Largest number of words after these rules. Words are ranked by documents, then tokens, then spelling.
     max_words: int | None = None
 
     def __post_init__(self) -> None:
@@ -46,24 +37,7 @@ class Cuts:
 
 
 class Sieve:
-    """Drops words of a counted vocabulary, rule by rule, and counts them.
-
-    Parameters
-    ----------
-    words : pyarrow.Array of string
-        The words, each once.
-    documents, tokens : numpy.ndarray of int64, shape (words,)
-        Document frequency and tokens of each word.
-
-    Attributes
-    ----------
-    retained : numpy.ndarray of bool, shape (words,)
-        Mask of the words that no rule has dropped.
-    dropped : list of Dropped
-        Counts of each rule, in order.
-    frequent : tuple of str
-        Words that `Cuts.max_document_share` has dropped.
-    """
+    """Drops words of a counted vocabulary, rule by rule, and counts them."""
 
     def __init__(self, words: pa.Array, documents: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> None:
         self._words, self._documents, self._tokens = words, documents, tokens
@@ -88,17 +62,7 @@ class Sieve:
         self.drop(rule, ~among if others else among)
 
     def cut(self, cuts: Cuts, documents: int, spare: pa.Array | None = None) -> None:
-        """Drop words by their documents.
-
-        Parameters
-        ----------
-        cuts : Cuts
-            The rules.
-        documents : int
-            Documents of the corpus.
-        spare : pyarrow.Array of string, optional
-            Words that are never dropped. They count towards ``max_words``, even if the sieve does not contain them.
-        """
+        """Drop words by their documents."""
         spared = pa.array([], pa.string()) if spare is None else spare
         may = ~np.asarray(pc.is_in(self._words, value_set=spared), dtype=bool)
         if cuts.min_documents > 0:

@@ -20,18 +20,7 @@ Counts = npt.NDArray[np.int64]
 
 
 def corpus_faults(folder: Folder) -> Iterator[str]:
-    """Yield the faults of a corpus.
-
-    Parameters
-    ----------
-    folder : Folder
-        The corpus.
-
-    Yields
-    ------
-    str
-        A fault, beginning with the file, or an empty text for a part without faults.
-    """
+    """Yield the faults of a corpus."""
     try:
         corpus = Corpus(folder.url)
         read_steps(folder)

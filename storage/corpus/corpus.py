@@ -40,30 +40,14 @@ else:
 
 @dataclass(frozen=True)
 class ShardReference:
-    """The address of a shard: small, and enough for any machine with access to the store to read it.
+    """The address of a shard: small, and enough for any machine with access to the store to read it."""
 
-    Attributes
-    ----------
-    folder : Folder
-        The corpus.
-    number : int
-        Number of the shard.
-    record : ShardRecord
-        The shard's row of the manifest.
-    words : int
-        Number of words of the vocabulary.
-    dense : VectorsRecord or None
-        Record of the Zarr array of a corpus of vectors.
-    fields : frozenset of str or None
-        Names of the further columns in the manifest; None to skip their comparison.
-    """
-
-    folder: Folder
-    number: int
-    record: ShardRecord
-    words: int
-    dense: VectorsRecord | None = None
-    fields: frozenset[str] | None = None
+    folder: Folder  # The corpus
+    number: int  # Number of the shard
+    record: ShardRecord  # The shard's row of the manifest
+    words: int  # Number of words of the vocabulary
+    dense: VectorsRecord | None = None  # Record of the Zarr array of a corpus of vectors
+    fields: frozenset[str] | None = None  # Names of the further columns in the manifest; None to skip their comparison
 
     def documents(self) -> shard.Documents:
         """Read the shard's documents with all columns; for vectors, ids and columns without pairs."""
@@ -82,20 +66,7 @@ class ShardReference:
         return vector_files.read_columns(self.folder, self.record)[0]
 
     def vectors(self) -> vector_files.Vectors:
-        """Read the shard's vectors with all their columns.
-
-        Returns
-        -------
-        Vectors
-            The vectors, their ids and further columns.
-
-        Raises
-        ------
-        MismatchError
-            The corpus holds documents.
-        DamagedError
-            A file is missing or damaged.
-        """
+        """Read the shard's vectors with all their columns."""
         values = self._values()
         ids, extras = vector_files.read_columns(self.folder, self.record)
         self._require_fields(extras)

@@ -17,59 +17,31 @@ from collapsium.storage.short_repr import ShortRepr
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import Corpus
 
-MOST_VALUES = 100
-"""Largest number of distinct values of a covariate that are recorded."""
+MOST_VALUES = 100  # Largest number of distinct values of a covariate that are recorded
 
 
 @dataclass(frozen=True)
 class NumberField:
-    """A numeric covariate of a training corpus.
+    """A numeric covariate of a training corpus."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the field.
-    documents : int
-        Number of documents with a value.
-    mean, deviation : float
-        Mean and standard deviation of the values; a deviation of 0 is recorded as 1.
-    largest : float
-        Largest distance of a value from the mean, in standard deviations.
-    values : tuple of float
-        Distinct values, ascending; empty if there are more than 100.
-    """
-
-    name: str
-    documents: int
+    name: str  # Name of the field
+    documents: int  # Number of documents with a value
+    # Mean and standard deviation of the values; a deviation of 0 is recorded as 1
     mean: float
     deviation: float
-    largest: float
-    values: tuple[float, ...]
+    largest: float  # Largest distance of a value from the mean, in standard deviations
+    values: tuple[float, ...]  # Distinct values, ascending; empty if there are more than 100
 
 
 @dataclass(frozen=True, repr=False)
 class LabelTable(ShortRepr):
-    """The labels and covariates of a training corpus: first the labels, sorted, then the covariates.
+    """The labels and covariates of a training corpus: first the labels, sorted, then the covariates."""
 
-    Attributes
-    ----------
-    names : tuple of (str, str)
-        Field and value of each label.
-    documents : tuple of int
-        Number of documents with each label.
-    numbers : tuple of NumberField
-        The numeric covariates.
-    most : int
-        Largest number of labels of a document.
-    labelled : int
-        Number of documents with a label or covariate.
-    """
-
-    names: tuple[Name, ...] = ()
-    documents: tuple[int, ...] = ()
-    numbers: tuple[NumberField, ...] = ()
-    most: int = 0
-    labelled: int = 0
+    names: tuple[Name, ...] = ()  # Field and value of each label
+    documents: tuple[int, ...] = ()  # Number of documents with each label
+    numbers: tuple[NumberField, ...] = ()  # The numeric covariates
+    most: int = 0  # Largest number of labels of a document
+    labelled: int = 0  # Number of documents with a label or covariate
 
     def __len__(self) -> int:
         return len(self.names) + len(self.numbers)
@@ -107,23 +79,7 @@ class LabelTable(ShortRepr):
         )
 
     def number_of(self, text: str) -> int:
-        """Return the number of a label from its value or field=value.
-
-        Parameters
-        ----------
-        text : str
-            Its value, or field=value.
-
-        Returns
-        -------
-        int
-            Index of the label in `names`.
-
-        Raises
-        ------
-        OptionError
-            The label is unknown, or several fields have it.
-        """
+        """Return the number of a label from its value or field=value."""
         exact = [place for place, (name, value) in enumerate(self.names) if f"{name}={value}" == text]
         matches = exact or [place for place, (_, value) in enumerate(self.names) if value == text]
         if len(matches) == 1:
@@ -137,40 +93,16 @@ class LabelTable(ShortRepr):
 
 @dataclass(frozen=True)
 class Numbered:
-    """Labels and covariates of documents, by their numbers in a training corpus's table.
+    """Labels and covariates of documents, by their numbers in a training corpus's table."""
 
-    Attributes
-    ----------
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Offsets of the documents.
-    label : numpy.ndarray of int32
-        Numbers in the table; labels outside the table are omitted.
-    value : numpy.ndarray of float64
-        1 for labels; for covariates the standardised value, so that a missing one counts as the mean.
-    """
-
-    offsets: npt.NDArray[np.int64]
-    label: npt.NDArray[np.int32]
+    offsets: npt.NDArray[np.int64]  # Offsets of the documents; int64 (documents + 1,)
+    label: npt.NDArray[np.int32]  # Numbers in the table; labels outside the table are omitted; int32
+    # 1 for labels; for covariates the standardised value, so that a missing one counts as the mean; float64
     value: npt.NDArray[np.float64]
 
 
 def numbered(labels: Labels | None, table: LabelTable, documents: int) -> Numbered:
-    """Encode the labels and covariates of documents by a table.
-
-    Parameters
-    ----------
-    labels : Labels or None
-        Labels and covariates of the documents; None for none.
-    table : LabelTable
-        The training corpus's table.
-    documents : int
-        Number of documents.
-
-    Returns
-    -------
-    Numbered
-        In each document, labels and then numbers ascend.
-    """
+    """Encode the labels and covariates of documents by a table."""
     labels = labels or Labels.none(documents)
     places = {name: place for place, name in enumerate(table.names)}
     own = np.array([places.get(name, -1) for name in labels.names], dtype=np.int64)
@@ -191,29 +123,7 @@ def numbered(labels: Labels | None, table: LabelTable, documents: int) -> Number
 
 
 def label_table(corpus: Corpus, fields: Sequence[str] = (), numbers: Sequence[str] = ()) -> LabelTable:
-    """Return the table of the labels and covariates of a corpus, without decoding ids and words.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-    fields : sequence of str, optional
-        Fields of labels to include; by default all.
-    numbers : sequence of str, optional
-        Covariates to include.
-
-    Returns
-    -------
-    LabelTable
-        The table.
-
-    Raises
-    ------
-    OptionError
-        The corpus does not have the field.
-    InputError
-        A covariate is not finite.
-    """
+    """Return the table of the labels and covariates of a corpus, without decoding ids and words."""
     counts = _LabelCounts(tuple(fields), tuple(numbers))
     for reference in corpus.references:
         counts.add(reference.labels())

@@ -17,23 +17,13 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, repr=False)
 class Labels(ShortRepr):
-    """Labels and covariates of a shard's documents.
+    """Labels and covariates of a shard's documents."""
 
-    Attributes
-    ----------
-    names : tuple of (str, str)
-        The distinct labels, as field and value, sorted.
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Offsets of the documents in `position`.
-    position : numpy.ndarray of int32, shape (labels of all documents,)
-        Indices into `names`, ascending and distinct within a document.
-    numbers : mapping of str to numpy.ndarray of float64, shape (documents,)
-        The numeric covariates; NaN for missing values.
-    """
-
-    names: tuple[Name, ...]
-    offsets: npt.NDArray[np.int64]
+    names: tuple[Name, ...]  # The distinct labels, as field and value, sorted
+    offsets: npt.NDArray[np.int64]  # Offsets of the documents in `position`; int64 (documents + 1,)
+    # Indices into `names`, ascending and distinct within a document; int32 (labels of all documents,)
     position: npt.NDArray[np.int32]
+    # The numeric covariates; NaN for missing values; float64 (documents,)
     numbers: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def __sizeof__(self) -> int:
@@ -66,20 +56,7 @@ class Labels(ShortRepr):
         return Labels(names, arrays["label_offsets"], arrays["label_position"], numbers)
 
     def set_to(self, name: str, value: str | float) -> Labels:
-        """Return labels with one value of a field for all documents, in place of their own.
-
-        Parameters
-        ----------
-        name : str
-            The field.
-        value : str or float
-            A label, or the number of a covariate.
-
-        Returns
-        -------
-        Labels
-            The other fields stay as they are.
-        """
+        """Return labels with one value of a field for all documents, in place of their own."""
         documents = self.offsets.size - 1
         if not isinstance(value, str):
             return Labels(self.names, self.offsets, self.position, {**self.numbers, name: np.full(documents, value)})

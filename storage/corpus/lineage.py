@@ -19,8 +19,7 @@ KIND = "collapsium-lineage"
 VERSION = 2
 TOKENS, DOCUMENT_SPLIT, LABELS, SEGMENTS = "tokens", "documents", "labels", "segments"
 
-MAX_STEPS = 1000
-"""Largest number of successive splits; corpora are compared step by step."""
+MAX_STEPS = 1000  # Largest number of successive splits; corpora are compared step by step
 
 Draw = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -84,23 +83,7 @@ class Lineage(BaseModel):
 
 
 def lineage_of(corpus: Corpus) -> Lineage:
-    """Return the lineage of a corpus.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-
-    Returns
-    -------
-    Lineage
-        Without steps if the corpus is not part of a split.
-
-    Raises
-    ------
-    DamagedError
-        The record does not conform to its format.
-    """
+    """Return the lineage of a corpus."""
     rows = corpus.manifest.shards
     contents = tuple(row.vectors_sha256 or row.sha256 for row in rows if row.tokens)
     return Lineage(corpus=corpus.manifest.digest, steps=read_steps(corpus.folder), contents=contents)
@@ -115,17 +98,7 @@ def read_steps(folder: Folder) -> tuple[Step, ...]:
 
 
 def write_part(folder: Folder, corpus: Corpus, step: Step) -> None:
-    """Write the lineage of a part of a corpus.
-
-    Parameters
-    ----------
-    folder : Folder
-        The part.
-    corpus : Corpus
-        The corpus that was split.
-    step : Step
-        The split.
-    """
+    """Write the lineage of a part of a corpus."""
     steps = [one.model_dump(mode="json") for one in (*read_steps(corpus.folder), step)]
     folder.write(LINEAGE, dump({"format": KIND, "version": VERSION, "steps": steps}))
 

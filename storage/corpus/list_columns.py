@@ -16,18 +16,7 @@ from collapsium.storage.io.parquet.columns import numbers_of
 
 
 def rows_of(labels: pa.Array) -> pa.Table:
-    """Return the labels as a table with a row for each label.
-
-    Parameters
-    ----------
-    labels : pyarrow.Array of list
-        A list of (field, value) a document, or null.
-
-    Returns
-    -------
-    pyarrow.Table
-        Columns ``document``, counted from 0, ``field`` and ``value``.
-    """
+    """Return the labels as a table with a row for each label."""
     lengths = np.asarray(pc.fill_null(pc.list_value_length(labels), 0), dtype=np.int64)
     field, value = labels.flatten().flatten()
     document = pa.array(np.repeat(np.arange(len(labels), dtype=np.int64), lengths))
@@ -35,20 +24,7 @@ def rows_of(labels: pa.Array) -> pa.Table:
 
 
 def label_lists(rows: pa.Table, documents: int) -> pa.Array:
-    """Return the labels as lists, from a table with a row for each label.
-
-    Parameters
-    ----------
-    rows : pyarrow.Table
-        A table as `rows_of` returns it, in any order.
-    documents : int
-        Number of documents.
-
-    Returns
-    -------
-    pyarrow.Array of list
-        A list a document, with the labels in the order of the rows.
-    """
+    """Return the labels as lists, from a table with a row for each label."""
     document = np.asarray(rows.column("document"), dtype=np.int64)
     order = np.argsort(document, kind="stable")
     offsets = np.searchsorted(document[order], np.arange(documents + 1)).astype(np.int32)
@@ -63,20 +39,7 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def union(columns: Sequence[pa.Array], documents: int) -> pa.Array:
-    """Return the labels of documents in several columns, without repetitions.
-
-    Parameters
-    ----------
-    columns : sequence of pyarrow.Array
-        Lists of labels, or nulls, of the same documents.
-    documents : int
-        Number of documents.
-
-    Returns
-    -------
-    pyarrow.Array of list
-        The labels, in the order of their first occurrence.
-    """
+    """Return the labels of documents in several columns, without repetitions."""
     return label_lists(once(pa.concat_tables([rows_of(one) for one in columns])), documents)
 
 
@@ -90,20 +53,7 @@ def once(rows: pa.Table) -> pa.Table:
 
 
 def labels_of(documents: int, extras: Mapping[str, pa.Array]) -> Labels:
-    """Return the labels and covariates in the further columns of documents.
-
-    Parameters
-    ----------
-    documents : int
-        Number of documents.
-    extras : mapping of str to pyarrow.Array
-        ``labels``, lists of (field, value), and columns of float64; others are ignored.
-
-    Returns
-    -------
-    Labels
-        Repeated labels of a document count once.
-    """
+    """Return the labels and covariates in the further columns of documents."""
     floats = {name: one for name, one in extras.items() if pa.types.is_float64(one.type)}
     numbers = {name: numbers_of(pc.fill_null(one, np.nan) if one.null_count else one) for name, one in floats.items()}
     column = extras.get("labels")
@@ -137,20 +87,7 @@ def _coded(flat: pa.StructArray) -> tuple[npt.NDArray[np.int64], tuple[Name, ...
 
 
 def segments_of(offsets: Numbers, extras: Mapping[str, pa.Array]) -> Segments:
-    """Return the segments in the further columns of documents.
-
-    Parameters
-    ----------
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Offsets of the documents, in pairs.
-    extras : mapping of str to pyarrow.Array
-        ``segments``, lists of numbers of pairs; without it each document is one segment.
-
-    Returns
-    -------
-    Segments
-        A document with an empty list, or null, has no segments and no pairs.
-    """
+    """Return the segments in the further columns of documents."""
     column = extras.get(COLUMN)
     if column is None:
         return Segments.of_documents(offsets)
@@ -170,19 +107,6 @@ def segment_bounds(segments: pa.Array) -> Numbers:
 
 
 def segment_lists(counts: Numbers, lengths: Numbers) -> pa.Array:
-    """Return the column of segments.
-
-    Parameters
-    ----------
-    counts : numpy.ndarray of int64, shape (documents,)
-        Segments of each document.
-    lengths : numpy.ndarray of int64, shape (segments,)
-        Pairs of each segment.
-
-    Returns
-    -------
-    pyarrow.Array of list of int32
-        A list a document.
-    """
+    """Return the column of segments."""
     offsets = pa.array(running(counts).astype(np.int32))
     return pa.ListArray.from_arrays(offsets, pa.array(lengths.astype(np.int32)))

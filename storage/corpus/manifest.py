@@ -27,17 +27,10 @@ from collapsium.storage.short_repr import short
 
 MANIFEST = "manifest.json"
 KIND = "collapsium-corpus"
-DOCUMENTS, VECTORS = "documents", "vectors"
-"""Kinds of corpora."""
-
-VERSIONS = {DOCUMENTS: 2, VECTORS: 3}
-"""Format version of each kind, so that older releases refuse vectors."""
-
-APPENDED_VECTORS = 4
-"""Format version of a corpus of vectors with additions."""
-
-MAX_SHARD_DOCUMENTS = (1 << 31) - 1
-"""Documents of a shard, at most: the offsets of its columns are int32."""
+DOCUMENTS, VECTORS = "documents", "vectors"  # Kinds of corpora
+VERSIONS = {DOCUMENTS: 2, VECTORS: 3}  # Format version of each kind, so that older releases refuse vectors
+APPENDED_VECTORS = 4  # Format version of a corpus of vectors with additions
+MAX_SHARD_DOCUMENTS = (1 << 31) - 1  # Documents of a shard, at most: the offsets of its columns are int32
 
 Rows = Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]
 
@@ -196,25 +189,7 @@ class Manifest(ShortModel):
 
 
 def read_manifest(folder: Folder) -> Manifest:
-    """Read and check a corpus's manifest.
-
-    Parameters
-    ----------
-    folder : Folder
-        The corpus.
-
-    Returns
-    -------
-    Manifest
-        The manifest.
-
-    Raises
-    ------
-    AbsentError
-        The folder has no manifest.
-    DamagedError
-        A field is missing, unknown or invalid.
-    """
+    """Read and check a corpus's manifest."""
     path = f"{folder.url}/{MANIFEST}"
     record = parse_record(folder.read(MANIFEST, MAX_BYTES), path, KIND, APPENDED_VECTORS)
     manifest = check(Manifest, {name: value for name, value in record.items() if name != DIGEST}, path)

@@ -39,27 +39,7 @@ def encode_columns(columns: Mapping[str, pa.Array]) -> bytes:
 
 
 def read_part(folder: Folder, record: ShardRecord) -> tuple[str, bytes]:
-    """Read the bytes of a shard's Parquet file and check their digest.
-
-    Parameters
-    ----------
-    folder, record
-        As for `read_documents`.
-
-    Returns
-    -------
-    path : str
-        The file's name, for errors.
-    data : bytes
-        Contents of the file.
-
-    Raises
-    ------
-    AbsentError
-        The file does not exist.
-    DamagedError
-        The bytes do not match the digest in the manifest.
-    """
+    """Read the bytes of a shard's Parquet file and check their digest."""
     path = f"{folder.url}/{record.file}"
     data = folder.read(record.file)
     if hashlib.sha256(data).hexdigest() != record.sha256:
@@ -69,20 +49,7 @@ def read_part(folder: Folder, record: ShardRecord) -> tuple[str, bytes]:
 
 @contextmanager
 def shard_damage(path: str, holds: str = "documents") -> Iterator[None]:
-    """Raise `DamagedError` in place of Arrow's errors about a shard's bytes.
-
-    Parameters
-    ----------
-    path : str
-        The file's name, for errors.
-    holds : str, optional
-        Kind of the shard, for errors.
-
-    Yields
-    ------
-    None
-        To the code that decodes the bytes.
-    """
+    """Raise `DamagedError` in place of Arrow's errors about a shard's bytes."""
     try:
         yield
     except DamagedError:
@@ -92,29 +59,7 @@ def shard_damage(path: str, holds: str = "documents") -> Iterator[None]:
 
 
 def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] = ()) -> pa.Table:
-    """Decode a Parquet file with a known number of rows.
-
-    Parameters
-    ----------
-    data : bytes
-        Contents of the file; Arrow raises any of `FAULTS` if they are damaged.
-    documents : int
-        Expected number of rows.
-    path : str
-        The file's name, for errors.
-    without : sequence of str, optional
-        Columns to skip.
-
-    Returns
-    -------
-    pyarrow.Table
-        All other columns, each in one chunk.
-
-    Raises
-    ------
-    DamagedError
-        The file has another number of rows, or decodes to too many bytes.
-    """
+    """Decode a Parquet file with a known number of rows."""
     file = BoundedFile(io.BytesIO(data))
     if file.rows != documents:
         raise DamagedError(path, f"expected {documents} rows, found {file.rows}")

@@ -19,18 +19,10 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, repr=False)
 class Segments(ShortRepr):
-    """The segments of a shard's documents, in their order.
+    """The segments of a shard's documents, in their order."""
 
-    Attributes
-    ----------
-    documents : numpy.ndarray of int64, shape (documents + 1,)
-        Offsets of the documents, in segments.
-    pairs : numpy.ndarray of int64, shape (segments + 1,)
-        Offsets of the segments, in pairs; a segment may have no pair.
-    """
-
-    documents: Numbers
-    pairs: Numbers
+    documents: Numbers  # Offsets of the documents, in segments; int64 (documents + 1,)
+    pairs: Numbers  # Offsets of the segments, in pairs; a segment may have no pair; int64 (segments + 1,)
 
     def __len__(self) -> int:
         return self.pairs.size - 1

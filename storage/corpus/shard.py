@@ -34,25 +34,17 @@ EXTRAS = {"title": pa.string(), "date": pa.string(), "labels": LABELS, "segments
 
 @dataclass(frozen=True, repr=False)
 class Documents(ShortRepr):
-    """Documents as arrays, as they are written to and read from a corpus.
+    """Documents as arrays, as they are written to and read from a corpus."""
 
-    Attributes
-    ----------
-    ids : pyarrow.Array of string
-        One id a document.
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Offsets of the documents: document d has the pairs ``offsets[d]`` to ``offsets[d + 1] - 1``.
-    words, counts : numpy.ndarray of int32, shape (pairs,)
-        Word id and count of each pair; words ascend in a document, or in each of its segments.
-    extras : mapping of str to pyarrow.Array
-        Further columns: ``title``, ``date``, ``labels`` as (field, value) lists, ``segments`` as numbers of pairs, and
-        numeric covariates as nullable float64.
-    """
-
-    ids: pa.Array
+    ids: pa.Array  # One id a document
+    # Offsets of the documents: document d has the pairs ``offsets[d]`` to ``offsets[d + 1] - 1``; int64 (documents +
+    # 1,)
     offsets: npt.NDArray[np.int64]
+    # Word id and count of each pair; words ascend in a document, or in each of its segments; int32 (pairs,)
     words: npt.NDArray[np.int32]
     counts: npt.NDArray[np.int32]
+    # Further columns: ``title``, ``date``, ``labels`` as (field, value) lists, ``segments`` as numbers of pairs, and
+    # numeric covariates as nullable float64
     extras: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -120,40 +112,20 @@ class Documents(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class Shard(ShortRepr):
-    """One shard for sweeping: its pairs, with the words of the shard numbered from 0.
+    """One shard for sweeping: its pairs, with the words of the shard numbered from 0."""
 
-    Attributes
-    ----------
-    number : int
-        Number of the shard in the corpus.
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Offsets of the documents, in pairs.
-    words : numpy.ndarray of int32, shape (shard words,)
-        Sorted ids of the words in the shard.
-    position : numpy.ndarray of int32, shape (pairs,)
-        Index into `words` of each pair.
-    counts : numpy.ndarray of int32, shape (pairs,)
-        Count of each pair.
-    labels : Labels or None
-        Labels and covariates of the documents, for families that use them.
-    segments : Segments or None
-        Segments of the documents, for families that use them. A pair is then a distinct (document, segment, word);
-        pairs are sorted by segment and word.
-    weights : numpy.ndarray of float32, shape (pairs,), or None
-        Weight of each token of a pair, in fits with weights of words; None where all weigh one.
-    of_vectors : bool
-        False; see `collapsium.storage.corpus.vectors.AnyShard`.
-    """
-
-    number: int
-    offsets: npt.NDArray[np.int64]
-    words: npt.NDArray[np.int32]
-    position: npt.NDArray[np.int32]
-    counts: npt.NDArray[np.int32]
-    labels: Labels | None = None
+    number: int  # Number of the shard in the corpus
+    offsets: npt.NDArray[np.int64]  # Offsets of the documents, in pairs; int64 (documents + 1,)
+    words: npt.NDArray[np.int32]  # Sorted ids of the words in the shard; int32 (shard words,)
+    position: npt.NDArray[np.int32]  # Index into `words` of each pair; int32 (pairs,)
+    counts: npt.NDArray[np.int32]  # Count of each pair; int32 (pairs,)
+    labels: Labels | None = None  # Labels and covariates of the documents, for families that use them
+    # Segments of the documents, for families that use them. A pair is then a distinct (document, segment, word); pairs
+    # are sorted by segment and word.
     segments: Segments | None = None
+    # Weight of each token of a pair, in fits with weights of words; None where all weigh one; float32 (pairs,)
     weights: npt.NDArray[np.float32] | None = None
-    of_vectors: ClassVar[Literal[False]] = False
+    of_vectors: ClassVar[Literal[False]] = False  # False; see `collapsium.storage.corpus.vectors.AnyShard`
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays, which Dask uses to place tasks near their data."""
@@ -199,18 +171,7 @@ class Shard(ShortRepr):
         return Shard(self.number, np.zeros_like(self.offsets), none, none, none, self.labels, segments)
 
     def of_documents(self, keep: npt.NDArray[np.bool_]) -> Shard:
-        """Return the same documents, of which those that are not in `keep` have no words.
-
-        Parameters
-        ----------
-        keep : numpy.ndarray of bool, shape (documents,)
-            The documents that retain their words.
-
-        Returns
-        -------
-        Shard
-            Its words are those of the retained documents.
-        """
+        """Return the same documents, of which those that are not in `keep` have no words."""
         pairs = np.repeat(keep, np.diff(self.offsets))
         running = np.concatenate([[0], np.cumsum(pairs, dtype=np.int64)])
         position, occurs = self.position[pairs], np.zeros(self.words.size, dtype=bool)
@@ -226,24 +187,7 @@ class Shard(ShortRepr):
 
     @staticmethod
     def of(number: int, documents: Documents, *, labelled: bool = False, segmented: bool = False) -> Shard:
-        """Return a shard of documents, whose words are numbered by occurrence.
-
-        Parameters
-        ----------
-        number : int
-            Number of the shard in the corpus.
-        documents : Documents
-            The documents.
-        labelled : bool, optional
-            True to include labels and covariates.
-        segmented : bool, optional
-            True to include segments; else the segments of a document are merged.
-
-        Returns
-        -------
-        Shard
-            The shard.
-        """
+        """Return a shard of documents, whose words are numbered by occurrence."""
         documents = documents if segmented else merge_segments(documents)
         occurs = np.zeros(int(documents.words.max(initial=-1)) + 1, dtype=bool)
         occurs[documents.words] = True
@@ -261,18 +205,7 @@ class Shard(ShortRepr):
 
 
 def merge_segments(documents: Documents) -> Documents:
-    """Return documents with the pairs of a word in all segments of a document merged.
-
-    Parameters
-    ----------
-    documents : Documents
-        With or without segments.
-
-    Returns
-    -------
-    Documents
-        Without segments; words ascend in each document.
-    """
+    """Return documents with the pairs of a word in all segments of a document merged."""
     if "segments" not in documents.extras:
         return documents
     owner = np.repeat(np.arange(len(documents)), np.diff(documents.offsets))
@@ -308,29 +241,7 @@ def encode(documents: Documents) -> bytes:
 
 
 def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -> Documents:
-    """Read a shard's file and check it against the manifest.
-
-    Parameters
-    ----------
-    folder : Folder
-        The corpus.
-    record : ShardRecord
-        The shard's row of the manifest.
-    vocabulary_words : int
-        Number of words of the vocabulary; word ids are smaller.
-
-    Returns
-    -------
-    Documents
-        All columns of the file.
-
-    Raises
-    ------
-    AbsentError
-        The file does not exist.
-    DamagedError
-        The bytes do not match the digest in the manifest, or are no shard.
-    """
+    """Read a shard's file and check it against the manifest."""
     path, data = read_part(folder, record)
     return decode(data, record, vocabulary_words, path)
 
@@ -350,27 +261,7 @@ def read_ids(folder: Folder, record: ShardRecord) -> pa.Array:
 
 
 def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -> Documents:
-    """Decode and check the bytes of a shard's file, as anyone may have written them.
-
-    Parameters
-    ----------
-    data : bytes
-        Contents of the file.
-    record, vocabulary_words
-        As for `read_documents`.
-    path : str
-        The file's name, for errors.
-
-    Returns
-    -------
-    Documents
-        All columns of the file.
-
-    Raises
-    ------
-    DamagedError
-        The bytes are not the shard in the manifest.
-    """
+    """Decode and check the bytes of a shard's file, as anyone may have written them."""
     with shard_damage(path):
         documents = _documents_of(decode_table(data, record.documents, path), vocabulary_words, path)
     totals = (len(documents), documents.words.size, int(documents.counts.sum(dtype=np.int64)))

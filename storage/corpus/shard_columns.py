@@ -16,44 +16,20 @@ from collapsium.storage.io.parquet.columns import numbers_of
 TEXTS = ("title", "date")
 LABELS, SEGMENTS = "labels", "segments"
 LABEL_FIELDS = ("field", "value")
+# Largest number of tokens of a document, and so of a pair: kernels count in 32 bits
 MAX_COUNT = int(np.iinfo(np.int32).max)
-"""Largest number of tokens of a document, and so of a pair: kernels count in 32 bits."""
 
+# Types of columns of lists, equal in all shards, as columns of several shards are concatenated
 LISTS = {
     LABELS: pa.list_(pa.field("element", pa.struct([(name, pa.string()) for name in LABEL_FIELDS]))),
     SEGMENTS: pa.list_(pa.field("element", pa.int32())),
 }
-"""Types of columns of lists, equal in all shards, as columns of several shards are concatenated."""
 
 Offsets = npt.NDArray[np.int64]
 
 
 def ids_and_extras(table: pa.Table, path: str, other: Sequence[str] = ()) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Return the ids and the further columns of a shard, each checked against the type of its name.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        As `collapsium.storage.corpus.parquet.decode_table` returns it.
-    path : str
-        The file's name, for errors.
-    other : sequence of str, optional
-        Columns that are neither.
-
-    Returns
-    -------
-    ids : pyarrow.Array of string
-        One id a document.
-    extras : dict of str to pyarrow.Array
-        ``title`` and ``date`` of strings, ``labels`` of lists of (field, value), ``segments`` of lists of whole
-        numbers, and numeric covariates of float64, which are finite or missing.
-
-    Raises
-    ------
-    DamagedError
-        A column is missing, there twice, or of another type; a text is not UTF-8; an id is missing; or a number is
-        infinite. The error names the column and the row.
-    """
+    """Return the ids and the further columns of a shard, each checked against the type of its name."""
     names = table.column_names
     again = next((name for number, name in enumerate(names) if name in names[:number]), None)
     if again is not None:
@@ -131,34 +107,7 @@ def _is_readable(column: pa.Array, row: int) -> bool:
 def integer_lists(
     table: pa.Table, name: str, low: int, high: int, path: str, expected: str
 ) -> tuple[Offsets, npt.NDArray[np.int32]]:
-    """Return a column of lists of integers as offsets and values.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        As `collapsium.storage.corpus.parquet.decode_table` returns it.
-    name : str
-        The column.
-    low, high : int
-        The least and the greatest value that is allowed; both are int32.
-    path : str
-        The file's name, for errors.
-    expected : str
-        Description of valid values for errors, such as ``counts of 1 or more``.
-
-    Returns
-    -------
-    offsets : numpy.ndarray of int64, shape (rows + 1,)
-        Where each row's values begin; they begin with 0 and never fall.
-    values : numpy.ndarray of int32
-        The values of all rows.
-
-    Raises
-    ------
-    DamagedError
-        The column does not exist, it is of another type, or a value is missing or not in the range. The error names the
-        column and the row.
-    """
+    """Return a column of lists of integers as offsets and values."""
     column = _column(table, name, path)
     if not _is_lists_of_integers(column.type):
         raise DamagedError(path, f"expected lists of whole numbers, found {str(column.type)[:100]}", _where(name))
@@ -213,23 +162,7 @@ def _require_range(
 
 
 def require_segments(column: pa.Array, offsets: Offsets, path: str) -> None:
-    """Raise an error for segments whose pairs are not those of their documents.
-
-    Parameters
-    ----------
-    column : pyarrow.Array of list of integers
-        Numbers of pairs; a list that is null is empty.
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    path : str
-        The file's name, for errors.
-
-    Raises
-    ------
-    DamagedError
-        A number is negative, missing, or larger than the shard, so that no sum can wrap; or those of a document are not
-        its pairs in all.
-    """
+    """Raise an error for segments whose pairs are not those of their documents."""
     _require_type(path, SEGMENTS, column)
     pairs, lists, lengths = int(offsets[-1]), _offsets(column), column.flatten()
     _require_range(path, SEGMENTS, lists, lengths, 0, pairs, "segments with as many pairs as their document")
@@ -243,20 +176,7 @@ def require_segments(column: pa.Array, offsets: Offsets, path: str) -> None:
 
 
 def too_long(counts: npt.NDArray[np.int32], offsets: Offsets) -> tuple[int, str] | None:
-    """Return a document with more tokens than 32 bits can count.
-
-    Parameters
-    ----------
-    counts : numpy.ndarray of int32, shape (pairs,)
-        Count of each pair, 1 or more.
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Where each document's pairs begin.
-
-    Returns
-    -------
-    tuple of (int, str) or None
-        The longest such document and the message of an error; None if there is none.
-    """
+    """Return a document with more tokens than 32 bits can count."""
     if int(counts.sum(dtype=np.int64)) <= MAX_COUNT:
         return None
     running = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

@@ -32,20 +32,11 @@ MOST_COLUMNS = 1 << 24
 
 @dataclass(frozen=True, repr=False)
 class Vectors(ShortRepr):
-    """Vectors as arrays, as they are written to and read from a corpus.
+    """Vectors as arrays, as they are written to and read from a corpus."""
 
-    Attributes
-    ----------
-    ids : pyarrow.Array of string
-        One id a vector.
-    values : numpy.ndarray of float64, shape (vectors, columns)
-        The vectors, a row each.
-    extras : mapping of str to pyarrow.Array
-        Further columns, such as ``labels`` as (field, value) lists.
-    """
-
-    ids: pa.Array
-    values: npt.NDArray[np.float64]
+    ids: pa.Array  # One id a vector
+    values: npt.NDArray[np.float64]  # The vectors, a row each; float64 (vectors, columns)
+    # Further columns, such as ``labels`` as (field, value) lists
     extras: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -80,24 +71,12 @@ class Vectors(ShortRepr):
 
 @dataclass(frozen=True, repr=False)
 class VectorShard(ShortRepr):
-    """One shard of vectors for sweeping; the words of the vocabulary are the columns, and each shard has all.
+    """One shard of vectors for sweeping; the words of the vocabulary are the columns, and each shard has all."""
 
-    Attributes
-    ----------
-    number : int
-        Number of the shard in the corpus.
-    words : numpy.ndarray of int32, shape (columns,)
-        The columns, 0 to `columns` - 1.
-    values : numpy.ndarray of float64, shape (vectors, columns)
-        The vectors, a row each; all finite.
-    of_vectors : bool
-        True; see `AnyShard`.
-    """
-
-    number: int
-    words: npt.NDArray[np.int32]
-    values: npt.NDArray[np.float64]
-    of_vectors: ClassVar[Literal[True]] = True
+    number: int  # Number of the shard in the corpus
+    words: npt.NDArray[np.int32]  # The columns, 0 to `columns` - 1; int32 (columns,)
+    values: npt.NDArray[np.float64]  # The vectors, a row each; all finite; float64 (vectors, columns)
+    of_vectors: ClassVar[Literal[True]] = True  # True; see `AnyShard`
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays, which Dask uses to place tasks near their data."""
@@ -129,20 +108,12 @@ class VectorShard(ShortRepr):
         return VectorShard(number, np.arange(values.shape[1], dtype=np.int32), np.ascontiguousarray(values))
 
 
+# A shard of either kind. ``of_vectors`` distinguishes them without importing their classes, which import PyArrow.
 AnyShard: TypeAlias = Shard | VectorShard
-"""A shard of either kind. ``of_vectors`` distinguishes them without importing their classes, which import PyArrow."""
 
 
 class ArrayWriter:
-    """Writes the Zarr array of a corpus of vectors chunk by chunk.
-
-    Parameters
-    ----------
-    folder : Folder
-        Folder of the array.
-    rows, columns : int
-        Shape of a chunk; Zarr pads the last one.
-    """
+    """Writes the Zarr array of a corpus of vectors chunk by chunk."""
 
     def __init__(self, folder: Folder, rows: int, columns: int) -> None:
         self._store = digest_store.DigestStore(folder, {}, read_only=False)
@@ -174,29 +145,7 @@ def encode_vectors(vectors: Vectors) -> bytes:
 
 
 def read_columns(folder: Folder, record: ShardRecord) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Read the ids and further columns of a shard of vectors.
-
-    Parameters
-    ----------
-    folder : Folder
-        The corpus.
-    record : ShardRecord
-        The shard's row of the manifest.
-
-    Returns
-    -------
-    ids : pyarrow.Array of string
-        One id a vector.
-    extras : dict of str to pyarrow.Array
-        The further columns.
-
-    Raises
-    ------
-    AbsentError
-        The file is not there.
-    DamagedError
-        The bytes do not match the manifest's digest, or are not those of a shard.
-    """
+    """Read the ids and further columns of a shard of vectors."""
     path, data = read_part(folder, record)
     return decode_columns(data, record, path)
 
@@ -216,31 +165,7 @@ def decode_columns(data: bytes, record: ShardRecord, path: str) -> tuple[pa.Arra
 def read_values(
     folder: Folder, vectors: VectorsRecord, number: int, record: ShardRecord, columns: int
 ) -> npt.NDArray[np.float64]:
-    """Read the vectors of a shard, one chunk of an array, and check them against the manifest.
-
-    Parameters
-    ----------
-    folder : Folder
-        The corpus.
-    vectors : VectorsRecord
-        The arrays, from the manifest.
-    number : int
-        Number of the shard.
-    record : ShardRecord
-        The shard's row of the manifest.
-    columns : int
-        Number of columns.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (vectors, columns)
-        The vectors.
-
-    Raises
-    ------
-    DamagedError
-        A file is missing, does not match its digest, or is no such array.
-    """
+    """Read the vectors of a shard, one chunk of an array, and check them against the manifest."""
     stored, chunk = vectors.place(number)
     place = folder / stored.file
     file = chunk_file(chunk)

@@ -27,30 +27,19 @@ from collapsium.storage.printable import NUMBER
 from collapsium.storage.short_repr import short
 
 FILE = "vocabulary.parquet"
-MOST_COUNTED = 1 << 62
-"""Largest number of documents or tokens of a word."""
-
-MAX_NAMED = 5
-"""Unknown words that a message names."""
+MOST_COUNTED = 1 << 62  # Largest number of documents or tokens of a word
+MAX_NAMED = 5  # Unknown words that a message names
 
 PARQUET_MAGIC = b"PAR1"
-COLUMNS = ("word", "words", "term", "terms", "token", "tokens")
-"""Names of a column of words."""
+COLUMNS = ("word", "words", "term", "terms", "token", "tokens")  # Names of a column of words
 
 
 @dataclass(frozen=True, repr=False)
 class Vocabulary:
-    """Words with their numbers of documents and tokens.
+    """Words with their numbers of documents and tokens."""
 
-    Attributes
-    ----------
-    words : list of str
-        Word of each id.
-    documents, tokens : numpy.ndarray of int64, shape (words,)
-        Number of documents with each word, and of its tokens.
-    """
-
-    words: list[str]
+    words: list[str]  # Word of each id
+    # Number of documents with each word, and of its tokens; int64 (words,)
     documents: npt.NDArray[np.int64]
     tokens: npt.NDArray[np.int64]
 
@@ -62,20 +51,7 @@ class Vocabulary:
         return f"Vocabulary({len(self):,} words: {shown})" if self.words else "Vocabulary(0 words)"
 
     def write(self, folder: Folder, *, tagged: bool = False) -> VocabularyRecord:
-        """Write the vocabulary's file and return its record for the manifest.
-
-        Parameters
-        ----------
-        folder : Folder
-            The corpus.
-        tagged : bool, optional
-            True to put the digest into the file's name, so that an older vocabulary remains beside it.
-
-        Returns
-        -------
-        VocabularyRecord
-            The file, its digest, and that of the words.
-        """
+        """Write the vocabulary's file and return its record for the manifest."""
         counts = {"documents": number_array(self.documents), "tokens": number_array(self.tokens)}
         table = pa.table({"word": string_array(self.words), **counts})
         sink = io.BytesIO()
@@ -87,20 +63,7 @@ class Vocabulary:
 
 
 def named_unknown(unknown: Sequence[str], words: Sequence[str]) -> str:
-    """Return words that a vocabulary does not have, a few of them, each with the nearest words that it has.
-
-    Parameters
-    ----------
-    unknown : sequence of str
-        The unknown words.
-    words : sequence of str
-        Those of the vocabulary.
-
-    Returns
-    -------
-    str
-        Such as ``"'orbitt' (did you mean 'orbit'?) and 3 more"``.
-    """
+    """Return words that a vocabulary does not have, a few of them, each with the nearest words that it has."""
     named = []
     for word in unknown[:MAX_NAMED]:
         # Near words begin alike: a comparison with all would take long.
@@ -134,25 +97,7 @@ def words_digest(words: list[str]) -> str:
 
 
 def read_vocabulary(folder: Folder, record: VocabularyRecord) -> Vocabulary:
-    """Read a vocabulary and check it against the manifest.
-
-    Parameters
-    ----------
-    folder : Folder
-        The corpus.
-    record : VocabularyRecord
-        The vocabulary's record in the manifest.
-
-    Returns
-    -------
-    Vocabulary
-        The words and their counts.
-
-    Raises
-    ------
-    DamagedError
-        The bytes do not match the digest in the manifest.
-    """
+    """Read a vocabulary and check it against the manifest."""
     path = f"{folder.url}/{record.file}"
     data = folder.read(record.file)
     if hashlib.sha256(data).hexdigest() != record.sha256:
@@ -161,27 +106,7 @@ def read_vocabulary(folder: Folder, record: VocabularyRecord) -> Vocabulary:
 
 
 def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
-    """Decode the bytes of a vocabulary's file, as anyone may have written them.
-
-    Parameters
-    ----------
-    data : bytes
-        Contents of the file.
-    words : int
-        Number of words in the manifest.
-    path : str
-        The file's name, for errors.
-
-    Returns
-    -------
-    Vocabulary
-        The words and their counts.
-
-    Raises
-    ------
-    DamagedError
-        The bytes are no vocabulary with this number of words.
-    """
+    """Decode the bytes of a vocabulary's file, as anyone may have written them."""
     try:
         file = BoundedFile(io.BytesIO(data))
         if file.rows != words:
@@ -206,25 +131,6 @@ def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]
 
     If lines have tabs, they must be the features of a 10x matrix (``features.tsv``, ``genes.tsv``): an id, a name and
     further columns. The words are then the names, or the ids where several features share a name.
-
-    Parameters
-    ----------
-    path : str
-        The file's name, for errors.
-    data : bytes
-        Its bytes.
-    encoding : str, optional
-        Encoding of files without a byte order mark, by default UTF-8.
-
-    Returns
-    -------
-    list of str
-        The words.
-
-    Raises
-    ------
-    InputError
-        A line is empty or repeated, cannot be decoded, or has other columns than 10x writes.
     """
     try:
         text = decode_text(data, encoding)
@@ -258,27 +164,7 @@ def _features(path: str, lines: list[str]) -> list[str]:
 
 
 def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[str]:
-    """Return the words of a Parquet file, such as the vocabulary of a corpus.
-
-    Parameters
-    ----------
-    path : str
-        The file's name, for errors.
-    data : bytes
-        Its bytes.
-    limit : int, optional
-        Limit of the decoded bytes; see `collapsium.storage.io.parquet.bounded_file.BoundedFile`.
-
-    Returns
-    -------
-    list of str
-        The column ``word`` (or ``words``, ``term``, ``token``), or the only column of strings.
-
-    Raises
-    ------
-    InputError
-        The file is not Parquet, the column does not exist, or a word is missing or repeated.
-    """
+    """Return the words of a Parquet file, such as the vocabulary of a corpus."""
     try:
         file = BoundedFile(io.BytesIO(data), limit)
         strings = [one.name for one in file.schema if _is_text(one.type)]

@@ -9,18 +9,16 @@ import functools
 import re
 import unicodedata
 
+# Rule of corpora whose record names none. It cuts words at combining marks and keeps the spelling of the text.
 FIRST_RULE = 1
-"""Rule of corpora whose record names none. It cuts words at combining marks and keeps the spelling of the text."""
-RULE = 2
-"""Rule of new corpora; 2 since release 0.2."""
+RULE = 2  # Rule of new corpora; 2 since release 0.2
 
+# Zero-width non-joiner and joiner, which choose the shape of letters in Persian and in Indic scripts
 JOINERS = "\u200c\u200d"
-"""Zero-width non-joiner and joiner, which choose the shape of letters in Persian and in Indic scripts."""
 # Soft hyphen, word joiner, and the zero-width no-break space that the word joiner replaced.
 _INVISIBLE = ("\u00ad", "\u2060", "\ufeff")
 _APOSTROPHES = ("\u2019", "\u02bc")
-_DOTTED_I = "i\u0307"
-"""Lower case of the Turkish capital I with a dot."""
+_DOTTED_I = "i\u0307"  # Lower case of the Turkish capital I with a dot
 
 
 @functools.cache

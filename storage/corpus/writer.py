@@ -25,14 +25,9 @@ from collapsium.storage.io.folder import Folder
 class ShardSizes:
     """Default size of shards; a trade-off between parallel sweeps and tasks that are worth their overhead."""
 
-    shards: int = 8
-    """Number of shards, within the limits below."""
-
-    least: int = 100_000
-    """Least number of tokens of a shard."""
-
-    most: int = 2_000_000
-    """Largest number of tokens of a shard."""
+    shards: int = 8  # Number of shards, within the limits below
+    least: int = 100_000  # Least number of tokens of a shard
+    most: int = 2_000_000  # Largest number of tokens of a shard
 
 
 SIZES = ShardSizes()
@@ -43,16 +38,6 @@ class CorpusWriter:
 
     A document belongs to shard t // `shard_tokens`, where t is the number of its first token in the corpus; an empty
     document belongs to the shard of the one before. So shards are even, and do not depend on the chunks that arrive.
-
-    Parameters
-    ----------
-    folder : Folder
-        The corpus's folder, made by `collapsium.storage.io.transactions.created`.
-    words : int
-        Number of words of the vocabulary.
-    shard_tokens : int, optional
-        Tokens of a shard. The default is an eighth of the corpus, between 100,000 and 2,000,000. Documents are held in
-        memory until the upper limit is certain.
     """
 
     def __init__(self, folder: Folder, words: int, shard_tokens: int | None = None) -> None:
@@ -83,23 +68,7 @@ class CorpusWriter:
         self._write(documents)
 
     def finish(self, words: list[str]) -> Manifest:
-        """Write the waiting documents, the vocabulary and the manifest.
-
-        Parameters
-        ----------
-        words : list of str
-            The vocabulary in the order of its ids.
-
-        Returns
-        -------
-        Manifest
-            The finished corpus's manifest.
-
-        Raises
-        ------
-        InputError
-            The corpus has no document or no token.
-        """
+        """Write the waiting documents, the vocabulary and the manifest."""
         if self._waiting:
             self._flush(self._shard_tokens or even_shard_tokens(self._waiting_tokens), last=True)
         tokens = sum(row.tokens for row in self._rows)
@@ -155,23 +124,12 @@ class CorpusWriter:
 
 @dataclass(frozen=True)
 class WrittenVectors:
-    """Shards of vectors that were written.
+    """Shards of vectors that were written."""
 
-    Attributes
-    ----------
-    shards : tuple of ShardRecord
-        Rows of the manifest.
-    array : VectorsRecord
-        Their Zarr array.
-    fields : dict of str to str
-        Names and types of further columns.
-    least, most : numpy.ndarray, shape (columns,)
-        The smallest and the largest value of each column.
-    """
-
-    shards: tuple[ShardRecord, ...]
-    array: VectorsRecord
-    fields: dict[str, str]
+    shards: tuple[ShardRecord, ...]  # Rows of the manifest
+    array: VectorsRecord  # Their Zarr array
+    fields: dict[str, str]  # Names and types of further columns
+    # The smallest and the largest value of each column; (columns,)
     least: npt.NDArray[np.float64]
     most: npt.NDArray[np.float64]
 
@@ -180,20 +138,6 @@ class VectorWriter:
     """Writes the shards, the vocabulary and, last, the manifest of a corpus of vectors.
 
     All shards but the last have as many vectors, as each is a chunk of one Zarr array.
-
-    Parameters
-    ----------
-    folder : Folder
-        The corpus's folder, made by `collapsium.storage.io.transactions.created`.
-    columns : int
-        Number of columns.
-    shard_tokens : int, optional
-        Values of a shard, rounded up to complete vectors; by default as for `CorpusWriter`. Vectors are held in memory
-        until the size is certain.
-    array : str, optional
-        Folder of the array inside the corpus.
-    behind : int, optional
-        Number of shards that the corpus has already; None for a new corpus.
     """
 
     def __init__(
@@ -236,23 +180,7 @@ class VectorWriter:
             self._write(self._array)
 
     def finish(self, columns: list[str]) -> Manifest:
-        """Write the waiting vectors, the vocabulary and the manifest.
-
-        Parameters
-        ----------
-        columns : list of str
-            Names of the columns.
-
-        Returns
-        -------
-        Manifest
-            The finished corpus's manifest.
-
-        Raises
-        ------
-        InputError
-            No vectors were written, or they have no columns.
-        """
+        """Write the waiting vectors, the vocabulary and the manifest."""
         width, written = self._columns, self.close()
         documents = sum(row.documents for row in written.shards)
         every = np.full(width, documents, dtype=np.int64)
@@ -272,18 +200,7 @@ class VectorWriter:
         return manifest
 
     def close(self) -> WrittenVectors:
-        """Write the waiting vectors, without a vocabulary and a manifest.
-
-        Returns
-        -------
-        WrittenVectors
-            Records for the manifest.
-
-        Raises
-        ------
-        InputError
-            No vectors were written, or they have no columns.
-        """
+        """Write the waiting vectors, without a vocabulary and a manifest."""
         width = self._columns
         if not width or not (self._shards or self._waiting):
             raise InputError(self._folder.url, "the corpus is empty: expected at least one vector with a column")

@@ -37,21 +37,18 @@ if TYPE_CHECKING:
 else:
     digest_store = LazyModule("collapsium.storage.io.digest_store")
 
-CHUNK_BYTES = 16 << 20
-"""Size of a chunk, uncompressed."""
-
-MOST_CHUNK_BYTES = 1 << 30
-"""Largest chunk that is read, as anyone may have written a group."""
+CHUNK_BYTES = 16 << 20  # Size of a chunk, uncompressed
+MOST_CHUNK_BYTES = 1 << 30  # Largest chunk that is read, as anyone may have written a group
 
 # Tables of counts are nearly all zeros and compress to a thousandth.
+# Bounds of the uncompressed bytes of a group: a multiple of the files' size, and at least 256 MB
 RATIO, LEAST_LIMIT = 2000, 1 << 28
-"""Bounds of the uncompressed bytes of a group: a multiple of the files' size, and at least 256 MB."""
 
 DIGESTS, NUMBERS = "digests.json", "numbers-"
 KIND = "collapsium-arrays"
 VERSION = 2
+# Exceptions that Zarr raises for damaged files
 FAULTS = (OSError, ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
-"""Exceptions that Zarr raises for damaged files."""
 
 
 class ZarrArray(Rows, Protocol):
@@ -67,25 +64,6 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
 
     Single numbers are packed into one array for each dtype, and their names into an attribute of the group. A file for
     each number would take longer than the rest of a small checkpoint.
-
-    Parameters
-    ----------
-    folder : Folder
-        The group's folder.
-    arrays : mapping of str to numpy.ndarray or Rows
-        The arrays; they are divided into chunks along the first axis.
-    compress : bool, optional
-        True to compress chunks, which is several times slower.
-
-    Returns
-    -------
-    str
-        The digest of all files, by which `read_arrays` finds any damage.
-
-    Raises
-    ------
-    StoreError
-        The disk is full, or the store fails.
     """
     numbers: dict[str, list[str]] = {}
     # Sorted, as the order of the arrays depends on the executor and the bytes must not.
@@ -130,50 +108,12 @@ def _pieces(shape: tuple[int, ...], chunks: tuple[int, ...]) -> list[slice] | li
 
 
 def read_arrays(folder: Folder, digest: str | None = None) -> dict[str, AnyArray]:
-    """Read all arrays of a Zarr group.
-
-    Parameters
-    ----------
-    folder : Folder
-        The group's folder.
-    digest : str, optional
-        The digest that `write_arrays` returned; by default the files are checked against `digests.json` only.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        Its arrays by name.
-
-    Raises
-    ------
-    AbsentError
-        The folder does not exist.
-    DamagedError
-        The folder is not such a group, or a file is missing or damaged.
-    """
+    """Read all arrays of a Zarr group."""
     return {name: pieces[...] for name, pieces in open_arrays(folder, digest).items()}
 
 
 def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRows]:
-    """Open all arrays of a Zarr group, whose rows are then read in pieces.
-
-    Parameters
-    ----------
-    folder, digest
-        As for `read_arrays`.
-
-    Returns
-    -------
-    dict of str to StoredRows
-        Its arrays by name.
-
-    Raises
-    ------
-    AbsentError
-        The folder does not exist.
-    DamagedError
-        The folder is not such a group.
-    """
+    """Open all arrays of a Zarr group, whose rows are then read in pieces."""
     store = _open_files(folder, digest)
     arrays, attributes = _plain_arrays(store) or _zarr_arrays(store)
     packed = attributes.get(NUMBERS, {})
@@ -223,18 +163,7 @@ def _names(folder: Folder, packed: Json, kind: str) -> list[str]:
 
 
 def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
-    """Return the faults of a group's files, without decoding them.
-
-    Parameters
-    ----------
-    folder, digest
-        As for `read_arrays`.
-
-    Returns
-    -------
-    list of str
-        One message a fault, which begins with the file.
-    """
+    """Return the faults of a group's files, without decoding them."""
     try:
         store = _open_files(folder, digest)
     except (AbsentError, DamagedError) as error:
@@ -269,20 +198,7 @@ def _open_files(folder: Folder, digest: str | None) -> DigestedFiles:
 
 
 def require_plain(path: str, array: zarr.Array[zarr.core.metadata.v3.ArrayV3Metadata]) -> None:
-    """Raise an error for arrays of other dtypes than plain numbers, or with large chunks.
-
-    Parameters
-    ----------
-    path : str
-        The array's address, for the error.
-    array : zarr.Array
-        The array.
-
-    Raises
-    ------
-    DamagedError
-        The array is refused.
-    """
+    """Raise an error for arrays of other dtypes than plain numbers, or with large chunks."""
     if array.dtype.kind not in "biuf" or not digest_store.has_plain_codecs(array):
         raise DamagedError(path, "expected an array of plain numbers")
     if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
@@ -317,15 +233,7 @@ def _require_bounded(store: DigestedFiles, arrays: Mapping[str, ZarrArray]) -> N
 
 
 class StoredRows:
-    """An array in a Zarr group, whose rows are read on access.
-
-    Parameters
-    ----------
-    folder : Folder
-        The group's folder.
-    array : PlainArray, zarr.Array or numpy scalar
-        The array, or a single number.
-    """
+    """An array in a Zarr group, whose rows are read on access."""
 
     def __init__(self, folder: Folder, array: ZarrArray | AnyArray) -> None:
         self._folder, self._array = folder, array
@@ -344,13 +252,7 @@ class StoredRows:
 
 @contextlib.contextmanager
 def damage(folder: Folder) -> Iterator[None]:
-    """Raise `DamagedError` in place of Zarr's errors about a damaged folder.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder that is read.
-    """
+    """Raise `DamagedError` in place of Zarr's errors about a damaged folder."""
     try:
         yield
     except CollapsiumError:

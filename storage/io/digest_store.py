@@ -26,15 +26,6 @@ class DigestStore(DigestedFiles, zarr.abc.store.Store):
 
     Files without a digest do not exist for it. A file that does not match its digest is an error. Files that it
     writes replace existing ones, and their digests are added.
-
-    Parameters
-    ----------
-    folder : Folder
-        Where the files lie.
-    files : dict of str to str
-        Digest of each file.
-    read_only : bool
-        True to refuse writes.
     """
 
     supports_writes = True
@@ -111,20 +102,7 @@ def open_array(folder: Folder, files: dict[str, str]) -> zarr.Array[ArrayV3Metad
 
 
 def empty_array(store: DigestStore, rows: int, columns: int) -> zarr.Array[ArrayV3Metadata]:
-    """Create an array of float64 without rows, in chunks of complete rows.
-
-    Parameters
-    ----------
-    store : DigestStore
-        Where it is written.
-    rows, columns : int
-        Shape of a chunk.
-
-    Returns
-    -------
-    zarr.Array
-        The array, of shape (0, columns).
-    """
+    """Create an array of float64 without rows, in chunks of complete rows."""
     return zarr.create_array(
         store,
         shape=(0, columns),

@@ -9,15 +9,7 @@ from collapsium.storage.io.folder import Folder
 
 
 class DigestedFiles:
-    """The files of a Zarr group, each of which has a SHA-256.
-
-    Parameters
-    ----------
-    folder : Folder
-        Where the files lie.
-    files : dict of str to str
-        Digest of each file.
-    """
+    """The files of a Zarr group, each of which has a SHA-256."""
 
     def __init__(self, folder: Folder, files: dict[str, str]) -> None:
         self.folder, self.files = folder, files

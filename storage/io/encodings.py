@@ -8,6 +8,7 @@ from typing import IO
 
 from collapsium.storage.errors import OptionError
 
+# Byte order marks, the longer ones first, and the encodings that drop them
 MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -15,13 +16,11 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
     (codecs.BOM_UTF8, "utf-8-sig"),
 )
-"""Byte order marks, the longer ones first, and the encodings that drop them."""
 
 SAVE_AS_UTF8 = "save it as UTF-8"
 NAME_IT = "name its encoding (`encoding`, such as cp1252)"
 _INVALID = "collapsium.invalid"
-_SIGN = "\udcff"
-"""Placeholder of bytes that an encoding does not have; in UTF-8 it becomes the invalid byte FF."""
+_SIGN = "\udcff"  # Placeholder of bytes that an encoding does not have; in UTF-8 it becomes the invalid byte FF
 
 RECODED = 1 << 18  # characters that are recoded at once
 
@@ -46,13 +45,7 @@ def checked_encoding(name: str | None) -> str | None:
 
 
 def decode_text(data: bytes, encoding: str | None = None) -> str:
-    """Return a text; a byte order mark comes before the named encoding, and UTF-8 is the default.
-
-    Raises
-    ------
-    UnicodeDecodeError
-        The bytes are not of the encoding.
-    """
+    """Return a text; a byte order mark comes before the named encoding, and UTF-8 is the default."""
     return data.decode(marked_encoding(data[:4]) or encoding or "utf-8")
 
 

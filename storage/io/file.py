@@ -20,13 +20,7 @@ else:
 
 
 class File:
-    """A single file at any fsspec URL, to be written.
-
-    Parameters
-    ----------
-    url : str or path-like
-        A local path or an fsspec URL.
-    """
+    """A single file at any fsspec URL, to be written."""
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         fs, path = locate(os.fspath(url))

@@ -36,18 +36,7 @@ class Fence(Protocol):
 
 
 class Folder:
-    """A folder, local or on any store that fsspec knows.
-
-    Parameters
-    ----------
-    url : str or path-like
-        A local path or an fsspec URL such as ``s3://bucket/corpus`` or ``memory://corpus``.
-
-    Attributes
-    ----------
-    url : str
-        The URL as the caller wrote it, without a trailing slash.
-    """
+    """A folder, local or on any store that fsspec knows."""
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self.url = os.fspath(url).rstrip("/") or "/"
@@ -73,18 +62,7 @@ class Folder:
         return inner
 
     def fenced(self, fence: Fence) -> Folder:
-        """Return the same folder with a fence, which every change in it and inside it must pass.
-
-        Parameters
-        ----------
-        fence : Fence
-            The lock of the process that works on the folder; it is entered after the existing fences.
-
-        Returns
-        -------
-        Folder
-            The folder.
-        """
+        """Return the same folder with a fence, which every change in it and inside it must pass."""
         other = Folder(self.url)
         other._fences = (*self._fences, fence)
         return other
@@ -134,29 +112,7 @@ class Folder:
             raise DamagedError(f"{self.url}/{name}", f"expected at most {most:,} bytes, found {size:,}")
 
     def read(self, name: str, most: int | None = None) -> bytes:
-        """Return the bytes of a file.
-
-        Parameters
-        ----------
-        name : str
-            The file's name inside the folder.
-        most : int, optional
-            Limit of its size in bytes.
-
-        Returns
-        -------
-        bytes
-            Contents of the file.
-
-        Raises
-        ------
-        AbsentError
-            The file does not exist.
-        DamagedError
-            The file is too large, or is a pipe or device.
-        StoreError
-            The store fails.
-        """
+        """Return the bytes of a file."""
         path = self._at(name)
         try:
             self._require_plain(name, most)
@@ -165,27 +121,7 @@ class Folder:
             raise AbsentError(f"{self.url}/{name}: no such file") from None
 
     def read_from(self, name: str, start: int) -> tuple[bytes, int]:
-        """Return the bytes of a file from an offset on, and its size.
-
-        Parameters
-        ----------
-        name : str
-            The file's name inside the folder.
-        start : int
-            The offset in bytes.
-
-        Returns
-        -------
-        data : bytes
-            Empty if the file is not longer.
-        size : int
-            Size of the file; 0 if it does not exist.
-
-        Raises
-        ------
-        StoreError
-            The store fails.
-        """
+        """Return the bytes of a file from an offset on, and its size."""
         path = self._at(name)
         self._refresh()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -201,25 +137,7 @@ class Folder:
             return b"", 0
 
     def write(self, name: str, data: bytes | memoryview) -> str:
-        """Write a file atomically: a reader sees the old contents or the new ones.
-
-        Parameters
-        ----------
-        name : str
-            The file's name inside the folder; missing folders are made.
-        data : bytes or memoryview
-            The contents.
-
-        Returns
-        -------
-        str
-            The SHA-256 of the data in hexadecimal.
-
-        Raises
-        ------
-        StoreError
-            The disk is full, or the store fails.
-        """
+        """Write a file atomically: a reader sees the old contents or the new ones."""
         target = self._at(name)
         if self.local:
             self._do(
@@ -235,47 +153,13 @@ class Folder:
         return hashlib.sha256(data).hexdigest()
 
     def write_all(self, fill: Callable[[local.Put], T]) -> T:
-        """Write all files of this folder; a local folder replaces an existing one when all of them are synced.
-
-        Parameters
-        ----------
-        fill : callable
-            Writes the files by the function that it gets, each once; after a failure of the store it is called again.
-
-        Returns
-        -------
-        object
-            The result of `fill`.
-
-        Raises
-        ------
-        StoreError
-            The disk is full, or the store fails.
-        """
+        """Write all files of this folder; a local folder replaces an existing one when all of them are synced."""
         if self.local:
             return self._do("", lambda: local.write_folder(Path(self._path), fill, self.guard))
         return fill(self.write)
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a new file; of several writers one succeeds (on object stores by a conditional put).
-
-        Parameters
-        ----------
-        name : str
-            The file's name inside the folder; missing folders are made.
-        data : bytes
-            The contents.
-
-        Returns
-        -------
-        bool
-            True if it was written, False if the file exists already.
-
-        Raises
-        ------
-        StoreError
-            The disk is full, or the store fails.
-        """
+        """Write a new file; of several writers one succeeds (on object stores by a conditional put)."""
         target = self._at(name)
         try:
             if self.local:
@@ -362,14 +246,7 @@ class Folder:
         self._do("", functools.partial(local.make_folder, Path(self._path)) if self.local else store)
 
     def remove(self, known: Collection[str] | None = None) -> None:
-        """Remove the folder and its contents if it exists.
-
-        Parameters
-        ----------
-        known : collection of str, optional
-            Names that may be directly inside. A folder with any other is the user's and stays; by default every folder
-            is removed.
-        """
+        """Remove the folder and its contents if it exists."""
         if known is not None:
             # Temporary files are those of processes that were killed.
             names = {name for name in self.names() if not (name.startswith(".") and name.endswith(".part"))}

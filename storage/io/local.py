@@ -16,11 +16,8 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 T = TypeVar("T")
-Guard = Callable[[], AbstractContextManager[None]]
-"""A context that is entered while names or contents change."""
-
-Put = Callable[[str, "bytes | memoryview"], object]
-"""Writes a file, from its name within a folder and its bytes."""
+Guard = Callable[[], AbstractContextManager[None]]  # A context that is entered while names or contents change
+Put = Callable[[str, "bytes | memoryview"], object]  # Writes a file, from its name within a folder and its bytes
 
 UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF, errno.EISDIR, errno.ENOSYS}
 
@@ -29,11 +26,10 @@ UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF,
 class SyncRule:
     """Syncing of many files at once: disks take those that wait at the same time in one go."""
 
+    # Threads that sync: 60 files of 72 MB took 0.05 s instead of 0.2 s one by one, and no less with 16 threads
     threads: int = 8
-    """Threads that sync: 60 files of 72 MB took 0.05 s instead of 0.2 s one by one, and no less with 16 threads."""
 
-    files: int = 64
-    """Files that stay open until they are synced together."""
+    files: int = 64  # Files that stay open until they are synced together
 
 
 SYNC_RULE = SyncRule()
@@ -94,24 +90,7 @@ def write_atomically(
     replace: bool,
     guard: Guard = unguarded,
 ) -> None:
-    """Write a file atomically by renaming a temporary one.
-
-    Parameters
-    ----------
-    path : Path
-        The file; missing folders are made.
-    data : bytes or memoryview
-        The contents.
-    replace : bool
-        Whether it may replace another file.
-    guard : callable, optional
-        Context that is entered while names change.
-
-    Raises
-    ------
-    FileExistsError
-        The file exists, and may not be replaced.
-    """
+    """Write a file atomically by renaming a temporary one."""
     _make_ready(path.parent, guard)
     part = _hidden(path)
     try:
@@ -130,22 +109,7 @@ def write_atomically(
 
 
 def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded) -> T:
-    """Write all files of a folder, which gets its name when they are synced, in place of an existing one.
-
-    Parameters
-    ----------
-    path : Path
-        The folder; missing parents are made.
-    fill : callable
-        Writes the files by the function that it gets, each once.
-    guard : callable, optional
-        Context that is entered while names change.
-
-    Returns
-    -------
-    object
-        The result of `fill`.
-    """
+    """Write all files of a folder, which gets its name when they are synced, in place of an existing one."""
     _make_ready(path.parent, guard)
     part = _hidden(path)
     folders, handles = {"": str(part)}, list[IO[bytes]]()

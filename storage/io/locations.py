@@ -17,8 +17,8 @@ else:
     local_files = LazyModule("fsspec.implementations.local")
 
 LOCAL = ("file://", "local://")
+# Protocols of fsspec that stand before another URL, with `::` between
 CHAINS = ("zip", "tar", "libarchive", "dir", "simplecache", "filecache", "blockcache", "cached", "asynclocal")
-"""Protocols of fsspec that stand before another URL, with `::` between."""
 
 
 def is_url(name: str) -> bool:

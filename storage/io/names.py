@@ -33,20 +33,6 @@ def require_unlinked(url: str, path: str, name: str) -> None:
 
     The folder itself may be a link, because its user has named it. Its contents may come from anyone, and a link there
     would have files outside read, overwritten or deleted.
-
-    Parameters
-    ----------
-    url : str
-        The folder as its user knows it, for the error.
-    path : str
-        The folder's local path.
-    name : str
-        A file or folder inside, whether it is there or not.
-
-    Raises
-    ------
-    DamagedError
-        It leads out of the folder.
     """
     parts = name.split("/")
     for end in range(1, len(parts) + 1):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
 
+# Protocols of stores whose address is the user's own configuration: a bucket follows, no host to connect to
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
-"""Protocols of stores whose address is the user's own configuration: a bucket follows, no host to connect to."""
 
 
 def recorded_url(folder: Folder, url: object) -> str:
@@ -14,23 +14,6 @@ def recorded_url(folder: Folder, url: object) -> str:
 
     Opening a URL connects to its host, or runs the code of a chained protocol. So a record may refer to local paths
     and to its own store only.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder of the record.
-    url : object
-        The value of the record's field.
-
-    Returns
-    -------
-    str
-        The URL.
-
-    Raises
-    ------
-    AbsentError
-        The URL leads to another store, or the value is no URL.
     """
     if isinstance(url, str) and not ("::" in url and "://" in url):
         scheme, host, own_scheme, own_host = *_store_of(url), *_store_of(folder.address)

@@ -18,14 +18,12 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.short_repr import short
 
 DIGEST = "sha256"
-MAX_BYTES = 1 << 26
-"""Largest record; the manifest of a corpus of 100,000 shards has 45 MB."""
+MAX_BYTES = 1 << 26  # Largest record; the manifest of a corpus of 100,000 shards has 45 MB
 
+# Largest number of lists and objects in a record; each takes 2 bytes in the file and 100 in memory
 MAX_CONTAINERS = 1 << 22
-"""Largest number of lists and objects in a record; each takes 2 bytes in the file and 100 in memory."""
 
-LEAST_INTEGER, MOST_INTEGER = -(1 << 63), (1 << 64) - 1
-"""Range of integers of 64 bits, signed or unsigned."""
+LEAST_INTEGER, MOST_INTEGER = -(1 << 63), (1 << 64) - 1  # Range of integers of 64 bits, signed or unsigned
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -62,20 +60,7 @@ def _members(record: JsonObject) -> dict[str, str]:
 
 
 def _text(value: Json, line: str) -> str:
-    """Return the text of a value, indented as `json` does it, whose own code takes twice as long.
-
-    Parameters
-    ----------
-    value : object
-        The value.
-    line : str
-        Line feed and indentation of the value's last line.
-
-    Returns
-    -------
-    str
-        The text.
-    """
+    """Return the text of a value, indented as `json` does it, whose own code takes twice as long."""
     if type(value) is str:
         return _text_of_string(value)
     # The encoder takes longer for a single number, and refuses infinities.
@@ -96,27 +81,7 @@ def _joined(members: Mapping[str, str]) -> bytes:
 
 
 def parse_json(data: bytes, path: str, where: str = "", *, most: int = MAX_BYTES) -> Json:
-    """Parse JSON in bounded memory, as anyone may have written it.
-
-    Parameters
-    ----------
-    data : bytes
-        The text.
-    path, where : str
-        The file and the place in it, for errors.
-    most : int, optional
-        Limit of the text's size in bytes.
-
-    Returns
-    -------
-    object
-        The value. All numbers are finite, and integers fit in 64 bits.
-
-    Raises
-    ------
-    DamagedError
-        The text is not JSON, is too large, or holds other numbers.
-    """
+    """Parse JSON in bounded memory, as anyone may have written it."""
     if len(data) > most:
         raise DamagedError(path, f"expected at most {most:,} bytes, found {len(data):,}", where)
     if data.count(b"[") + data.count(b"{") > MAX_CONTAINERS:
@@ -143,27 +108,7 @@ def _number(text: str) -> float:
 
 
 def check(model: type[Model], record: object, path: str, where: str = "") -> Model:
-    """Check a parsed record against its pydantic model.
-
-    Parameters
-    ----------
-    model : type
-        The declared fields, their types and bounds.
-    record : object
-        The parsed value.
-    path, where : str
-        The file and the place in it, for errors.
-
-    Returns
-    -------
-    pydantic.BaseModel
-        The record.
-
-    Raises
-    ------
-    DamagedError
-        A field is missing, unknown or invalid; the message names the first.
-    """
+    """Check a parsed record against its pydantic model."""
     try:
         return model.model_validate(record)
     except pydantic.ValidationError as error:
@@ -174,77 +119,20 @@ def check(model: type[Model], record: object, path: str, where: str = "") -> Mod
 
 
 def numbers_of_names(names: Iterable[str], digits: int, suffix: str = "") -> list[int]:
-    """Return the numbers of files or folders that are named by numbers, ascending.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Names in a folder; other names are ignored.
-    digits : int
-        Least number of digits, with leading zeros.
-    suffix : str, optional
-        Text behind the number.
-
-    Returns
-    -------
-    list of int
-        The numbers.
-    """
+    """Return the numbers of files or folders that are named by numbers, ascending."""
     form = re.compile(f"[0-9]{{{digits},18}}{re.escape(suffix)}")
     numbers = {name: int(name.removesuffix(suffix)) for name in names if form.fullmatch(name)}
     return sorted(number for name, number in numbers.items() if name == f"{number:0{digits}d}{suffix}")
 
 
 def read_record(folder: Folder, name: str, kind: str, version: int, oldest: int = 1) -> JsonObject:
-    """Read a JSON record and check its format, version and digest.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder of the file.
-    name : str
-        The file's name.
-    kind : str
-        The format's name, expected in the field ``format``.
-    version, oldest : int
-        The newest and the oldest format version that this release reads; version 1 had no digest.
-
-    Returns
-    -------
-    dict
-        The record, without its digest.
-
-    Raises
-    ------
-    AbsentError
-        The file does not exist.
-    DamagedError
-        The file is not JSON, has another format or version, or does not match its digest.
-    """
+    """Read a JSON record and check its format, version and digest."""
     path = f"{folder.url}/{name}"
     return checked(parse_record(folder.read(name, MAX_BYTES), path, kind, version, oldest), path)
 
 
 def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 1) -> JsonObject:
-    """Parse a record and check its format and version, but not its digest; see `read_record`.
-
-    Parameters
-    ----------
-    data : bytes
-        Contents of the file.
-    path, kind, version, oldest
-        The file's name for errors, its format, and the versions that are read.
-
-    Returns
-    -------
-    dict
-        The record, with its digest.
-
-    Raises
-    ------
-    DamagedError
-        See `read_record`.
-    """
+    """Parse a record and check its format and version, but not its digest; see `read_record`."""
     record = parse_json(data, path)
     if not isinstance(record, dict) or record.get("format") != kind:
         raise DamagedError(path, f"expected {kind!r}", "field 'format'")
@@ -256,25 +144,7 @@ def parse_record(data: bytes, path: str, kind: str, version: int, oldest: int = 
 
 
 def checked(record: JsonObject, path: str) -> JsonObject:
-    """Return a record without its digest after checking that.
-
-    Parameters
-    ----------
-    record : dict
-        The result of `parse_record`.
-    path : str
-        The file's name, for errors.
-
-    Returns
-    -------
-    dict
-        The record without its digest.
-
-    Raises
-    ------
-    DamagedError
-        The digest does not match.
-    """
+    """Return a record without its digest after checking that."""
     if record["version"] == 1:
         return record
     rest = {name: value for name, value in record.items() if name != DIGEST}

@@ -10,8 +10,7 @@ from typing import TypeVar
 from collapsium.storage.errors import CollapsiumError, StoreError
 
 TRIES = 6
-PAUSE = 0.1
-"""Seconds before the second attempt; each further pause is twice as long."""
+PAUSE = 0.1  # Seconds before the second attempt; each further pause is twice as long
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # Errors that a retry would meet again.
@@ -27,27 +26,7 @@ pause: Callable[[float], None] = time.sleep
 
 
 def with_retries(url: str, operation: Callable[[], T]) -> T:
-    """Return the result of an operation on a store, retried after errors that may pass.
-
-    Parameters
-    ----------
-    url : str
-        The file or folder, for the error.
-    operation : callable
-        The operation, which may be repeated.
-
-    Returns
-    -------
-    object
-        Its result.
-
-    Raises
-    ------
-    StoreError
-        The disk is full, permission is missing, or all `TRIES` attempts failed.
-    OSError
-        The file is absent or exists, or is a folder.
-    """
+    """Return the result of an operation on a store, retried after errors that may pass."""
     for number in range(1, TRIES + 1):
         try:
             return operation()

@@ -11,39 +11,19 @@ from pathlib import Path
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.io.encodings import SAVE_AS_UTF8, decode_text
 
-MAX_BYTES = 1 << 20
-"""Largest file: a configuration, a job or a network."""
-
-MAX_DEPTH = 50
-"""Deepest nesting of tables and arrays."""
+MAX_BYTES = 1 << 20  # Largest file: a configuration, a job or a network
+MAX_DEPTH = 50  # Deepest nesting of tables and arrays
 
 TOO_DEEP = f"expected tables and arrays nested at most {MAX_DEPTH} deep"
 _PART = r"(?:[A-Za-z0-9_-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
+# A dotted key of too many parts, for which the parser would take time by their square; it matches in linear time
 _DEEP_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_DEPTH},}}+")
-"""A dotted key of too many parts, for which the parser would take time by their square; it matches in linear time."""
 
-LEAST, MOST = -(1 << 63), (1 << 63) - 1
-"""Range of integers of the TOML specification."""
+LEAST, MOST = -(1 << 63), (1 << 63) - 1  # Range of integers of the TOML specification
 
 
 def parse_toml(text: str) -> JsonObject:
-    """Parse TOML.
-
-    Parameters
-    ----------
-    text : str
-        The text.
-
-    Returns
-    -------
-    dict
-        The table; integers fit in 64 bits.
-
-    Raises
-    ------
-    ValueError
-        The text is not TOML, is too long, or holds a larger number.
-    """
+    """Parse TOML."""
     if len(text) > MAX_BYTES:
         raise ValueError(f"{len(text):,} letters, where {MAX_BYTES:,} are the most")
     if _DEEP_KEY.search(text):
@@ -66,25 +46,7 @@ def parse_toml(text: str) -> JsonObject:
 
 
 def read_toml_text(path: str | os.PathLike[str]) -> str:
-    """Read the text of a TOML file.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A local file; its name may come out of a record.
-
-    Returns
-    -------
-    str
-        The text.
-
-    Raises
-    ------
-    OSError
-        It cannot be read.
-    ValueError
-        It is a pipe or device, too large, or not UTF-8.
-    """
+    """Read the text of a TOML file."""
     file = Path(path)
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):

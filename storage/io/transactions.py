@@ -13,18 +13,7 @@ from collapsium.storage.io.unfinished import claimed, hidden_path, remove_abando
 
 
 def ensure_free(folder: Folder) -> None:
-    """Raise an error for an output folder that exists.
-
-    Parameters
-    ----------
-    folder : Folder
-        The output folder.
-
-    Raises
-    ------
-    OccupiedError
-        The folder exists.
-    """
+    """Raise an error for an output folder that exists."""
     if folder.exists():
         raise OccupiedError(f"{folder.url}: exists already; name a new folder or remove this one")
 
@@ -35,16 +24,6 @@ def unfinished(folder: Folder) -> Iterator[Folder]:
 
     On a local disk it is a hidden folder beside the target; those of dead processes are removed first. On other stores
     it is the target itself, which is removed on failure.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder that is to be made.
-
-    Yields
-    ------
-    Folder
-        Where to write.
     """
     if not folder.local:
         folder.make()
@@ -80,21 +59,6 @@ def created(folder: Folder) -> Iterator[Folder]:
     A local folder is written under a hidden name and renamed at the end; see `unfinished`. On other stores a rename is
     a copy, so files are written to the target and removed on failure. Readers begin at the manifest, which is written
     last.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder to make.
-
-    Yields
-    ------
-    Folder
-        Where to write.
-
-    Raises
-    ------
-    OccupiedError
-        The folder exists.
     """
     ensure_free(folder)
     with unfinished(folder) as place:
@@ -112,18 +76,7 @@ def created(folder: Folder) -> Iterator[Folder]:
 
 @contextmanager
 def replaced(folder: Folder) -> Iterator[Folder]:
-    """Make a folder that exists either complete or not at all, in place of an existing one.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder to make; see `created`. On stores other than local disks, an existing folder is removed first.
-
-    Yields
-    ------
-    Folder
-        Where to write.
-    """
+    """Make a folder that exists either complete or not at all, in place of an existing one."""
     if not folder.local:
         folder.remove()
     if not folder.exists():

@@ -25,25 +25,7 @@ def hidden_path(path: Path) -> Path:
 
 @contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """Hold the lock on a folder.
-
-    Parameters
-    ----------
-    path : Path
-        The folder, which may be renamed while the lock is held.
-
-    Yields
-    ------
-    None
-        Also if the file system has no locks.
-
-    Raises
-    ------
-    BlockingIOError
-        The lock is held already.
-    FileNotFoundError
-        Another process has just removed the folder as an abandoned one.
-    """
+    """Hold the lock on a folder."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         _lock(handle)
@@ -67,18 +49,7 @@ def _lock(handle: int) -> bool:
 
 @contextmanager
 def abandoned(path: Path) -> Iterator[list[Path]]:
-    """Find and lock the user's hidden folders of a path whose processes are dead.
-
-    Parameters
-    ----------
-    path : Path
-        The folder that was being made.
-
-    Yields
-    ------
-    list of Path
-        The hidden folders, sorted by name.
-    """
+    """Find and lock the user's hidden folders of a path whose processes are dead."""
     pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part")
     handles, paths = [], []
     try:
@@ -95,13 +66,7 @@ def abandoned(path: Path) -> Iterator[list[Path]]:
 
 
 def remove_abandoned(path: Path) -> None:
-    """Remove the folders that dead processes have left under hidden names.
-
-    Parameters
-    ----------
-    path : Path
-        The folder that was being made. Files that cannot be removed stay.
-    """
+    """Remove the folders that dead processes have left under hidden names."""
     with abandoned(path) as places:
         for place in places:
             shutil.rmtree(place, ignore_errors=True)

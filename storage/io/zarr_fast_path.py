@@ -32,15 +32,11 @@ else:
 
 METADATA = "zarr.json"
 DTYPE_KINDS = "biuf"
-ZSTD = {"level": 0, "checksum": False}
-"""Configuration of the codec by which Zarr compresses arrays."""
+ZSTD = {"level": 0, "checksum": False}  # Configuration of the codec by which Zarr compresses arrays
+# Separator of the numbers in the name of a chunk's file; up to release 0.1 it was a slash. Without folders for chunks,
+# a group has half as many names to sync.
 SEPARATOR = "."
-"""Separator of the numbers in the name of a chunk's file; up to release 0.1 it was a slash.
-
-Without folders for chunks, a group has half as many names to sync.
-"""
-READER_THREADS = 4
-"""Threads that read the chunks of one array."""
+READER_THREADS = 4  # Threads that read the chunks of one array
 
 
 RowIndex: TypeAlias = "slice | EllipsisType"
@@ -71,27 +67,7 @@ def _example(dtype: str, ndim: int, compress: bool) -> str:
 def described(
     shape: tuple[int, ...], dtype: DType, chunks: tuple[int, ...], *, compress: bool, separator: str = SEPARATOR
 ) -> bytes:
-    """Return the metadata of an array, as Zarr writes it.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of the array.
-    dtype : numpy.dtype
-        Dtype of the array.
-    chunks : tuple of int
-        Shape of a chunk.
-    compress : bool
-        True if chunks are compressed.
-    separator : {".", "/"}, optional
-        Separator of the numbers in the name of a chunk's file: ``c.0.0`` lies in the folder of the array, ``c/0/0`` in
-        folders of its own.
-
-    Returns
-    -------
-    bytes
-        Contents of ``zarr.json``.
-    """
+    """Return the metadata of an array, as Zarr writes it."""
     fields = json.loads(_example(dtype.newbyteorder("<").str, len(shape), compress))
     fields["shape"] = list(shape)
     fields["chunk_grid"]["configuration"]["chunk_shape"] = list(chunks)
@@ -148,21 +124,7 @@ def write_array(
     *,
     compress: bool,
 ) -> None:
-    """Write an array chunk by chunk, and its metadata last.
-
-    Parameters
-    ----------
-    put : callable
-        Function that writes a file, from its name in the group and its bytes.
-    name : str
-        Name of the array.
-    values : numpy.ndarray or Rows
-        The array, of one dimension or more.
-    chunks : tuple of int
-        Shape of a chunk, which holds complete rows.
-    compress : bool
-        True to compress chunks.
-    """
+    """Write an array chunk by chunk, and its metadata last."""
     little = values.dtype.newbyteorder("<")
     codec = _encoder() if compress else None
     for number in range(-(-values.shape[0] // chunks[0]) if math.prod(values.shape) else 0):
@@ -180,23 +142,7 @@ def _key(name: str, number: int, ndim: int, separator: str) -> str:
 
 
 class PlainArray:
-    """An array as `write_array` writes it, whose rows are read on access.
-
-    Parameters
-    ----------
-    read : callable
-        Returns the bytes of a file of the group.
-    name : str
-        Name of the array.
-    shape, chunks : tuple of int
-        Shape of the array and of a chunk.
-    dtype : numpy.dtype
-        Dtype of the array.
-    compressed : bool
-        True if chunks are compressed.
-    separator : {"/", "."}
-        Separator of the numbers in the name of a chunk's file.
-    """
+    """An array as `write_array` writes it, whose rows are read on access."""
 
     def __init__(
         self,
@@ -247,22 +193,7 @@ class PlainArray:
 
 
 def plain_array(read: Callable[[str], bytes], name: str, metadata: bytes) -> PlainArray | None:
-    """Open an array if its metadata is as `write_array` writes it.
-
-    Parameters
-    ----------
-    read : callable
-        Returns the bytes of a file of the group.
-    name : str
-        Name of the array.
-    metadata : bytes
-        Contents of its ``zarr.json``.
-
-    Returns
-    -------
-    PlainArray or None
-        None for any other array.
-    """
+    """Open an array if its metadata is as `write_array` writes it."""
     try:
         fields = json.loads(metadata)
         shape, chunks = tuple(fields["shape"]), tuple(fields["chunk_grid"]["configuration"]["chunk_shape"])

@@ -27,11 +27,10 @@ from collapsium.storage.readers.guesses import Guess
 from collapsium.storage.readers.read_options import ReadOptions
 
 INT32_MAX = 2**31 - 1
+# Most documents per pair of a file, after 50,000 is added to its number of pairs
 EMPTY_PER_PAIR, PAIR_ALLOWANCE = 20, 50_000
-"""Most documents per pair of a file, after 50,000 is added to its number of pairs."""
 
-SURE = 4
-"""Characters in UTF-8 beyond ASCII that no text of another encoding makes by chance."""
+SURE = 4  # Characters in UTF-8 beyond ASCII that no text of another encoding makes by chance
 
 
 class Source(Protocol):
@@ -49,27 +48,7 @@ class Source(Protocol):
 
 
 def open_input(path: str, limit: int | None = None) -> IO[bytes]:
-    """Open a file at any fsspec URL for reading, decompressed according to its first bytes.
-
-    Parameters
-    ----------
-    path : str
-        Local path or URL.
-    limit : int, optional
-        Limit of the decompressed bytes; by default `RATIO` times the size, and at least `LEAST_LIMIT`.
-
-    Returns
-    -------
-    file
-        A binary file. Reading beyond the limit, or a compressed file that is cut short, raises `InputError`.
-
-    Raises
-    ------
-    AbsentError
-        The file does not exist.
-    InputError
-        The path is a folder, a pipe or a device, the file is not readable, or it is an archive of several files.
-    """
+    """Open a file at any fsspec URL for reading, decompressed according to its first bytes."""
     handle, head, size = _opened(path)
     return unpacked(
         handle, head, path, (lambda: max(LEAST_LIMIT, RATIO * size())) if limit is None else (lambda: limit)
@@ -116,30 +95,7 @@ def head_of(handle: IO[bytes]) -> bytes:
 
 
 def open_text(path: str, options: ReadOptions, guesses: dict[Guess, None] | None = None) -> IO[bytes]:
-    """Open a file of text for reading, decompressed and in UTF-8 without a byte order mark.
-
-    Parameters
-    ----------
-    path : str
-        Local path or URL.
-    options : ReadOptions
-        Limit of decompressed bytes, and the encoding of files without a byte order mark.
-    guesses : dict, optional
-        Receives the encoding of a byte order mark, unless it is UTF-8.
-
-    Returns
-    -------
-    file
-        A binary file; where `may_be_cut` is true, its positions are positions in the file itself. Bytes that
-        the encoding does not have are invalid in UTF-8 too.
-
-    Raises
-    ------
-    AbsentError
-        The file does not exist.
-    InputError
-        As for `open_input`; or the file is no text, or has another encoding.
-    """
+    """Open a file of text for reading, decompressed and in UTF-8 without a byte order mark."""
     handle = open_input(path, options.max_decompressed)
     head = head_of(handle)
     marked = marked_encoding(head)
@@ -219,22 +175,7 @@ def _require_file(path: str, place: str) -> None:
 
 
 def require_plausible(path: str, documents: int, pairs: int, where: str) -> None:
-    """Raise an error if nearly all documents would be empty, because empty documents use memory.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    documents, pairs : int
-        Numbers of documents and of pairs in the file's header.
-    where : str
-        Place of these numbers in the file, for the error.
-
-    Raises
-    ------
-    InputError
-        The number of documents is implausible for the number of pairs.
-    """
+    """Raise an error if nearly all documents would be empty, because empty documents use memory."""
     if documents > EMPTY_PER_PAIR * (pairs + PAIR_ALLOWANCE):
         raise InputError(
             path, f"expected about as many documents as its {pairs} pairs can fill, found {documents}", where
@@ -242,29 +183,7 @@ def require_plausible(path: str, documents: int, pairs: int, where: str) -> None
 
 
 def read_vocabulary_file(path: str, limit: int | None = None, encoding: str | None = None) -> list[str]:
-    """Read a vocabulary from a file with one word a line, or from a column of a Parquet file.
-
-    Parameters
-    ----------
-    path : str
-        Local path or URL.
-    limit : int, optional
-        As for `open_input`.
-    encoding : str, optional
-        Encoding of a file of lines without a byte order mark.
-
-    Returns
-    -------
-    list of str
-        The words in the order of their ids; the first line or row is word 0.
-
-    Raises
-    ------
-    AbsentError
-        The file does not exist.
-    InputError
-        A word is empty or repeated, or the Parquet file has no column of words.
-    """
+    """Read a vocabulary from a file with one word a line, or from a column of a Parquet file."""
     with reading(path), open_input(path, limit) as handle:
         data = handle.read()
     kind = binary_kind(data[:HEAD])
@@ -291,15 +210,7 @@ def required_names(options: ReadOptions) -> list[str] | None:
 
 
 def required_words(options: ReadOptions) -> list[str] | None:
-    """Return the words of the option `vocabulary`, as the word rule spells them; None if the option is not set.
-
-    Raises
-    ------
-    AbsentError
-        The file does not exist.
-    InputError
-        The file is not a vocabulary, or two of its words differ only in what the word rule makes the same.
-    """
+    """Return the words of the option `vocabulary`, as the word rule spells them; None if the option is not set."""
     names = required_names(options)
     if names is None:
         return None
@@ -323,29 +234,7 @@ def _spelled(path: str, names: list[str], options: ReadOptions) -> list[str]:
 
 
 def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[str]:
-    """Return the words of the option `vocabulary`, or of the first existing file of `names` in the source's folder.
-
-    Parameters
-    ----------
-    path : str
-        The source.
-    names : list of str
-        Usual names of vocabulary files of the format.
-    options : ReadOptions
-        Options of reading.
-
-    Returns
-    -------
-    list of str
-        The words.
-
-    Raises
-    ------
-    NoVocabularyError
-        The option is not set, and no such file exists.
-    InputError
-        The file is not a vocabulary.
-    """
+    """Return the words of the option `vocabulary`, or of the first existing file of `names` in the source's folder."""
     words = required_words(options)
     if words is not None:
         return words
@@ -372,13 +261,7 @@ def distinct(paths: list[str]) -> list[str]:
 
 
 class reading:  # noqa: N801 - used as a statement: `with reading(path):`
-    """Replace exceptions about a damaged or unreadable file by one error that names the file.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    """
+    """Replace exceptions about a damaged or unreadable file by one error that names the file."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -21,8 +21,8 @@ from collapsium.storage.units import size
 
 HEAD = 4096  # bytes that are looked at
 BUFFER = 1 << 20  # bytes
+# Beginnings of the first block of a bzip2 stream, and of the end of an empty one
 _BZ2_BLOCK, _BZ2_END = b"1AY&SY", b"\x17rE8P\x90"
-"""Beginnings of the first block of a bzip2 stream, and of the end of an empty one."""
 
 _MAGIC = (
     (b"\x1f\x8b", "gzip"),
@@ -40,10 +40,10 @@ _NAMES = {
     ".gz": "gzip", ".tgz": "gzip", ".bz2": "bz2", ".tbz2": "bz2", ".xz": "xz", ".txz": "xz", ".lzma": "lzma",
     ".zst": "zstd", ".lz4": "lz4", ".zip": "zip",
 }  # fmt: skip
-PACKED = tuple(_NAMES)
-"""Endings of the names of compressed files."""
+PACKED = tuple(_NAMES)  # Endings of the names of compressed files
 
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, ValueError, RuntimeError)
+# Beginnings of files that are no text, and what they are
 _BINARY = (
     (b"PAR1", "a Parquet file (`format` parquet)"),
     (b"PK\x03\x04", "a zip archive"),
@@ -60,11 +60,10 @@ _BINARY = (
     (b"\xff\xd8\xff", "an image"),
     (b"GIF8", "an image"),
 )
-"""Beginnings of files that are no text, and what they are."""
 
 
+# First bytes of all magic numbers: most texts begin otherwise
 _FIRST = frozenset(magic[:1] for magic, _ in (*_MAGIC, *_BINARY)) | {b"B"}
-"""First bytes of all magic numbers: most texts begin otherwise."""
 
 
 def packing_of(head: bytes) -> str | None:
@@ -93,30 +92,7 @@ def binary_kind(head: bytes) -> str | None:
 
 
 def unpacked(handle: IO[bytes], head: bytes, path: str, limit: Callable[[], int]) -> IO[bytes]:
-    """Return the content of a file that may be compressed.
-
-    Parameters
-    ----------
-    handle : file
-        The file, at its first byte.
-    head : bytes
-        Its first bytes.
-    path : str
-        Its name, for errors.
-    limit : callable
-        Returns the limit of the decompressed bytes.
-
-    Returns
-    -------
-    file
-        The same file if it is not compressed. Otherwise its content; reading beyond the limit, or a file that is
-        damaged, cut short or followed by other bytes, raises `InputError`.
-
-    Raises
-    ------
-    InputError
-        The bytes are not compressed as the name says, or are an archive of several files.
-    """
+    """Return the content of a file that may be compressed."""
     kind, name = packing_of(head), path.lower()
     named = next((named for ending, named in _NAMES.items() if name.endswith(ending)), None)
     if kind is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NOT_IN_VOCABULARY = "not in the vocabulary"
+# Beginnings of the texts of the rules `Cuts.min_documents`, `max_words` and `max_document_share`
 TOO_RARE, TOO_MANY, TOO_FREQUENT = "in fewer than ", "beyond ", "in more than "
-"""Beginnings of the texts of the rules `Cuts.min_documents`, `max_words` and `max_document_share`."""
 
 
 @dataclass(frozen=True)

@@ -8,30 +8,19 @@ from typing import Any
 
 from collapsium.storage.readers.read_options import ReadOptions
 
+# Options for which later documents follow the guess about the first ones
 FOLLOWED = ("separator", "label_separator", "header")
-"""Options for which later documents follow the guess about the first ones."""
 
-MISSING_VALUES = "missing values"
-"""Property of texts, such as NA, that are read as missing labels and numbers."""
+MISSING_VALUES = "missing values"  # Property of texts, such as NA, that are read as missing labels and numbers
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A property of the input that a reader has found out by itself.
+    """A property of the input that a reader has found out by itself."""
 
-    Attributes
-    ----------
-    what : str
-        The property, such as ``separator``; side files say so, as in ``separator of side files``.
-    value : str
-        What was found.
-    option : str
-        The option that overrides it, by its name in Python; empty if there is none.
-    """
-
-    what: str
-    value: str
-    option: str = ""
+    what: str  # The property, such as ``separator``; side files say so, as in ``separator of side files``
+    value: str  # What was found
+    option: str = ""  # The option that overrides it, by its name in Python; empty if there is none
 
 
 def distinct_guesses(*groups: Iterable[Guess]) -> tuple[Guess, ...]:

@@ -54,18 +54,7 @@ _ENDINGS = {
 
 
 class Chained:
-    """Several sources with the same vocabulary, read one after another.
-
-    Parameters
-    ----------
-    sources : list of Source
-        At least one.
-
-    Raises
-    ------
-    InputError
-        The vocabulary of a source differs from that of the first.
-    """
+    """Several sources with the same vocabulary, read one after another."""
 
     def __init__(self, sources: list[Source]) -> None:
         for source in sources[1:]:
@@ -108,27 +97,7 @@ def kind_of_name(path: str) -> str | None:
 
 
 def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
-    """Return the format that the names of sources imply, or the names of the files in them.
-
-    Parameters
-    ----------
-    paths : sequence of str
-        Files, folders or globs. A folder has the only format that names in it imply, or plain texts where none does.
-    recorded : str, optional
-        Format of earlier documents: of several formats in a folder, it is the one, and so it is where names imply none.
-
-    Returns
-    -------
-    str
-        A key of `FORMATS`.
-
-    Raises
-    ------
-    AbsentError
-        A source does not exist.
-    OptionError
-        The names imply no format, or several.
-    """
+    """Return the format that the names of sources imply, or the names of the files in them."""
     formats: dict[str, str] = {}
     for path in paths:
         kind = kind_of_name(path) or _format_inside(path, recorded)
@@ -186,60 +155,14 @@ def _advice_of_bytes(path: str) -> str:
 
 
 def resolved_index_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
-    """Return the options with the first index of the files, which later files of the corpus share.
-
-    Parameters
-    ----------
-    paths : list of str
-        The files.
-    kind : str
-        Their format.
-    options : ReadOptions
-        Options of reading.
-
-    Returns
-    -------
-    ReadOptions
-        The options; those of SVMlight files have `index_base` set.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read.
-    OptionError
-        `index_base` is neither 0 nor 1.
-    """
+    """Return the options with the first index of the files, which later files of the corpus share."""
     if options.index_base not in (None, 0, 1):
         raise OptionError(f"expected 0 or 1, found {options.index_base}", "index_base")
     return replace(options, index_base=index_base(paths, options)) if kind == "svmlight" else options
 
 
 def open_source(paths: list[str], kind: str | None = None, options: ReadOptions | None = None) -> Source:
-    """Open files or folders of one format.
-
-    Parameters
-    ----------
-    paths : list of str
-        Local paths or fsspec URLs.
-    kind : str, optional
-        A key of `FORMATS`; by default the format that the first name implies.
-    options : ReadOptions, optional
-        Vocabulary, fields and stop words.
-
-    Returns
-    -------
-    Source
-        The documents and their vocabulary.
-
-    Raises
-    ------
-    AbsentError
-        A file does not exist.
-    InputError
-        A file violates its format.
-    OptionError
-        The format is unknown.
-    """
+    """Open files or folders of one format."""
     options = options or ReadOptions()
     kind = kind or guess_format(paths)
     require_once(paths)
@@ -262,33 +185,7 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
 def open_vectors(
     paths: list[str], options: ReadOptions | None = None, *, tagged: bool = False, strict: bool = False
 ) -> DenseSource:
-    """Open files of dense vectors; each may have a format of its own.
-
-    Parameters
-    ----------
-    paths : list of str
-        Local paths or fsspec URLs of comma-separated values, ``.npy`` or ``.npz`` files, or of Zarr arrays.
-    options : ReadOptions, optional
-        Columns of ids and labels, and names of columns.
-    tagged : bool, optional
-        Prefix numeric ids with the name of their file even if there is only one file.
-    strict : bool, optional
-        Refuse options that have no effect on any of the files; a recorded option may concern other files.
-
-    Returns
-    -------
-    DenseSource
-        The vectors and the names of their columns.
-
-    Raises
-    ------
-    AbsentError
-        A file does not exist.
-    InputError
-        A file contains no vectors, or its columns differ from those of the first.
-    OptionError
-        A column or array does not exist, or an option has no effect.
-    """
+    """Open files of dense vectors; each may have a format of its own."""
     options = options or ReadOptions()
     if options.header not in (None, *HEADERS):
         raise OptionError(f"expected {' or '.join(HEADERS)}, found {options.header!r}", "header")

@@ -14,25 +14,15 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, repr=False)
 class DocumentProportions(ShortRepr):
-    """Proportions of documents, sparse.
+    """Proportions of documents, sparse."""
 
-    Attributes
-    ----------
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Offsets of the documents: document d has the entries ``offsets[d]`` to ``offsets[d + 1] - 1``; none if nothing
-        is known of it.
-    topics : numpy.ndarray of int32, shape (entries,)
-        Topic of each entry.
-    shares : numpy.ndarray of float32, shape (entries,)
-        Proportion of each entry, positive; those of a document add up to 1.
-    width : int
-        Number of topics: larger than each topic.
-    """
-
+    # Offsets of the documents: document d has the entries ``offsets[d]`` to ``offsets[d + 1] - 1``; none if nothing is
+    # known of it; int64 (documents + 1,)
     offsets: Ints
-    topics: npt.NDArray[np.int32]
+    topics: npt.NDArray[np.int32]  # Topic of each entry; int32 (entries,)
+    # Proportion of each entry, positive; those of a document add up to 1; float32 (entries,)
     shares: npt.NDArray[np.float32]
-    width: int
+    width: int  # Number of topics: larger than each topic
 
     @property
     def documents(self) -> int:
@@ -67,18 +57,7 @@ class DocumentProportions(ShortRepr):
         return concentrations
 
     def in_columns(self, columns: Ints) -> DocumentProportions:
-        """Return the proportions with renumbered topics.
-
-        Parameters
-        ----------
-        columns : numpy.ndarray of int64, shape (width,)
-            New number of each topic, -1 for those that are left out; what remains of a document is scaled to 1.
-
-        Returns
-        -------
-        DocumentProportions
-            Documents that had only topics that are left out have no proportions.
-        """
+        """Return the proportions with renumbered topics."""
         owner, topics = np.repeat(np.arange(self.documents), np.diff(self.offsets)), columns[self.topics]
         retained = topics >= 0
         return sparse_proportions(
@@ -89,24 +68,7 @@ class DocumentProportions(ShortRepr):
 def sparse_proportions(
     owner: Ints, topics: npt.NDArray[np.integer], shares: npt.NDArray[np.floating], documents: int, width: int
 ) -> DocumentProportions:
-    """Return proportions from the entries of documents, scaled to a sum of 1.
-
-    Parameters
-    ----------
-    owner : numpy.ndarray of int64, shape (entries,)
-        Document of each entry, ascending.
-    topics : numpy.ndarray of int, shape (entries,)
-        Topic of each entry.
-    shares : numpy.ndarray of float, shape (entries,)
-        Weight of each entry, 0 or more; entries of 0 are left out.
-    documents, width : int
-        Numbers of documents and of topics.
-
-    Returns
-    -------
-    DocumentProportions
-        The proportions.
-    """
+    """Return proportions from the entries of documents, scaled to a sum of 1."""
     positive = shares > 0.0
     owner, topics, weights = owner[positive], topics[positive], shares[positive].astype(np.float64)
     totals = np.bincount(owner, weights=weights, minlength=documents)

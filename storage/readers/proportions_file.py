@@ -31,32 +31,20 @@ FORMATS = (
     "expected `id` and the proportions of a document in each row: in columns topic_0, topic_1 and so on, in a column "
     "of lists, or in the lists `topics` and `proportions` that `infer` writes"
 )
-SUM_TOLERANCE = 0.01
-"""Largest distance of a row's sum from 1, as of proportions that were rounded."""
+SUM_TOLERANCE = 0.01  # Largest distance of a row's sum from 1, as of proportions that were rounded
+# Numbers of topics are smaller: sums over the documents have an entry for each, and a small file may name any
 MAX_TOPIC = 1 << 20
-"""Numbers of topics are smaller: sums over the documents have an entry for each, and a small file may name any."""
-HASHED = 1 << 22
-"""Bytes that are hashed at a time."""
+HASHED = 1 << 22  # Bytes that are hashed at a time
 TOPIC_COLUMN = re.compile("topic_([0-9]{1,9})")
 
 
 @dataclass(frozen=True, repr=False)
 class ProportionsFile(ShortRepr):
-    """The contents of a file of proportions.
+    """The contents of a file of proportions."""
 
-    Attributes
-    ----------
-    path : str
-        The file.
-    ids : pyarrow.Array of string or None
-        Id of each row's document; None if the rows follow the order of the corpus.
-    proportions : DocumentProportions
-        The rows.
-    """
-
-    path: str
-    ids: pa.Array | None
-    proportions: DocumentProportions
+    path: str  # The file
+    ids: pa.Array | None  # Id of each row's document; None if the rows follow the order of the corpus
+    proportions: DocumentProportions  # The rows
 
     def places(self, ids: pa.Array) -> Ints:
         """Return the row of each document by its id, -1 for none."""
@@ -83,26 +71,7 @@ def digest_of_file(path: str) -> str:
 
 
 def read_proportions(path: str) -> ProportionsFile:
-    """Read and check a Parquet file of proportions.
-
-    Parameters
-    ----------
-    path : str
-        The file, at any fsspec URL.
-
-    Returns
-    -------
-    ProportionsFile
-        Its rows.
-
-    Raises
-    ------
-    AbsentError
-        There is no such file.
-    InputError
-        It is not Parquet, or damaged; it has none of the known columns; an id is missing or there twice; or a row's
-        proportions are missing, negative, not finite, or do not add up to 1.
-    """
+    """Read and check a Parquet file of proportions."""
     with reading(path), open_input(path) as handle:
         try:
             file = BoundedFile(handle)
@@ -181,24 +150,12 @@ def _is_number(kind: pa.DataType) -> bool:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Columns of a file: sparse lists, a column of dense lists, or a column for each topic.
+    """Columns of a file: sparse lists, a column of dense lists, or a column for each topic."""
 
-    Attributes
-    ----------
-    path : str
-        The file.
-    names : tuple of str
-        Columns of proportions; of sparse lists `TOPICS` first.
-    has_ids : bool
-        Whether there is a column of ids.
-    kind : {"sparse", "lists", "columns"}
-        The layout.
-    """
-
-    path: str
-    names: tuple[str, ...]
-    has_ids: bool
-    kind: str
+    path: str  # The file
+    names: tuple[str, ...]  # Columns of proportions; of sparse lists `TOPICS` first
+    has_ids: bool  # Whether there is a column of ids
+    kind: str  # The layout
 
     @classmethod
     def of(cls, path: str, schema: pa.Schema) -> _Layout:

@@ -10,85 +10,47 @@ from collapsium.storage.short_repr import ShortRepr
 
 @dataclass(frozen=True, repr=False)
 class ReadOptions(ShortRepr):
-    """Options of a reader; command `ingest` sets them.
+    """Options of a reader; command `ingest` sets them."""
 
-    Attributes
-    ----------
-    vocabulary : str, tuple of str or None
-        File with one word a line, or Parquet with a column of words; or the words themselves.
-    id : str or None
-        Field of the document's id, by default ``id``; for vectors the column of ids, by default none.
-    text : str or None
-        Field of the text, by default ``text``.
-    title, date : str or None
-        Fields of the title and the date, by default none.
-    date_order : str or None
-        ``day`` or ``month``, which stands first in numeric dates; by default other dates show it, or nothing does.
-    stop_words : str or None
-        ``english`` (the default), ``none``, or codes of languages separated by commas.
-    stop_list : tuple of str
-        Further stop words of the user.
-    min_letters : int or None
-        Fewest letters of a word; shorter words are dropped. By default all words of the tokenizer are retained.
-    normalise : str or None
-        ``stem:LANGUAGE`` or ``lemma:LANGUAGE`` to replace words by stems or lemmas; by default words are unchanged.
-    normalised_by : str or None
-        Library that computed the stems or lemmas, with its version, which `ingest` records.
-    labels : tuple of str
-        Fields of labels, each optionally with a name, as in ``topic=topics``; for vectors columns, by name or number,
-        as in ``class=-1``.
-    covariates : tuple of str
-        Fields of numbers, each optionally with a name.
-    tokenizer : str or None
-        ``module:function`` of a function from a text to a list of words; by default Unicode words in lower case.
-    bad_bytes : str or None
-        Treatment of text that is not UTF-8: ``error`` (the default) or ``replace``.
-    values : str or None
-        Array of the vectors, if a file has several arrays.
-    header : str or None
-        ``yes`` or ``no``, for files of vectors; by default the first line decides.
-    max_decompressed : int or None
-        Limit of the decompressed bytes of each compressed file; see `open_input`.
-    index_base : int or None
-        First index of SVMlight files, 0 or 1; by default 0 if a file has the index 0, else 1.
-    encoding : str or None
-        Encoding of files of text without a byte order mark, by default UTF-8.
-    separator : str or None
-        Separator of tables, a character or ``tab``; by default it is found in the first line of each file.
-    label_separator : str or None
-        Separator of labels in side files of lines; by default it is found in the lines.
-    segments : str or None
-        Rule that cuts texts into segments, see `collapsium.storage.readers.texts.segment.cutter_of`; by default texts
-        are not cut.
-    word_rule : int
-        Version of `collapsium.storage.corpus.word_rule`. `ingest` takes the newest; a record without a version means
-        the first.
-    optional : tuple of str
-        Fields of titles, dates, labels and covariates that may be absent from all records.
-    """
-
+    # File with one word a line, or Parquet with a column of words; or the words themselves
     vocabulary: str | tuple[str, ...] | None = None
+    # Field of the document's id, by default ``id``; for vectors the column of ids, by default none
     id: str | None = None
-    text: str | None = None
+    text: str | None = None  # Field of the text, by default ``text``
+    # Fields of the title and the date, by default none
     title: str | None = None
     date: str | None = None
+    # ``day`` or ``month``, which stands first in numeric dates; by default other dates show it, or nothing does
     date_order: str | None = None
-    stop_words: str | None = None
-    stop_list: tuple[str, ...] = ()
+    stop_words: str | None = None  # ``english`` (the default), ``none``, or codes of languages separated by commas
+    stop_list: tuple[str, ...] = ()  # Further stop words of the user
+    # Fewest letters of a word; shorter words are dropped. By default all words of the tokenizer are retained.
     min_letters: int | None = None
+    # ``stem:LANGUAGE`` or ``lemma:LANGUAGE`` to replace words by stems or lemmas; by default words are unchanged
     normalise: str | None = None
+    # Library that computed the stems or lemmas, with its version, which `ingest` records
     normalised_by: str | None = None
+    # Fields of labels, each optionally with a name, as in ``topic=topics``; for vectors columns, by name or number, as
+    # in ``class=-1``
     labels: tuple[str, ...] = ()
-    covariates: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()  # Fields of numbers, each optionally with a name
+    # ``module:function`` of a function from a text to a list of words; by default Unicode words in lower case
     tokenizer: str | None = None
-    bad_bytes: str | None = None
-    values: str | None = None
-    header: str | None = None
-    max_decompressed: int | None = None
+    bad_bytes: str | None = None  # Treatment of text that is not UTF-8: ``error`` (the default) or ``replace``
+    values: str | None = None  # Array of the vectors, if a file has several arrays
+    header: str | None = None  # ``yes`` or ``no``, for files of vectors; by default the first line decides
+    max_decompressed: int | None = None  # Limit of the decompressed bytes of each compressed file; see `open_input`
+    # First index of SVMlight files, 0 or 1; by default 0 if a file has the index 0, else 1
     index_base: int | None = None
-    encoding: str | None = None
+    encoding: str | None = None  # Encoding of files of text without a byte order mark, by default UTF-8
+    # Separator of tables, a character or ``tab``; by default it is found in the first line of each file
     separator: str | None = None
+    # Separator of labels in side files of lines; by default it is found in the lines
     label_separator: str | None = None
+    # Rule that cuts texts into segments, see `collapsium.storage.readers.texts.segment.cutter_of`; by default texts are
+    # not cut
     segments: str | None = None
+    # Version of `collapsium.storage.corpus.word_rule`. `ingest` takes the newest; a record without a version means the
+    # first.
     word_rule: int = FIRST_RULE
-    optional: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()  # Fields of titles, dates, labels and covariates that may be absent from all records

@@ -10,13 +10,12 @@ from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.readers.guesses import Guess
 
 SEPARATORS = (",", "\t", ";", "|")
-TAB_AND_SEMICOLON = "tab and ;"
-"""Separators of labels in a line of a side file, where it has any of the two."""
+TAB_AND_SEMICOLON = "tab and ;"  # Separators of labels in a line of a side file, where it has any of the two
 
 NAMES = {"tab": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
 _TABS = (".tsv", ".tab")
+# The line in which Excel writes the separator, above the header
 _LINE = re.compile(rb'"?sep=(\\t|[^\r\n])"?[,;\t ]*(?:\r\n?|\n)', re.IGNORECASE)
-"""The line in which Excel writes the separator, above the header."""
 
 
 def checked_separator(value: str | None, option: str = "separator") -> str | None:
@@ -48,28 +47,7 @@ def separator_line(head: bytes) -> tuple[str | None, int]:
 def separator_of(
     path: str, line: str, option: str | None, needed: Collection[str] = (), *, side_file: bool = False
 ) -> tuple[str, Guess | None]:
-    """Return the separator of a table, and the guess if it follows neither from the option nor from the name.
-
-    Parameters
-    ----------
-    path : str
-        The file; names such as ``x.tsv`` mean tabs if there are any.
-    line : str
-        Its first line.
-    option : str or None
-        The option `separator`.
-    needed : collection of str
-        Names of columns that are needed; the separator that gives most of them is the one.
-    side_file : bool, optional
-        True for side files, of which the option is followed only if it gives as many of these columns as any other.
-
-    Returns
-    -------
-    separator : str
-        One character.
-    guess : Guess or None
-        The guess.
-    """
+    """Return the separator of a table, and the guess if it follows neither from the option nor from the name."""
     if "\t" in line and any(ending in path.lower().rpartition("/")[2] for ending in _TABS):
         return "\t", None
     named = None if option is None else NAMES.get(option, option)

@@ -19,31 +19,11 @@ else:
     parquet = LazyModule("collapsium.storage.corpus.parquet")
     bounded_file = LazyModule("collapsium.storage.io.parquet.bounded_file")
 
-MAX_BYTES = 1 << 28
-"""Largest file: some ten million words."""
+MAX_BYTES = 1 << 28  # Largest file: some ten million words
 
 
 def read_weights(path: str) -> Iterator[tuple[object, object]]:
-    """Yield the words and weights of a file.
-
-    Parameters
-    ----------
-    path : str
-        A local file; its name may come out of a record. One that ends in ``.parquet`` has two columns, others have a
-        word and its weight in each line, with a tab, semicolon, bar or comma between; the first line may be a heading.
-
-    Yields
-    ------
-    word, weight
-        As the file has them; of a table, of any type.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file.
-    ValueError
-        It cannot be read, is a pipe or device, too large, or of another kind.
-    """
+    """Yield the words and weights of a file."""
     try:
         file = Path(path)
         status = file.stat()

@@ -24,11 +24,8 @@ from collapsium.storage.io.zarr_fast_path import Rows
 LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsium-checkpoint"
 VERSION = 2
-RETAINED = 2
-"""Number of checkpoints that remain when a new one is published."""
-
-PARTS = ("global_state", "rows", "local_states", "events.jsonl", RECORD)
-"""Names in the folder of a checkpoint."""
+RETAINED = 2  # Number of checkpoints that remain when a new one is published
+PARTS = ("global_state", "rows", "local_states", "events.jsonl", RECORD)  # Names in the folder of a checkpoint
 
 _NAME = re.compile(r"([0-9]{8,18})(?:-([0-9]{4,16}))?", re.ASCII)
 
@@ -41,53 +38,26 @@ class LatestRecord(BaseModel):
 
 
 class CheckpointRecord(BaseModel):
-    """The fields of `checkpoint.json`.
-
-    Attributes
-    ----------
-    iteration : int
-        Number of iterations made.
-    run : str
-        Digest of all that determines the run's model.
-    parts : dict of str to str
-        Digests of the groups of arrays.
-    blocks : tuple of int
-        Block boundaries: the first word of each block of the vocabulary, then the number of words.
-    shards : int
-        Number of shards.
-    events : tuple of (int, str)
-        Size in bytes and digest of `events.jsonl` before the event of this iteration.
-    progress : dict
-        Fields of the event of this iteration, without its score.
-    previous : dict of str to float
-        Figures of the iteration before.
-    generation : int
-        Generation of the lock under which the checkpoint was written.
-    """
+    """The fields of `checkpoint.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = KIND
     version: int = VERSION
-    iteration: Count
-    run: Digest
-    parts: dict[str, Digest]
+    iteration: Count  # Number of iterations made
+    run: Digest  # Digest of all that determines the run's model
+    parts: dict[str, Digest]  # Digests of the groups of arrays
+    # Block boundaries: the first word of each block of the vocabulary, then the number of words
     blocks: tuple[Count, ...]
-    shards: Count
-    events: tuple[Count, Digest]
-    progress: JsonObject
-    previous: dict[str, float]
-    generation: Count = 0
+    shards: Count  # Number of shards
+    events: tuple[Count, Digest]  # Size in bytes and digest of `events.jsonl` before the event of this iteration
+    progress: JsonObject  # Fields of the event of this iteration, without its score
+    previous: dict[str, float]  # Figures of the iteration before
+    generation: Count = 0  # Generation of the lock under which the checkpoint was written
 
 
 class Checkpoint:
-    """One checkpoint: global state, blocks of the vocabulary and local states, each written by its owner.
-
-    Parameters
-    ----------
-    folder : Folder
-        The checkpoint's folder.
-    """
+    """One checkpoint: global state, blocks of the vocabulary and local states, each written by its owner."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -109,18 +79,7 @@ class Checkpoint:
         return check_arrays(self.folder / part, digest)
 
     def record(self) -> CheckpointRecord:
-        """Read and check the checkpoint's record.
-
-        Returns
-        -------
-        CheckpointRecord
-            The record.
-
-        Raises
-        ------
-        DamagedError
-            The record is missing or damaged.
-        """
+        """Read and check the checkpoint's record."""
         path = f"{self.folder.url}/{RECORD}"
         try:
             return check(CheckpointRecord, read_record(self.folder, RECORD, KIND, VERSION, oldest=2), path)
@@ -129,15 +88,7 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of a run.
-
-    Parameters
-    ----------
-    folder : Folder
-        The run's folder ``checkpoints``.
-    generation : int, optional
-        Generation of the lock under which checkpoints are written.
-    """
+    """The checkpoints of a run."""
 
     def __init__(self, folder: Folder, generation: int = 0) -> None:
         self.folder, self._generation = folder, generation
@@ -164,13 +115,7 @@ class Checkpoints:
         return max(self._generation, 1)
 
     def publish(self, record: CheckpointRecord) -> None:
-        """Make a complete checkpoint the latest, and remove all but the last two.
-
-        Parameters
-        ----------
-        record : CheckpointRecord
-            The checkpoint's record.
-        """
+        """Make a complete checkpoint the latest, and remove all but the last two."""
         own = _Place(record.iteration, self._own)
         record = record.model_copy(update={"generation": self._generation})
         self._folder(own).write(RECORD, dump(record.model_dump(mode="json")))
@@ -211,18 +156,7 @@ class Checkpoints:
                 place.remove(PARTS)
 
     def latest(self) -> int | None:
-        """Return the iteration of the latest checkpoint.
-
-        Returns
-        -------
-        int or None
-            None if there is no checkpoint.
-
-        Raises
-        ------
-        DamagedError
-            `latest.json` is damaged.
-        """
+        """Return the iteration of the latest checkpoint."""
         named = self._latest()
         return None if named is None else named.iteration
 
@@ -236,16 +170,7 @@ class Checkpoints:
         return _Place(latest.iteration, latest.generation)
 
     def candidates(self) -> tuple[list[int], list[str]]:
-        """Return the finished checkpoints, the latest first, and the faults of `latest.json`.
-
-        Returns
-        -------
-        iterations : list of int
-            Iterations up to the one in `latest.json`, and those of later generations; all that have a record if
-            `latest.json` is missing or damaged.
-        broken : list of str
-            Faults of `latest.json`.
-        """
+        """Return the finished checkpoints, the latest first, and the faults of `latest.json`."""
         finished = [place for place in self._places() if self._is_finished(place)]
         broken = []
         try:

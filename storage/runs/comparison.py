@@ -15,8 +15,7 @@ RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsium-comparison", "col
 TABLE, TEXT, SERIES_FILE, LIBRARIES_TEXT = "table.parquet", "table.md", "series.parquet", "peers.md"
 CELLS, RUNS, SUFFIX = "cells", "runs", ".json"
 REWRITE_HINT = "; the same `collapsium compare` writes it anew"
-PARTS = ("train", "heldout")
-"""Folders of the corpora that the comparison has split off."""
+PARTS = ("train", "heldout")  # Folders of the corpora that the comparison has split off
 
 
 def record_of(folder: Folder) -> JsonObject:

@@ -16,13 +16,12 @@ from collapsium.storage.runs.event_records import MAX_RESTARTS
 Small = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
 Names = tuple[str, ...]
 
+# Required fields of the row of a family's fits
 OF_FITS = (
     "cell", "family", "start", "topics", "restarts", "iterations", "samples", "score_error", "ensemble_score",
     "perplexity", "objective", "objective_error", "seconds", "cell_seconds", "topics_99", "scores", "options",
 )  # fmt: skip
-"""Required fields of the row of a family's fits."""
-OF_BASELINES = ("start", "topics", "seconds")
-"""Required fields of the row of another library or a classifier."""
+OF_BASELINES = ("start", "topics", "seconds")  # Required fields of the row of another library or a classifier
 
 
 class _Fields(BaseModel):

@@ -10,12 +10,10 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.records import Count, Number, check, parse_json
 
-MAX_RESTARTS = 1000
-"""Largest number of restarts of an ensemble."""
+MAX_RESTARTS = 1000  # Largest number of restarts of an ensemble
+MAX_LINE = 1 << 24  # Largest event, in bytes; large ones have the top words of some hundred topics
 
-MAX_LINE = 1 << 24
-"""Largest event, in bytes; large ones have the top words of some hundred topics."""
-
+# Required fields of each kind of event
 REQUIRED: dict[str, tuple[str, ...]] = {
     "cluster": ("scheduler", "workers", "dashboard"),
     "compile": ("compile_seconds",),
@@ -29,7 +27,6 @@ REQUIRED: dict[str, tuple[str, ...]] = {
     "saving": ("iteration",),
     "end": ("iteration", "elapsed", "reason"),
 }
-"""Required fields of each kind of event."""
 
 Member = Annotated[int, Field(strict=True, ge=0, lt=MAX_RESTARTS)]
 
@@ -97,25 +94,7 @@ class Event(BaseModel):
 
 
 def parse_event(line: bytes, path: str, where: str) -> JsonObject:
-    """Parse and check an event.
-
-    Parameters
-    ----------
-    line : bytes
-        The line.
-    path, where : str
-        The file and the place in it, for errors.
-
-    Returns
-    -------
-    dict
-        All fields of the event.
-
-    Raises
-    ------
-    DamagedError
-        The line is not an event, or lacks a field of its kind.
-    """
+    """Parse and check an event."""
     record = parse_json(line, path, where, most=MAX_LINE)
     if not isinstance(record, dict) or not isinstance(record.get("event"), str):
         raise DamagedError(path, "expected an event", where)

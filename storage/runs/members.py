@@ -10,27 +10,12 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import MEMBERS, MODEL, RECORD, Run
 
-CONSENSUS = "consensus"
-"""Way to combine members: into a model of the run's own."""
-MEAN = "mean"
-"""Folder, among the members, of the record of their mean."""
+CONSENSUS = "consensus"  # Way to combine members: into a model of the run's own
+MEAN = "mean"  # Folder, among the members, of the record of their mean
 
 
 def member_seed(seed: int, number: int) -> int:
-    """Return the seed of a member; a single fit with this seed gives the same bits.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the ensemble.
-    number : int
-        Number of the member.
-
-    Returns
-    -------
-    int
-        The ensemble's seed for member 0; else a hash of both, of 63 bits.
-    """
+    """Return the seed of a member; a single fit with this seed gives the same bits."""
     if not number:
         return seed
     digest = hashlib.blake2b(repr((seed, "restart", number)).encode(), digest_size=8).digest()
@@ -38,18 +23,7 @@ def member_seed(seed: int, number: int) -> int:
 
 
 def restarts_in(run: Run) -> list[tuple[int, Run]]:
-    """Return the restarts of an ensemble, including those that have not begun.
-
-    Parameters
-    ----------
-    run : Run
-        Any run.
-
-    Returns
-    -------
-    list of (int, Run)
-        Their numbers and runs, or only the best one if the others were removed. Empty for a run without restarts.
-    """
+    """Return the restarts of an ensemble, including those that have not begun."""
     record = run.record()
     numbers = [record["best_member"]] if "best_member" in record else range(int(record.get("restarts", 0)))
     return [(int(number), run.in_member(int(number))) for number in numbers]
@@ -82,23 +56,7 @@ def has_consensus(url: str | os.PathLike[str]) -> bool:
 
 
 def members_of(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Return the models that the consensus of an ensemble joins: those of its restarts, or the samples of each.
-
-    Parameters
-    ----------
-    url : str or path-like
-        Folder of the run.
-
-    Returns
-    -------
-    list of (str, str)
-        Names, such as ``003`` or ``003/001``, and folders.
-
-    Raises
-    ------
-    AbsentError
-        A restart has not ended.
-    """
+    """Return the models that the consensus of an ensemble joins: those of its restarts, or the samples of each."""
     restarts = restarts_of(url)
     missing = [number for number, run in restarts if not run.model.exists(MODEL_RECORD)]
     if missing:
@@ -114,23 +72,7 @@ def members_of(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
 
 
 def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Return all models of a run: its consensus, or else its restarts, and the samples of each.
-
-    Parameters
-    ----------
-    url : str or path-like
-        Folder of a run or a model.
-
-    Returns
-    -------
-    list of (str, str)
-        Names, such as ``003`` or ``003/001``, and folders; a single model has an empty name.
-
-    Raises
-    ------
-    AbsentError
-        A restart has not ended.
-    """
+    """Return all models of a run: its consensus, or else its restarts, and the samples of each."""
     if has_consensus(url):
         if not Run(url).model.exists(MODEL_RECORD):
             # Raises an error if a member has not ended.
@@ -158,18 +100,7 @@ def mean_of(url: str | os.PathLike[str]) -> str | None:
 
 
 def averaged_models(url: str | os.PathLike[str]) -> list[str]:
-    """Return the folders of the models whose mean a run has, below its folder `members/`.
-
-    Parameters
-    ----------
-    url : str or path-like
-        Folder of a run whose restarts have ended, or that has all its samples.
-
-    Returns
-    -------
-    list of str
-        As a `collapsium.storage.runs.model.MatchedMember` has them; empty for a run without members.
-    """
+    """Return the folders of the models whose mean a run has, below its folder `members/`."""
     named = [name for name, _ in leaves(url) if name]
     if not restarts_of(url):
         return named
@@ -184,18 +115,7 @@ def reference_of(url: str | os.PathLike[str]) -> str | None:
 
 
 def single_model_of(url: str | os.PathLike[str]) -> str:
-    """Return the folder of the model of a run that other fits can go on from: of an ensemble, its first member's.
-
-    Parameters
-    ----------
-    url : str or path-like
-        Folder of a run or a model.
-
-    Returns
-    -------
-    str
-        Of a run with samples, the folder of its last state; of a consensus, and of all others, the folder itself.
-    """
+    """Return the folder of the model of a run that other fits can go on from: of an ensemble, its first member's."""
     reference = reference_of(url)
     if reference is not None:
         return single_model_of(reference)
@@ -203,25 +123,7 @@ def single_model_of(url: str | os.PathLike[str]) -> str:
 
 
 def member_of(url: str | os.PathLike[str], number: int) -> str:
-    """Return the folder of a restart or a sample of a run.
-
-    Parameters
-    ----------
-    url : str or path-like
-        Folder of the run.
-    number : int
-        Number of the member.
-
-    Returns
-    -------
-    str
-        The member's folder.
-
-    Raises
-    ------
-    OptionError
-        The run has no such member.
-    """
+    """Return the folder of a restart or a sample of a run."""
     restarts = {own: run.folder.url for own, run in restarts_of(url)}
     folders = restarts or {own: place.url for own, place in enumerate(samples_of(url))}
     if number not in folders:

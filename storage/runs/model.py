@@ -28,10 +28,8 @@ else:
 RECORD = "model.json"
 KIND = "collapsium-model"
 VERSION = 2
-MEMBER_FOLDER = "^[0-9]{3,6}(/model|/members/[0-9]{3,6})?$"
-"""Folders of members' models, which are within the run."""
-MAX_COLUMNS = 1 << 20
-"""Columns of a mean, at most: topics of a model."""
+MEMBER_FOLDER = "^[0-9]{3,6}(/model|/members/[0-9]{3,6})?$"  # Folders of members' models, which are within the run
+MAX_COLUMNS = 1 << 20  # Columns of a mean, at most: topics of a model
 Column = Annotated[int, Field(strict=True, ge=-1, lt=MAX_COLUMNS)]
 
 
@@ -45,47 +43,21 @@ class ShardDocuments(BaseModel):
 
 
 class MatchedMember(ShortModel):
-    """A member of an ensemble, in the record of the mean of its members.
-
-    Attributes
-    ----------
-    folder : str
-        Folder of its model, below `members/` of the run: ``003/model``, ``003/members/001`` or ``001``.
-    digest : str
-        Digest of its record.
-    columns : tuple of int
-        Its column for each column of the mean, -1 where it has none.
-    """
+    """A member of an ensemble, in the record of the mean of its members."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    # Folder of its model, below `members/` of the run: ``003/model``, ``003/members/001`` or ``001``
     folder: Annotated[str, Field(pattern=MEMBER_FOLDER)]
-    digest: Digest
+    digest: Digest  # Digest of its record
+    # Its column for each column of the mean, -1 where it has none
     columns: Annotated[
         tuple[Annotated[int, Field(strict=True, ge=-1, lt=MAX_COLUMNS)], ...], Field(max_length=MAX_COLUMNS)
     ]
 
 
 class ModelRecord(ShortModel):
-    """The fields of `model.json`.
-
-    Attributes
-    ----------
-    blocks : tuple of int
-        Block boundaries: the first word of each block of the vocabulary, then the number of words.
-    shards : tuple of ShardDocuments
-        The training shards; empty for a model that was simulated, not fitted.
-    parts : dict of str to str
-        SHA-256 digests of the groups of arrays, such as ``global_state`` and ``rows/00000``.
-    summarised : bool
-        True if `summary.json` describes the training documents.
-    lineage : Lineage or None
-        Origin of the training tokens; None for a model that was simulated.
-    processors : tuple of Processor
-        Processors that took part in the fit; empty for simulated models.
-    members : tuple of MatchedMember
-        The models whose mean this one is; it then has no parts of its own. Empty for all other models.
-    """
+    """The fields of `model.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -96,12 +68,14 @@ class ModelRecord(ShortModel):
     iterations: Count
     corpus: str
     vocabulary: VocabularyRecord
+    # Block boundaries: the first word of each block of the vocabulary, then the number of words
     blocks: tuple[Count, ...]
-    shards: tuple[ShardDocuments, ...]
-    parts: dict[str, Digest]
-    summarised: bool = False
-    lineage: Lineage | None = None
-    processors: tuple[Processor, ...] = ()
+    shards: tuple[ShardDocuments, ...]  # The training shards; empty for a model that was simulated, not fitted
+    parts: dict[str, Digest]  # SHA-256 digests of the groups of arrays, such as ``global_state`` and ``rows/00000``
+    summarised: bool = False  # True if `summary.json` describes the training documents
+    lineage: Lineage | None = None  # Origin of the training tokens; None for a model that was simulated
+    processors: tuple[Processor, ...] = ()  # Processors that took part in the fit; empty for simulated models
+    # The models whose mean this one is; it then has no parts of its own. Empty for all other models.
     members: tuple[MatchedMember, ...] = ()
 
     @pydantic.model_validator(mode="after")
@@ -133,19 +107,14 @@ class ModelRecord(ShortModel):
         return digest_of(self.model_dump(mode="json"))
 
 
+# Large cached properties that are not pickled; a worker reads them again on first use
 CACHED_PROPERTIES = ("vocabulary", "topic_word", "document_topic", "document_ids")
-"""Large cached properties that are not pickled; a worker reads them again on first use."""
 
 
 class ModelWriter:
     """Writes the groups of arrays of a model and, last, its record.
 
     Workers write the groups that they hold; the driver writes the record.
-
-    Parameters
-    ----------
-    folder : Folder
-        The model's folder.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -177,27 +146,7 @@ class ModelWriter:
 
 
 class StoredModel:
-    """A finished model.
-
-    Parameters
-    ----------
-    url : str or path-like
-        The folder of a run, of a model, or of a simulated corpus with its ground truth.
-
-    Attributes
-    ----------
-    folder : Folder
-        The model's folder.
-    record : ModelRecord
-        The contents of `model.json`.
-
-    Raises
-    ------
-    AbsentError
-        The folder holds no model.
-    DamagedError
-        A file does not conform to its format.
-    """
+    """A finished model."""
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         root = Folder(url)
@@ -249,23 +198,5 @@ class StoredModel:
 
 
 def read_model_record(folder: Folder) -> ModelRecord:
-    """Read and check the record of a model.
-
-    Parameters
-    ----------
-    folder : Folder
-        The model's folder.
-
-    Returns
-    -------
-    ModelRecord
-        The record.
-
-    Raises
-    ------
-    AbsentError
-        The folder has no `model.json`.
-    DamagedError
-        The file does not conform to its format.
-    """
+    """Read and check the record of a model."""
     return check(ModelRecord, read_record(folder, RECORD, KIND, VERSION, oldest=2), f"{folder.url}/{RECORD}")

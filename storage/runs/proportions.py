@@ -36,25 +36,7 @@ LEADING = ("id", "segment")
 
 
 def ending_of(out: str | os.PathLike[str], known: tuple[str, ...] = ENDINGS) -> str:
-    """Return the format of a file, by its name.
-
-    Parameters
-    ----------
-    out : str or path-like
-        The file.
-    known : tuple of str, optional
-        Accepted endings.
-
-    Returns
-    -------
-    str
-        One of these; ``.parquet`` for a name without an ending.
-
-    Raises
-    ------
-    OptionError
-        The name has another ending.
-    """
+    """Return the format of a file, by its name."""
     ending = PurePosixPath(os.fspath(out)).suffix.lower()
     if ending and ending not in known:
         raise OptionError(f"{os.fspath(out)}: expected a name that ends in {', '.join(known)}, found {ending}")
@@ -78,15 +60,7 @@ class Writer(Protocol):
 
 
 class ParquetWriter:
-    """Writes tables to a Parquet file, with the columns of the first table, or of a schema without tables.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    schema : pyarrow.Schema
-        The columns of the file if no table is written.
-    """
+    """Writes tables to a Parquet file, with the columns of the first table, or of a schema without tables."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path, self._schema = path, schema
@@ -109,13 +83,6 @@ class CsvWriter:
     """Writes tables to a CSV file with a header; the numbers of a list are separated by spaces.
 
     All texts are keys (ids and labels) and are written unchanged.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    schema : pyarrow.Schema
-        The columns of the file if no table is written.
     """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
@@ -138,18 +105,7 @@ class CsvWriter:
 
 
 class NpyStream:
-    """A ``.npy`` file that is written in blocks of rows.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Attributes
-    ----------
-    rows, width : int
-        Number of rows so far, and of columns; 0 columns for arrays of one dimension.
-    """
+    """A ``.npy`` file that is written in blocks of rows."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.rows, self.width = path, 0, 0
@@ -178,15 +134,7 @@ class NpyStream:
 
 
 class NpyWriter:
-    """Writes dense proportions as a matrix, and ids to a separate CSV file.
-
-    Parameters
-    ----------
-    path, ids : Path
-        The files.
-    schema : pyarrow.Schema
-        The columns of the file if no table is written.
-    """
+    """Writes dense proportions as a matrix, and ids to a separate CSV file."""
 
     def __init__(self, path: Path, ids: Path, schema: pa.Schema) -> None:
         self._matrix = NpyStream(path)
@@ -204,13 +152,7 @@ class NpyWriter:
 
 
 class NpzWriter:
-    """Writes dense proportions as an archive: ``ids``, ``segments``, ``topics``, ``proportions`` and others.
-
-    Parameters
-    ----------
-    path : Path
-        The file; temporary arrays are written beside it.
-    """
+    """Writes dense proportions as an archive: ``ids``, ``segments``, ``topics``, ``proportions`` and others."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -245,15 +187,7 @@ class NpzWriter:
 
 
 class Shaped:
-    """Changes the shape of tables before they are written.
-
-    Parameters
-    ----------
-    writer : Writer
-        The writer of the new tables.
-    shape : callable
-        Returns the table to write, given a table.
-    """
+    """Changes the shape of tables before they are written."""
 
     def __init__(self, writer: Writer, shape: Callable[[pa.Table], pa.Table]) -> None:
         self._writer, self._shape = writer, shape
@@ -276,31 +210,7 @@ def require_free(*paths: str | os.PathLike[str] | None) -> None:
 
 @contextmanager
 def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = False) -> Iterator[Writer]:
-    """Write proportions to a temporary file, in the format of the name, and move it into place once complete.
-
-    Parameters
-    ----------
-    out : str or path-like
-        The file; see `ending_of`.
-    schema : pyarrow.Schema
-        The columns of the file if no table is written.
-    dense : bool, optional
-        True if tables have the proportions of all topics, which become a column each.
-
-    Yields
-    ------
-    Writer
-        The writer of the tables.
-
-    Raises
-    ------
-    OptionError
-        The name has no known ending.
-    OccupiedError
-        The file was written by another process meanwhile.
-    StoreError
-        The disk is full.
-    """
+    """Write proportions to a temporary file, in the format of the name, and move it into place once complete."""
     ending, ids_path = ending_of(out), ids_file(out)
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part, ids = Path(place) / f"part{ending}", Path(place) / "ids.csv"

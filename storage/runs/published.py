@@ -41,73 +41,37 @@ class CurrentRecord(BaseModel):
 
 
 class VersionRecord(BaseModel):
-    """The fields of `version.json`.
-
-    Attributes
-    ----------
-    number : int
-        Number of the version, from 1.
-    plan : str
-        Digest of the corpus and the options.
-    created : str
-        Time of publication, in UTC.
-    family : str
-        The model's family.
-    corpus : str
-        Digest of the corpus.
-    documents, tokens, words, iterations : int
-        Size of the training corpus, and number of iterations.
-    score : float or None
-        Mean log probability of a held-out token, in nats; for vectors the mean reconstruction error, of which smaller
-        is better.
-    scored : int
-        Number of held-out tokens, or vectors, behind the score.
-    definition : str
-        Definition of the score.
-    previous : dict or None
-        The version that was current before, with its score on the same tokens.
-    warm : int or None
-        The version of the warm start.
-    job : str
-        Name of the job: that of its file, without the suffix.
-    additions : int
-        Number of times that documents were appended to the corpus.
-    unknown_tokens : int
-        Tokens of words outside the vocabulary in the documents appended since the version before.
-    unknown_share : float or None
-        Their share; None if no documents were appended.
-    holds : {"documents", "vectors"}
-        Kind of the corpus.
-    members : tuple of dict
-        Name and score of each member of an ensemble; else empty.
-    born, gone : tuple of int
-        Topics that match none of the version before, and topics of that version that match none of this one.
-    """
+    """The fields of `version.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = KIND
     version: int = VERSION
-    number: VersionNumber
-    plan: str
-    created: str
-    family: str
-    corpus: str
+    number: VersionNumber  # Number of the version, from 1
+    plan: str  # Digest of the corpus and the options
+    created: str  # Time of publication, in UTC
+    family: str  # The model's family
+    corpus: str  # Digest of the corpus
+    # Size of the training corpus, and number of iterations
     documents: Count
     tokens: Count
     words: Count
     iterations: Count
+    # Mean log probability of a held-out token, in nats; for vectors the mean reconstruction error, of which smaller is
+    # better
     score: Number | None
-    scored: Count
-    definition: str
-    previous: PreviousVersion | None = None
-    warm: VersionNumber | None = None
-    job: str = ""
-    additions: Count = 0
+    scored: Count  # Number of held-out tokens, or vectors, behind the score
+    definition: str  # Definition of the score
+    previous: PreviousVersion | None = None  # The version that was current before, with its score on the same tokens
+    warm: VersionNumber | None = None  # The version of the warm start
+    job: str = ""  # Name of the job: that of its file, without the suffix
+    additions: Count = 0  # Number of times that documents were appended to the corpus
+    # Tokens of words outside the vocabulary in the documents appended since the version before
     unknown_tokens: Count = 0
-    unknown_share: Number | None = None
-    holds: str = DOCUMENTS
-    members: tuple[dict[str, str | Number | None], ...] = ()
+    unknown_share: Number | None = None  # Their share; None if no documents were appended
+    holds: str = DOCUMENTS  # Kind of the corpus
+    members: tuple[dict[str, str | Number | None], ...] = ()  # Name and score of each member of an ensemble; else empty
+    # Topics that match none of the version before, and topics of that version that match none of this one
     born: tuple[Count, ...] = ()
     gone: tuple[Count, ...] = ()
 
@@ -123,58 +87,19 @@ class VersionRecord(BaseModel):
 
 
 def score_text(score: float, scored: int, holds: str) -> str:
-    """Return a score with its unit and the number of tokens, or vectors, that it is a mean over.
-
-    Parameters
-    ----------
-    score : float
-        As in `VersionRecord`.
-    scored : int
-        Number of tokens or vectors.
-    holds : {"documents", "vectors"}
-        Kind of the corpus.
-
-    Returns
-    -------
-    str
-        ``score -6.2481 nats over 13,020 held-out tokens`` or ``error 633.20 over 379 held-out vectors``.
-    """
+    """Return a score with its unit and the number of tokens, or vectors, that it is a mean over."""
     if holds == VECTORS:
         return f"error {score:.5g} over {scored:,} held-out vectors"
     return f"score {score:.4f} nats over {scored:,} held-out tokens"
 
 
 def read_version(folder: Folder) -> VersionRecord:
-    """Read the record of a published model.
-
-    Parameters
-    ----------
-    folder : Folder
-        The version's folder.
-
-    Returns
-    -------
-    VersionRecord
-        The record.
-
-    Raises
-    ------
-    AbsentError
-        The folder has no record.
-    DamagedError
-        The file does not conform to its format.
-    """
+    """Read the record of a published model."""
     return check(VersionRecord, read_record(folder, RECORD, KIND, VERSION, oldest=2), f"{folder.url}/{RECORD}")
 
 
 class Versions:
-    """The published models of a job.
-
-    Parameters
-    ----------
-    folder : Folder
-        The folder ``published``.
-    """
+    """The published models of a job."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -189,25 +114,7 @@ class Versions:
         return [number for number in named if self.at(number).exists(RECORD)]
 
     def record(self, number: int) -> VersionRecord:
-        """Read the record of a version.
-
-        Parameters
-        ----------
-        number : int
-            The version.
-
-        Returns
-        -------
-        VersionRecord
-            The record.
-
-        Raises
-        ------
-        AbsentError
-            There is no such version.
-        DamagedError
-            The record is damaged.
-        """
+        """Read the record of a version."""
         place = self.at(number)
         if not place.exists(RECORD):
             known = ", ".join(map(str, self.numbers())) or "none"
@@ -215,18 +122,7 @@ class Versions:
         return read_version(place)
 
     def current(self) -> int | None:
-        """Return the number of the current version.
-
-        Returns
-        -------
-        int or None
-            None if nothing is published.
-
-        Raises
-        ------
-        DamagedError
-            The pointer is damaged.
-        """
+        """Return the number of the current version."""
         try:
             record = read_record(self.folder, CURRENT, CURRENT_KIND, VERSION, oldest=2)
         except AbsentError:
@@ -257,18 +153,7 @@ class Versions:
                     (self.folder / name).remove()
 
     def point(self, number: int) -> None:
-        """Make a version the current one.
-
-        Parameters
-        ----------
-        number : int
-            The version.
-
-        Raises
-        ------
-        AbsentError
-            There is no such version.
-        """
+        """Make a version the current one."""
         self.record(number)
         self.folder.write(CURRENT, dump({"format": CURRENT_KIND, "version": VERSION, "number": number}))
         if self.folder.local:
@@ -282,18 +167,7 @@ class Versions:
                 rename(new, link, self.folder.guard)
 
     def keep(self, count: int) -> list[int]:
-        """Remove all versions except the newest ones and the current one.
-
-        Parameters
-        ----------
-        count : int
-            Number of newest versions to retain.
-
-        Returns
-        -------
-        list of int
-            Numbers of the removed versions.
-        """
+        """Remove all versions except the newest ones and the current one."""
         current, numbers = self.current(), self.numbers()
         gone = [number for number in numbers[: max(len(numbers) - count, 0)] if number != current]
         for number in gone:
@@ -303,15 +177,7 @@ class Versions:
 
 
 def copy_run(run: Run, target: Folder) -> None:
-    """Copy a run with its members to any store, without checkpoints, locks and journals.
-
-    Parameters
-    ----------
-    run : Run
-        The run, which may be an ensemble.
-    target : Folder
-        The new folder, which is a run too.
-    """
+    """Copy a run with its members to any store, without checkpoints, locks and journals."""
     for name in run.folder.files():
         parts = name.split("/")
         if {CHECKPOINTS, RUN_LOCK, JOURNAL}.isdisjoint(parts) and not any(part.startswith(".") for part in parts):
@@ -319,15 +185,7 @@ def copy_run(run: Run, target: Folder) -> None:
 
 
 def copy_file(source: Folder, target: Folder, name: str) -> None:
-    """Copy a file from one folder to another, in bounded memory if both are local.
-
-    Parameters
-    ----------
-    source, target : Folder
-        The folders.
-    name : str
-        The file's name in both.
-    """
+    """Copy a file from one folder to another, in bounded memory if both are local."""
     if source.local and target.local:
         copy_atomically(Path(source.path) / name, Path(target.path) / name, target.guard)
     else:

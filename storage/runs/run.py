@@ -30,28 +30,21 @@ else:
     # Few callers read arrays, which take long to import.
     checkpoint = LazyModule("collapsium.storage.runs.checkpoint")
 
-DONE = ("iterations", "tolerance", "converged")
-"""Reasons for which a run has ended, rather than stopped."""
+DONE = ("iterations", "tolerance", "converged")  # Reasons for which a run has ended, rather than stopped
 
 RECORD, EVENTS, MODEL, CHECKPOINTS = "run.json", "events.jsonl", "model", "checkpoints"
-CORPUS = "corpus"
-"""Folder of the corpus that a fit to texts has made."""
+CORPUS = "corpus"  # Folder of the corpus that a fit to texts has made
 
 LOCK, JOURNAL, MEMBERS = "lock", "journal.jsonl", "members"
 KIND = "collapsium-run"
 VERSION = 2
 
-MAX_PROCESSORS = 1_000
-"""Largest number of distinct processors in a run."""
+MAX_PROCESSORS = 1_000  # Largest number of distinct processors in a run
+MAX_STAGES = 64  # Largest number of stages of a fit over samples of the documents
+MAX_SAMPLES = 10_000  # Largest number of posterior samples of a run, each a model on disk
 
-MAX_STAGES = 64
-"""Largest number of stages of a fit over samples of the documents."""
-
-MAX_SAMPLES = 10_000
-"""Largest number of posterior samples of a run, each a model on disk."""
-
+# Largest number of tokens with which a start stays in a document's prior, far above the length of any document
 MAX_START_STRENGTH = 1e9
-"""Largest number of tokens with which a start stays in a document's prior, far above the length of any document."""
 
 Restarts = Annotated[int, Field(strict=True, ge=0, le=MAX_RESTARTS)]
 
@@ -108,8 +101,7 @@ class LimitsRecord(_Fields):
     sample_every: Count = 0
 
 
-Stage: TypeAlias = tuple[Count, Count]
-"""First iteration of a stage, and the n of its sample: one document in n."""
+Stage: TypeAlias = tuple[Count, Count]  # First iteration of a stage, and the n of its sample: one document in n
 
 
 def _ascending(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
@@ -147,20 +139,7 @@ class RunRecord(_Fields):
 
 
 class Run:
-    """A run's folder.
-
-    Parameters
-    ----------
-    url : str, path-like or Folder
-        Local path or fsspec URL; a `Folder` keeps its fences.
-
-    Attributes
-    ----------
-    folder : Folder
-        The run's folder; see `held`.
-    generation : int
-        Generation of the lock under which this object writes; 0 without a lock.
-    """
+    """A run's folder."""
 
     def __init__(self, url: str | os.PathLike[str] | Folder) -> None:
         self.folder = url if isinstance(url, Folder) else Folder(url)
@@ -197,21 +176,7 @@ class Run:
 
     @contextmanager
     def held(self) -> Iterator[RunLock]:
-        """Hold the run's lock, which every write then requires.
-
-        Yields
-        ------
-        RunLock
-            The lock.
-
-        Raises
-        ------
-        LockedError
-            Another process works on the run.
-        TakenOverError
-            Another process has taken the run over, as this one slept for longer than its lease; raised by every write
-            to the run.
-        """
+        """Hold the run's lock, which every write then requires."""
         plain = self.folder
         with self.lock as lock:
             self.folder, self.generation = plain.fenced(lock), lock.generation
@@ -221,20 +186,7 @@ class Run:
                 self.folder, self.generation = plain, 0
 
     def create(self, record: JsonObject) -> None:
-        """Make the folder and write `run.json`; of two processes at the same time, one succeeds.
-
-        Parameters
-        ----------
-        record : dict
-            Configuration, corpus, versions and seed.
-
-        Raises
-        ------
-        OccupiedError
-            The folder exists.
-        OptionError
-            The record would be larger than what is read.
-        """
+        """Make the folder and write `run.json`; of two processes at the same time, one succeeds."""
         data = dump({"format": KIND, "version": VERSION, **record})
         # The model's record has the options too, and further fields.
         if len(data) > MAX_BYTES // 2:
@@ -253,20 +205,7 @@ class Run:
         self.folder.write(RECORD, dump({**record, "format": KIND, "version": VERSION}))
 
     def record(self) -> JsonObject:
-        """Read and check `run.json`.
-
-        Returns
-        -------
-        dict
-            The record; see `RunRecord`.
-
-        Raises
-        ------
-        AbsentError
-            The folder is not a run.
-        DamagedError
-            The file does not conform to its format.
-        """
+        """Read and check `run.json`."""
         if not self.folder.exists(RECORD):
             raise AbsentError(f"{self.folder.url}: not a run, it has no {RECORD}")
         record = read_record(self.folder, RECORD, KIND, VERSION, oldest=2)
@@ -274,23 +213,7 @@ class Run:
         return record
 
     def place_of(self, part: str) -> str | None:
-        """Return the URL of a corpus or model that the run was fitted with.
-
-        Parameters
-        ----------
-        part : {"corpus", "heldout", "warm"}
-            The part of the record.
-
-        Returns
-        -------
-        str or None
-            The URL; None if the record has none.
-
-        Raises
-        ------
-        AbsentError
-            The URL leads to another store, which only a user may name; see `recorded_url`.
-        """
+        """Return the URL of a corpus or model that the run was fitted with."""
         place = self.record().get(part)
         if not isinstance(place, dict) or place.get("url") is None:
             return None
@@ -369,15 +292,6 @@ class Run:
         """Truncate `events.jsonl` to its first `size` bytes, or restore these if they are damaged.
 
         A run continues without events that are lost.
-
-        Parameters
-        ----------
-        size, digest : int and str
-            Size of the saved events in bytes, and their SHA-256.
-        place : Folder
-            The folder to which `save_events` has copied them.
-        notice : callable
-            Receives a line of text about damage.
         """
         data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
         if len(data) >= size and hashlib.sha256(data[:size]).hexdigest() == digest:

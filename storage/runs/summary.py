@@ -17,11 +17,10 @@ from collapsium.storage.runs.model import ModelRecord
 
 RECORD = "summary.json"
 KIND = "collapsium-summary"
+# Versions with `mean` of topics (for labelled corpora), with `dates`, with `segmented`, and without these
 MEANS, DATED, SEGMENTED, UNSEGMENTED = 5, 4, 3, 2
-"""Versions with `mean` of topics (for labelled corpora), with `dates`, with `segmented`, and without these."""
 
-MIN_HOUR, MAX_HOUR = -17_259_888, 70_389_527
-"""First and last hour of the years 1 to 9999, since 1970."""
+MIN_HOUR, MAX_HOUR = -17_259_888, 70_389_527  # First and last hour of the years 1 to 9999, since 1970
 
 Share = Annotated[float, Field(strict=True, ge=0.0, le=1e300)]
 
@@ -176,25 +175,7 @@ def write_summary(folder: Folder, record: SummaryRecord) -> None:
 
 
 def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
-    """Read the summary in a model's folder.
-
-    Parameters
-    ----------
-    folder : Folder
-        The model's folder.
-    record : ModelRecord
-        The model's record.
-
-    Returns
-    -------
-    SummaryRecord or None
-        None if the model has no summary.
-
-    Raises
-    ------
-    DamagedError
-        The file does not conform to its format, or belongs to another model.
-    """
+    """Read the summary in a model's folder."""
     if not folder.exists(RECORD):
         return None
     path = f"{folder.url}/{RECORD}"
@@ -209,25 +190,7 @@ def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
 
 
 def parse_summary(record: JsonObject, path: str) -> SummaryRecord:
-    """Check a summary, as anyone may have written it.
-
-    Parameters
-    ----------
-    record : dict
-        Contents of the file, without its digest.
-    path : str
-        The file's name, for errors.
-
-    Returns
-    -------
-    SummaryRecord
-        The summary.
-
-    Raises
-    ------
-    DamagedError
-        The summary does not conform to its format.
-    """
+    """Check a summary, as anyone may have written it."""
     summary = check(SummaryRecord, record, path)
     if any(one.document >= len(summary.examples) for topic in summary.topics for one in topic.examples):
         raise DamagedError(path, f"expected documents below {len(summary.examples)}", "field 'topics'")

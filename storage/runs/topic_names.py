@@ -15,10 +15,8 @@ from collapsium.storage.runs.summary import digest_of_model
 
 RECORD = "names.json"
 KIND = "collapsium-names"
-VERSION = 2
-"""The first version; records of version 1 have no digest."""
-MAX_LETTERS = 100
-"""Letters of a name; the rest is cut."""
+VERSION = 2  # The first version; records of version 1 have no digest
+MAX_LETTERS = 100  # Letters of a name; the rest is cut
 
 
 def clean_name(text: str) -> str:
@@ -28,26 +26,16 @@ def clean_name(text: str) -> str:
 
 
 class TopicName(BaseModel):
-    """The name of a topic.
-
-    Attributes
-    ----------
-    id : int
-        Permanent id of the topic.
-    name : str
-        The name, as `clean_name` returns it.
-    by : {"hand", "namer", "seed"}
-        Origin: `edit --rename`, a namer, or the words that the topic was seeded with. A namer replaces its own names
-        alone.
-    request : str
-        Digest of the request to the namer, by which it is not called again; empty for others.
-    """
+    """The name of a topic."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: Count
-    name: Annotated[str, Field(min_length=1, max_length=MAX_LETTERS)]
+    id: Count  # Permanent id of the topic
+    name: Annotated[str, Field(min_length=1, max_length=MAX_LETTERS)]  # The name, as `clean_name` returns it
+    # Origin: `edit --rename`, a namer, or the words that the topic was seeded with. A namer replaces its own names
+    # alone.
     by: Literal["hand", "namer", "seed"]
+    # Digest of the request to the namer, by which it is not called again; empty for others
     request: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
 
     @field_validator("name")
@@ -70,41 +58,13 @@ class NamesRecord(BaseModel):
 
 
 def write_names(folder: Folder, record: ModelRecord, names: Iterable[TopicName]) -> None:
-    """Write the names of a model's topics into its folder, in place of earlier ones.
-
-    Parameters
-    ----------
-    folder : Folder
-        The model's folder.
-    record : ModelRecord
-        The model's record.
-    names : iterable of TopicName
-        The names.
-    """
+    """Write the names of a model's topics into its folder, in place of earlier ones."""
     named = NamesRecord(model=digest_of_model(record), names=tuple(sorted(names, key=lambda one: one.id)))
     folder.write(RECORD, dump(named.model_dump(mode="json")))
 
 
 def read_names(folder: Folder, record: ModelRecord) -> dict[int, TopicName]:
-    """Read the names of a model's topics.
-
-    Parameters
-    ----------
-    folder : Folder
-        The model's folder.
-    record : ModelRecord
-        The model's record.
-
-    Returns
-    -------
-    dict of int to TopicName
-        Names by the topics' ids; empty where there are none.
-
-    Raises
-    ------
-    DamagedError
-        The file does not conform to its format, or belongs to another model.
-    """
+    """Read the names of a model's topics."""
     if not folder.exists(RECORD):
         return {}
     path = f"{folder.url}/{RECORD}"

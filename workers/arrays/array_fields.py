@@ -24,48 +24,30 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
     from collapsium.storage.corpus.vectors import AnyShard
 
-MAX_MAGNITUDE = 1e15
-"""Largest number of a state by default. Its square is far from infinity, also in single precision."""
+MAX_MAGNITUDE = 1e15  # Largest number of a state by default. Its square is far from infinity, also in single precision.
+ROUNDING_TOLERANCE = 1e-6  # Expected counts may be this far below zero by rounding
 
-ROUNDING_TOLERANCE = 1e-6
-"""Expected counts may be this far below zero by rounding."""
-
+# Numbers that are checked together: they stay in the processor's cache between minimum and maximum
 CHUNK_SIZE = 1 << 16
-"""Numbers that are checked together: they stay in the processor's cache between minimum and maximum."""
 
 Sizes = dict[str, int]
-Keys = npt.NDArray[np.uint64]
-"""Random keys of words, or of columns of rows."""
+Keys = npt.NDArray[np.uint64]  # Random keys of words, or of columns of rows
 
 
 @dataclass(frozen=True)
 class ArrayField:
-    """Declaration of an array.
+    """Declaration of an array."""
 
-    Attributes
-    ----------
-    dtypes : tuple of str
-        Allowed number types, such as ``f8``.
-    dims : tuple of str
-        Sizes. Each is a number, the name of a size, a name plus a number (``document+1``), or ``<`` and the name of a
-        bound size that is an upper limit (``<topic``).
-    low, high : float
-        Smallest and largest number allowed. Floats must be finite.
-    below : str
-        Size that bounds indices, named as in `dims`; empty for numbers that are no indices.
-    into : str
-        Size that bounds offsets, which begin with 0, never fall and end with it; empty for other numbers.
-    optional : bool
-        Whether the array may be missing.
-    """
-
-    dtypes: tuple[str, ...]
+    dtypes: tuple[str, ...]  # Allowed number types, such as ``f8``
+    # Sizes. Each is a number, the name of a size, a name plus a number (``document+1``), or ``<`` and the name of a
+    # bound size that is an upper limit (``<topic``).
     dims: tuple[str, ...] = ()
+    # Smallest and largest number allowed. Floats must be finite.
     low: float = -MAX_MAGNITUDE
     high: float = MAX_MAGNITUDE
-    below: str = ""
-    into: str = ""
-    optional: bool = False
+    below: str = ""  # Size that bounds indices, named as in `dims`; empty for numbers that are no indices
+    into: str = ""  # Size that bounds offsets, which begin with 0, never fall and end with it; empty for other numbers
+    optional: bool = False  # Whether the array may be missing
 
 
 Fields = Mapping[str, ArrayField]
@@ -73,21 +55,11 @@ Fields = Mapping[str, ArrayField]
 
 @dataclass(frozen=True)
 class CheckContext:
-    """Knowledge about arrays from outside of them, against which they are checked.
+    """Knowledge about arrays from outside of them, against which they are checked."""
 
-    Attributes
-    ----------
-    sizes : dict of str to int
-        Sizes by name; those that arrays bind are added.
-    global_state : Arrays
-        The model's global state; empty while it is checked itself.
-    shard : Shard or VectorShard or None
-        The documents of a local state; None where they are not at hand.
-    """
-
-    sizes: Sizes
-    global_state: Arrays = field(default_factory=dict)
-    shard: AnyShard | None = None
+    sizes: Sizes  # Sizes by name; those that arrays bind are added
+    global_state: Arrays = field(default_factory=dict)  # The model's global state; empty while it is checked itself
+    shard: AnyShard | None = None  # The documents of a local state; None where they are not at hand
 
 
 Rule = Callable[[Arrays, CheckContext], str | None]
@@ -95,17 +67,10 @@ Rule = Callable[[Arrays, CheckContext], str | None]
 
 @dataclass(frozen=True)
 class ArrayGroup:
-    """Declaration of a group of arrays, such as a family's local state.
+    """Declaration of a group of arrays, such as a family's local state."""
 
-    Attributes
-    ----------
-    fields : mapping of str to ArrayField
-        The arrays by name. The first that has a size binds it.
-    rules : tuple of callable
-        Conditions on several arrays, checked after the fields. Each returns a description of the fault, or None.
-    """
-
-    fields: Fields
+    fields: Fields  # The arrays by name. The first that has a size binds it.
+    # Conditions on several arrays, checked after the fields. Each returns a description of the fault, or None.
     rules: tuple[Rule, ...] = ()
 
     def only(self, names: Container[str]) -> ArrayGroup:
@@ -154,24 +119,7 @@ def optional(fields: Fields) -> dict[str, ArrayField]:
 
 
 def check_arrays(arrays: Arrays, group: ArrayGroup, context: CheckContext, where: str) -> None:
-    """Refuse arrays that differ from their declaration.
-
-    Parameters
-    ----------
-    arrays : Arrays
-        The arrays.
-    group : ArrayGroup
-        Their declaration.
-    context : CheckContext
-        Sizes, the global state and the shard, where they are known; sizes that the arrays bind are added.
-    where : str
-        Folder of the arrays, for the error.
-
-    Raises
-    ------
-    DamagedError
-        An array is missing, undeclared, or differs from its declaration.
-    """
+    """Refuse arrays that differ from their declaration."""
     for name in arrays:
         if name not in group.fields:
             raise DamagedError(f"{where}/{name}", "expected no array of this name; it is of another model")
@@ -239,18 +187,6 @@ def is_from_zero_to(values: Array, limit: float) -> bool:
 
     Bits of numbers that are not negative have the order of the numbers. Those of negative numbers (also of -0.0), of
     infinities and of NaN are greater than those of any finite number.
-
-    Parameters
-    ----------
-    values : numpy.ndarray
-        Numbers of any type.
-    limit : float
-        Largest number allowed.
-
-    Returns
-    -------
-    bool
-        False also for an empty array.
     """
     if not values.size or limit < 0 or not values.flags.c_contiguous:
         return False
@@ -360,28 +296,14 @@ class CountedTokens(Protocol):
 
 @dataclass(frozen=True)
 class FamilyArrays:
-    """Declaration of the arrays of a family's states.
+    """Declaration of the arrays of a family's states."""
 
-    Attributes
-    ----------
-    global_state : ArrayGroup
-        The global state. It binds the sizes that the other groups have, such as ``topic``.
-    rows : callable
-        Returns, by the global state, the declaration of a finished model's rows.
-    blocks : callable
-        The same of the rows in a checkpoint.
-    local : callable
-        The same of a shard's local state.
-    tokens : CountedTokens, optional
-        The columns that count each token; for samplers, which take tokens out of integer counts.
-    totals : tuple of str, optional
-        Names of an array of counts in the global state and of the array of columns in the local state that it counts,
-        such as the documents that pass a tree's nodes.
-    """
-
-    global_state: ArrayGroup
-    rows: Callable[[Arrays], ArrayGroup]
-    blocks: Callable[[Arrays], ArrayGroup]
-    local: Callable[[Arrays], ArrayGroup]
+    global_state: ArrayGroup  # The global state. It binds the sizes that the other groups have, such as ``topic``.
+    rows: Callable[[Arrays], ArrayGroup]  # Returns, by the global state, the declaration of a finished model's rows
+    blocks: Callable[[Arrays], ArrayGroup]  # The same of the rows in a checkpoint
+    local: Callable[[Arrays], ArrayGroup]  # The same of a shard's local state
+    # The columns that count each token; for samplers, which take tokens out of integer counts
     tokens: CountedTokens | None = None
+    # Names of an array of counts in the global state and of the array of columns in the local state that it counts,
+    # such as the documents that pass a tree's nodes
     totals: tuple[str, str] | None = None

@@ -21,33 +21,20 @@ from collapsium.workers.arrays.state import Array
 
 @dataclass(frozen=True)
 class PoolSettings:
-    """Sizes by which memory is fetched and retained, in bytes.
+    """Sizes by which memory is fetched and retained, in bytes."""
 
-    Attributes
-    ----------
-    min_bytes : int
-        Smaller arrays come from NumPy's own allocator.
-    page_bytes, huge_page_bytes : int
-        Pieces are multiples of a page, large ones of a huge page.
-    max_waste : float
-        A piece may be this many times as large as the array that takes it.
-    idle_bytes : int
-        Bytes that may wait however little is in use.
-    slack : float
-        Share of the peak by which what is in use and what waits together may exceed it. Pieces of one size are no use
-        to arrays of another: without it, a small piece more than at the peak would drive out a large one that is needed
-        next.
-    peak_arrays : int
-        Arrays after which a peak is forgotten, if none of them reached it, twice as many at the latest. An iteration
-        makes some ten a shard, between its highest and its lowest use.
-    """
-
-    min_bytes: int = 1 << 20
+    min_bytes: int = 1 << 20  # Smaller arrays come from NumPy's own allocator
+    # Pieces are multiples of a page, large ones of a huge page
     page_bytes: int = 1 << 16
     huge_page_bytes: int = 1 << 21
-    max_waste: float = 1.5
-    idle_bytes: int = 1 << 25
+    max_waste: float = 1.5  # A piece may be this many times as large as the array that takes it
+    idle_bytes: int = 1 << 25  # Bytes that may wait however little is in use
+    # Share of the peak by which what is in use and what waits together may exceed it. Pieces of one size are no use to
+    # arrays of another: without it, a small piece more than at the peak would drive out a large one that is needed
+    # next.
     slack: float = 1 / 32
+    # Arrays after which a peak is forgotten, if none of them reached it, twice as many at the latest. An iteration
+    # makes some ten a shard, between its highest and its lowest use.
     peak_arrays: int = 1000
 
 
@@ -56,16 +43,6 @@ class Pool:
 
     A sweep needs about twice what lies between sweeps, so that what is freed after each would else be fetched for the
     next one. Once nothing is in use any more, the peak is forgotten.
-
-    Parameters
-    ----------
-    settings : PoolSettings, optional
-        Sizes of pieces, and how many may wait.
-
-    Attributes
-    ----------
-    lean : bool
-        Whether only `PoolSettings.idle_bytes` wait, whatever is in use: where memory is short.
     """
 
     def __init__(self, settings: PoolSettings | None = None) -> None:
@@ -79,20 +56,7 @@ class Pool:
         self._peak = self._earlier_peak = self._made = 0
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:
-        """Return a C-contiguous array that is not filled.
-
-        Parameters
-        ----------
-        shape : int or tuple of int
-            Its shape.
-        dtype : numpy.dtype
-            Its type.
-
-        Returns
-        -------
-        numpy.ndarray
-            The array.
-        """
+        """Return a C-contiguous array that is not filled."""
         item = np.dtype(dtype)
         count = int(np.prod(shape, dtype=np.int64))
         if count * item.itemsize < self.settings.min_bytes:

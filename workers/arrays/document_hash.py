@@ -19,20 +19,7 @@ if TYPE_CHECKING:
 
 
 def document_hashes(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
-    """Return a stable hash of each document's words and counts.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    stream : Stream
-        Its seed, purpose and iteration go into the hash; its place does not.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (documents,)
-        Not negative. Documents of equal content have equal hashes.
-    """
+    """Return a stable hash of each document's words and counts."""
     key = stream.at(place=-1).key()
     with np.errstate(over="ignore"):
         word = shard.words[shard.position].astype(np.uint64) * GOLDEN + shard.counts.astype(np.uint64)
@@ -43,20 +30,7 @@ def document_hashes(shard: Shard, stream: Stream) -> npt.NDArray[np.int64]:
 
 
 def vector_hashes(shard: VectorShard, stream: Stream) -> npt.NDArray[np.int64]:
-    """Return a stable hash of each vector's values; see `document_hashes`.
-
-    Parameters
-    ----------
-    shard : VectorShard
-        The vectors.
-    stream : Stream
-        As for `document_hashes`.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (vectors,)
-        Not negative. Equal vectors have equal hashes.
-    """
+    """Return a stable hash of each vector's values; see `document_hashes`."""
     key = stream.at(place=-1).key()
     with np.errstate(over="ignore"):
         column = mixed(np.arange(shard.words.size, dtype=np.uint64) * GOLDEN + key[0])
@@ -72,19 +46,5 @@ def smallest_hashes(
     """Return the smallest distinct hashes of a shard, ascending.
 
     The smallest of a corpus are among the smallest of its shards.
-
-    Parameters
-    ----------
-    hashes : numpy.ndarray of int64, shape (documents,)
-        Stable hashes.
-    count : int
-        Most hashes to return.
-    eligible : numpy.ndarray of bool, shape (documents,)
-        Whether each document may be chosen.
-
-    Returns
-    -------
-    numpy.ndarray of int64
-        At most `count`.
     """
     return np.unique(hashes[eligible])[:count]

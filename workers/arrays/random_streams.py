@@ -14,24 +14,12 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The address of a random stream.
+    """The address of a random stream."""
 
-    Attributes
-    ----------
-    seed : int
-        The run's seed.
-    purpose : str
-        Use of the numbers, such as ``start``.
-    iteration : int
-        Iteration in which they are drawn.
-    place : int
-        Shard, document or node; -1 for none.
-    """
-
-    seed: int
-    purpose: str = ""
-    iteration: int = 0
-    place: int = -1
+    seed: int  # The run's seed
+    purpose: str = ""  # Use of the numbers, such as ``start``
+    iteration: int = 0  # Iteration in which they are drawn
+    place: int = -1  # Shard, document or node; -1 for none
 
     def at(self, *, purpose: str | None = None, iteration: int | None = None, place: int | None = None) -> Stream:
         """Return the stream at another address of the same seed."""
@@ -43,23 +31,11 @@ class Stream:
         )
 
     def generator(self) -> np.random.Generator:
-        """Return the stream's numbers from their beginning.
-
-        Returns
-        -------
-        numpy.random.Generator
-            Over Philox, a counter-based generator, keyed by a hash of the whole address.
-        """
+        """Return the stream's numbers from their beginning."""
         return np.random.Generator(np.random.Philox(key=int.from_bytes(self._digest(), "little")))
 
     def key(self) -> npt.NDArray[np.uint64]:
-        """Return the key from which kernels generate the stream's numbers (`kernels.random`).
-
-        Returns
-        -------
-        numpy.ndarray of uint64, shape (2,)
-            The hash of the whole address.
-        """
+        """Return the key from which kernels generate the stream's numbers (`kernels.random`)."""
         return np.frombuffer(self._digest(), dtype="<u8").astype(np.uint64)
 
     def _digest(self) -> bytes:

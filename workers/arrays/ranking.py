@@ -5,31 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-CELLS = 1 << 18
-"""Numbers that are ranked at a time: where many are equal, each takes some index arrays."""
+CELLS = 1 << 18  # Numbers that are ranked at a time: where many are equal, each takes some index arrays
 
+# Groups of columns for each column to return: with more, fewer numbers pass the threshold that the maxima give
 GROUPS = 16
-"""Groups of columns for each column to return: with more, fewer numbers pass the threshold that the maxima give."""
 
-MIN_GROUP = 4
-"""Least columns of a group: of smaller ones the maxima are hardly fewer than the numbers themselves."""
+MIN_GROUP = 4  # Least columns of a group: of smaller ones the maxima are hardly fewer than the numbers themselves
 
 
 def largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int64]:
-    """Return the columns of the largest values of each row.
-
-    Parameters
-    ----------
-    values : numpy.ndarray of float64, shape (rows, columns)
-        Finite numbers.
-    count : int
-        Columns to return of each row; all where there are fewer.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (rows, count)
-        In the order of a stable sort of the row by falling value.
-    """
+    """Return the columns of the largest values of each row."""
     rows, columns = values.shape
     count = min(count, columns)
     ranked = np.zeros((rows, count), dtype=np.int64)

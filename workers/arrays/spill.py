@@ -25,13 +25,6 @@ class SpillFiles(Mapping[str, Array]):
     """Named arrays on disk, each read when it is looked up.
 
     Pickled, to go to another process, it becomes a plain dict of its arrays: scratch files belong to one machine.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the files; removed with this object.
-    shapes : dict of str to (str, tuple of int)
-        Type and shape of each array.
     """
 
     def __init__(self, folder: Path, shapes: dict[str, tuple[str, tuple[int, ...]]]) -> None:
@@ -79,15 +72,7 @@ class SpillFiles(Mapping[str, Array]):
 
 
 class SpilledArray:
-    """An array in spill files, whose rows are read when they are indexed.
-
-    Parameters
-    ----------
-    files : SpillFiles
-        The files.
-    name, dtype, shape : str, str and tuple of int
-        The array's name, type and shape.
-    """
+    """An array in spill files, whose rows are read when they are indexed."""
 
     def __init__(self, files: SpillFiles, name: str, dtype: str, shape: tuple[int, ...]) -> None:
         self._files, self._name = files, name
@@ -102,13 +87,7 @@ class SpilledArray:
 
 
 class SpillWriter:
-    """Writes named arrays to spill files, each in as many chunks of rows as there are.
-
-    Parameters
-    ----------
-    scratch : str
-        Folder for scratch files, in which the spill files get one of their own.
-    """
+    """Writes named arrays to spill files, each in as many chunks of rows as there are."""
 
     def __init__(self, scratch: str) -> None:
         self._folder = with_retries(scratch, lambda: _new_folder(scratch))

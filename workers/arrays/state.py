@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
 
-Array: TypeAlias = AnyArray
-"""An array of numbers whose type is known elsewhere, such as by an `ArrayField`."""
+Array: TypeAlias = AnyArray  # An array of numbers whose type is known elsewhere, such as by an `ArrayField`
 
 Arrays: TypeAlias = Mapping[str, Array]
 NUMBERS: dict[type, type[np.generic]] = {bool: np.bool_, int: np.int64, float: np.float64}
@@ -61,23 +60,7 @@ class State:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Return the state that named arrays hold.
-
-        Parameters
-        ----------
-        arrays : mapping of str to numpy.ndarray
-            The arrays, checked before if they come from disk. Those that no field names are ignored.
-
-        Returns
-        -------
-        State
-            The state; it shares the arrays.
-
-        Raises
-        ------
-        KeyError
-            The array of a required field is missing.
-        """
+        """Return the state that named arrays hold."""
         values: dict[str, object] = {}
         for field in _field_types(cls):
             if field.state is not None:

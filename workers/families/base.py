@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collapsium.workers.kernels.jit import AnyKernel
     from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 
+# A shard of documents or of vectors; the methods of a family declare which of the two they take
 AnyShard: TypeAlias = Any
-"""A shard of documents or of vectors; the methods of a family declare which of the two they take."""
 
 OptionsT = TypeVar("OptionsT")
 GlobalStateT = TypeVar("GlobalStateT", bound=GlobalState)
@@ -276,24 +276,7 @@ class Resumable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
     def continue_from(
         self, shard: AnyShard, saved: Arrays, rows: RowsT, global_state: GlobalStateT
     ) -> tuple[LocalT, Delta]:
-        """Return the first local state and delta of a shard that another run of the family has swept.
-
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        saved : Arrays
-            The local state as arrays.
-        rows, global_state : Rows and GlobalState
-            As for `start`; the global state is returned by the driver's `carry`.
-
-        Returns
-        -------
-        local : LocalState
-            The saved state, which sweeps must not treat as that of a cold start.
-        delta : Delta
-            Its counts as changes from zero.
-        """
+        """Return the first local state and delta of a shard that another run of the family has swept."""
 
 
 class Growing(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
@@ -309,30 +292,7 @@ class Growing(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
         global_state: GlobalStateT,
         stream: Stream,
     ) -> tuple[LocalT, Delta]:
-        """Return the new local state and the delta of one sweep, before which further documents join.
-
-        Parameters
-        ----------
-        shard : Shard
-            The documents that take part from now on; the others are empty.
-        local : LocalState
-            After the previous sweep, in which the joining documents were empty.
-        joining : Shard
-            The joining documents; all others are empty. Its words may be fewer than those of `shard`.
-        rows : Rows
-            Of the words of `shard`, without the counts of the joining documents.
-        global_state : GlobalState
-            As the iteration began.
-        stream : Stream
-            Random stream of the shard.
-
-        Returns
-        -------
-        local : LocalState
-            The new local state, of all these documents.
-        delta : Delta
-            The changes of counts, those by the joining documents included, and the sums of a sweep.
-        """
+        """Return the new local state and the delta of one sweep, before which further documents join."""
 
 
 class Editable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):

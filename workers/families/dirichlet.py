@@ -11,26 +11,16 @@ from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 
 Vector = npt.NDArray[np.float64]
 
-MIN_REST = 1e-9
-"""Share of the concentration below which a rest of it is taken for rounding."""
+MIN_REST = 1e-9  # Share of the concentration below which a rest of it is taken for rounding
 
 
 @dataclass(frozen=True)
 class DirichletPriors:
-    """Dirichlet prior of documents over topics, and symmetric one of topics over words.
+    """Dirichlet prior of documents over topics, and symmetric one of topics over words."""
 
-    Attributes
-    ----------
-    topics : numpy.ndarray of float64, shape (topics,)
-        a_k; 0 of a topic that does not exist.
-    concentration : float
-        A; by how much it exceeds the sum of a_k is for topics that do not exist yet.
-    word, total : float
-        b of each word, and B, its sum over the vocabulary.
-    """
-
-    topics: Vector
-    concentration: float
+    topics: Vector  # a_k; 0 of a topic that does not exist; float64 (topics,)
+    concentration: float  # A; by how much it exceeds the sum of a_k is for topics that do not exist yet
+    # b of each word, and B, its sum over the vocabulary
     word: float
     total: float
 
@@ -49,24 +39,7 @@ class DirichletPriors:
 
 
 def dirichlet_topics(word_topic: Vector, prior: Vector, concentration: float, rest_word: Vector) -> DirichletTopics:
-    """Return topics with their prior, and those that do not exist yet as one further topic.
-
-    Parameters
-    ----------
-    word_topic : numpy.ndarray of float64, shape (words, topics)
-        phi_kw.
-    prior : numpy.ndarray of float64, shape (topics,)
-        a_k; topics of prior zero are left out.
-    concentration : float
-        A; A - sum_k a_k is the prior of the topics that do not exist yet.
-    rest_word : numpy.ndarray of float64, shape (words,)
-        Probability of each word in a topic that does not exist yet.
-
-    Returns
-    -------
-    DirichletTopics
-        Topics and prior.
-    """
+    """Return topics with their prior, and those that do not exist yet as one further topic."""
     some, rest = prior > 0, max(concentration - float(prior.sum()), 0.0)
     phi, prior = np.asarray(word_topic[:, some], dtype=np.float64), np.asarray(prior[some], dtype=np.float64)
     if rest > MIN_REST * concentration:

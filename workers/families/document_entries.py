@@ -13,21 +13,14 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DocumentEntries:
-    """Expected counts E[n_dk] of a shard's documents, sparse.
+    """Expected counts E[n_dk] of a shard's documents, sparse."""
 
-    Attributes
-    ----------
-    owner, topic : numpy.ndarray of int64, shape (entries,)
-        Document and topic of each count, by document and then by topic, each pair once.
-    count : numpy.ndarray of float64, shape (entries,)
-        The counts.
-    rest : numpy.ndarray of float64, shape (documents,)
-        Tokens of each document that its other topics share in proportion to their prior; 0 where all have entries.
-    """
-
+    # Document and topic of each count, by document and then by topic, each pair once; int64 (entries,)
     owner: Ints
     topic: Ints
-    count: Floats
+    count: Floats  # The counts; float64 (entries,)
+    # Tokens of each document that its other topics share in proportion to their prior; 0 where all have entries;
+    # float64 (documents,)
     rest: Floats
 
     @classmethod
@@ -58,20 +51,7 @@ class DocumentEntries:
         return DocumentEntries(self.owner[other], self.topic[other], self.count[other], self.rest)
 
     def merged(self, topics: list[int], prior: Floats) -> DocumentEntries:
-        """Return the entries after topics were merged into the first of them.
-
-        Parameters
-        ----------
-        topics : list of int
-            The topics.
-        prior : numpy.ndarray of float64, shape (topics,)
-            Prior a_k, by which `rest` is shared before the merge. After it the first topic has the sum of their priors.
-
-        Returns
-        -------
-        DocumentEntries
-            Where some of the topics have entries, the first has one, with the shares of the others in `rest` too.
-        """
+        """Return the entries after topics were merged into the first of them."""
         left = prior.sum() - np.bincount(self.owner, weights=prior[self.topic], minlength=self.documents)
         growth = np.where(left > 0.0, self.rest / np.where(left > 0.0, left, 1.0), 0.0)
         own = np.isin(self.topic, topics)

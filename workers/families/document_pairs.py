@@ -28,23 +28,7 @@ def pair_weights(shard: Shard) -> Floats:
 
 
 def weighed(shard: Shard, word_weight: Floats | None, *, log_counts: bool) -> Shard:
-    """Return a shard whose tokens have the weights of their words.
-
-    Parameters
-    ----------
-    shard : Shard
-        All tokens of the documents.
-    word_weight : numpy.ndarray of float32, shape (words of the shard,), or None
-        The weights of its words; None where all tokens weigh one.
-    log_counts : bool
-        Whether the tokens of a pair weigh log(1 + c) times the weight of the word together, instead of c times. Each
-        weighs the same part of it.
-
-    Returns
-    -------
-    Shard
-        The shard.
-    """
+    """Return a shard whose tokens have the weights of their words."""
     if word_weight is None:
         return shard
     weights = np.asarray(word_weight, dtype=np.float32)[shard.position]

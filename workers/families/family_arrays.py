@@ -26,51 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelChecks:
-    """Checks of the arrays of one model or checkpoint, whose global state is sound.
+    """Checks of the arrays of one model or checkpoint, whose global state is sound."""
 
-    Attributes
-    ----------
-    model : ShardModel
-        The family's shard model.
-    global_state : Arrays
-        The model's global state.
-    sizes : dict of str to int
-        The sizes that they bind.
-    """
-
-    model: AnyShardModel
-    global_state: Arrays
-    sizes: Sizes
+    model: AnyShardModel  # The family's shard model
+    global_state: Arrays  # The model's global state
+    sizes: Sizes  # The sizes that they bind
 
     @staticmethod
     def of(
         model: AnyShardModel, words: int, global_state: Arrays, where: str, tokens: int | None = None
     ) -> ModelChecks:
-        """Check the global state of a model, and return the checks of its other arrays.
-
-        Parameters
-        ----------
-        model : ShardModel
-            The family's shard model, with its options.
-        words : int
-            Size of the vocabulary, or columns of vectors.
-        global_state : Arrays
-            The global state.
-        where : str
-            Their folder, for the error.
-        tokens : int, optional
-            Of the corpus, which no whole counts of topics exceed, if it is known.
-
-        Returns
-        -------
-        ModelChecks
-            Checks of the model's rows and local states.
-
-        Raises
-        ------
-        DamagedError
-            An array is missing, unknown, or does not hold what it must.
-        """
+        """Check the global state of a model, and return the checks of its other arrays."""
         topics = model.options.model_dump().get("topics")
         sizes: Sizes = {"topic": topics} if isinstance(topics, int) else {}
         check_arrays(global_state, model.arrays.global_state, CheckContext(sizes), where)
@@ -85,19 +51,7 @@ class ModelChecks:
         return ModelChecks(model, global_state, sizes)
 
     def rows(self, rows: Arrays, words: int, where: str, *, finished: bool) -> None:
-        """Refuse the rows of a block of the vocabulary that are not the family's.
-
-        Parameters
-        ----------
-        rows : Arrays
-            The rows.
-        words : int
-            How many words the block has.
-        where : str
-            Their folder, for the error.
-        finished : bool
-            Whether they are a finished model's, not a checkpoint's.
-        """
+        """Refuse the rows of a block of the vocabulary that are not the family's."""
         declared = self.model.arrays
         group = (declared.rows if finished else declared.blocks)(self.global_state)
         check_arrays(rows, group, self._known(word=words), where)
@@ -111,24 +65,7 @@ class ModelChecks:
         check_arrays(local, group, self._known(shard, **sizes), where)
 
     def tallies(self, local: Arrays, rows: Arrays, shard: AnyShard, where: str) -> None:
-        """Refuse a local state whose tokens the rows and the global state do not count, where sweeps rely on it.
-
-        Parameters
-        ----------
-        local : Arrays
-            The local state, which was checked.
-        rows : Arrays
-            The rows of the shard's words.
-        shard : Shard or VectorShard
-            The shard.
-        where : str
-            Folder of the local state, for the error.
-
-        Raises
-        ------
-        DamagedError
-            A token is not counted.
-        """
+        """Refuse a local state whose tokens the rows and the global state do not count, where sweeps rely on it."""
         declared = self.model.arrays
         if declared.tokens is None or shard.of_vectors:
             return
@@ -156,24 +93,7 @@ class ModelChecks:
         return 0 if tokens is None else tokens.fingerprint(local, shard, words[shard.words], columns)
 
     def row_fingerprint(self, rows: Arrays, low: int, seed: int) -> tuple[int, npt.NDArray[np.int64]]:
-        """Return the fingerprint of the counts of a block of the vocabulary, and the sums of its columns.
-
-        Parameters
-        ----------
-        rows : Arrays
-            The rows, which were checked.
-        low : int
-            First word of the block.
-        seed : int
-            Seed of the random keys.
-
-        Returns
-        -------
-        fingerprint : int
-            That of the block's tokens.
-        totals : numpy.ndarray of int64, shape (columns,)
-            Sum of each column.
-        """
+        """Return the fingerprint of the counts of a block of the vocabulary, and the sums of its columns."""
         words, columns = self._keys(seed)
         totals, total = np.zeros(columns.size, dtype=np.int64), np.zeros(1, dtype=np.uint64)
         counts = np.ascontiguousarray(rows["word_topic"], dtype=np.int32)

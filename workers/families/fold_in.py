@@ -15,53 +15,20 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 
-FOLD_IN_SWEEPS = 100
-"""Most zeroth-order sweeps over a document; nearly all documents converge earlier."""
+FOLD_IN_SWEEPS = 100  # Most zeroth-order sweeps over a document; nearly all documents converge earlier
 
 FOLD_IN_KERNELS = (prediction.fold_in, prediction.pair_probability)
 
 
 def fold_in_counts(shard: Shard, word_probability: Vector, prior: Vector) -> npt.NDArray[np.float32]:
-    """Return the expected counts of unseen documents, fitted by zeroth-order sweeps (CVB0).
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    word_probability : numpy.ndarray of float64, shape (words of the shard, topics)
-        phi_kw.
-    prior : numpy.ndarray of float64, shape (topics,)
-        a_k.
-
-    Returns
-    -------
-    numpy.ndarray of float32, shape (documents, topics)
-        E[n_dk].
-    """
+    """Return the expected counts of unseen documents, fitted by zeroth-order sweeps (CVB0)."""
     counts = np.zeros((shard.documents, prior.size))
     prediction.fold_in(document_pairs(shard), word_probability, prior, FOLD_IN_SWEEPS, counts)
     return counts.astype(np.float32)
 
 
 def pair_probability(heldout: Shard, theta: Vector, phi: Vector, rest_word: float) -> Vector:
-    """Return the predictive probability of each held-out pair: sum_k theta_dk phi_kw, plus that of new topics.
-
-    Parameters
-    ----------
-    heldout : Shard
-        Held-out pairs.
-    theta : numpy.ndarray of float64, shape (documents, topics)
-        Proportions; what they lack of a sum of 1 belongs to topics that do not exist yet.
-    phi : numpy.ndarray of float64, shape (words of the pairs, topics)
-        phi_kw.
-    rest_word : float
-        Probability of each word under a topic that does not exist yet.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (pairs,)
-        The probabilities.
-    """
+    """Return the predictive probability of each held-out pair: sum_k theta_dk phi_kw, plus that of new topics."""
     probability, rest = np.empty(heldout.pairs), np.maximum(1.0 - theta.sum(axis=1), 0.0)
     rest_words = np.full(len(phi), rest_word)
     prediction.pair_probability(heldout.offsets, heldout.position, theta, phi, rest, rest_words, probability)

@@ -21,8 +21,7 @@ from collapsium.workers.families.base import AnyShard, AnyShardModel, ShardModel
 from collapsium.workers.kernels.jit import AnyKernel
 
 Floats = npt.NDArray[np.float64]
-ABSENT = -1
-"""Column of a topic that a model has no match for."""
+ABSENT = -1  # Column of a topic that a model has no match for
 
 
 def _arrays_of(states: Sequence[State]) -> dict[str, Array]:
@@ -85,15 +84,7 @@ class MeanDocuments(LocalState):
 
 
 class MeanShardModel(ShardModel[Any, MeanGlobalState, MeanRows, MeanLocalState]):
-    """The mean of finished models, which cannot be fitted further.
-
-    Parameters
-    ----------
-    models : sequence of ShardModel
-        The models, of one family.
-    columns : numpy.ndarray of int64, shape (models, topics)
-        Column of each model for each topic of the mean, `ABSENT` where it has none.
-    """
+    """The mean of finished models, which cannot be fitted further."""
 
     global_state_type, rows_type = MeanGlobalState, MeanRows
     local_type, documents_type = MeanLocalState, MeanDocuments
@@ -155,18 +146,7 @@ class MeanShardModel(ShardModel[Any, MeanGlobalState, MeanRows, MeanLocalState])
         return lengths
 
     def by_topic(self, values: Iterable[Floats]) -> Floats:
-        """Return the means over the models of values by the models' own columns, 0 where one has no match.
-
-        Parameters
-        ----------
-        values : iterable of numpy.ndarray, shape (columns of the model,)
-            The values of each model.
-
-        Returns
-        -------
-        numpy.ndarray of float64, shape (topics,)
-            The means.
-        """
+        """Return the means over the models of values by the models' own columns, 0 where one has no match."""
         total, _ = self._matched(one[np.newaxis] for one in values)
         means: Floats = total[0] / len(self.models)
         return means

@@ -28,33 +28,21 @@ Vector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class WordWeights:
-    """Weights by which the tokens of words count.
+    """Weights by which the tokens of words count."""
 
-    Attributes
-    ----------
-    weights : numpy.ndarray of float32, shape (words,)
-        Weight of each word.
-    means : numpy.ndarray of float32, shape (words,)
-        Mean weight of its tokens in the corpus, which differs where the tokens of a pair weigh log(1 + c).
-    """
-
-    weights: npt.NDArray[np.float32]
+    weights: npt.NDArray[np.float32]  # Weight of each word; float32 (words,)
+    # Mean weight of its tokens in the corpus, which differs where the tokens of a pair weigh log(1 + c); float32
+    # (words,)
     means: npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeighedGlobalState(GlobalState):
-    """Global state of families that take weights of words.
+    """Global state of families that take weights of words."""
 
-    Attributes
-    ----------
-    topic_plain : numpy.ndarray of float64, shape (topics,), optional
-        With weights of words, the expected tokens of each topic without them.
-    first_weights, first_means : numpy.ndarray of float32, shape (words,), optional
-        Before the first update, `word_weight` and `word_mean` of the rows to come.
-    """
-
+    # With weights of words, the expected tokens of each topic without them; float64 (topics,)
     topic_plain: Vector | None = None
+    # Before the first update, `word_weight` and `word_mean` of the rows to come; float32 (words,)
     first_weights: npt.NDArray[np.float32] | None = None
     first_means: npt.NDArray[np.float32] | None = None
 
@@ -68,14 +56,9 @@ class WeighedGlobalState(GlobalState):
 
 @dataclass(frozen=True, kw_only=True)
 class WeighedRows(Rows):
-    """Rows of families that take weights of words.
+    """Rows of families that take weights of words."""
 
-    Attributes
-    ----------
-    word_weight, word_mean : numpy.ndarray of float32, shape (words,), optional
-        With weights of words, the weight of each, and the mean weight of its tokens in the corpus.
-    """
-
+    # With weights of words, the weight of each, and the mean weight of its tokens in the corpus; float32 (words,)
     word_weight: npt.NDArray[np.float32] | None = None
     word_mean: npt.NDArray[np.float32] | None = None
 
@@ -97,15 +80,9 @@ def weighed_rows(rows: RowsT, low: int, high: int, global_state: WeighedGlobalSt
 
 @dataclass(frozen=True)
 class PlainSums(State):
-    """Sums over words where these are weighted.
+    """Sums over words where these are weighted."""
 
-    Attributes
-    ----------
-    topic_plain : numpy.ndarray of float64, shape (topics,)
-        Expected tokens of each topic without the weights.
-    """
-
-    topic_plain: Vector
+    topic_plain: Vector  # Expected tokens of each topic without the weights; float64 (topics,)
 
 
 def plain_counts(counts: Floats, word_mean: Floats) -> npt.NDArray[np.float32]:

@@ -27,20 +27,14 @@ from collapsium.workers.arrays.array_fields import (
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.token_topics import TOKEN_TOPICS
 
-MAX_SWEEPS = 10_000
-"""Most sweeps that a state may still have to make; a larger number would only make a fit hang."""
+MAX_SWEEPS = 10_000  # Most sweeps that a state may still have to make; a larger number would only make a fit hang
+UNIT = 1 << 15  # Responsibility of 1 in 16 bits, as in `kernels.cvb.active`
 
-UNIT = 1 << 15
-"""Responsibility of 1 in 16 bits, as in `kernels.cvb.active`."""
-
+# Share of a document's tokens by which its counts may be below zero: more than 1000 iterations of 0.1 had rounded
 MAX_DRIFT = 1e-3
-"""Share of a document's tokens by which its counts may be below zero: more than 1000 iterations of 0.1 had rounded."""
 
-MIN_WEIGHT = 1e-30
-"""Smallest weight of a word: counts are divided by it, in single precision."""
-
-MIN_POSITIVE = 1e-300
-"""Smallest parameter of a prior, or rate: kernels divide by it."""
+MIN_WEIGHT = 1e-30  # Smallest weight of a word: counts are divided by it, in single precision
+MIN_POSITIVE = 1e-300  # Smallest parameter of a prior, or rate: kernels divide by it
 
 ACTIVE_TOPICS: dict[str, ArrayField] = {
     "document_lists": offsets("document", "active_entry"),

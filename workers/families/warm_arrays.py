@@ -15,25 +15,7 @@ FloatT = TypeVar("FloatT", np.float32, np.float64)
 def proportions_and_topics(
     warm: Arrays, words: int, dtype: type[FloatT]
 ) -> tuple[npt.NDArray[FloatT], npt.NDArray[FloatT]]:
-    """Return the proportions of a shard's documents, and the probabilities of its words, from which a fit begins.
-
-    Parameters
-    ----------
-    warm : Arrays
-        ``document_topic``, shape (documents, topics), and ``word_topic``, shape (words, topics), or none of the latter
-        if topics are even over the words.
-    words : int
-        Words of the shard.
-    dtype : type
-        Of both arrays.
-
-    Returns
-    -------
-    theta : numpy.ndarray, shape (documents, topics)
-        Proportions.
-    phi : numpy.ndarray, shape (words, topics)
-        Probabilities, or weights that are all one.
-    """
+    """Return the proportions of a shard's documents, and the probabilities of its words, from which a fit begins."""
     theta = np.ascontiguousarray(warm["document_topic"], dtype=dtype)
     if "word_topic" not in warm:
         return theta, np.ones((words, theta.shape[1]), dtype=dtype)

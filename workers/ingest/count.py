@@ -21,22 +21,7 @@ def stream_of(
     extras: dict[str, pa.Array],
     segments: npt.NDArray[np.int64] | None = None,
 ) -> Chunk:
-    """Return a chunk of tokens in their order, with a sorted vocabulary.
-
-    Parameters
-    ----------
-    tokens : Tokens
-        Tokens of each document, or of each segment.
-    ids, extras
-        As for `Chunk`; `segments` replaces a column of segments.
-    segments : numpy.ndarray of int64, shape (documents,), optional
-        Number of segments of each document; by default there are none.
-
-    Returns
-    -------
-    Chunk
-        The chunk, with a column of segments if there are any.
-    """
+    """Return a chunk of tokens in their order, with a sorted vocabulary."""
     order = pc.sort_indices(tokens.words)
     rank = np.empty(len(order), dtype=np.int32)
     rank[np.asarray(order)] = np.arange(len(order), dtype=np.int32)

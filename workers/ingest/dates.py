@@ -19,15 +19,12 @@ from dateutil import parser
 from collapsium.storage.readers.texts.date_tally import DAY_FIRST, DateTally
 from collapsium.storage.readers.texts.values import is_missing
 
+# Units of time, from fine to coarse; a date that names its month alone is exact to the month
 UNITS = ("hour", "day", "month", "year")
-"""Units of time, from fine to coarse; a date that names its month alone is exact to the month."""
 
 HOUR, DAY, MONTH, YEAR = range(len(UNITS))
-MAX_LETTERS = 64
-"""Most letters of a date."""
-
-MAX_SHOWN = 40
-"""Most characters of a date that is shown as an example."""
+MAX_LETTERS = 64  # Most letters of a date
+MAX_SHOWN = 40  # Most characters of a date that is shown as an example
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -56,30 +53,15 @@ _FAULTS = (ValueError, OverflowError, TypeError, ArithmeticError, LookupError, A
 
 @dataclass(frozen=True)
 class Date:
-    """A date that was read.
+    """A date that was read."""
 
-    Attributes
-    ----------
-    hour : int
-        Hours from 1970-01-01 00:00 to its beginning, by the clock of the zone that it was written in.
-    exact : int
-        Index of its unit in `UNITS`.
-    day_first : int or None
-        Where day and month cannot be distinguished, the hour if the day stands first; `hour` has the month first.
-    order : int
-        1 if the text shows that the day stands before the month, -1 if it shows the contrary, else 0.
-    unix : bool
-        Whether a number was read as a Unix time.
-    short_year : bool
-        Whether the year has two digits, which stand for 1969 to 2068.
-    """
-
-    hour: int
-    exact: int
+    hour: int  # Hours from 1970-01-01 00:00 to its beginning, by the clock of the zone that it was written in
+    exact: int  # Index of its unit in `UNITS`
+    # Where day and month cannot be distinguished, the hour if the day stands first; `hour` has the month first
     day_first: int | None = None
-    order: int = 0
-    unix: bool = False
-    short_year: bool = False
+    order: int = 0  # 1 if the text shows that the day stands before the month, -1 if it shows the contrary, else 0
+    unix: bool = False  # Whether a number was read as a Unix time
+    short_year: bool = False  # Whether the year has two digits, which stand for 1969 to 2068
 
 
 class _Parserinfo(parser.parserinfo):  # type: ignore[misc]
@@ -238,15 +220,7 @@ def counted_dates(dates: pa.Array) -> DateTally:
 
 
 def ordered_dates(dates: pa.Array, order: str) -> pa.Array:
-    """Return a column of dates in which those whose day and month may be swapped are written in ISO 8601.
-
-    Parameters
-    ----------
-    dates : pyarrow.Array of string
-        The dates.
-    order : str
-        ``day`` or ``month``, which stands first.
-    """
+    """Return a column of dates in which those whose day and month may be swapped are written in ISO 8601."""
     coded = dates.dictionary_encode()
     texts = [text if is_missing(text) else _ordered(text, order) for text in coded.dictionary.to_pylist()]
     return pa.array(texts, dates.type).take(coded.indices)

@@ -59,45 +59,14 @@ _NAMES = {
 
 
 def library_of(way: str) -> str:
-    """Return the name and version of the library for normal forms, such as ``simplemma 2.0.0``.
-
-    Parameters
-    ----------
-    way : str
-        ``stem:LANGUAGE`` or ``lemma:LANGUAGE``, the language a code of ISO 639-1 or an English name.
-
-    Returns
-    -------
-    str
-        Name and version.
-
-    Raises
-    ------
-    OptionError
-        The kind or the language is unknown.
-    MissingError
-        The library is not installed.
-    """
+    """Return the name and version of the library for normal forms, such as ``simplemma 2.0.0``."""
     form_of(way)
     name = LIBRARIES[way.partition(":")[0]]
     return f"{name} {version(name)}"
 
 
 def require_library(way: str, library: str | None) -> None:
-    """Refuse another version of the library than the recorded one, as words could get other forms.
-
-    Parameters
-    ----------
-    way : str
-        As for `library_of`.
-    library : str or None
-        Result of `library_of` when the first texts were read; None if it was not recorded.
-
-    Raises
-    ------
-    MismatchError
-        Another version is installed.
-    """
+    """Refuse another version of the library than the recorded one, as words could get other forms."""
     installed = library_of(way)
     if library is not None and installed != library:
         requirement = library.replace(" ", "==")
@@ -109,20 +78,6 @@ def normalised(tokens: Tokens, way: str, stops: StopWords) -> Tokens:
 
     Stop words stay, as they are dropped by their spelling later. A word whose form is spelled like a stop word stays,
     such as "mining", whose stem is "mine".
-
-    Parameters
-    ----------
-    tokens : Tokens
-        The words of texts.
-    way : str
-        As for `library_of`.
-    stops : StopWords
-        Words that are left out.
-
-    Returns
-    -------
-    Tokens
-        The same tokens.
     """
     if not len(tokens.words):
         return tokens

@@ -17,26 +17,16 @@ from collapsium.workers.ingest.count import tokens_of
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tokenize import Tokens
 
-JOIN = "_"
-"""Separator of the words of a phrase."""
-
-FREQUENT = "frequent"
-"""Name of the table of words that phrases may consist of."""
+JOIN = "_"  # Separator of the words of a phrase
+FREQUENT = "frequent"  # Name of the table of words that phrases may consist of
 
 
 @dataclass(frozen=True)
 class Phrases:
-    """Pairs of words that are phrases.
+    """Pairs of words that are phrases."""
 
-    Attributes
-    ----------
-    words : pyarrow.Array of string
-        Words that occur in phrases.
-    keys : numpy.ndarray of int64
-        Index of the first word times the number of words, plus index of the second; sorted.
-    """
-
-    words: pa.Array
+    words: pa.Array  # Words that occur in phrases
+    # Index of the first word times the number of words, plus index of the second; sorted; int64
     keys: npt.NDArray[np.int64]
 
     @staticmethod
@@ -62,22 +52,7 @@ def without(tokens: Tokens, stops: StopWords) -> Tokens:
 
 
 def joined_by(tokens: Tokens, stops: StopWords, phrases: Phrases) -> Tokens:
-    """Return tokens with the words of phrases joined, from the left, each word in at most one; stop words are dropped.
-
-    Parameters
-    ----------
-    tokens : Tokens
-        Words in their order.
-    stops : StopWords
-        Words that are left out.
-    phrases : Phrases
-        Pairs of words that are phrases.
-
-    Returns
-    -------
-    Tokens
-        Tokens with words such as ``new_york``.
-    """
+    """Return tokens without stop words, the words of phrases joined from the left, each word in at most one phrase."""
     tokens = without(tokens, stops)
     if tokens.numbers.size < 2 or not phrases.keys.size:
         return tokens
@@ -115,19 +90,7 @@ def _keys(tokens: Tokens, place: npt.NDArray[np.int64], width: int) -> npt.NDArr
 
 
 def count_pairs(scratch: Folder, name: str, stops: StopWords, parts: int) -> None:
-    """Count pairs of neighbouring words in a chunk, and write the counts to several files.
-
-    Parameters
-    ----------
-    scratch : Folder
-        Folder of the chunk and of the table of frequent words.
-    name : str
-        The chunk, of tokens in their order.
-    stops : StopWords
-        Words that are left out.
-    parts : int
-        Number of files; a pair is in the file of its key modulo this number.
-    """
+    """Count pairs of neighbouring words in a chunk, and write the counts to several files."""
     frequent = read_table(scratch, FREQUENT).column("word").combine_chunks()
     chunk = read_chunk(scratch, name)
     tokens = without(tokens_of(chunk), stops)
@@ -141,24 +104,7 @@ def count_pairs(scratch: Folder, name: str, stops: StopWords, parts: int) -> Non
 
 
 def add_pairs(scratch: Folder, names: Sequence[str], part: int, least: int) -> pa.Table:
-    """Return a part of the pairs with their counts over all chunks, without rare pairs.
-
-    Parameters
-    ----------
-    scratch : Folder
-        Folder of the chunks.
-    names : sequence of str
-        The chunks.
-    part : int
-        Number of the part.
-    least : int
-        Least count of a pair.
-
-    Returns
-    -------
-    pyarrow.Table
-        Keys and counts.
-    """
+    """Return a part of the pairs with their counts over all chunks, without rare pairs."""
     tables = [read_table(scratch, f"{name}.pairs-{part:03d}") for name in names]
     keys, counts = (
         np.concatenate([np.asarray(table.column(name), dtype=np.int64) for table in tables])

@@ -16,50 +16,22 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.stopwords import stop_words
 from collapsium.workers.ingest.tokenize import tokenize
 
-_APOSTROPHES = "'\u2019\u02bc"
-"""Apostrophes that the tokenizer leaves inside words."""
+_APOSTROPHES = "'\u2019\u02bc"  # Apostrophes that the tokenizer leaves inside words
 
 
 @dataclass(frozen=True)
 class StopWords:
-    """Words that are dropped.
+    """Words that are dropped."""
 
-    Attributes
-    ----------
-    words : tuple of str
-        The stop words, sorted.
-    min_letters : int
-        Least letters of a word; shorter words are dropped too.
-    spared : tuple of str
-        Words that are not dropped all the same.
-    """
-
-    words: tuple[str, ...] = ()
-    min_letters: int = 0
-    spared: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # The stop words, sorted
+    min_letters: int = 0  # Least letters of a word; shorter words are dropped too
+    spared: tuple[str, ...] = ()  # Words that are not dropped all the same
 
     @staticmethod
     def of(options: ReadOptions) -> StopWords:
         """Return the words that are dropped from texts by the options of reading them.
 
         The lists pass through the tokenizer, so that they match its words.
-
-        Parameters
-        ----------
-        options : ReadOptions
-            Languages, one's own words, the tokenizer, and the length of the shortest word.
-
-        Returns
-        -------
-        StopWords
-            The words.
-
-        Raises
-        ------
-        OptionError
-            A language is unknown, or the tokenizer fails.
-        MissingError
-            The lists of languages are not installed.
         """
         entries = frozenset(
             lower_case(entry, options.word_rule) for entry in stop_words(options.stop_words).union(options.stop_list)
@@ -98,20 +70,7 @@ class StopWords:
 
 
 def is_contraction(word: str, stops: frozenset[str]) -> bool:
-    """Return whether a word with apostrophes consists of stop words and single letters alone.
-
-    Parameters
-    ----------
-    word : str
-        Such as ``they're``, ``qu'il`` or ``government's``.
-    stops : frozenset of str
-        The stop words, with plain apostrophes.
-
-    Returns
-    -------
-    bool
-        True for the first two in English and French.
-    """
+    """Return whether a word with apostrophes consists of stop words and single letters alone."""
     plain = re.sub(f"[{_APOSTROPHES}]", "'", word)
     if plain in stops:
         return True

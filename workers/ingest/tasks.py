@@ -35,65 +35,32 @@ from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest, read_t
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
 
-KNOWN, WORDS = "known", "words"
-"""Names of tables in the scratch folder: ids in the corpus, and vocabulary."""
-
-DATE = "date"
-"""Column of the dates."""
-
-MAX_NAMED_IDS = 5
-"""Most ids of a chunk that are named because the corpus has them already."""
+KNOWN, WORDS = "known", "words"  # Names of tables in the scratch folder: ids in the corpus, and vocabulary
+DATE = "date"  # Column of the dates
+MAX_NAMED_IDS = 5  # Most ids of a chunk that are named because the corpus has them already
 
 
 @dataclass(frozen=True)
 class ChunkRecord:
-    """Record of a chunk for the driver.
+    """Record of a chunk for the driver."""
 
-    Attributes
-    ----------
-    name : str
-        Name in the scratch folder.
-    ids : pyarrow.Array of string or None
-        Ids of the documents.
-    origins : tuple of (str, int)
-        Files, and the number of documents from each.
-    missing, replaced, skipped : int
-        Documents without a text, with bytes that were not UTF-8, and skipped because the corpus has them.
-    attachments : int
-        Encoded attachments that were left out.
-    there : tuple of str
-        Some ids that the corpus has already.
-    seen : frozenset of str
-        Fields of the documents.
-    tokens : int
-        Tokens of the documents, before the vocabulary is pruned.
-    columns : tuple of (str, str)
-        Names and types of further columns.
-    sided : bool
-        Whether a separate table has the documents' metadata from side files.
-    segments : int
-        Segments of the documents; 0 where there are none.
-    dates : DateTally
-        Numbers of the documents' dates by the way in which they were read.
-    guesses : tuple of Guess
-        Guesses about the files.
-    """
-
-    name: str
-    ids: pa.Array | None
-    origins: tuple[tuple[str, int], ...]
+    name: str  # Name in the scratch folder
+    ids: pa.Array | None  # Ids of the documents
+    origins: tuple[tuple[str, int], ...]  # Files, and the number of documents from each
+    # Documents without a text, with bytes that were not UTF-8, and skipped because the corpus has them
     missing: int = 0
     replaced: int = 0
     skipped: int = 0
-    there: tuple[str, ...] = ()
-    seen: frozenset[str] = frozenset()
-    tokens: int = 0
-    columns: tuple[tuple[str, str], ...] = ()
-    sided: bool = False
-    segments: int = 0
-    attachments: int = 0
+    there: tuple[str, ...] = ()  # Some ids that the corpus has already
+    seen: frozenset[str] = frozenset()  # Fields of the documents
+    tokens: int = 0  # Tokens of the documents, before the vocabulary is pruned
+    columns: tuple[tuple[str, str], ...] = ()  # Names and types of further columns
+    sided: bool = False  # Whether a separate table has the documents' metadata from side files
+    segments: int = 0  # Segments of the documents; 0 where there are none
+    attachments: int = 0  # Encoded attachments that were left out
+    # Numbers of the documents' dates by the way in which they were read
     dates: DateTally = field(default_factory=DateTally)
-    guesses: tuple[Guess, ...] = ()
+    guesses: tuple[Guess, ...] = ()  # Guesses about the files
 
     @property
     def documents(self) -> int:
@@ -110,22 +77,7 @@ class BlockRead:
 
 
 def read_block(number: int, block: Block, request: ReadRequest) -> BlockRead:
-    """Read and tokenize a block, and write its documents to the scratch folder.
-
-    Parameters
-    ----------
-    number : int
-        Number of the block.
-    block : tuple of Span
-        Files, or parts of them.
-    request : ReadRequest
-        Options.
-
-    Returns
-    -------
-    BlockRead
-        Records of the chunks, and counts of words.
-    """
+    """Read and tokenize a block, and write its documents to the scratch folder."""
     records, tables = list[ChunkRecord](), list[pa.Table]()
     for part, batch in enumerate(read_batches(block, request.kind, request.options, request.numbered)):
         name = f"{number:07d}-{part:05d}"
@@ -226,24 +178,7 @@ def _numbered(address: str, name: str) -> Documents:
 
 
 def count_chunk_tokens(scratch: Folder, name: str) -> tuple[int, npt.NDArray[np.int32], bool]:
-    """Return the number and the positions of a chunk's tokens in the vocabulary.
-
-    Parameters
-    ----------
-    scratch : Folder
-        Folder of the chunk.
-    name : str
-        Name of the chunk.
-
-    Returns
-    -------
-    tokens : int
-        Number of tokens.
-    starts : numpy.ndarray of int32
-        Number of tokens before each document that has any.
-    leads : bool
-        Whether the first document has none.
-    """
+    """Return the number and the positions of a chunk's tokens in the vocabulary."""
     lengths = _numbered(scratch.address, name).tokens
     starts = (np.cumsum(lengths) - lengths)[lengths > 0].astype(np.int32)
     return int(lengths.sum()), starts, bool(lengths[0] == 0)
@@ -251,27 +186,14 @@ def count_chunk_tokens(scratch: Folder, name: str) -> tuple[int, npt.NDArray[np.
 
 @dataclass(frozen=True)
 class PlacedChunk:
-    """A chunk with its position in the corpus.
+    """A chunk with its position in the corpus."""
 
-    Attributes
-    ----------
-    name : str
-        The chunk.
-    before : int
-        Tokens of the corpus before it.
-    last : int
-        Tokens of the corpus before the last document with tokens before the chunk; 0 where there is none.
-    numbering : tuple of (str, int, int)
-        For documents without ids: prefix, first number, and number of documents.
-    sided : bool
-        Whether a separate table has the documents' metadata from side files.
-    """
-
-    name: str
-    before: int
-    last: int
+    name: str  # The chunk
+    before: int  # Tokens of the corpus before it
+    last: int  # Tokens of the corpus before the last document with tokens before the chunk; 0 where there is none
+    # For documents without ids: prefix, first number, and number of documents
     numbering: tuple[tuple[str, int, int], ...] = ()
-    sided: bool = False
+    sided: bool = False  # Whether a separate table has the documents' metadata from side files
 
 
 def shards_of(lengths: npt.NDArray[np.int64], chunk: PlacedChunk, shard_tokens: int) -> npt.NDArray[np.int64]:
@@ -293,27 +215,7 @@ def write_shard(
 ) -> tuple[ShardRecord, int]:
     """Write a shard of the corpus, and return its record.
 
-    Parameters
-    ----------
-    folder, scratch : Folder
-        Folders of the corpus and of the chunks.
-    number : int
-        Number among the shards that are written.
-    chunks : tuple of PlacedChunk
-        Chunks that may have its documents.
-    shard_tokens : int
-        Tokens of a shard.
-    place : int
-        Number among all shards of the corpus.
-    tagged : bool
-        Whether the file's name has a digest of its content.
-
-    Returns
-    -------
-    record : ShardRecord
-        Record of the shard for the manifest.
-    empty : int
-        Documents without a word.
+    Returns record: Record of the shard for the manifest; empty: Documents without a word
     """
     parts = []
     for chunk in chunks:
@@ -344,22 +246,7 @@ def write_shard(
 
 
 def join_phrases(scratch: Folder, name: str, stops: StopWords) -> pa.Table:
-    """Join the phrases of a chunk of tokens, write it as pairs named by `phrase_chunk`, and return its counts.
-
-    Parameters
-    ----------
-    scratch : Folder
-        Folder of the chunk and of the phrases.
-    name : str
-        The chunk.
-    stops : StopWords
-        Words that are dropped.
-
-    Returns
-    -------
-    pyarrow.Table
-        Documents and tokens of the words.
-    """
+    """Join the phrases of a chunk of tokens, write it as pairs named by `phrase_chunk`, and return its counts."""
     chunk = read_chunk(scratch, name)
     tokens = joined_by(tokens_of(chunk), stops, named_phrases(scratch.address, PHRASES))
     segments = segment_counts(chunk.extras[COLUMN]) if COLUMN in chunk.extras else None

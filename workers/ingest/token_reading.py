@@ -13,69 +13,28 @@ from collapsium.workers.ingest.phrases import joined_by, named_phrases
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tokenize import Tokens, tokenize
 
-PHRASES = "phrases"
-"""Name of the table of phrases in the scratch folder."""
+PHRASES = "phrases"  # Name of the table of phrases in the scratch folder
 
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """Options that all tasks of reading blocks share.
+    """Options that all tasks of reading blocks share."""
 
-    Attributes
-    ----------
-    kind : str
-        Format of the sources.
-    options : ReadOptions
-        Fields and the tokenizer.
-    scratch : Folder
-        Folder to which chunks are written.
-    numbered : bool
-        Whether documents get their ids later, by number.
-    streams : bool
-        Whether tokens are written in their order, because phrases are not known yet.
-    phrases : bool
-        Whether the words of the phrases in the scratch folder are joined, in tokens without `stops`.
-    stops : StopWords
-        Words that are dropped; needed only with `phrases` or normal forms.
-    known : bool
-        Whether the scratch folder has the ids of documents in the corpus.
-    skip : bool
-        Whether documents in the corpus are skipped.
-    """
-
-    kind: str
-    options: ReadOptions
-    scratch: Folder
-    numbered: bool = False
-    streams: bool = False
+    kind: str  # Format of the sources
+    options: ReadOptions  # Fields and the tokenizer
+    scratch: Folder  # Folder to which chunks are written
+    numbered: bool = False  # Whether documents get their ids later, by number
+    streams: bool = False  # Whether tokens are written in their order, because phrases are not known yet
+    # Whether the words of the phrases in the scratch folder are joined, in tokens without `stops`
     phrases: bool = False
+    # Words that are dropped; needed only with `phrases` or normal forms
     stops: StopWords = field(default_factory=StopWords)
-    known: bool = False
-    skip: bool = False
+    known: bool = False  # Whether the scratch folder has the ids of documents in the corpus
+    skip: bool = False  # Whether documents in the corpus are skipped
 
 
 def read_tokens(texts: pa.Array, request: ReadRequest) -> Tokens:
-    """Return the tokens of texts, with joined phrases if the request names them.
-
-    Parameters
-    ----------
-    texts : pyarrow.Array of large_string
-        The texts.
-    request : ReadRequest
-        Options.
-
-    Returns
-    -------
-    Tokens
-        Tokens in their order; stop words are dropped only with phrases.
-
-    Raises
-    ------
-    OptionError
-        The tokenizer fails.
-    MissingError
-        The library of the normal forms is not installed.
-    """
+    """Return the tokens of texts, with joined phrases if the request names them."""
     tokens = tokenize(texts, request.options.tokenizer, request.options.word_rule)
     if request.options.normalise is not None:
         require_library(request.options.normalise, request.options.normalised_by)

@@ -24,58 +24,22 @@ from collapsium.storage.readers.texts.values import clean
 from collapsium.workers.kernels.text import expand_runs, number_runs
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789_'"
-_SIGMA = "\u03a3"
-"""The one letter whose lower case depends on letters further off."""
-
-_SLOTS = 1 << 16
-"""Slots of the hash table of runs at the start."""
-
-PIECE = 1 << 24
-"""Bytes of text that are split into runs at once."""
+_SIGMA = "\u03a3"  # The one letter whose lower case depends on letters further off
+_SLOTS = 1 << 16  # Slots of the hash table of runs at the start
+PIECE = 1 << 24  # Bytes of text that are split into runs at once
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The words of texts, in order.
+    """The words of texts, in order."""
 
-    Attributes
-    ----------
-    words : pyarrow.Array of string
-        Distinct words, in no order; a number is an index into these.
-    numbers : numpy.ndarray of int32, shape (tokens,)
-        Words of the texts, one text after another.
-    offsets : numpy.ndarray of int64, shape (texts + 1,)
-        Index of each text's first word.
-    """
-
-    words: pa.Array
-    numbers: npt.NDArray[np.int32]
-    offsets: npt.NDArray[np.int64]
+    words: pa.Array  # Distinct words, in no order; a number is an index into these
+    numbers: npt.NDArray[np.int32]  # Words of the texts, one text after another; int32 (tokens,)
+    offsets: npt.NDArray[np.int64]  # Index of each text's first word; int64 (texts + 1,)
 
 
 def tokenize(texts: pa.Array, tokenizer: str | None = None, rule: int = RULE) -> Tokens:
-    """Return the words of texts.
-
-    Parameters
-    ----------
-    texts : pyarrow.Array of large_string
-        The texts, none of them null.
-    tokenizer : str, optional
-        ``module:function``, from a text to a list of words; by default words of two characters or more in lower case,
-        the first a letter.
-    rule : int, optional
-        Version of the word rule.
-
-    Returns
-    -------
-    Tokens
-        The words, with stop words.
-
-    Raises
-    ------
-    OptionError
-        The function does not exist, fails, or returns something else than a list of words.
-    """
+    """Return the words of texts."""
     if tokenizer is not None:
         return _by_function(texts, tokenizer, rule)
     parts = [_by_runs(piece, rule) for piece in _pieces(texts)]
@@ -190,23 +154,7 @@ def _by_function(texts: pa.Array, tokenizer: str, rule: int) -> Tokens:
 
 @functools.cache
 def load_tokenizer(address: str) -> Callable[[str], object]:
-    """Return the function at an address ``module:function``.
-
-    Parameters
-    ----------
-    address : str
-        Module and function.
-
-    Returns
-    -------
-    callable
-        The function.
-
-    Raises
-    ------
-    OptionError
-        The function cannot be imported.
-    """
+    """Return the function at an address ``module:function``."""
     module, _, name = address.partition(":")
     if not module or not name:
         raise OptionError(f"expected module:function, found {address!r}", "tokenizer")

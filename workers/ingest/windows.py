@@ -24,18 +24,10 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WordPairs:
-    """Words to count, and those pairs of them whose co-occurrence is counted.
+    """Words to count, and those pairs of them whose co-occurrence is counted."""
 
-    Attributes
-    ----------
-    words : int
-        Number of words.
-    keys : numpy.ndarray of int64, shape (pairs,)
-        Ascending; ``first * words + second`` with ``first < second`` for each pair.
-    """
-
-    words: int
-    keys: Ints
+    words: int  # Number of words
+    keys: Ints  # Ascending; ``first * words + second`` with ``first < second`` for each pair; int64 (pairs,)
 
     @staticmethod
     def within(groups: Sequence[Ints], words: int) -> WordPairs:
@@ -68,22 +60,13 @@ class WordPairs:
 
 @dataclass(frozen=True)
 class WindowCounts:
-    """Numbers of windows; they add over texts.
+    """Numbers of windows; they add over texts."""
 
-    Attributes
-    ----------
-    texts, windows : int
-        All texts, and all windows.
-    word : numpy.ndarray of int64, shape (words,)
-        Windows with each word.
-    pair : numpy.ndarray of int64, shape (pairs,)
-        Windows with both words of each pair of `WordPairs.keys`.
-    """
-
+    # All texts, and all windows
     texts: int
     windows: int
-    word: Ints
-    pair: Ints
+    word: Ints  # Windows with each word; int64 (words,)
+    pair: Ints  # Windows with both words of each pair of `WordPairs.keys`; int64 (pairs,)
 
     @staticmethod
     def none(pairs: WordPairs) -> WindowCounts:
@@ -101,44 +84,17 @@ class WindowCounts:
 
 @dataclass(frozen=True)
 class WindowRequest:
-    """Words to count in the windows of texts, and options of reading the texts.
+    """Words to count in the windows of texts, and options of reading the texts."""
 
-    Attributes
-    ----------
-    words : pyarrow.Array of string
-        The words, by their numbers.
-    pairs : WordPairs
-        Pairs of them.
-    sizes : tuple of int
-        Sizes of windows, in tokens.
-    reading : ReadRequest
-        Options of reading.
-    by_segment : bool
-        Whether each segment is a text of its own, which no window leaves.
-    """
-
-    words: pa.Array
-    pairs: WordPairs
-    sizes: tuple[int, ...]
-    reading: ReadRequest
-    by_segment: bool = False
+    words: pa.Array  # The words, by their numbers
+    pairs: WordPairs  # Pairs of them
+    sizes: tuple[int, ...]  # Sizes of windows, in tokens
+    reading: ReadRequest  # Options of reading
+    by_segment: bool = False  # Whether each segment is a text of its own, which no window leaves
 
 
 def count_block(block: Block, request: WindowRequest) -> tuple[WindowCounts, ...]:
-    """Count words and pairs in the windows of a block of texts, without stop words.
-
-    Parameters
-    ----------
-    block : tuple of Span
-        Files, or parts of them.
-    request : WindowRequest
-        Words, sizes of windows, and options of reading.
-
-    Returns
-    -------
-    tuple of WindowCounts
-        Counts for each size. Words that are not counted, except stop words, take their places in windows.
-    """
+    """Count words and pairs in the windows of a block of texts, without stop words."""
     reading = request.reading
     counts = [WindowCounts.none(request.pairs) for _ in request.sizes]
     for batch in read_batches(block, reading.kind, reading.options, reading.numbered):
@@ -158,25 +114,6 @@ def count_windows(
     """Count words and pairs in all windows of `size` consecutive tokens of each text.
 
     A text with fewer tokens than `size` is one window, an empty one too.
-
-    Parameters
-    ----------
-    numbers : numpy.ndarray of int64, shape (tokens,)
-        Number of each token's word from 0 to ``pairs.words - 1``, or -1 for a word that is not counted.
-    offsets : numpy.ndarray of int64, shape (texts + 1,)
-        Index of each text's first token.
-    pairs : WordPairs
-        Words and pairs to count.
-    size : int or None
-        Tokens of a window; None for one window a text.
-    exact : bool, optional
-        Whether a word is in a window as long as any of its tokens is. By default it is out of the window as soon as the
-        first of its tokens leaves, until its next token enters, which is how gensim counts.
-
-    Returns
-    -------
-    WindowCounts
-        Counts of all texts.
     """
     counts = WindowCounts.none(pairs)
     texts = TextTokens(np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(numbers, np.int64))

@@ -17,21 +17,11 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class ArgumentType:
-    """The type of a number, or of a contiguous array.
+    """The type of a number, or of a contiguous array."""
 
-    Attributes
-    ----------
-    dtype : str
-        Name of the number's type.
-    ndim : int
-        Dimensions of the array; 0 for a number.
-    written : bool
-        Whether the kernel writes to the array; other arrays are read-only.
-    """
-
-    dtype: str
-    ndim: int = 0
-    written: bool = False
+    dtype: str  # Name of the number's type
+    ndim: int = 0  # Dimensions of the array; 0 for a number
+    written: bool = False  # Whether the kernel writes to the array; other arrays are read-only
 
     def convert(self, value: Any) -> Any:
         """Return a value in the form that the compiler takes within a tuple, where it converts nothing."""
@@ -46,29 +36,18 @@ class ArgumentType:
 
 @dataclass(frozen=True, slots=True)
 class RecordType:
-    """The type of a named tuple of arguments.
+    """The type of a named tuple of arguments."""
 
-    Attributes
-    ----------
-    record : type
-        The `typing.NamedTuple`.
-    fields : tuple of ArgumentType or RecordType
-        Types of its fields.
-    """
-
-    record: type[tuple[object, ...]]
-    fields: tuple[ArgumentType | RecordType, ...]
+    record: type[tuple[object, ...]]  # The `typing.NamedTuple`
+    fields: tuple[ArgumentType | RecordType, ...]  # Types of its fields
 
     def convert(self, value: Any) -> Any:
         """Return the tuple with its fields in the form that the compiler takes."""
         return self.record(*[field.convert(item) for field, item in zip(self.fields, value, strict=True)])
 
 
-Array: TypeAlias = npt.NDArray[Any]
-"""An array in a helper, whose type the compiler infers."""
-
-Number: TypeAlias = Any
-"""A number in a helper, whose type the compiler infers."""
+Array: TypeAlias = npt.NDArray[Any]  # An array in a helper, whose type the compiler infers
+Number: TypeAlias = Any  # A number in a helper, whose type the compiler infers
 
 CONVERTERS: dict[str, Callable[[Number], Number]] = {"int64": int, "float64": float, "uint64": np.uint64}
 NUMBERS = {
@@ -105,23 +84,7 @@ OutUInt16Vector: TypeAlias = Annotated[Array, ArgumentType("uint16", 1, written=
 
 
 def argument_types(function: Callable[..., object]) -> tuple[ArgumentType | RecordType, ...]:
-    """Return the types of a kernel's arguments, from their annotations.
-
-    Parameters
-    ----------
-    function : callable
-        The kernel as Python.
-
-    Returns
-    -------
-    tuple of ArgumentType or RecordType
-        One a parameter, in order.
-
-    Raises
-    ------
-    TypeError
-        An annotation is none of these types.
-    """
+    """Return the types of a kernel's arguments, from their annotations."""
     hints = get_type_hints(function, include_extras=True)
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     return tuple(_argument_type(hints[name], f"{function.__qualname__}({name})") for name in names)

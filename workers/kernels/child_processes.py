@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 else:
     psutil = LazyModule("psutil")
 
-Report = Callable[[int, int], None]
-"""Called with the number of kernels compiled so far, and of all that have to be."""
+Report = Callable[[int, int], None]  # Called with the number of kernels compiled so far, and of all that have to be
 
 _log = logging.getLogger("collapsium.compiling")
 
@@ -36,12 +35,10 @@ _log = logging.getLogger("collapsium.compiling")
 class ChildLimits:
     """Number of child processes that compile in parallel: one for each processor, as far as memory allows."""
 
+    # Memory of a child at its peak: 240 MB for `hdp` and `ncrp`, 380 MB for the largest kernel (of networks) alone.
+    # Measured on x86-64. The first two are of fits with two children. A child's memory grows with each kernel: one that
+    # compiles the six largest of all families takes 680 MB.
     child_bytes: int = 500 << 20
-    """Memory of a child at its peak: 240 MB for `hdp` and `ncrp`, 380 MB for the largest kernel (of networks) alone.
-
-    Measured on x86-64. The first two are of fits with two children. A child's memory grows with each kernel: one that
-    compiles the six largest of all families takes 680 MB.
-    """
 
 
 LIMITS = ChildLimits()
@@ -58,15 +55,7 @@ def missing_kernels(kernels: Sequence[AnyKernel]) -> list[AnyKernel]:
 
 
 def compile_kernels(kernels: Sequence[AnyKernel], report: Report = log_compilation) -> None:
-    """Compile the kernels that have no machine code yet, and load all.
-
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        The kernels.
-    report : callable, optional
-        See `Report`; not called where all are compiled already.
-    """
+    """Compile the kernels that have no machine code yet, and load all."""
     fill_cache(kernels, report)
     missing = missing_kernels(kernels)  # all, where there is no folder to keep machine code in
     for number, one in enumerate(missing):
@@ -81,13 +70,6 @@ def fill_cache(kernels: Sequence[AnyKernel], report: Report = log_compilation) -
     """Compile the kernels that have no machine code on this machine yet, in child processes; load none.
 
     Nothing is done where no folder for machine code can be written. A kernel whose child process fails stays missing.
-
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        The kernels.
-    report : callable, optional
-        See `Report`; not called where all are compiled already.
     """
     missing = missing_kernels(kernels)
     if not missing or cache_folder() is None or not sys.executable:

@@ -54,29 +54,16 @@ _OPTIONS: dict[str, object] = {
     "error_model": "numpy",
 }
 _INLINED: dict[str, object] = {**_OPTIONS, "forceinline": True}
-INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT") or "0"))
-"""Whether kernels run as Python."""
+INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT") or "0"))  # Whether kernels run as Python
 
 _log = logging.getLogger("collapsium.compiling")
 _registered: list[AnyKernel] = []
 
-_compiling = threading.RLock()
-"""Held while compiling, as numba has one cache folder for all threads."""
+_compiling = threading.RLock()  # Held while compiling, as numba has one cache folder for all threads
 
 
 class Kernel(Generic[P, R_co]):
-    """A function that is compiled on its first call.
-
-    Parameters
-    ----------
-    function : callable
-        The kernel as Python; the types of its arguments are those of its annotations.
-
-    Attributes
-    ----------
-    python : callable
-        The function that is compiled; tests with the compiler off call it.
-    """
+    """A function that is compiled on its first call."""
 
     def __init__(self, function: Callable[P, R_co]) -> None:
         functools.update_wrapper(self, function)
@@ -111,11 +98,6 @@ class Kernel(Generic[P, R_co]):
 
         Called in the main thread, the compiler runs in another one: Python calls handlers of signals in the main
         thread, and an interrupt that they raise within one of the compiler's callbacks would be lost.
-
-        Returns
-        -------
-        callable
-            The machine code.
         """
         if self._compiled is not None:
             return self._compiled
@@ -194,15 +176,7 @@ def kernel(function: Callable[P, R]) -> Kernel[P, R]:
 
 
 class Helper(Generic[R]):
-    """A function that kernels call, wrapped by `numba.njit` when the compiler first meets it.
-
-    Parameters
-    ----------
-    function : callable
-        The helper as Python.
-    options : dict
-        The compiler's options.
-    """
+    """A function that kernels call, wrapped by `numba.njit` when the compiler first meets it."""
 
     def __init__(self, function: Callable[..., R], options: dict[str, object]) -> None:
         functools.update_wrapper(self, function)
@@ -229,16 +203,6 @@ def helper(function: Callable[..., R]) -> Callable[..., R]:
     A function that is not inlined would exist twice in the process that compiles its kernel, by itself and in the
     kernel's machine code, optimised separately. That process would run the one, and processes that load the machine
     code the other, and sums would differ in their last bits.
-
-    Parameters
-    ----------
-    function : callable
-        The helper as Python.
-
-    Returns
-    -------
-    callable
-        The same for kernels.
     """
     return function if INTERPRETED else Helper(function, _INLINED)
 
@@ -249,16 +213,6 @@ def borrower(function: Callable[..., R]) -> Callable[..., R]:
     The compiler counts references to an array whenever it is taken out of a tuple, by atomic additions that took two
     thirds of a sweep's time where helpers take their state in tuples. A borrower counts none, as its caller has the
     arrays.
-
-    Parameters
-    ----------
-    function : callable
-        The helper as Python.
-
-    Returns
-    -------
-    callable
-        The same for kernels.
     """
     return function if INTERPRETED else Helper(function, {**_INLINED, "_nrt": False})
 
@@ -280,18 +234,7 @@ def all_kernels() -> list[AnyKernel]:
 
 
 def warm(kernels: Iterable[AnyKernel] | None = None) -> int:
-    """Compile kernels, so that no sweep waits for them, and return their number.
-
-    Parameters
-    ----------
-    kernels : iterable of Kernel, optional
-        The kernels; by default all that have been imported.
-
-    Returns
-    -------
-    int
-        Number of kernels.
-    """
+    """Compile kernels, so that no sweep waits for them, and return their number."""
     compiled = list(_registered if kernels is None else kernels)
     for kernel_ in compiled:
         kernel_.compile()

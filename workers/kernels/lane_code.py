@@ -20,8 +20,8 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from collapsium.workers.kernels.lane_size import LANES, ONE_BITS
 
+# Writes the instructions of an intrinsic
 Generator: TypeAlias = Callable[[BaseContext, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.Value]
-"""Writes the instructions of an intrinsic."""
 
 
 @functools.cache
@@ -66,13 +66,7 @@ def _lanes_type() -> types.Type:
 
 
 class _Code:
-    """Instructions of one operation.
-
-    Parameters
-    ----------
-    context, builder, signature, args
-        As numba gives them to an intrinsic.
-    """
+    """Instructions of one operation."""
 
     def __init__(
         self, context: BaseContext, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]

@@ -28,18 +28,11 @@ else:
 
 R = TypeVar("R")
 
-Lanes: TypeAlias = Any
-"""Eight float32 numbers; +, - and * work number by number."""
+Lanes: TypeAlias = Any  # Eight float32 numbers; +, - and * work number by number
 
 
 class LaneOperation(Generic[R]):
-    """An operation that the compiler takes from `lane_code`, by its name.
-
-    Parameters
-    ----------
-    function : callable
-        The operation in NumPy.
-    """
+    """An operation that the compiler takes from `lane_code`, by its name."""
 
     def __init__(self, function: Callable[..., R]) -> None:
         functools.update_wrapper(self, function)
@@ -132,18 +125,6 @@ def to_power(lanes: Lanes, power: Number) -> Lanes:
 
     The bits of a float, read as an integer, are its logarithm to within 0.09 of a factor of two. A power is therefore a
     product of bits, and more exact the nearer it is to 1.
-
-    Parameters
-    ----------
-    lanes : Lanes
-        Positive numbers.
-    power : float32
-        The power.
-
-    Returns
-    -------
-    Lanes
-        The numbers to the power.
     """
     one = np.float32(ONE_BITS)
     bits = (lanes.view(np.int32).astype(np.float32) - one) * power + one

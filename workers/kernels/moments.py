@@ -28,20 +28,7 @@ def positive(mean: float, variance: float, absent: float, present: float) -> tup
 
 @helper
 def expected_tables(prior: float, below: float, present: float, mean: float, variance: float) -> float:
-    """Return E[s] = g P+ ( psi(g + E+) - psi(g) + V+ psi''(g + E+) / 2 ); a count that is always 1 has one table.
-
-    Parameters
-    ----------
-    prior, below : float
-        g, and psi(g), which callers compute once for many counts.
-    present, mean, variance : float
-        P+, E+ and V+.
-
-    Returns
-    -------
-    float
-        The expected number of tables.
-    """
+    """Return E[s] = g P+ ( psi(g + E+) - psi(g) + V+ psi''(g + E+) / 2 ); a count that is always 1 has one table."""
     if mean - 1.0 < SINGLE:
         return present
     above, curvature = digamma_and_tetragamma(prior + mean)

@@ -21,52 +21,33 @@ from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import Lanes, larger, load, prefetch, spread_evenly, store, sum_of
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
-MOVED_TOKENS = 1e-4
-"""Tokens by which a count may still move in the last sweep of folding in."""
+MOVED_TOKENS = 1e-4  # Tokens by which a count may still move in the last sweep of folding in
 
+# Over-relaxation of folding in (successive over-relaxation; Young 1954), of which any value below 2 converges.
+# Documents that have not converged after the early sweeps converge slowly, and take fewer sweeps with more. With 200
+# topics and 50 to 90 words a document, 19 to 30 sweeps do what 40 to 160 do without, on four models; 1.6 throughout
+# takes 24 to 31.
 RELAXATION, LATE_RELAXATION, EARLY_SWEEPS = 1.5, 1.7, 16
-"""Over-relaxation of folding in (successive over-relaxation; Young 1954), of which any value below 2 converges.
 
-Documents that have not converged after the early sweeps converge slowly, and take fewer sweeps with more. With 200
-topics and 50 to 90 words a document, 19 to 30 sweeps do what 40 to 160 do without, on four models; 1.6 throughout takes
-24 to 31."""
-
+# Probability of a word that a topic cannot make: one that none can make follows the document's proportions
 MIN_PROBABILITY = 1e-30
-"""Probability of a word that a topic cannot make: one that none can make follows the document's proportions."""
 
+# Pairs ahead of the first sweep whose rows are prefetched, and numbers of 4 bytes in a cache line
 AHEAD, CACHE_LINE = 4, 16
-"""Pairs ahead of the first sweep whose rows are prefetched, and numbers of 4 bytes in a cache line."""
 
 ZERO, ONE = np.float32(0.0), np.float32(1.0)
 
 
 class FoldInWorkspace(NamedTuple):
-    """Arrays of single precision for the documents that are folded in, one after another.
+    """Arrays of single precision for the documents that are folded in, one after another."""
 
-    Attributes
-    ----------
-    width : int
-        Length of rows: the number of topics, rounded up to pairs of vectors.
-    word_probability : float32, shape (rows * width,)
-        phi, 0 beyond the topics.
-    smallest : float32
-        The smallest a_k: rounding makes no topic's proportion smaller.
-    counts : float32, shape (width,)
-        a_k + E[n_dk] as the sweep began.
-    change : float32, shape (width,)
-        Their changes since.
-    weight : float32, shape (width,)
-        Weights of the topics for one pair.
-    share : float32, shape (pairs * width,)
-        Responsibilities of the pairs of a document, times the weight of a token of the pair.
-    """
-
-    width: int
-    word_probability: Array
-    smallest: Number
-    counts: Array
-    change: Array
-    weight: Array
+    width: int  # Length of rows: the number of topics, rounded up to pairs of vectors
+    word_probability: Array  # phi, 0 beyond the topics; (rows * width,)
+    smallest: Number  # The smallest a_k: rounding makes no topic's proportion smaller
+    counts: Array  # a_k + E[n_dk] as the sweep began; (width,)
+    change: Array  # Their changes since; (width,)
+    weight: Array  # Weights of the topics for one pair; (width,)
+    # Responsibilities of the pairs of a document, times the weight of a token of the pair; (pairs * width,)
     share: Array
 
 
@@ -82,22 +63,8 @@ def pair_probability(
 ) -> None:
     """Fill sum_k theta_dk phi_kw + theta_rest tau_w of each pair; twin: `naive.predict.pair_probability`.
 
-    Parameters
-    ----------
-    offsets : int64, shape (documents + 1,)
-        Where each document's pairs begin.
-    position : int32, shape (pairs,)
-        Row of each pair's word.
-    proportions : float64, shape (documents, topics)
-        theta.
-    word_probability : float64, shape (rows, topics)
-        phi of the words that occur.
-    rest : float64, shape (documents,)
-        Share of each document beyond the truncation.
-    rest_word : float64, shape (rows,)
-        Probability of each word there.
-    probability : float64, shape (pairs,)
-        Filled.
+    Shapes: `offsets` (documents + 1,); `position`, `probability` (pairs,); `proportions` (documents, topics);
+    `word_probability` (rows, topics); `rest` (documents,); `rest_word` (rows,).
     """
     for document in range(offsets.size - 1):
         theta = proportions[document]
@@ -127,18 +94,7 @@ def fold_in(
     Responsibilities have single precision, and are updated eight at a time (`lanes`). Counts have double precision, to
     which a sweep's changes are added, so that they do not drift in long documents.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    word_probability : float64, shape (rows, topics)
-        phi of the words that occur.
-    prior : float64, shape (topics,)
-        a_k.
-    sweeps : int
-        Maximum number of sweeps over a document.
-    document_topic : float64, shape (documents, topics)
-        Filled with E[n_dk].
+    Shapes: `word_probability` (rows, topics); `prior` (topics,); `document_topic` (documents, topics).
     """
     topics, width, longest = prior.size, -(-prior.size // (2 * LANES)) * 2 * LANES, 0
     for document in range(pairs.offsets.size - 1):

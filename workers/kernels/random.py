@@ -35,14 +35,7 @@ def uniform(key: Array, number: int) -> Number:
 def uniforms(key: UInt64Vector, first: int, numbers: OutFloat64Vector) -> None:
     """Fill `numbers` with a stream's numbers from `first` on; twin: `naive.random.uniform`.
 
-    Parameters
-    ----------
-    key : uint64, shape (2,)
-        Of the stream.
-    first : int
-        Number of the first.
-    numbers : float64, shape (n,)
-        Filled.
+    Shapes: `key` (2,); `numbers` (n,).
     """
     for place in range(numbers.size):
         numbers[place] = uniform(key, first + place)

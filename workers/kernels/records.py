@@ -9,28 +9,16 @@ import numpy as np
 from collapsium.workers.kernels.argument_types import Array, Float32Vector, Int32Vector, Int64Vector, Number
 from collapsium.workers.kernels.jit import helper
 
-UNWEIGHTED = np.zeros(0, dtype=np.float32)
-"""Weights of pairs whose tokens all weigh one."""
+UNWEIGHTED = np.zeros(0, dtype=np.float32)  # Weights of pairs whose tokens all weigh one
 
 
 class DocumentPairs(NamedTuple):
-    """Documents as pairs of a word and its count.
+    """Documents as pairs of a word and its count."""
 
-    Attributes
-    ----------
-    offsets : int64, shape (documents + 1,)
-        Index of each document's first pair; the last is the number of pairs.
-    position : int32, shape (pairs,)
-        Row of each pair's word, in arrays that have a row a word.
-    counts : int32, shape (pairs,)
-        Tokens of each pair.
-    weights : float32, shape (pairs,) or (0,)
-        Weight of each token of a pair; empty where all weigh one. Expected counts are sums of weights.
-    """
-
-    offsets: Int64Vector
-    position: Int32Vector
-    counts: Int32Vector
+    offsets: Int64Vector  # Index of each document's first pair; the last is the number of pairs; (documents + 1,)
+    position: Int32Vector  # Row of each pair's word, in arrays that have a row a word; (pairs,)
+    counts: Int32Vector  # Tokens of each pair; (pairs,)
+    # Weight of each token of a pair; empty where all weigh one. Expected counts are sums of weights.; (pairs,)
     weights: Float32Vector = UNWEIGHTED
 
 

@@ -80,12 +80,7 @@ def polygammas(x: Float64Vector, first: OutFloat64Vector, second: OutFloat64Vect
 
     Equivalent to ``scipy.special.polygamma(n, x)`` for n = 0, 1, 2.
 
-    Parameters
-    ----------
-    x : float64, shape (n,)
-        Positive.
-    first, second, third : float64, shape (n,)
-        Filled.
+    Shapes: `x`, `first`, `second`, `third` (n,).
     """
     for i in range(x.size):
         first[i] = digamma(x[i])
@@ -97,12 +92,7 @@ def polygammas(x: Float64Vector, first: OutFloat64Vector, second: OutFloat64Vect
 def elementary(which: int, values: OutFloat64Vector) -> None:
     """Replace numbers by a function of them.
 
-    Parameters
-    ----------
-    which : int
-        0 for log, 1 for exp, 2 for log1p, 3 for expm1.
-    values : float64, shape (n,)
-        Replaced.
+    Shapes: `values` (n,).
     """
     for i in range(values.size):
         if which == 0:

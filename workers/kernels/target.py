@@ -35,21 +35,11 @@ V3 = (
 
 @dataclass(frozen=True)
 class Target:
-    """A processor as the compiler has it.
+    """A processor as the compiler has it."""
 
-    Attributes
-    ----------
-    triple : str
-        LLVM's name of the architecture and system.
-    processor : str
-        LLVM's name of the processor.
-    features : str
-        Its instruction sets, each with a plus.
-    """
-
-    triple: str
-    processor: str
-    features: str
+    triple: str  # LLVM's name of the architecture and system
+    processor: str  # LLVM's name of the processor
+    features: str  # Its instruction sets, each with a plus
 
     def __str__(self) -> str:
         """Return all three in a line."""
@@ -58,14 +48,7 @@ class Target:
 
 @functools.cache
 def target() -> Target:
-    """Return what kernels are compiled for on this machine.
-
-    Returns
-    -------
-    Target
-        x86-64-v3 where the processor runs it, else the processor itself. ``NUMBA_CPU_NAME`` and ``NUMBA_CPU_FEATURES``
-        choose another, as for all code that numba compiles.
-    """
+    """Return what kernels are compiled for on this machine."""
     triple, features = binding.get_process_triple(), binding.get_host_cpu_features()
     named = os.environ.get("NUMBA_CPU_NAME")
     if named:

@@ -31,27 +31,8 @@ def number_runs(
     A table of slots holds the numbers, by a hash of the bytes (FNV-1a in 31 bits), and grows by itself. Twin:
     `naive.runs.number_runs`.
 
-    Parameters
-    ----------
-    data : uint8, shape (bytes,)
-        The documents behind one another.
-    offsets : int64, shape (documents + 1,)
-        Where each begins; no run goes over a document's end.
-    inside : uint8, shape (256,)
-        1 for a byte that runs are made of.
-    room : int64, shape (1,)
-        The table's slots at the start, a power of two.
-    numbers : int32, shape (at least runs,)
-        Filled with the number of each run.
-    ends : int64, shape (documents,)
-        Filled with the number of runs up to each document's end.
-    first, length : int64, shape (at least distinct runs,)
-        Filled with where each distinct run first occurs, and its bytes.
-
-    Returns
-    -------
-    int
-        How many distinct runs there are.
+    Shapes: `data` (bytes,); `offsets` (documents + 1,); `inside` (256,); `room` (1,); `numbers` (at least runs,);
+    `ends` (documents,); `first`, `length` (at least distinct runs,).
     """
     slots: Number = room[0]
     table = np.full(slots, -1, dtype=np.int32)
@@ -115,20 +96,8 @@ def expand_runs(
 ) -> None:
     """Put the words of each run in its place; twin: `naive.runs.expand_runs`.
 
-    Parameters
-    ----------
-    numbers : int32, shape (runs,)
-        The number of each run.
-    ends : int64, shape (documents,)
-        The number of runs up to each document's end.
-    starts : int64, shape (distinct runs + 1,)
-        Where the words of each distinct run begin.
-    words : int32
-        The words of the distinct runs, behind one another.
-    tokens : int32, shape (at least tokens,)
-        Filled with the documents' words.
-    lengths : int64, shape (documents,)
-        Filled with the number of each document's words.
+    Shapes: `numbers` (runs,); `ends`, `lengths` (documents,); `starts` (distinct runs + 1,); `tokens` (at least
+    tokens,).
     """
     place, run = 0, 0
     for document in range(ends.size):

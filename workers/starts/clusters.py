@@ -32,49 +32,31 @@ KERNELS = (kernels.document_vectors, kernels.choose_seeds, kernels.nearest, kern
 class ClusterSettings:
     """Settings of the clusters of documents."""
 
-    vectors: VectorSettings = VECTORS
-    """Vectors of the words."""
-    sample: int = 20_000
-    """Documents among which seeds are chosen, at least; see `sample_each`."""
-    sample_each: int = 20
-    """Documents of this sample for each cluster, at least."""
-    iterations: int = 40
-    """Most assignments of all documents."""
-    candidates: int = 1
-    """Vectors that are drawn for each seed, of which the best is chosen."""
-    tolerance: float = 1e-5
-    """Relative gain of the mean cosine below which assignments end."""
+    vectors: VectorSettings = VECTORS  # Vectors of the words
+    sample: int = 20_000  # Documents among which seeds are chosen, at least; see `sample_each`
+    sample_each: int = 20  # Documents of this sample for each cluster, at least
+    iterations: int = 40  # Most assignments of all documents
+    candidates: int = 1  # Vectors that are drawn for each seed, of which the best is chosen
+    tolerance: float = 1e-5  # Relative gain of the mean cosine below which assignments end
+    # s of a document's shares of the clusters, exp(s cos). Documents between clusters then begin in both, and topics
+    # share fewer words than with the nearest cluster alone.
     sharpness: float = 60.0
-    """s of a document's shares of the clusters, exp(s cos). Documents between clusters then begin in both, and topics
-    share fewer words than with the nearest cluster alone."""
-    min_share: float = 0.01
-    """Smaller shares of the largest one are left out."""
+    min_share: float = 0.01  # Smaller shares of the largest one are left out
+    # Largest number of clusters that a document begins in: more take memory by the number of topics, and score no
+    # better (64 as all of 200, 32 less by 0.004 on the papers of NIPS)
     most_shares: int = 64
-    """Largest number of clusters that a document begins in: more take memory by the number of topics, and score no
-    better (64 as all of 200, 32 less by 0.004 on the papers of NIPS)."""
-    block: int = 4096
-    """Documents whose shares of all clusters are in memory at a time."""
+    block: int = 4096  # Documents whose shares of all clusters are in memory at a time
 
 
 CLUSTERS = ClusterSettings()
 
 
 class ClusterSums(NamedTuple):
-    """Sums over the vectors of each cluster, times their weights.
+    """Sums over the vectors of each cluster, times their weights."""
 
-    Attributes
-    ----------
-    vectors : numpy.ndarray of float64, shape (clusters, dimensions)
-        Sums of the vectors.
-    sizes : numpy.ndarray of float64, shape (clusters,)
-        Sums of the weights.
-    cosine : float
-        Sum of the cosines with the centroids.
-    """
-
-    vectors: npt.NDArray[np.float64]
-    sizes: npt.NDArray[np.float64]
-    cosine: float
+    vectors: npt.NDArray[np.float64]  # Sums of the vectors; float64 (clusters, dimensions)
+    sizes: npt.NDArray[np.float64]  # Sums of the weights; float64 (clusters,)
+    cosine: float  # Sum of the cosines with the centroids
 
 
 def document_vectors(shard: AnyTrainingShard, words: StartWords, word_vectors: Floats) -> Floats:
@@ -90,18 +72,10 @@ def document_vectors(shard: AnyTrainingShard, words: StartWords, word_vectors: F
 
 
 class Sampled(NamedTuple):
-    """Vectors that are drawn, and the weights of them.
+    """Vectors that are drawn, and the weights of them."""
 
-    Attributes
-    ----------
-    vectors : numpy.ndarray of float32, shape (vectors, dimensions)
-        Of unit length.
-    weights : numpy.ndarray of float64, shape (vectors,)
-        Their weights.
-    """
-
-    vectors: Floats
-    weights: Weights
+    vectors: Floats  # Of unit length; float32 (vectors, dimensions)
+    weights: Weights  # Their weights; float64 (vectors,)
 
 
 def sample_vectors(vectors: Floats, weights: Weights, share: float, stream: Stream) -> Sampled:
@@ -156,22 +130,7 @@ def cluster_proportions(vectors: Floats, centroids: Floats, settings: ClusterSet
 def shares_above(
     block: Callable[[int, int], Floats], documents: int, clusters: int, settings: ClusterSettings
 ) -> DocumentProportions:
-    """Return the shares of clusters that are not left out.
-
-    Parameters
-    ----------
-    block : callable
-        Given the first of some documents and their number, returns their shares, shape (number, clusters).
-    documents, clusters : int
-        Their numbers.
-    settings : ClusterSettings
-        The shares that are left out, and the documents of a block.
-
-    Returns
-    -------
-    DocumentProportions
-        Scaled to a sum of 1; documents whose shares are all zero have none.
-    """
+    """Return the shares of clusters that are not left out."""
     none = np.zeros(0, dtype=np.int64)
     owners, chosen, values = [none], [none], [np.zeros(0, dtype=np.float32)]
     for low in range(0, documents, settings.block):

@@ -30,43 +30,25 @@ KERNELS = (kernels.document_shares, kernels.count_words)
 class MixtureSettings:
     """Priors and annealing; chosen by purity and NMI on SearchSnippets and AG News."""
 
-    iterations: int = 40
-    """Rounds over all documents."""
-    first_power: float = 0.3
-    """Power of the likelihood in the first round."""
-    annealed: float = 0.6
-    """Share of the rounds after which the power is 1."""
-    topic_prior: float = 1.0
-    """Documents that each topic has more."""
-    word_prior: float = 100.0
-    """Tokens that each topic has more, over all words."""
-    root_prior: float = 0.1
-    """Tokens that the root has more of each word."""
-    root_share: float = 0.5
-    """Share of a document's tokens that are the root's, in a tree."""
-    min_share: float = 1e-3
-    """Proportions below are left out at the end."""
+    iterations: int = 40  # Rounds over all documents
+    first_power: float = 0.3  # Power of the likelihood in the first round
+    annealed: float = 0.6  # Share of the rounds after which the power is 1
+    topic_prior: float = 1.0  # Documents that each topic has more
+    word_prior: float = 100.0  # Tokens that each topic has more, over all words
+    root_prior: float = 0.1  # Tokens that the root has more of each word
+    root_share: float = 0.5  # Share of a document's tokens that are the root's, in a tree
+    min_share: float = 1e-3  # Proportions below are left out at the end
 
 
 MIXTURES = MixtureSettings()
 
 
 class MixtureSums(NamedTuple):
-    """Sums over documents.
+    """Sums over documents."""
 
-    Attributes
-    ----------
-    leaf : numpy.ndarray of float64, shape (words, topics)
-        Tokens of words in topics.
-    root : numpy.ndarray of float64, shape (words,)
-        Tokens of words in the root.
-    documents : numpy.ndarray of float64, shape (topics,)
-        Expected documents of each topic.
-    """
-
-    leaf: npt.NDArray[np.float64]
-    root: Vector
-    documents: Vector
+    leaf: npt.NDArray[np.float64]  # Tokens of words in topics; float64 (words, topics)
+    root: Vector  # Tokens of words in the root; float64 (words,)
+    documents: Vector  # Expected documents of each topic; float64 (topics,)
 
 
 def power_of(iteration: int) -> float:
@@ -99,22 +81,7 @@ def next_sums(shard: AnyTrainingShard, words: StartWords, mixture: Mixture) -> M
 
 
 def next_mixture(sums: MixtureSums, root_share: float, power: float) -> Mixture:
-    """Return the mixture that sums give.
-
-    Parameters
-    ----------
-    sums : MixtureSums
-        Of all documents.
-    root_share : float
-        Share of a document's tokens that are the root's; 0 without a root.
-    power : float
-        Power of the likelihood in the next round.
-
-    Returns
-    -------
-    Mixture
-        Posterior means of its topics.
-    """
+    """Return the mixture that sums give."""
     words = max(sums.leaf.shape[0], 1)
     leaf = (sums.leaf + MIXTURES.word_prior / words) / (sums.leaf.sum(axis=0) + MIXTURES.word_prior)
     root = (sums.root + MIXTURES.root_prior) / (sums.root.sum() + MIXTURES.root_prior * words)

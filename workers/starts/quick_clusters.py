@@ -45,44 +45,34 @@ KERNELS = (
 class QuickClusterSettings:
     """Settings of a start from clusters of words."""
 
-    min_documents: int = 5
-    """Documents of a word, at least: rarer ones tell by chance what they are like."""
-    max_words: int = 50_000
-    """Words in clusters, at most: the most frequent ones."""
+    min_documents: int = 5  # Documents of a word, at least: rarer ones tell by chance what they are like
+    max_words: int = 50_000  # Words in clusters, at most: the most frequent ones
+    # Tokens from which words have their coordinates, at least: of twice as many and more, one shard in n
     sample_tokens: int = 10_000_000
-    """Tokens from which words have their coordinates, at least: of twice as many and more, one shard in n."""
-    dimensions: int = 120
-    """Coordinates of a word, at most, and no more than the root of the number of words."""
+    dimensions: int = 120  # Coordinates of a word, at most, and no more than the root of the number of words
+    # Further directions that are iterated, so that the smallest of the others converge (Halko et al., section 4.2)
     oversampling: int = 8
-    """Further directions that are iterated, so that the smallest of the others converge (Halko et al., section 4.2)."""
-    rounds: int = 3
-    """Products by which directions are iterated."""
-    least: float = 1e-10
-    """Squared length of a direction, as a share of the largest, below which it is rounding."""
-    chains: int = 8
-    """Sums over shards that are made at a time: more workers than these wait."""
-    block: int = 2048
-    """Words, or documents, that are assigned at a time."""
+    rounds: int = 3  # Products by which directions are iterated
+    least: float = 1e-10  # Squared length of a direction, as a share of the largest, below which it is rounding
+    chains: int = 8  # Sums over shards that are made at a time: more workers than these wait
+    block: int = 2048  # Words, or documents, that are assigned at a time
+    # Clusters of the words, and the clusters that a word may be of
     words: ClusterSettings = field(
         default=ClusterSettings(iterations=5, candidates=3, sharpness=6.0, min_share=0.02, most_shares=16)
     )
-    """Clusters of the words, and the clusters that a word may be of."""
+    # Different words of a document, on average, below which documents themselves are clustered: they are of few topics
     short: float = 64.0
-    """Different words of a document, on average, below which documents themselves are clustered: they are of few
-    topics."""
+    # Words of a cluster, on average, below which documents are clustered too: so few words are no topic. (With 7, on
+    # KOS with 1000 topics, fits end lower by 0.025; with 11 to 17 as high.)
     least_words: int = 10
-    """Words of a cluster, on average, below which documents are clustered too: so few words are no topic. (With 7, on
-    KOS with 1000 topics, fits end lower by 0.025; with 11 to 17 as high.)"""
+    # Clusters of short documents, and the clusters that any document begins in: `most_shares` of the longest ones
     documents: ClusterSettings = field(
         default=ClusterSettings(iterations=5, candidates=3, sharpness=12.0, min_share=0.03)
     )
-    """Clusters of short documents, and the clusters that any document begins in: `most_shares` of the longest ones."""
-    least_shares: int = 12
-    """Most clusters that a document begins in, however short."""
-    words_each: int = 16
-    """Different words of a document, on average, for each cluster that documents may begin in."""
+    least_shares: int = 12  # Most clusters that a document begins in, however short
+    words_each: int = 16  # Different words of a document, on average, for each cluster that documents may begin in
+    # Steps of EM of the documents' shares: in the first, each word counts as much in its clusters wherever it is
     mixing_rounds: int = 2
-    """Steps of EM of the documents' shares: in the first, each word counts as much in its clusters wherever it is."""
 
     def of_documents(self, pairs: int, documents: int, words: int, topics: float) -> bool:
         """Return whether documents are clustered, and not their words, by the numbers of these and of the clusters."""
@@ -92,16 +82,6 @@ class QuickClusterSettings:
         """Return the settings of the clusters that documents begin in.
 
         Short documents that begin in many topics tell less soon which are theirs.
-
-        Parameters
-        ----------
-        pairs, documents : int
-            Pairs of documents and different words, and documents.
-
-        Returns
-        -------
-        ClusterSettings
-            With the most clusters of a document of their mean length.
         """
         most = max(round(pairs / max(documents, 1) / self.words_each), self.least_shares)
         return replace(self.documents, most_shares=min(most, self.documents.most_shares))
@@ -111,17 +91,10 @@ QUICK_CLUSTERS = QuickClusterSettings()
 
 
 class Masses(NamedTuple):
-    """Sums over documents.
+    """Sums over documents."""
 
-    Attributes
-    ----------
-    masses : numpy.ndarray of float64, shape (words,)
-        Tokens of each word that count.
-    pairs, documents : int
-        Pairs of documents and different words, and documents that have any.
-    """
-
-    masses: Vector
+    masses: Vector  # Tokens of each word that count; float64 (words,)
+    # Pairs of documents and different words, and documents that have any
     pairs: int
     documents: int
 
@@ -167,25 +140,7 @@ def add_products(shard: AnyTrainingShard, words: StartWords, directions: Floats,
 
 
 def rotated(products: Floats, power: float, most: int, settings: QuickClusterSettings) -> Floats:
-    """Return the principal axes of columns, the longest first.
-
-    Parameters
-    ----------
-    products : numpy.ndarray of float32, shape (words, columns)
-        The columns P.
-    power : float
-        Axes are scaled by this power of their squared lengths: -1/2 makes them orthonormal. If P = A X with orthonormal
-        X, -1/4 gives the eigenvectors of A times the square roots of their eigenvalues.
-    most : int
-        Axes that are returned, at most.
-    settings : QuickClusterSettings
-        The settings.
-
-    Returns
-    -------
-    numpy.ndarray of float32, shape (words, axes)
-        Without axes that are rounding.
-    """
+    """Return the principal axes of columns, the longest first."""
     axes, squares = principal_axes(products.astype(np.float64))
     size = min(int(np.count_nonzero(squares > settings.least * squares.max(initial=0.0))), most)
     scale = special.exp(power * special.log(squares[:size]))
@@ -204,18 +159,6 @@ def mixtures_of(parts: list[DocumentProportions], masses: Vector) -> WordMixture
     """Return what clusters the words are of, from the shares of clusters in words.
 
     A word's share of a cluster, by the cluster's tokens, is in proportion to its probability in the cluster.
-
-    Parameters
-    ----------
-    parts : list of DocumentProportions
-        Clusters of blocks of words, in their order.
-    masses : numpy.ndarray of float64, shape (words,)
-        Tokens of the words.
-
-    Returns
-    -------
-    WordMixtures
-        The clusters of each word.
     """
     offsets = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(part.offsets) for part in parts]))])
     clusters, shares = (np.concatenate([getattr(part, name) for part in parts]) for name in ("topics", "shares"))

@@ -44,39 +44,25 @@ KERNELS = (
 class VectorSettings:
     """Word vectors of a corpus."""
 
+    # Words that have vectors: the most frequent ones. Their mutual information takes 4 bytes a pair of words.
     max_words: int = 5000
-    """Words that have vectors: the most frequent ones. Their mutual information takes 4 bytes a pair of words."""
-    block_words: int = 256
-    """Words of a block of co-occurrences."""
-    dimensions: int = 200
-    """Numbers of a vector."""
+    block_words: int = 256  # Words of a block of co-occurrences
+    dimensions: int = 200  # Numbers of a vector
+    # Further directions that are iterated, so that the smallest of the others converge (Halko et al., section 4.2)
     oversampling: int = 20
-    """Further directions that are iterated, so that the smallest of the others converge (Halko et al., section 4.2)."""
-    rounds: int = 4
-    """Pairs of products by which directions are iterated."""
-    context_power: float = 0.75
-    """Power of the context distribution."""
-    jacobi_sweeps: int = 12
-    """Rotations of each pair of directions; the off-diagonal falls quadratically."""
+    rounds: int = 4  # Pairs of products by which directions are iterated
+    context_power: float = 0.75  # Power of the context distribution
+    jacobi_sweeps: int = 12  # Rotations of each pair of directions; the off-diagonal falls quadratically
 
 
-VECTORS = VectorSettings()
-"""Those of the best start on 20 Newsgroups, AG News and SearchSnippets."""
+VECTORS = VectorSettings()  # Those of the best start on 20 Newsgroups, AG News and SearchSnippets
 
 
 class StartWords(NamedTuple):
-    """The words that a start uses.
+    """The words that a start uses."""
 
-    Attributes
-    ----------
-    ids : numpy.ndarray of int64, shape (words,)
-        Their numbers in the vocabulary, ascending.
-    weight : numpy.ndarray of float64, shape (words,)
-        log(D / D_w): their inverse document frequencies.
-    """
-
-    ids: Ints
-    weight: Vector
+    ids: Ints  # Their numbers in the vocabulary, ascending; int64 (words,)
+    weight: Vector  # log(D / D_w): their inverse document frequencies; float64 (words,)
 
     def numbers(self, shard: Shard) -> Ints:
         """Return the number of each of a shard's words among these, -1 for none; shape (shard words,)."""
@@ -99,21 +85,11 @@ def sampled(shard: AnyTrainingShard, sample: DocumentSample) -> Shard:
 
 
 class WordCounts(NamedTuple):
-    """Counts of words over documents.
+    """Counts of words over documents."""
 
-    Attributes
-    ----------
-    words : numpy.ndarray of int64, shape (words,)
-        Their ids.
-    documents : numpy.ndarray of int64, shape (words,)
-        Documents with each word.
-    corpus_documents : int
-        Documents with or without words.
-    """
-
-    words: Ints
-    documents: Ints
-    corpus_documents: int
+    words: Ints  # Their ids; int64 (words,)
+    documents: Ints  # Documents with each word; int64 (words,)
+    corpus_documents: int  # Documents with or without words
 
 
 def word_counts(shard: AnyTrainingShard) -> WordCounts:
@@ -124,24 +100,7 @@ def word_counts(shard: AnyTrainingShard) -> WordCounts:
 
 
 def frequent_words(frequency: Ints, documents: int, most: int, least: int = 1) -> StartWords:
-    """Return the words of most documents.
-
-    Parameters
-    ----------
-    frequency : numpy.ndarray of int64, shape (vocabulary,)
-        Documents of each word.
-    documents : int
-        Documents of the corpus.
-    most : int
-        Most words.
-    least : int, optional
-        Documents of a word, at least.
-
-    Returns
-    -------
-    StartWords
-        Those that some documents have and others have not, the first ones among equals.
-    """
+    """Return the words of most documents."""
     telling = np.flatnonzero((frequency >= least) & (frequency < documents))
     ranked = telling[np.argsort(-frequency[telling], kind="stable")[:most]]
     ids = np.sort(ranked)
@@ -151,24 +110,7 @@ def frequent_words(frequency: Ints, documents: int, most: int, least: int = 1) -
 def add_cooccurrences(
     shard: AnyTrainingShard, words: StartWords, bounds: tuple[int, int], before: Matrix | None
 ) -> Matrix:
-    """Return the co-occurrences of a block of words with all words, with those of a shard added.
-
-    Parameters
-    ----------
-    shard : Shard or ShardOnDisk
-        The documents.
-    words : StartWords
-        The words.
-    bounds : (int, int)
-        First and last-plus-one words of the block.
-    before : numpy.ndarray of float64 or None
-        The sum over earlier shards.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (block, words)
-        The sum.
-    """
+    """Return the co-occurrences of a block of words with all words, with those of a shard added."""
     loaded, low, high = opened(shard), *bounds
     together = np.zeros((high - low, words.ids.size)) if before is None else np.array(before)
     kernels.cooccurrences(document_pairs(loaded), words.numbers(loaded), low, together)
@@ -224,43 +166,14 @@ def orthonormal(vectors: Matrix) -> Matrix:
 
 
 def word_vectors(directions: Matrix, projected: Matrix, dimensions: int) -> Floats:
-    """Return word vectors from the largest directions.
-
-    Parameters
-    ----------
-    directions : numpy.ndarray of float64, shape (words, columns)
-        Orthonormal columns Q.
-    projected : numpy.ndarray of float64, shape (words, columns)
-        Transposed information times Q.
-    dimensions : int
-        Largest directions that remain.
-
-    Returns
-    -------
-    numpy.ndarray of float32, shape (words, dimensions)
-        Rows of U sqrt(S), of the singular value decomposition. Their lengths stay: words whose company says much of
-        them are longer, and weigh more in the sums of documents.
-    """
+    """Return word vectors from the largest directions."""
     axes, squares = (part[:dimensions] for part in principal_axes(projected))
     scaled = np.ascontiguousarray((axes * np.sqrt(np.sqrt(squares))[:, np.newaxis]).T)
     return product(np.ascontiguousarray(directions, dtype=np.float32), scaled).astype(np.float32)
 
 
 def principal_axes(vectors: Matrix) -> tuple[Matrix, Vector]:
-    """Return the principal axes of columns, the longest first.
-
-    Parameters
-    ----------
-    vectors : numpy.ndarray of float64, shape (words, columns)
-        The columns.
-
-    Returns
-    -------
-    axes : numpy.ndarray of float64, shape (columns, columns)
-        Orthonormal rows.
-    squares : numpy.ndarray of float64, shape (columns,)
-        Squared lengths of the columns along each.
-    """
+    """Return the principal axes of columns, the longest first."""
     columns = vectors.shape[1]
     sums, axes = np.empty((columns, columns)), np.empty((columns, columns))
     kernels.products(np.ascontiguousarray(vectors.T), sums)

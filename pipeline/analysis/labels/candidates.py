@@ -33,25 +33,16 @@ from collapsium.workers.arrays.state import Rows
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-MAX_CELLS = 1 << 20
-"""Documents times candidates that a task scores, to bound memory."""
+MAX_CELLS = 1 << 20  # Documents times candidates that a task scores, to bound memory
 MIN_PROBABILITY = 1e-300
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Candidate values of a field.
+    """Candidate values of a field."""
 
-    Attributes
-    ----------
-    field : str
-        The field.
-    values : tuple of str, or of float
-        Labels, or numbers for a covariate, in the order of the scores.
-    """
-
-    field: str
-    values: tuple[str, ...] | tuple[float, ...]
+    field: str  # The field
+    values: tuple[str, ...] | tuple[float, ...]  # Labels, or numbers for a covariate, in the order of the scores
 
     @property
     def numeric(self) -> bool:
@@ -61,21 +52,11 @@ class Candidates:
 
 @dataclass(frozen=True)
 class CandidateScores:
-    """Scores of the candidates for some documents.
+    """Scores of the candidates for some documents."""
 
-    Attributes
-    ----------
-    logs : numpy.ndarray of float64, shape (documents, candidates)
-        Log probability of each document's tokens, in nats.
-    tokens : numpy.ndarray of int64, shape (documents,)
-        The documents' lengths.
-    known : list of tuple of str or float
-        The documents' actual values of the field.
-    """
-
-    logs: Floats
-    tokens: Ints
-    known: list[tuple[Any, ...]]
+    logs: Floats  # Log probability of each document's tokens, in nats; float64 (documents, candidates)
+    tokens: Ints  # The documents' lengths; int64 (documents,)
+    known: list[tuple[Any, ...]]  # The documents' actual values of the field
 
     def __sizeof__(self) -> int:
         return self.logs.nbytes + self.tokens.nbytes
@@ -87,30 +68,7 @@ class CandidateScores:
 
 
 def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str | float] | None = None) -> Candidates:
-    """Return the candidate values of a field.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    corpus : Corpus
-        The documents to predict, for error messages.
-    field : str
-        A field of labels, or a covariate, that the model was fitted with.
-    values : sequence of str or float, optional
-        Known labels, or numbers; by default all values of the training corpus.
-
-    Returns
-    -------
-    Candidates
-        Labels sorted, or numbers ascending; `values` in their order.
-
-    Raises
-    ------
-    OptionError
-        The family does not use labels, the model was fitted without the field, a value is unknown or not a number, or
-        the covariate has too many values in the training corpus to try all.
-    """
+    """Return the candidate values of a field."""
     require_expectations(model)
     table = require_table(model)
     own = [value for name, value in table.names if name == field]
@@ -168,30 +126,7 @@ def split_values(model: Model, field: str, texts: Sequence[str]) -> list[str]:
 def score_candidates(
     named: Named, corpus: Corpus, candidates: Candidates, executor: Executor, seed: int
 ) -> Iterator[tuple[ShardReference, int, int, CandidateScores]]:
-    """Score the candidates for all documents of a corpus in order, a range of documents at a time.
-
-    Parameters
-    ----------
-    named : sequence of (str, Model)
-        The models, whose probabilities are averaged; the topics of all are in memory at once.
-    corpus : Corpus
-        The documents.
-    candidates : Candidates
-        The candidates.
-    executor : Executor
-        Executor of the tasks.
-    seed : int
-        Seed of sampling families.
-
-    Yields
-    ------
-    reference : ShardReference
-        The shard.
-    first, last : int
-        Range of its documents, `first` to `last` - 1.
-    scores : CandidateScores
-        Their scores.
-    """
+    """Score the candidates for all documents of a corpus in order, a range of documents at a time."""
     urls = [model.folder.address for _, model in named]
     blocks = [load_blocks(model, executor) for _, model in named]
     size = max(MAX_CELLS // len(candidates.values), 1)
@@ -255,27 +190,15 @@ class _ProbabilityGrid:
     """The smaller set of probabilities to compute: those of all pairs, or of all words for each kind of document.
 
     Documents with the same other labels are of one kind, as a candidate gives them the same proportions.
-
-    Attributes
-    ----------
-    shard : Shard
-        The pairs to predict, of documents or of kinds.
-    others : Labels
-        Their labels and covariates except the field.
-    owner, place : numpy.ndarray of int64, shape (pairs,)
-        Each pair's document, and the index of its probability.
-    counts : numpy.ndarray of int32, shape (pairs,)
-        Number of tokens of each pair.
-    documents : int
-        Number of documents.
     """
 
-    shard: Shard
-    others: Labels
+    shard: Shard  # The pairs to predict, of documents or of kinds
+    others: Labels  # Their labels and covariates except the field
+    # Each pair's document, and the index of its probability; int64 (pairs,)
     owner: Ints
     place: Ints
-    counts: npt.NDArray[np.int32]
-    documents: int
+    counts: npt.NDArray[np.int32]  # Number of tokens of each pair; int32 (pairs,)
+    documents: int  # Number of documents
 
     @staticmethod
     def of(shard: Shard, others: Labels, table: LabelTable) -> _ProbabilityGrid:

@@ -31,64 +31,39 @@ CLASSIFIED = (
     "with a value and a known word, where any of a document's values is correct; F1, precision and recall: over the "
     "documents with exactly one value; macro: mean over all values that such documents have or that are predicted"
 )
-MAX_CLASSES = 200
-"""Values up to which the confusion matrix is reported."""
+MAX_CLASSES = 200  # Values up to which the confusion matrix is reported
 
 Value = str | float
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """Scores of the prediction of one value, over the documents with exactly one value.
+    """Scores of the prediction of one value, over the documents with exactly one value."""
 
-    Attributes
-    ----------
-    value : str or float
-        The value.
-    precision, recall, f1 : float
-        The scores; 0 if undefined.
-    support : int
-        Number of documents with the value.
-    """
-
-    value: Value
+    value: Value  # The value
+    # The scores; 0 if undefined
     precision: float
     recall: float
     f1: float
-    support: int
+    support: int  # Number of documents with the value
 
 
 @dataclass(frozen=True, repr=False)
 class Classification(ShortRepr):
-    """Scores of the prediction of a field.
+    """Scores of the prediction of a field."""
 
-    Attributes
-    ----------
-    field : str
-        The field.
-    documents, single : int
-        Number of documents with a value and a known word, and of those with exactly one value.
-    accuracy : float
-        Share of `documents` whose prediction is among their values.
-    macro_f1, micro_f1 : float or None
-        F1 over the `single` documents; None without such documents.
-    classes : tuple of ClassScore
-        Scores of the values that a single document has or that are predicted, in order.
-    confusion : tuple of tuple of int, or None
-        Documents by actual (rows) and predicted value (columns), in the order of `classes`; None for more than 200.
-    definition : str
-        Definition of the scores.
-    """
-
-    field: str
+    field: str  # The field
+    # Number of documents with a value and a known word, and of those with exactly one value
     documents: int
     single: int
-    accuracy: float
+    accuracy: float  # Share of `documents` whose prediction is among their values
+    # F1 over the `single` documents; None without such documents
     macro_f1: float | None
     micro_f1: float | None
-    classes: tuple[ClassScore, ...]
+    classes: tuple[ClassScore, ...]  # Scores of the values that a single document has or that are predicted, in order
+    # Documents by actual (rows) and predicted value (columns), in the order of `classes`; None for more than 200
     confusion: tuple[tuple[int, ...], ...] | None
-    definition: str
+    definition: str  # Definition of the scores
 
 
 class Tally:
@@ -124,31 +99,7 @@ class Tally:
 
 
 def classify(named: Named, corpus: Corpus, candidates: Candidates, executor: Executor, seed: int) -> Classification:
-    """Predict a field of documents and compare with their actual values.
-
-    Parameters
-    ----------
-    named : sequence of (str, Model)
-        The models, whose probabilities are averaged.
-    corpus : Corpus
-        The documents.
-    candidates : Candidates
-        The field and its candidate values.
-    executor : Executor
-        Executor of the tasks.
-    seed : int
-        Seed of sampling families.
-
-    Returns
-    -------
-    Classification
-        The scores.
-
-    Raises
-    ------
-    InputError
-        No document with words has a value of the field.
-    """
+    """Predict a field of documents and compare with their actual values."""
     tally = Tally()
     for _, _, _, scores in score_candidates(named, corpus, candidates, executor, seed):
         tally.add(scores, candidates.values)
@@ -158,20 +109,7 @@ def classify(named: Named, corpus: Corpus, candidates: Candidates, executor: Exe
 
 
 def scored(field: str, tally: Tally) -> Classification:
-    """Return the scores of the prediction of a field.
-
-    Parameters
-    ----------
-    field : str
-        The field.
-    tally : Tally
-        Counts of at least one document.
-
-    Returns
-    -------
-    Classification
-        The scores.
-    """
+    """Return the scores of the prediction of a field."""
     classes, single = tally.classes(), tally.pairs.total()
     accuracy = tally.right / tally.documents
     if not single:

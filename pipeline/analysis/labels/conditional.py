@@ -33,40 +33,22 @@ FROM_LABELS = (
 )
 AVERAGED = "; of an ensemble, the log of the mean over its members of this sum"
 LABELS = "labels"
-MAX_CELLS = 1 << 20
-"""Proportions, documents times topics, that are computed at a time, to bound memory."""
+MAX_CELLS = 1 << 20  # Proportions, documents times topics, that are computed at a time, to bound memory
 
 
 @dataclass(frozen=True, repr=False)
 class LabelScore(ShortRepr):
-    """Score of a model that predicts documents from their labels and covariates alone.
+    """Score of a model that predicts documents from their labels and covariates alone."""
 
-    Attributes
-    ----------
-    score : float
-        Mean log probability of a token, in nats.
-    perplexity : float
-        exp(-score).
-    tokens, documents : int
-        Numbers of scored tokens and documents.
-    labelled : int
-        Documents with a label or covariate that the training corpus has.
-    unknown : int
-        Distinct labels, of the model's fields, that the training corpus lacks; they count as missing.
-    definition : str
-        The score's definition.
-    members : tuple of MemberScore
-        Scores of an ensemble's members; empty for a single model.
-    """
-
-    score: float
-    perplexity: float
+    score: float  # Mean log probability of a token, in nats
+    perplexity: float  # exp(-score)
+    # Numbers of scored tokens and documents
     tokens: int
     documents: int
-    labelled: int
-    unknown: int
-    definition: str
-    members: tuple[MemberScore, ...] = ()
+    labelled: int  # Documents with a label or covariate that the training corpus has
+    unknown: int  # Distinct labels, of the model's fields, that the training corpus lacks; they count as missing
+    definition: str  # The score's definition
+    members: tuple[MemberScore, ...] = ()  # Scores of an ensemble's members; empty for a single model
 
 
 def table_of(model: Model) -> LabelTable:
@@ -76,23 +58,7 @@ def table_of(model: Model) -> LabelTable:
 
 
 def require_table(model: Model) -> LabelTable:
-    """Return the labels and covariates that a model was fitted with; refuse models without any.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-
-    Returns
-    -------
-    LabelTable
-        A table that is not empty.
-
-    Raises
-    ------
-    OptionError
-        The family does not use labels, or the training corpus has none.
-    """
+    """Return the labels and covariates that a model was fitted with; refuse models without any."""
     family = model.record.family
     if not load_family(family).shard_model.uses_labels:
         able = ", ".join(name for name in family_names() if load_family(name).shard_model.uses_labels)
@@ -122,31 +88,7 @@ def has_labels(model: Model, corpus: Corpus) -> bool:
 
 
 def score_from_labels(named: Named, corpus: Corpus, executor: Executor, seed: int) -> LabelScore:
-    """Score documents that models predict from their labels and covariates alone.
-
-    Parameters
-    ----------
-    named : sequence of (str, Model)
-        The models and their names.
-    corpus : Corpus
-        The documents.
-    executor : Executor
-        Executor of the tasks.
-    seed : int
-        Seed of sampling families.
-
-    Returns
-    -------
-    LabelScore
-        The score of the models' mean prediction.
-
-    Raises
-    ------
-    OptionError
-        A family has no such score.
-    InputError
-        A covariate is not finite, or there is no token.
-    """
+    """Score documents that models predict from their labels and covariates alone."""
     for _, model in named:
         require_expectations(model)
 
@@ -187,27 +129,7 @@ def _known(reference: ShardReference, table: LabelTable) -> tuple[int, set[Name]
 
 
 def load_labelled(model: Model, reference: ShardReference, first: int = 0, last: int | None = None) -> Shard:
-    """Load documents with the labels, covariates and segments that the model's family uses.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    reference : ShardReference
-        The shard.
-    first, last : int, optional
-        Range of documents, `first` to `last` - 1; by default all.
-
-    Returns
-    -------
-    Shard
-        The documents, without labels if the family does not use them.
-
-    Raises
-    ------
-    InputError
-        A number that the model was fitted with is not finite.
-    """
+    """Load documents with the labels, covariates and segments that the model's family uses."""
     documents = reference.documents()
     if last is not None:
         documents = documents.slice(first, last)
@@ -226,20 +148,7 @@ def expected(model: Model, shard: Shard, blocks: Sequence[tasks.Block], seed: in
 
 
 def expected_proportions(model: Model, labels: Labels) -> npt.NDArray[np.float64]:
-    """Return the topic proportions expected from labels and covariates.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    labels : Labels
-        Labels and covariates of any number of documents.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (documents, topics)
-        Columns by permanent ids.
-    """
+    """Return the topic proportions expected from labels and covariates."""
     rows = model.rows(0).of_words(slice(1), complete=True)
     # The documents have no words, so a block of a single word is enough.
     blocks = [tasks.Block(0, 1, rows, Delta())]

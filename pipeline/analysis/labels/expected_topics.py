@@ -31,15 +31,12 @@ from collapsium.storage.io.file import File
 from collapsium.storage.printable import CsvRows
 from collapsium.storage.short_repr import ShortRepr
 
-WORDS = 5
-"""Words of each topic in the table of weights."""
+WORDS = 5  # Words of each topic in the table of weights
 
 Floats = npt.NDArray[np.float64]
 
-MIN_PROPORTION = 1e-9
-"""Lower bound on proportions and shares before logarithms are taken."""
-MIN_SHARE = 1e-4
-"""Share of the tokens below which a topic is not reported as raised by a label."""
+MIN_PROPORTION = 1e-9  # Lower bound on proportions and shares before logarithms are taken
+MIN_SHARE = 1e-4  # Share of the tokens below which a topic is not reported as raised by a label
 
 
 @dataclass(frozen=True)
@@ -90,20 +87,7 @@ def expected_topics(run: str | os.PathLike[str], given: Sequence[str], words: in
 
 
 def named_labels(run: str | os.PathLike[str], texts: Sequence[str]) -> list[str]:
-    """Split comma-separated labels, except texts that are a label, or field=value, as they are.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of a run or model, as for `expected_topics`.
-    texts : sequence of str
-        The lists.
-
-    Returns
-    -------
-    list of str
-        Labels and covariates for `expected_topics`, known or not.
-    """
+    """Split comma-separated labels, except texts that are a label, or field=value, as they are."""
     labels = {text for name, value in table_of(Model(run)).names for text in (value, f"{name}={value}")}
     parts = [part for text in texts for part in ([text] if text in labels else text.split(","))]
     return [part.strip() for part in parts if part.strip()]
@@ -246,26 +230,7 @@ def _each_alone(table: LabelTable) -> Labels:
 
 
 def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> int:
-    """Write the weights as CSV, with a row for each label and topic.
-
-    Parameters
-    ----------
-    table : LabelTopics
-        The weights.
-    out : str or path-like
-        File to write, with the columns label, documents, topic, share, weight, expected (for families without
-        factors) and words.
-
-    Returns
-    -------
-    int
-        Number of cells of words with an apostrophe in front; see `collapsium.storage.printable.CsvRows`.
-
-    Raises
-    ------
-    OccupiedError
-        The file exists.
-    """
+    """Write the weights as CSV, with a row for each label and topic."""
     target = File(out)
     if target.exists():
         raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")

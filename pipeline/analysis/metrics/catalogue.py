@@ -9,10 +9,8 @@ from enum import Enum
 
 from collapsium.storage.errors import OptionError, suggestion
 
-WIDTH = 110
-"""Characters of a line of the listing."""
-ALL = "all"
-"""Stands for all metrics for which there is what they need."""
+WIDTH = 110  # Characters of a line of the listing
+ALL = "all"  # Stands for all metrics for which there is what they need
 
 
 class Needs(Enum):
@@ -29,33 +27,15 @@ class Needs(Enum):
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of topics.
+    """A metric of topics."""
 
-    Attributes
-    ----------
-    name : str
-        Name on the command line.
-    needs : Needs
-        What it is computed from.
-    summary : str
-        What it measures, in a line.
-    definition : str
-        Its definition; ``{words}``, ``{texts}`` and the like stand for figures of a measurement.
-    source : str
-        The publication that defines it.
-    words : int
-        Number of most probable words of each topic; 0 for metrics of documents.
-    abbreviation : str
-        An abbreviation in wide use, which stands for the name; empty if there is none.
-    """
-
-    name: str
-    needs: Needs
-    summary: str
-    definition: str
-    source: str
-    words: int = 0
-    abbreviation: str = ""
+    name: str  # Name on the command line
+    needs: Needs  # What it is computed from
+    summary: str  # What it measures, in a line
+    definition: str  # Its definition; ``{words}``, ``{texts}`` and the like stand for figures of a measurement
+    source: str  # The publication that defines it
+    words: int = 0  # Number of most probable words of each topic; 0 for metrics of documents
+    abbreviation: str = ""  # An abbreviation in wide use, which stands for the name; empty if there is none
 
     @property
     def field(self) -> str:
@@ -211,35 +191,18 @@ _METRICS = (
     ),
 )
 
+# Needs of the metrics that use an option
 USES = {
     "coherence": (Needs.TEXTS, Needs.CORPUS),
     "label_field": (Needs.LABELS, Needs.CLASSES),
     "sample_documents": (Needs.DOCUMENTS,),
 }
-"""Needs of the metrics that use an option."""
 
-METRICS = {metric.name: metric for metric in _METRICS}
-"""The metrics by name."""
+METRICS = {metric.name: metric for metric in _METRICS}  # The metrics by name
 
 
 def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return metrics by their names.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names or abbreviations, in which hyphens and underscores are the same, or ``all``.
-
-    Returns
-    -------
-    tuple of Metric
-        The metrics in the order of `names`, each once.
-
-    Raises
-    ------
-    OptionError
-        There is no such metric, or none is named.
-    """
+    """Return metrics by their names."""
     known = {_plain(name): metric for name, metric in METRICS.items()}
     known |= {metric.abbreviation: metric for metric in _METRICS if metric.abbreviation}
     if not names:

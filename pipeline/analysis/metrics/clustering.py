@@ -29,10 +29,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 AnyLabels = AnyArray
 
-FOLDS = 5
-"""Folds of the cross-validation of the linear classifier, and least documents of a label."""
-MAX_STEPS = 1000
-"""Steps of the classifier's fit, at most."""
+FOLDS = 5  # Folds of the cross-validation of the linear classifier, and least documents of a label
+MAX_STEPS = 1000  # Steps of the classifier's fit, at most
 
 
 def purity(labels: AnyLabels, clusters: Ints) -> float:

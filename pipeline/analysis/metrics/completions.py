@@ -24,24 +24,12 @@ from collapsium.workers import special_functions as special
 
 @dataclass(frozen=True)
 class CompletionSums:
-    """Sums over the documents of a shard that have scored tokens; they add over shards.
+    """Sums over the documents of a shard that have scored tokens; they add over shards."""
 
-    Attributes
-    ----------
-    log_probability : float
-        Sum of the log probabilities of tokens, in nats.
-    tokens : int
-        Number of tokens.
-    means : float
-        Sum of the documents' mean log probabilities of a token.
-    documents : int
-        Number of documents.
-    """
-
-    log_probability: float = 0.0
-    tokens: int = 0
-    means: float = 0.0
-    documents: int = 0
+    log_probability: float = 0.0  # Sum of the log probabilities of tokens, in nats
+    tokens: int = 0  # Number of tokens
+    means: float = 0.0  # Sum of the documents' mean log probabilities of a token
+    documents: int = 0  # Number of documents
 
     def __add__(self, other: CompletionSums) -> CompletionSums:
         return CompletionSums(
@@ -66,29 +54,7 @@ def completion_sums(predicted: Predicted) -> CompletionSums:
 
 
 def measure_completion(metrics: Sequence[Metric], job: Job, what: Scored) -> list[Measurement]:
-    """Measure perplexities of held-out tokens or of unseen documents.
-
-    Parameters
-    ----------
-    metrics : sequence of Metric
-        Metrics of document completion.
-    job : Job
-        The models, each of which predicts for itself.
-    what : Scored
-        The documents and the tokens to score.
-
-    Returns
-    -------
-    list of Measurement
-        A measurement for each metric.
-
-    Raises
-    ------
-    MismatchError
-        A corpus has another vocabulary, or tokens or documents that a model was fitted to.
-    InputError
-        No token is left to score.
-    """
+    """Measure perplexities of held-out tokens or of unseen documents."""
     for one in (what.corpus, what.tokens):
         require_same_vocabulary(job.named, one)
     note, certain = require_disjoint(job.named, what)

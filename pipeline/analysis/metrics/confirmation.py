@@ -15,24 +15,15 @@ from collapsium.workers.ingest.windows import WindowCounts, WordPairs
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-EPSILON = 1e-12
-"""Added to joint probabilities, so that their logarithm is finite (Röder et al. 2015, section 3.3)."""
+EPSILON = 1e-12  # Added to joint probabilities, so that their logarithm is finite (Röder et al. 2015, section 3.3).
 
 
 @dataclass(frozen=True)
 class Probabilities:
-    """Shares of windows that hold the words of each topic.
+    """Shares of windows that hold the words of each topic."""
 
-    Attributes
-    ----------
-    word : numpy.ndarray of float64, shape (topics, words)
-        p(w_i).
-    joint : numpy.ndarray of float64, shape (topics, words, words)
-        p(w_i, w_j), with p(w_i) on the diagonal.
-    """
-
-    word: Floats
-    joint: Floats
+    word: Floats  # p(w_i); float64 (topics, words)
+    joint: Floats  # p(w_i, w_j), with p(w_i) on the diagonal; float64 (topics, words, words)
 
     @staticmethod
     def of(counts: WindowCounts, pairs: WordPairs, topics: Ints) -> Probabilities:
@@ -80,18 +71,7 @@ def c_npmi(probabilities: Probabilities) -> Floats:
 
 
 def u_mass(probabilities: Probabilities) -> Floats:
-    """Return the mean of log((p_ij + epsilon) / p_j) over words i and more probable words j (Mimno et al. 2011).
-
-    Parameters
-    ----------
-    probabilities : Probabilities
-        Shares of documents; words of a topic stand in falling order of their probability.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (topics,)
-        The mean of each topic.
-    """
+    """Return the mean of log((p_ij + epsilon) / p_j) over words i and more probable words j (Mimno et al. 2011)."""
     later, earlier = np.tril_indices(probabilities.word.shape[1], -1)
     given = probabilities.word[:, earlier]
     ratio = (probabilities.joint[:, later, earlier] + EPSILON) / np.where(given > 0, given, 1.0)

@@ -7,11 +7,10 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-Words = npt.ArrayLike
-"""Words as ids or as texts."""
+Words = npt.ArrayLike  # Words as ids or as texts
 
+# Probability of looking at the next rank in rank-biased overlap (Webber, Moffat and Zobel 2010, p = 0.9)
 PERSISTENCE = 0.9
-"""Probability of looking at the next rank in rank-biased overlap (Webber, Moffat and Zobel 2010, p = 0.9)."""
 
 
 def topic_diversity(words: Words) -> float:
@@ -75,18 +74,6 @@ def rank_biased_overlap(first: Words, second: Words, persistence: float = PERSIS
     """Return the extrapolated rank-biased overlap of two rankings: (32) of Webber et al. (2010).
 
     With X_d the number of words among the first d of both: X_k / k p^k + (1 - p) / p sum_d X_d / d p^d.
-
-    Parameters
-    ----------
-    first, second : array-like of int or str, shape (k,)
-        Distinct words.
-    persistence : float, optional
-        Probability p of looking at the next rank.
-
-    Returns
-    -------
-    float
-        0 for rankings without a common word, 1 for equal ones.
     """
     first, second = np.asarray(first), np.asarray(second)
     depth = np.arange(1, first.size + 1)

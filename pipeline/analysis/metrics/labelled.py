@@ -26,8 +26,8 @@ from collapsium.workers.shard_loading import document_parts
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
+# Documents, on average, that the classifier is fitted to or tested on, to bound memory and time
 CLASSIFIED_DOCUMENTS = 50_000
-"""Documents, on average, that the classifier is fitted to or tested on, to bound memory and time."""
 AGREEMENTS = {
     "purity": clustering.purity,
     "nmi": clustering.normalised_mutual_information,
@@ -37,24 +37,12 @@ AGREEMENTS = {
 
 @dataclass(frozen=True)
 class LabelledDocuments:
-    """Documents with exactly one label of a field and a known word.
+    """Documents with exactly one label of a field and a known word."""
 
-    Attributes
-    ----------
-    labels : numpy.ndarray of str, shape (documents,)
-        Their labels.
-    topics : numpy.ndarray of int64, shape (documents,)
-        Their largest topics.
-    sample : numpy.ndarray of bool, shape (documents,)
-        Whether the classifier uses each.
-    proportions : numpy.ndarray of float64, shape (documents of the sample, topics)
-        Proportions of those that it uses.
-    """
-
-    labels: npt.NDArray[np.str_]
-    topics: Ints
-    sample: npt.NDArray[np.bool_]
-    proportions: Floats
+    labels: npt.NDArray[np.str_]  # Their labels; (documents,)
+    topics: Ints  # Their largest topics; int64 (documents,)
+    sample: npt.NDArray[np.bool_]  # Whether the classifier uses each; bool (documents,)
+    proportions: Floats  # Proportions of those that it uses; float64 (documents of the sample, topics)
 
     def __sizeof__(self) -> int:
         return self.labels.nbytes + self.topics.nbytes + self.sample.nbytes + self.proportions.nbytes
@@ -71,25 +59,7 @@ class LabelledDocuments:
 
 
 def field_of(corpus: Corpus, field: str | None) -> str:
-    """Return the field of labels to compare topics with.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The documents.
-    field : str or None
-        The user's choice; by default the only field of labels.
-
-    Returns
-    -------
-    str
-        The field.
-
-    Raises
-    ------
-    OptionError
-        The documents have no labels, or no such field, or several to choose from.
-    """
+    """Return the field of labels to compare topics with."""
     fields = sorted({name for reference in corpus.references for name, _ in reference.labels().names})
     if not fields:
         raise OptionError(f"{corpus.url}: needs documents with labels; ingest them with `labels` or `label_files`")
@@ -103,33 +73,7 @@ def field_of(corpus: Corpus, field: str | None) -> str:
 def measure_with_labels(
     metrics: Sequence[Metric], job: Job, field: str, corpus: Corpus, *, unseen: bool, training: Corpus | None = None
 ) -> list[Measurement]:
-    """Measure how topic proportions agree with labels.
-
-    Parameters
-    ----------
-    metrics : sequence of Metric
-        Metrics of labels.
-    job : Job
-        The models.
-    field : str
-        The field of labels.
-    corpus : Corpus
-        The documents to measure.
-    unseen : bool
-        Whether they are unseen documents, which are folded in, rather than the training documents.
-    training : Corpus, optional
-        Training documents, to which the classifier of unseen documents is fitted; by default it is cross-validated.
-
-    Returns
-    -------
-    list of Measurement
-        A measurement for each metric.
-
-    Raises
-    ------
-    InputError
-        No document, or too few, have exactly one label.
-    """
+    """Measure how topic proportions agree with labels."""
     classifier = any(metric.name not in AGREEMENTS for metric in metrics)
     values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
     figures: Mapping[str, str] = {}

@@ -32,16 +32,11 @@ Floats = npt.NDArray[np.float64]
 class LikelihoodSettings:
     """Effort of the estimates; the numbers are those of Wallach et al. (2009) or smaller, for long documents."""
 
-    particles: int = 20
-    """Particles of the left-to-right estimate."""
-    runs: int = 3
-    """Weights of annealed importance sampling that are averaged."""
-    steps: int = 1000
-    """Even steps of annealed importance sampling from the prior to the posterior."""
-    documents_per_task: int = 4
-    """Documents of a task, so that long ones do not hold up the others."""
-    numbers_per_document: int = 1 << 40
-    """Random numbers that each document has for itself."""
+    particles: int = 20  # Particles of the left-to-right estimate
+    runs: int = 3  # Weights of annealed importance sampling that are averaged
+    steps: int = 1000  # Even steps of annealed importance sampling from the prior to the posterior
+    documents_per_task: int = 4  # Documents of a task, so that long ones do not hold up the others
+    numbers_per_document: int = 1 << 40  # Random numbers that each document has for itself
 
 
 SETTINGS = LikelihoodSettings()
@@ -52,29 +47,7 @@ KERNELS: Mapping[str, AnyKernel] = {
 
 
 def measure_likelihood(metrics: Sequence[Metric], job: Job, unseen: Corpus, sample: int) -> list[Measurement]:
-    """Estimate the likelihood of a random sample of unseen documents.
-
-    Parameters
-    ----------
-    metrics : sequence of Metric
-        Metrics of likelihood.
-    job : Job
-        Models whose proportions have a Dirichlet prior.
-    unseen : Corpus
-        The documents.
-    sample : int
-        Number of documents, at most.
-
-    Returns
-    -------
-    list of Measurement
-        A measurement for each metric, in nats a token.
-
-    Raises
-    ------
-    InputError
-        No document has a token.
-    """
+    """Estimate the likelihood of a random sample of unseen documents."""
     documents = unseen.manifest.documents
     generator = Stream(job.seed, "likelihood documents").generator()
     chosen = np.sort(generator.choice(documents, min(sample, documents), replace=False)).astype(np.int64)
@@ -129,26 +102,7 @@ def _estimate(
 
 
 def log_likelihood(shard: Shard, topics: DirichletTopics, name: str, seed: int, first: int = 0) -> Floats:
-    """Estimate the log likelihood of documents under fixed topics.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    topics : DirichletTopics
-        Topics over the words of the shard, and their prior.
-    name : str
-        ``left-to-right`` or ``annealed-importance``.
-    seed : int
-        Seed of the random numbers.
-    first : int, optional
-        Number of the first document among all, which selects the random numbers of each.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (documents,)
-        log p(w_d), in nats; tokens are taken in a random order.
-    """
+    """Estimate the log likelihood of documents under fixed topics."""
     stream = Stream(seed, name)
     numbers = first + np.arange(shard.documents, dtype=np.int64)
     tokens = np.repeat(shard.position, shard.counts)

@@ -43,8 +43,8 @@ from collapsium.storage.errors import AbsentError, InputError, MismatchError, Op
 from collapsium.storage.runs.members import leaves
 from collapsium.storage.units import Counting, silent
 
+# Errors of missing or unsuitable inputs; with ``all`` a metric is then left out
 REFUSALS = (AbsentError, InputError, MismatchError, OptionError)
-"""Errors of missing or unsuitable inputs; with ``all`` a metric is then left out."""
 
 
 @keywords(options=MetricOptions, counting=CoherenceOptions, reading=ReadingOptions, scheduling=SchedulerOptions)

@@ -53,27 +53,13 @@ class Measurement(ShortRepr):
 
 @dataclass(frozen=True)
 class Job:
-    """The models to measure, and where tasks run.
+    """The models to measure, and where tasks run."""
 
-    Attributes
-    ----------
-    named : sequence of (str, Model)
-        The models by their names.
-    executor : Executor
-        Executor of the tasks.
-    words : int or None
-        Number of most probable words of each topic, in place of each metric's own.
-    seed : int
-        Seed of random halves of documents, of samples of documents, and of sampling families.
-    progress : callable
-        Receives the number of documents processed so far.
-    """
-
-    named: Named
-    executor: Executor
-    words: int | None = None
-    seed: int = 0
-    progress: Counting = silent
+    named: Named  # The models by their names
+    executor: Executor  # Executor of the tasks
+    words: int | None = None  # Number of most probable words of each topic, in place of each metric's own
+    seed: int = 0  # Seed of random halves of documents, of samples of documents, and of sampling families
+    progress: Counting = silent  # Receives the number of documents processed so far
 
     def words_of(self, metric: Metric) -> int:
         """Return the number of most probable words of each topic that a metric uses."""
@@ -88,28 +74,7 @@ def measurement(
     topics: Mapping[int, float] | None = None,
     remark: str = "",
 ) -> Measurement:
-    """Return a metric's measurement.
-
-    Parameters
-    ----------
-    metric : Metric
-        The metric.
-    named : sequence of (str, Model)
-        The models by their names.
-    values : sequence of float
-        The figure of each model.
-    figures : mapping
-        Figures that its definition names.
-    topics : mapping of int to float, optional
-        Figures of single topics.
-    remark : str, optional
-        Added to the definition.
-
-    Returns
-    -------
-    Measurement
-        The mean of the values, with the definition.
-    """
+    """Return a metric's measurement."""
     several = len(named) > 1
     return Measurement(
         metric.name,

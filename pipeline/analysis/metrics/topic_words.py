@@ -35,8 +35,8 @@ CONFIRMATIONS: Mapping[str, Callable[[Probabilities], Floats]] = {
     "c_uci": confirmation.c_uci,
     "u_mass": confirmation.u_mass,
 }
+# Tokens of a window (Röder et al. 2015, table 8); None for complete documents.
 WINDOWS: Mapping[str, int | None] = {"c_v": 110, "c_npmi": 10, "c_uci": 10, "u_mass": None}
-"""Tokens of a window (Röder et al. 2015, table 8); None for complete documents."""
 
 
 def top_words(model: Model, words: int) -> tuple[Ints, Ints]:
@@ -62,20 +62,7 @@ def top_words(model: Model, words: int) -> tuple[Ints, Ints]:
 
 
 def measure_words(metrics: Sequence[Metric], job: Job) -> list[Measurement]:
-    """Measure the diversity of topics.
-
-    Parameters
-    ----------
-    metrics : sequence of Metric
-        Metrics of topics alone.
-    job : Job
-        The models.
-
-    Returns
-    -------
-    list of Measurement
-        A measurement for each metric.
-    """
+    """Measure the diversity of topics."""
     measurements = []
     for metric in metrics:
         chosen = [top_words(model, job.words_of(metric))[1] for _, model in job.named]
@@ -85,27 +72,7 @@ def measure_words(metrics: Sequence[Metric], job: Job) -> list[Measurement]:
 
 
 def measure_in_documents(metrics: Sequence[Metric], job: Job, corpus: Corpus) -> list[Measurement]:
-    """Measure coherence by co-occurrence in the documents of a corpus.
-
-    Parameters
-    ----------
-    metrics : sequence of Metric
-        Metrics of co-occurrence in documents.
-    job : Job
-        The models.
-    corpus : Corpus
-        The documents.
-
-    Returns
-    -------
-    list of Measurement
-        A measurement for each metric.
-
-    Raises
-    ------
-    InputError
-        There are no documents, or fewer than two words.
-    """
+    """Measure coherence by co-occurrence in the documents of a corpus."""
     documents = corpus.manifest.documents
     values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
     topics: dict[str, dict[int, float]] = {}
@@ -130,27 +97,7 @@ def measure_in_documents(metrics: Sequence[Metric], job: Job, corpus: Corpus) ->
 
 
 def measure_in_windows(metrics: Sequence[Metric], job: Job, texts: TokenTexts) -> list[Measurement]:
-    """Measure coherence by co-occurrence in windows of texts; the words of all models are counted at once.
-
-    Parameters
-    ----------
-    metrics : sequence of Metric
-        Metrics of co-occurrence in windows.
-    job : Job
-        The models.
-    texts : TokenTexts
-        The texts.
-
-    Returns
-    -------
-    list of Measurement
-        A measurement for each metric.
-
-    Raises
-    ------
-    InputError
-        No text has a word of the topics.
-    """
+    """Measure coherence by co-occurrence in windows of texts; the words of all models are counted at once."""
     chosen = [top_words(model, max(job.words_of(metric) for metric in metrics)) for _, model in job.named]
     names = [[[model.vocabulary.words[word] for word in row] for row in words.tolist()]
              for (_, model), (_, words) in zip(job.named, chosen, strict=True)]  # fmt: skip

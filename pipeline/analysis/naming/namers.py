@@ -17,23 +17,20 @@ from dataclasses import dataclass
 from collapsium.pipeline.monitoring.callbacks import load_function
 from collapsium.storage.errors import OptionError
 
-COMMAND = "command:"
-"""Prefix of namers that are commands."""
+COMMAND = "command:"  # Prefix of namers that are commands
 
+# A function from a topic's words and the texts of its example documents to its name
 Namer = Callable[[list[str], list[str]], object]
-"""A function from a topic's words and the texts of its example documents to its name."""
 
 
 @dataclass(frozen=True)
 class CommandLimits:
     """Limits of a command that names a topic."""
 
-    seconds: float = 120.0
-    """Timeout of a call, as language models may answer slowly."""
+    seconds: float = 120.0  # Timeout of a call, as language models may answer slowly
+    # Largest output of the command, which is ended if it prints more, and bytes of its last errors that are kept
     output_bytes: int = 1 << 16
-    """Largest output of the command, which is ended if it prints more, and bytes of its last errors that are kept."""
-    error_letters: int = 200
-    """Letters of its last line on standard error that a warning quotes."""
+    error_letters: int = 200  # Letters of its last line on standard error that a warning quotes
 
 
 LIMITS = CommandLimits()
@@ -44,24 +41,13 @@ class CommandNamer:
 
     The command gets ``{"words": [...], "documents": [...]}`` as JSON on its standard input. The first line of its
     output that is not blank is the name.
-
-    Parameters
-    ----------
-    words : sequence of str
-        The command and its arguments; no shell is involved.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = list(words)
 
     def __call__(self, words: list[str], documents: list[str]) -> str:
-        """Return the name of a topic.
-
-        Raises
-        ------
-        RuntimeError
-            The command cannot be run, fails, takes too long, or prints nothing.
-        """
+        """Return the name of a topic."""
         data = json.dumps({"words": words, "documents": documents}, ensure_ascii=False).encode(errors="replace")
         try:
             code, output, errors = _answer(self._words, data)
@@ -81,17 +67,7 @@ class CommandNamer:
 
 
 def _answer(words: Sequence[str], data: bytes) -> tuple[int, bytes, bytes]:
-    """Run a command with some input, and end it and what it has started; return exit code, output and errors.
-
-    Raises
-    ------
-    OSError
-        It cannot be run.
-    RuntimeError
-        It prints too much.
-    subprocess.TimeoutExpired
-        It takes too long.
-    """
+    """Run a command with some input, and end it and what it has started; return exit code, output and errors."""
     deadline = time.monotonic() + LIMITS.seconds
     with tempfile.TemporaryFile() as given:
         given.write(data)
@@ -132,23 +108,7 @@ def _read_to_the_end(process: subprocess.Popen[bytes], name: str, deadline: floa
 
 
 def load_namer(text: str) -> Namer:
-    """Return the namer that a text describes.
-
-    Parameters
-    ----------
-    text : str
-        ``module:function``, or ``command:`` with a command and its arguments.
-
-    Returns
-    -------
-    callable
-        Takes a topic's words and the texts of its example documents.
-
-    Raises
-    ------
-    OptionError
-        The function cannot be imported, or there is no command.
-    """
+    """Return the namer that a text describes."""
     if not text.startswith(COMMAND):
         return load_function(text, "name")
     try:

@@ -31,10 +31,8 @@ from collapsium.storage.units import Counting, silent
 class NamerInput:
     """Extent of what a namer is shown of a topic."""
 
-    words: int = 20
-    """Words of the topic."""
-    save_every: int = 10
-    """Names after which they are saved, so that an interruption loses few answers of a slow namer."""
+    words: int = 20  # Words of the topic
+    save_every: int = 10  # Names after which they are saved, so that an interruption loses few answers of a slow namer
 
 
 INPUT = NamerInput()
@@ -118,22 +116,7 @@ def name_topics(
 
 @contextmanager
 def _held(run: str | os.PathLike[str]) -> Iterator[tuple[Model, Folder]]:
-    """Hold the lock of a model's run, or of a model by itself, so that it stays the one that is named.
-
-    Yields
-    ------
-    model : Model
-        The model.
-    folder : Folder
-        Its folder, into which only the lock's owner writes.
-
-    Raises
-    ------
-    AbsentError
-        There is no finished model.
-    LockedError
-        Another process works on the run, or names its topics.
-    """
+    """Hold the lock of a model's run, or of a model by itself, so that it stays the one that is named."""
     folder = _finished(run).folder
     place, _, name = folder.address.rpartition("/")
     with ExitStack() as stack:

@@ -42,30 +42,17 @@ COMPLETED = (
 )
 AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
 AMONG = "; only words that the earlier model knows too, with their conditional probabilities given these words"
-MAX_CELLS = 1 << 20
-"""Probabilities of words and topics that are computed at a time, to bound memory."""
+MAX_CELLS = 1 << 20  # Probabilities of words and topics that are computed at a time, to bound memory
 
 
 @dataclass(frozen=True)
 class Completion:
-    """Score of a model by document completion.
+    """Score of a model by document completion."""
 
-    Attributes
-    ----------
-    score : float
-        Mean log probability of a held-out token, in nats.
-    tokens : int
-        Number of scored tokens.
-    definition : str
-        The score's definition.
-    members : tuple of MemberScore
-        Scores of an ensemble's members; empty for a single model.
-    """
-
-    score: float
-    tokens: int
-    definition: str
-    members: tuple[MemberScore, ...] = ()
+    score: float  # Mean log probability of a held-out token, in nats
+    tokens: int  # Number of scored tokens
+    definition: str  # The score's definition
+    members: tuple[MemberScore, ...] = ()  # Scores of an ensemble's members; empty for a single model
 
 
 def complete(
@@ -81,29 +68,6 @@ def complete(
     """Score a model on the held-out tokens of a corpus, whether or not it was fitted to these documents.
 
     For restarts and saved samples, the mean of the predictions is scored.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of a run or model.
-    train, heldout : str or path-like
-        The two parts of a corpus, as `split` makes them. The vocabulary is the model's, or begins with it.
-    words : int, optional
-        Number of the first words of the vocabulary whose tokens are scored; by default all words of the model.
-    scheduler, workers, tls : optional
-        As for `fit`.
-
-    Returns
-    -------
-    Completion
-        The score and its definition.
-
-    Raises
-    ------
-    MismatchError
-        The corpus has another vocabulary, or its parts do not belong together, or share tokens.
-    InputError
-        No token is left to score.
     """
     named, training, held = [(name, Model(url)) for name, url in leaves(run)], Corpus(train), Corpus(heldout)
     first = named[0][1]
@@ -143,21 +107,12 @@ def complete(
 
 @dataclass(frozen=True, slots=True)
 class _Predicted:
-    """Probabilities of a shard's held-out pairs, of one model or summed over several.
+    """Probabilities of a shard's held-out pairs, of one model or summed over several."""
 
-    Attributes
-    ----------
-    probability : numpy.ndarray of float64, shape (pairs,)
-        Probability of each pair's word in its document.
-    beyond : numpy.ndarray of float64, shape (pairs,) or None
-        Total probability, in the same document, of the words that are not scored; None if all words are.
-    counts : numpy.ndarray of int32, shape (pairs,)
-        Number of tokens of each pair.
-    """
-
-    probability: npt.NDArray[np.float64]
+    probability: npt.NDArray[np.float64]  # Probability of each pair's word in its document; float64 (pairs,)
+    # Total probability, in the same document, of the words that are not scored; None if all words are; float64 (pairs,)
     beyond: npt.NDArray[np.float64] | None
-    counts: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.int32]  # Number of tokens of each pair; int32 (pairs,)
 
     def __sizeof__(self) -> int:
         return 3 * self.probability.nbytes

@@ -44,25 +44,8 @@ def score_in_document(
 ) -> tuple[float | None, int, list[float]]:
     """Score documents whose proportions are fitted to all their tokens.
 
-    Parameters
-    ----------
-    models : sequence of (Model, list of futures)
-        The models with their blocks of the vocabulary.
-    corpus : Corpus
-        The documents.
-    executor : Executor
-        Executor of the tasks.
-    seed : int
-        Seed of sampling families.
-
-    Returns
-    -------
-    score : float or None
-        Score of the models' mean prediction, in nats a token; None without tokens.
-    tokens : int
-        Number of scored tokens.
-    members : list of float
-        Score of each model.
+    Returns score: Score of the models' mean prediction, in nats a token; None without tokens; tokens: Number of scored
+    tokens; members: Score of each model
     """
     each: list[list[Logs]] = []
     for model, blocks in models:

@@ -47,19 +47,8 @@ def _against(model: Model, corpus: Corpus) -> tuple[Lineage | None, Corpus, str]
 def require_disjoint(named: Sequence[tuple[str, Model]], what: Scored) -> tuple[str, bool]:
     """Refuse tokens or documents that a model was fitted to, by the lineage of the corpora.
 
-    Parameters
-    ----------
-    named : sequence of (str, Model)
-        The models by their names.
-    what : Scored
-        Documents and tokens to score.
-
-    Returns
-    -------
-    note : str
-        An addition to the score's definition.
-    certain : bool
-        True if the lineage is complete, so that counts need not be compared.
+    Returns note: An addition to the score's definition; certain: True if the lineage is complete, so that counts need
+    not be compared
     """
     if what.known:
         return "", all(tuple(require_held_out(*_against(model, what.corpus)) for _, model in named))

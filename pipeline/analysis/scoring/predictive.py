@@ -34,21 +34,11 @@ class MemberScore:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Probabilities of the words of a shard's documents, of one model or summed over several.
+    """Probabilities of the words of a shard's documents, of one model or summed over several."""
 
-    Attributes
-    ----------
-    probability : numpy.ndarray of float64, shape (pairs,)
-        The probabilities.
-    counts : numpy.ndarray of int32, shape (pairs,)
-        The words' counts.
-    offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Index of each document's first pair.
-    """
-
-    probability: npt.NDArray[np.float64]
-    counts: npt.NDArray[np.int32]
-    offsets: npt.NDArray[np.int64]
+    probability: npt.NDArray[np.float64]  # The probabilities; float64 (pairs,)
+    counts: npt.NDArray[np.int32]  # The words' counts; int32 (pairs,)
+    offsets: npt.NDArray[np.int64]  # Index of each document's first pair; int64 (documents + 1,)
 
     def __sizeof__(self) -> int:
         return self.probability.nbytes + self.counts.nbytes + self.offsets.nbytes
@@ -60,26 +50,7 @@ Submit = Callable[[Model, list[Future[tasks.Block]]], list[Future[Predicted]]]
 def predict_pairs(
     model: AnyShardModel, shard: Shard, local: Any, blocks: list[tasks.Block], global_state: Any
 ) -> Predicted:
-    """Return the probability of each pair of document and word in a shard.
-
-    Parameters
-    ----------
-    model : ShardModel
-        The family's shard model.
-    shard : Shard
-        The pairs.
-    local : LocalState
-        The local state of the documents.
-    blocks : list of Block
-        The model's blocks of the vocabulary.
-    global_state : GlobalState
-        The model's global state.
-
-    Returns
-    -------
-    Predicted
-        Probabilities and counts of the pairs.
-    """
+    """Return the probability of each pair of document and word in a shard."""
     if not shard.pairs:
         return Predicted(np.zeros(0), shard.counts, shard.offsets)
     table = model.predict(shard, local, tasks.gather(blocks, shard.words, complete=True), global_state)
@@ -89,26 +60,7 @@ def predict_pairs(
 def score_members(
     named: Named, submit: Submit, executor: Executor
 ) -> tuple[float | None, int, tuple[MemberScore, ...]]:
-    """Score models one after another, and the mean of their probabilities.
-
-    Parameters
-    ----------
-    named : sequence of (str, Model)
-        The models and their names.
-    submit : callable
-        Function of a model and its blocks that submits a task for each shard and returns the futures of `Predicted`.
-    executor : Executor
-        Executor of the tasks.
-
-    Returns
-    -------
-    score : float or None
-        Mean log probability of a token, in nats; None without tokens.
-    tokens : int
-        Number of scored tokens.
-    members : tuple of MemberScore
-        Score of each model, if there are several.
-    """
+    """Score models one after another, and the mean of their probabilities."""
     single, sums, members = len(named) == 1, [], []
     for name, model in named:
         predicted = submit(model, load_blocks(model, executor))
@@ -140,20 +92,7 @@ def _score(sums: Predicted, members: int) -> tasks.Score:
 
 
 def load_blocks(model: Model, executor: Executor) -> list[Future[tasks.Block]]:
-    """Load the blocks of the vocabulary on the workers.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    executor : Executor
-        Executor of the tasks.
-
-    Returns
-    -------
-    list of futures
-        Future of each block, a `collapsium.workers.tasks.Block`.
-    """
+    """Load the blocks of the vocabulary on the workers."""
     # Without a dashboard tasks run in this process, where an interrupt would wait for the compiler.
     if executor.dashboard is None:
         family_kernels = model.shard_model.fold_in_kernels(model.global_state)

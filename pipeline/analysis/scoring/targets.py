@@ -35,20 +35,11 @@ OBSERVED = (
 
 @dataclass(frozen=True)
 class Scored:
-    """Documents and tokens to score.
+    """Documents and tokens to score."""
 
-    Attributes
-    ----------
-    corpus : Corpus
-        Held-out tokens of the training documents, or unseen documents.
-    known : bool
-        True for held-out tokens of the training documents.
-    scored : Corpus or None
-        Further tokens of unseen documents, which are scored while all tokens of `corpus` are fitted.
-    """
-
-    corpus: Corpus
-    known: bool
+    corpus: Corpus  # Held-out tokens of the training documents, or unseen documents
+    known: bool  # True for held-out tokens of the training documents
+    # Further tokens of unseen documents, which are scored while all tokens of `corpus` are fitted
     scored: Corpus | None = None
 
     @property
@@ -70,22 +61,7 @@ class Scored:
         return HELDOUT if self.known else UNSEEN if self.scored is None else OBSERVED
 
     def submit(self, held: Sequence[HeldoutReference] | None, executor: Executor, seed: int) -> Submit:
-        """Return a function that submits a task for each shard, which predicts the scored tokens.
-
-        Parameters
-        ----------
-        held : sequence of HeldoutReference or None
-            The result of `held`.
-        executor : Executor
-            Executor of the tasks.
-        seed : int
-            Seed of the random halves, and of sampling families.
-
-        Returns
-        -------
-        callable
-            The `submit` argument of `score_members`.
-        """
+        """Return a function that submits a task for each shard, which predicts the scored tokens."""
 
         def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Predicted]]:
             url, references = model.folder.address, self.corpus.references

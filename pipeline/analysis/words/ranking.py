@@ -31,14 +31,12 @@ Ints = npt.NDArray[np.int64]
 class RankingRule:
     """Weights of the measures, and the words that are ranked by them."""
 
-    frex_weight: float = 0.5
-    """omega, the weight of exclusivity in FREX, as in the R package stm."""
+    frex_weight: float = 0.5  # omega, the weight of exclusivity in FREX, as in the R package stm
+    # lambda, the weight of probability in relevance, the best value in the study of Sievert and Shirley (2014)
     relevance_weight: float = 0.6
-    """lambda, the weight of probability in relevance, the best value in the study of Sievert and Shirley (2014)."""
+    # Expected tokens of a word in a topic below which it comes after all others, as its lift is due to the prior
     min_expected_tokens: float = 0.5
-    """Expected tokens of a word in a topic below which it comes after all others, as its lift is due to the prior."""
-    cells: int = 1 << 24
-    """Probabilities that are held in memory at a time; FREX needs all words of a topic together."""
+    cells: int = 1 << 24  # Probabilities that are held in memory at a time; FREX needs all words of a topic together
 
 
 RULE = RankingRule()
@@ -48,43 +46,13 @@ BY_PROBABILITY = RankOptions()
 
 
 def relevance(log_probability: Floats, log_overall: Floats, weight: float) -> Floats:
-    """Return lambda log p(w | k) + (1 - lambda) log(p(w | k) / p(w)).
-
-    Parameters
-    ----------
-    log_probability : numpy.ndarray of float64, shape (topics, words)
-        log p(w | k).
-    log_overall : numpy.ndarray of float64, shape (words,)
-        log p(w).
-    weight : float
-        lambda.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (topics, words)
-        The relevance.
-    """
+    """Return lambda log p(w | k) + (1 - lambda) log(p(w | k) / p(w))."""
     result: Floats = log_probability - (1.0 - weight) * log_overall
     return result
 
 
 def frex(probability: Floats, exclusivity: Floats, weight: float) -> Floats:
-    """Return the FREX scores of words (Bischof and Airoldi 2012, equation 11).
-
-    Parameters
-    ----------
-    probability : numpy.ndarray of float64, shape (topics, words)
-        phi_kw of all words of the vocabulary.
-    exclusivity : numpy.ndarray of float64, shape (topics, words)
-        phi_kw / sum_j phi_jw.
-    weight : float
-        omega, from 0 (frequency alone) to 1 (exclusivity alone).
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (topics, words)
-        In (0, 1].
-    """
+    """Return the FREX scores of words (Bischof and Airoldi 2012, equation 11)."""
     scores: Floats = 1.0 / (weight / _cumulative(exclusivity) + (1.0 - weight) / _cumulative(probability))
     return scores
 
@@ -104,27 +72,7 @@ def _weight(options: RankOptions) -> float:
 def word_scores(
     probability: Floats, exclusivity: Floats, overall: Floats, expected: Floats, options: RankOptions
 ) -> Floats:
-    """Return the scores by which the words of some topics are ranked.
-
-    Parameters
-    ----------
-    probability : numpy.ndarray of float64, shape (topics, words)
-        phi_kw of all words of the vocabulary.
-    exclusivity : numpy.ndarray of float64, shape (topics, words)
-        phi_kw / sum_j phi_jw.
-    overall : numpy.ndarray of float64, shape (words,)
-        p(w).
-    expected : numpy.ndarray of float64, shape (topics,)
-        Expected tokens of the topics.
-    options : RankOptions
-        The measure and its weight.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (topics, words)
-        Finite. Words with fewer expected tokens than `RankingRule.min_expected_tokens` have lower scores than all
-        others, and are ranked by probability.
-    """
+    """Return the scores by which the words of some topics are ranked."""
     if options.rank_by == "probability":
         return probability
     if options.rank_by == "frex":
@@ -143,26 +91,6 @@ def ranked_words(model: Model, ids: Ints, share: Floats, count: int, options: Ra
     """Return the first words of topics by a measure, and their probabilities.
 
     The vocabulary is read a block at a time, for as many topics at a time as `RankingRule.cells` allows.
-
-    Parameters
-    ----------
-    model : Model
-        A model whose topics have word probabilities.
-    ids : numpy.ndarray of int64, shape (topics,)
-        Permanent ids of the topics.
-    share : numpy.ndarray of float64, shape (topics,)
-        Their shares of the tokens. Topics without tokens do not count in a word's exclusivity.
-    count : int
-        Number of words of each topic.
-    options : RankOptions
-        The measure and its weight.
-
-    Returns
-    -------
-    words : numpy.ndarray of int64, shape (topics, count)
-        Ids of words.
-    probability : numpy.ndarray of float64, shape (topics, count)
-        Their probabilities.
     """
     tokens = model.vocabulary.tokens.astype(np.float64)
     overall, width = tokens / max(float(tokens.sum()), 1.0), tokens.size

@@ -36,8 +36,7 @@ else:
     ingest_record = LazyModule("collapsium.storage.building.ingest_record")
     readers = LazyModule("collapsium.storage.readers.open")
 
-MAX_NAMED_COLUMNS = 10
-"""Constant columns that the output names."""
+MAX_NAMED_COLUMNS = 10  # Constant columns that the output names
 EPILOG = (
     "formats:\n"
     + "\n".join(f"  {name:8} {text}" for name, text in FORMATS.items())

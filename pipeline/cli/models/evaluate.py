@@ -58,10 +58,8 @@ if TYPE_CHECKING:
 else:
     new_texts = LazyModule("collapsium.pipeline.corpora.new_texts")
 
-MAX_CLASSES = 20
-"""Classes of a field that are printed, those of most documents."""
-OPTIONAL_KEYS = ("members", "given_labels", "fields", "topics")
-"""Keys that JSON leaves out if they are empty."""
+MAX_CLASSES = 20  # Classes of a field that are printed, those of most documents
+OPTIONAL_KEYS = ("members", "given_labels", "fields", "topics")  # Keys that JSON leaves out if they are empty
 
 
 def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: Flags) -> None:

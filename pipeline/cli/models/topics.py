@@ -79,16 +79,11 @@ else:
 class PrintedTopics:
     """Default extent of the output."""
 
-    words: int = 10
-    """Words of a topic in lists."""
-    words_in_pictures: int = 5
-    """Words of a node in pictures."""
-    topics_of_label: int = 5
-    """Topics of each label, those that it raises most."""
-    min_expected: float = 0.001
-    """Smallest expected proportion that is printed."""
-    min_share: float = 5e-6
-    """Smallest share of the tokens that is printed: smaller ones would be 0.000%."""
+    words: int = 10  # Words of a topic in lists
+    words_in_pictures: int = 5  # Words of a node in pictures
+    topics_of_label: int = 5  # Topics of each label, those that it raises most
+    min_expected: float = 0.001  # Smallest expected proportion that is printed
+    min_share: float = 5e-6  # Smallest share of the tokens that is printed: smaller ones would be 0.000%
 
 
 PRINTED = PrintedTopics()

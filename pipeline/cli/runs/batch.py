@@ -47,8 +47,7 @@ else:
     config = LazyModule("collapsium.pipeline.workflows.batch.config")
     job_file = LazyModule("collapsium.pipeline.workflows.batch.job_file")
 
-ALARM, LOCKED = 3, 4
-"""Exit codes."""
+ALARM, LOCKED = 3, 4  # Exit codes
 EPILOG = """exit codes:
   0    a version was published, or there are no new documents
   1    an error; repeat the command to continue with the step that failed

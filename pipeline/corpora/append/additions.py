@@ -22,32 +22,19 @@ from collapsium.storage.readers.separators import checked_separator
 from collapsium.storage.readers.side_files.columns import SideFileRequest
 
 LOCK, SCRATCH = "lock", "append"
-MAX_NAMED_IDS = 5
-"""Ids that an error about existing documents names."""
+MAX_NAMED_IDS = 5  # Ids that an error about existing documents names
 
 
 @dataclass(frozen=True)
 class Added:
-    """Result of an addition.
+    """Result of an addition."""
 
-    Attributes
-    ----------
-    manifest : Manifest
-        The corpus's manifest after the addition.
-    report : Report
-        Numbers of documents and words that were added, skipped and dropped.
-    history : History
-        The history of the corpus, with this addition.
-    files : frozenset of str
-        Files that documents were added from; all documents of other files were in the corpus already.
-    repeated : bool
-        True if the same addition was made before, so that nothing is added; `report` is then the earlier one.
-    """
-
-    manifest: Manifest
-    report: Report
-    history: History
+    manifest: Manifest  # The corpus's manifest after the addition
+    report: Report  # Numbers of documents and words that were added, skipped and dropped
+    history: History  # The history of the corpus, with this addition
+    # Files that documents were added from; all documents of other files were in the corpus already
     files: frozenset[str] = frozenset()
+    # True if the same addition was made before, so that nothing is added; `report` is then the earlier one
     repeated: bool = False
 
 
@@ -85,16 +72,6 @@ def scratch_inside(folder: Folder) -> Iterator[Folder]:
     """Make a scratch folder inside the corpus, which every worker sees, after removing those of earlier processes.
 
     The folder belongs to this process only, and is removed even if another process has taken the corpus over.
-
-    Parameters
-    ----------
-    folder : Folder
-        Folder of the corpus.
-
-    Yields
-    ------
-    Folder
-        The scratch folder, empty.
     """
     (folder / SCRATCH).remove()
     place = Folder((folder / SCRATCH / uuid.uuid4().hex).url)

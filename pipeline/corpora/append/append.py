@@ -107,22 +107,7 @@ def append_with_report(
     addition: Addition,
     progress: Counting = silent,
 ) -> Added:
-    """Add documents to a corpus, and return a report; see `append`.
-
-    Parameters
-    ----------
-    corpus, sources
-        As for `append`.
-    addition : Addition
-        The options.
-    progress : callable, optional
-        As for `append`.
-
-    Returns
-    -------
-    Added
-        The corpus's manifest, and numbers of documents and words that were added, skipped and dropped.
-    """
+    """Add documents to a corpus, and return a report; see `append`."""
     paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
     if not paths:
         raise OptionError("expected at least one source")

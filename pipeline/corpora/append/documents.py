@@ -174,16 +174,6 @@ class DocumentAddition:
         """Return True if the corpus has this addition already; refuse other documents with the same ids.
 
         If so, `report` becomes that of the earlier addition.
-
-        Parameters
-        ----------
-        counted : Counted
-            The documents, as `read` returned them.
-
-        Returns
-        -------
-        bool
-            True if there is nothing to add.
         """
         if not self._again:
             return False

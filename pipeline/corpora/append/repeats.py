@@ -17,61 +17,22 @@ from collapsium.storage.corpus.manifest import Manifest, ShardRecord
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier addition to a corpus.
+    """An earlier addition to a corpus."""
 
-    Attributes
-    ----------
-    number : int
-        Which of the additions, from 0 on.
-    report : Report
-        What was added then.
-    before, shards : tuple of ShardRecord
-        The shards that the corpus had, and those that were added.
-    """
-
-    number: int
-    report: Report
+    number: int  # Which of the additions, from 0 on
+    report: Report  # What was added then
+    # The shards that the corpus had, and those that were added
     before: tuple[ShardRecord, ...]
     shards: tuple[ShardRecord, ...]
 
 
 def added_ids(history: History, known: pa.Array) -> pa.Array:
-    """Return the ids of all documents that were added to a corpus since it was made.
-
-    Parameters
-    ----------
-    history : History
-        Its history.
-    known : pyarrow.Array of string
-        The ids of all of its documents.
-
-    Returns
-    -------
-    pyarrow.Array of string
-        The last of them.
-    """
+    """Return the ids of all documents that were added to a corpus since it was made."""
     return known[max(len(known) - sum(report.documents for report in history.appended), 0) :]
 
 
 def find_earlier(manifest: Manifest, history: History, known: pa.Array, ids: pa.Array) -> Earlier | None:
-    """Find the addition of documents of some ids.
-
-    Parameters
-    ----------
-    manifest : Manifest
-        What the corpus holds.
-    history : History
-        Its history.
-    known : pyarrow.Array of string
-        The ids of all of its documents.
-    ids : pyarrow.Array of string
-        Those of the addition, in their order.
-
-    Returns
-    -------
-    Earlier or None
-        None where no addition had these documents.
-    """
+    """Find the addition of documents of some ids."""
     bounds = np.concatenate([[0], np.cumsum([row.documents for row in manifest.shards], dtype=np.int64)]).tolist()
     first = len(known) - sum(report.documents for report in history.appended)
     for number, report in enumerate(history.appended):

@@ -44,35 +44,11 @@ from collapsium.storage.readers.side_files.table import Sides, merged
 from collapsium.storage.readers.vectors.base import DenseSource
 from collapsium.storage.units import Counting
 
-TAG = 12
-"""Digits of a digest in a file's name."""
+TAG = 12  # Digits of a digest in a file's name
 
 
 def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progress: Counting) -> Added:
-    """Add vectors to a corpus of vectors.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-    paths : list of str
-        Files and Zarr arrays.
-    addition : Addition
-        The options; vectors have no words that a vocabulary could grow by.
-    progress : callable
-        Called with the number of vectors written so far.
-
-    Returns
-    -------
-    Added
-        The corpus's manifest, and numbers of vectors that were added and skipped.
-
-    Raises
-    ------
-    CollapsiumError
-        A source is missing or damaged or has other columns, the corpus already has an id, or another process appends.
-        The corpus does not change.
-    """
+    """Add vectors to a corpus of vectors."""
     _require_own(corpus, addition)
     with RunLock(corpus.folder / LOCK) as lock:
         corpus = Corpus(corpus.url)
@@ -109,29 +85,14 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
 
 @dataclass(frozen=True)
 class _Selection:
-    """Vectors of the sources that the corpus does not have.
+    """Vectors of the sources that the corpus does not have."""
 
-    Attributes
-    ----------
-    keep : tuple of numpy.ndarray of bool
-        Of each portion, in their order, which vectors are new.
-    ids_sha256 : str
-        Digest of the ids of all vectors of the sources.
-    new_sha256 : str
-        Digest of the ids of the new ones.
-    count : int
-        How many are new.
-    files : frozenset of str
-        Files that they are from.
-    earlier : Earlier or None
-        The addition of vectors of these ids that the corpus has already, if it is to be compared; all are kept then.
-    """
-
-    keep: tuple[npt.NDArray[np.bool_], ...]
-    ids_sha256: str
-    new_sha256: str
-    count: int
-    files: frozenset[str]
+    keep: tuple[npt.NDArray[np.bool_], ...]  # Of each portion, in their order, which vectors are new; bool
+    ids_sha256: str  # Digest of the ids of all vectors of the sources
+    new_sha256: str  # Digest of the ids of the new ones
+    count: int  # How many are new
+    files: frozenset[str]  # Files that they are from
+    # The addition of vectors of these ids that the corpus has already, if it is to be compared; all are kept then
     earlier: Earlier | None = None
 
     def report(self, files: int) -> Report:

@@ -23,23 +23,7 @@ from collapsium.workers.arrays.state import GlobalState
 
 
 class ConsensusFit:
-    """The last fit of an ensemble; the caller holds the lock of its run.
-
-    Parameters
-    ----------
-    request : Request
-        The request of the ensemble.
-    log : EventLog
-        Events of the ensemble, to which those of the fit are added.
-    loaded : LoadedCorpus
-        The corpus.
-    executor : Executor
-        Runs the tasks.
-    processors : Processors
-        Processors that take part.
-    matching : int
-        Tasks at a time that compare topics.
-    """
+    """The last fit of an ensemble; the caller holds the lock of its run."""
 
     def __init__(
         self,
@@ -83,17 +67,7 @@ class ConsensusFit:
     def join(self) -> tuple[Problem, GlobalState]:
         """Match the topics of all members, and return the problem of the fit that begins from their means.
 
-        Returns
-        -------
-        problem : Problem
-            The problem.
-        global_state : GlobalState
-            Global state before any document was swept.
-
-        Raises
-        ------
-        ClusterError
-            Work was lost several times in a row.
+        Returns problem: The problem; global_state: Global state before any document was swept
         """
         request, urls = self._request, [url for _, url in members_of(self._target.folder.url)]
         seed = member_seed(request.seed, request.restarts)
@@ -112,22 +86,7 @@ class ConsensusFit:
     def fit(
         self, problem: Problem, global_state: GlobalState, every: int | None, require_ownership: Callable[[], None]
     ) -> Model:
-        """Run the loop to its end, and return the model.
-
-        Parameters
-        ----------
-        problem, global_state
-            As `join` returns them.
-        every : int or None
-            Iterations between two checkpoints.
-        require_ownership : callable
-            Raises an error if another process has taken the ensemble over.
-
-        Returns
-        -------
-        Model
-            The consensus.
-        """
+        """Run the loop to its end, and return the model."""
         active = ActiveRun(
             self._request,
             self._log,

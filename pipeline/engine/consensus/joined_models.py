@@ -24,23 +24,12 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class JoinedModel:
-    """A model of the ensemble, and its columns.
+    """A model of the ensemble, and its columns."""
 
-    Attributes
-    ----------
-    url : str
-        Folder of the model.
-    topics : tuple of int
-        Columns of its topics that have tokens, ascending.
-    fixed : int
-        Topics, the first ones, that have the same column in all models, as they were seeded.
-    columns : tuple of int
-        Its column for each joined topic, `ABSENT` where it has none; empty before it is matched.
-    """
-
-    url: str
-    topics: tuple[int, ...]
-    fixed: int = 0
+    url: str  # Folder of the model
+    topics: tuple[int, ...]  # Columns of its topics that have tokens, ascending
+    fixed: int = 0  # Topics, the first ones, that have the same column in all models, as they were seeded
+    # Its column for each joined topic, `ABSENT` where it has none; empty before it is matched
     columns: tuple[int, ...] = ()
 
     @staticmethod
@@ -62,19 +51,10 @@ class JoinedModel:
 
 @dataclass(frozen=True)
 class JoinedReference(WarmReference):
-    """Reference to the parts of several models from which a shard's first local state is made.
+    """Reference to the parts of several models from which a shard's first local state is made."""
 
-    Attributes
-    ----------
-    url, number, topics, share, columns, saved
-        As of the first model, whose topics the joined ones are; there is no saved local state.
-    models : tuple of JoinedModel
-        The models, matched.
-    strength : float
-        Tokens of the mean proportions that stay in each document's prior, as in a start with a strength.
-    """
-
-    models: tuple[JoinedModel, ...] = ()
+    models: tuple[JoinedModel, ...] = ()  # The models, matched
+    # Tokens of the mean proportions that stay in each document's prior, as in a start with a strength
     strength: float = 0.0
 
     def local(self, shard: AnyShard) -> None:  # noqa: ARG002
@@ -82,21 +62,7 @@ class JoinedReference(WarmReference):
         return
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
-        """Read the means of the documents' proportions, and of the topics over the shard's words.
-
-        Parameters
-        ----------
-        shard : Shard
-            The shard.
-        stream : Stream
-            Not used, as the documents are those of the models.
-
-        Returns
-        -------
-        Arrays
-            As `WarmReference.arrays`, and ``document_strength``, float32, shape (documents,), if there is one. A topic
-            that a model lacks counts as zero in the proportions, and not in the topics.
-        """
+        """Read the means of the documents' proportions, and of the topics over the shard's words."""
         columns = np.array(self.topics if self.columns else range(len(self.topics)), dtype=np.int64)
         width = self.columns or columns.size
         theta = np.zeros((shard.documents, width), dtype=np.float32)
@@ -113,22 +79,7 @@ class JoinedReference(WarmReference):
 
 
 def mean_of(models: Sequence[JoinedModel], read: Callable[[JoinedModel], Floats]) -> tuple[Floats, Floats]:
-    """Return the sums of matched models' values by joined topic, and the models that have each topic.
-
-    Parameters
-    ----------
-    models : sequence of JoinedModel
-        The models, matched.
-    read : callable
-        Returns the values of a model, with a column for each of its topics; they are read one after another.
-
-    Returns
-    -------
-    sums : numpy.ndarray of float64, shape (rows, joined topics)
-        Added in the order of the models.
-    having : numpy.ndarray of float64, shape (joined topics,)
-        Models that have a match for each.
-    """
+    """Return the sums of matched models' values by joined topic, and the models that have each topic."""
     sums = np.zeros((0, 0))
     having = np.zeros(len(models[0].columns))
     for model in models:

@@ -38,14 +38,11 @@ Floats = npt.NDArray[np.float64]
 class MatchingRule:
     """Extent of the matching; measured on the page "Consensus"."""
 
-    rounds: int = 4
-    """Rounds, at most: on KOS, NIPS and Reuters matches hardly change after the second."""
-    documents: int = 20_000
-    """Documents by which topics are compared, at most, spread evenly over the corpus."""
+    rounds: int = 4  # Rounds, at most: on KOS, NIPS and Reuters matches hardly change after the second
+    documents: int = 20_000  # Documents by which topics are compared, at most, spread evenly over the corpus
+    # Memory of the overlaps that wait on the driver; those of so many models and tasks are computed at a time
     overlap_bytes: float = 256e6
-    """Memory of the overlaps that wait on the driver; those of so many models and tasks are computed at a time."""
-    attempts: int = 3
-    """Attempts of a round whose work a cluster loses."""
+    attempts: int = 3  # Attempts of a round whose work a cluster loses
 
 
 RULE = MatchingRule()
@@ -53,21 +50,11 @@ RULE = MatchingRule()
 
 @dataclass(frozen=True)
 class Consensus:
-    """The matched models of an ensemble.
+    """The matched models of an ensemble."""
 
-    Attributes
-    ----------
-    models : tuple of JoinedModel
-        The models with their columns; the joined topics are those of the first.
-    rounds : int
-        Rounds of matching.
-    overlap : float
-        Mean Bhattacharyya coefficient of the models' topics and the joined topics.
-    """
-
-    models: tuple[JoinedModel, ...]
-    rounds: int
-    overlap: float
+    models: tuple[JoinedModel, ...]  # The models with their columns; the joined topics are those of the first
+    rounds: int  # Rounds of matching
+    overlap: float  # Mean Bhattacharyya coefficient of the models' topics and the joined topics
 
     @property
     def topics(self) -> tuple[int, ...]:
@@ -75,20 +62,7 @@ class Consensus:
         return self.models[0].columns
 
     def start(self, corpus: Corpus, strength: float = 0.0) -> WarmStart:
-        """Return the start of the fit from the means; hyperparameters go on from the first model.
-
-        Parameters
-        ----------
-        corpus : Corpus
-            The training corpus.
-        strength : float, optional
-            Tokens of the mean proportions that stay in each document's prior.
-
-        Returns
-        -------
-        WarmStart
-            With a reference for each shard.
-        """
+        """Return the start of the fit from the means; hyperparameters go on from the first model."""
         url = self.models[0].url
         record, shards = Model(url).record, range(len(corpus.manifest.shards))
         references = [
@@ -102,27 +76,6 @@ def join(urls: Sequence[str], corpus: Corpus, executor: Executor, at_a_time: int
 
     Each round matches every model to the mean of the models as they were matched before, with the largest sum of
     similarities; the first round matches them to the first model, whose topics the joined ones are.
-
-    Parameters
-    ----------
-    urls : sequence of str
-        Folders of the models.
-    corpus : Corpus
-        Their training corpus.
-    executor : Executor
-        Runs the tasks that compare topics.
-    at_a_time : int
-        Tasks at a time, as their memory allows.
-
-    Returns
-    -------
-    Consensus
-        The models, matched. It is the same for any executor.
-
-    Raises
-    ------
-    ClusterError
-        Work was lost several times in a row.
     """
     # The plan of a fit's memory counts on that of its sweeps.
     release_memory(executor)

@@ -28,18 +28,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def has_mean(request: Request) -> bool:
-    """Return true if a run has several models, whose topics are matched and averaged when it ends.
-
-    Parameters
-    ----------
-    request : Request
-        The request of the run.
-
-    Returns
-    -------
-    bool
-        False for a consensus, a single model, the best of several, and families whose topics are not matched.
-    """
+    """Return true if a run has several models, whose topics are matched and averaged when it ends."""
     if request.has_consensus or request.keep == "best":
         return False
     several = max(request.restarts, 1) * max(request.limits.samples, 1) > 1
@@ -55,26 +44,7 @@ def is_mean_current(run: Run) -> bool:
 
 
 def save_mean(run: Run, request: Request, executor: Executor, at_a_time: int, notice: Callable[[str], None]) -> None:
-    """Match the models of a run, and record their mean.
-
-    Parameters
-    ----------
-    run : Run
-        The run, whose members have ended.
-    request : Request
-        Its request.
-    executor : Executor
-        Runs the tasks that compare topics.
-    at_a_time : int
-        Tasks at a time that compare topics, as their memory allows.
-    notice : callable
-        Receives a line about each part that could not be made.
-
-    Raises
-    ------
-    ClusterError
-        Work was lost several times in a row.
-    """
+    """Match the models of a run, and record their mean."""
     target, members = mean_folder(run), run.folder / MEMBERS
     folders = averaged_models(run.folder.url)
     urls = [(members / name).address for name in folders]
@@ -95,19 +65,7 @@ def save_mean(run: Run, request: Request, executor: Executor, at_a_time: int, no
 
 
 def all_columns(consensus: Consensus) -> list[Ints]:
-    """Return the columns of matched models for all columns of the first, of empty topics too.
-
-    Parameters
-    ----------
-    consensus : Consensus
-        The matched models; the joined topics are those of the first.
-
-    Returns
-    -------
-    list of numpy.ndarray of int64, shape (columns of the first model,)
-        Column of each model, `ABSENT` where it has none left. Topics without a match, and empty ones, share the columns
-        that are left in rising order.
-    """
+    """Return the columns of matched models for all columns of the first, of empty topics too."""
     widths = [width_of(Model(model.url)) for model in consensus.models]
     result = []
     for model, width in zip(consensus.models, widths, strict=True):

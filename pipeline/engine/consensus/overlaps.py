@@ -23,10 +23,9 @@ Floats = npt.NDArray[np.float64]
 class OverlapUnits:
     """Steps to which values are rounded, so that sums of products are whole numbers below 2^53, which add exactly."""
 
-    word: float = 2.0**20
-    """Steps of 1 in the root of a word's probability; the squares of a topic's words add up to 1."""
+    word: float = 2.0**20  # Steps of 1 in the root of a word's probability; the squares of a topic's words add up to 1
+    # Steps of 1 in a proportion; products are weighted by the documents' tokens, up to 2^29 in a shard
     document: float = 2.0**12
-    """Steps of 1 in a proportion; products are weighted by the documents' tokens, up to 2^29 in a shard."""
 
 
 UNITS = OverlapUnits()
@@ -34,17 +33,10 @@ UNITS = OverlapUnits()
 
 @dataclass(frozen=True)
 class Overlaps:
-    """Sums of products of joined topics and a model's topics, in steps, which add exactly.
+    """Sums of products of joined topics and a model's topics, in steps, which add exactly."""
 
-    Attributes
-    ----------
-    products : numpy.ndarray of int64, shape (joined topics, topics of the model)
-        Sums over words or documents.
-    joined, own : numpy.ndarray of int64, shape (joined topics,) and (topics of the model,)
-        Sums of the squares of each.
-    """
-
-    products: Ints
+    products: Ints  # Sums over words or documents; int64 (joined topics, topics of the model)
+    # Sums of the squares of each; int64 (joined topics,)
     joined: Ints
     own: Ints
 
@@ -83,22 +75,7 @@ def total_overlaps(parts: Sequence[list[Overlaps]]) -> list[Overlaps]:
 
 
 def word_overlaps(mean: Sequence[JoinedModel], models: Sequence[JoinedModel], block: int) -> list[Overlaps]:
-    """Compare the topics of models with the mean of matched ones over a block of the vocabulary.
-
-    Parameters
-    ----------
-    mean : sequence of JoinedModel
-        The models whose mean is taken, matched.
-    models : sequence of JoinedModel
-        The models that are compared.
-    block : int
-        Number of the block.
-
-    Returns
-    -------
-    list of Overlaps
-        Of each model, over the roots of the words' probabilities.
-    """
+    """Compare the topics of models with the mean of matched ones over a block of the vocabulary."""
     sums, having = mean_of(mean, lambda model: _word_topic(model, block))
     joined = np.rint(np.sqrt(sums / np.maximum(having, 1.0)) * UNITS.word)
     weights = np.ones(len(joined))
@@ -112,22 +89,7 @@ def word_overlaps(mean: Sequence[JoinedModel], models: Sequence[JoinedModel], bl
 def document_overlaps(
     mean: Sequence[JoinedModel], models: Sequence[JoinedModel], shard: ShardReference, every: int
 ) -> list[Overlaps]:
-    """Compare the topics of models with the mean of matched ones over a shard's documents.
-
-    Parameters
-    ----------
-    mean, models
-        As for `word_overlaps`.
-    shard : ShardReference
-        The shard.
-    every : int
-        One document in `every` takes part.
-
-    Returns
-    -------
-    list of Overlaps
-        Of each model, over its proportions, weighted by the documents' tokens.
-    """
+    """Compare the topics of models with the mean of matched ones over a shard's documents."""
     lengths = np.asarray(shard.load().lengths[::every], dtype=np.float64)
     sums, _ = mean_of(mean, lambda model: _document_topic(model, shard.number, every))
     joined = np.rint(sums / len(mean) * UNITS.document)

@@ -26,30 +26,14 @@ from collapsium.storage.runs.topic_names import TopicName, clean_name, read_name
 
 @dataclass(frozen=True)
 class Edited:
-    """Topics of an edited model.
+    """Topics of an edited model."""
 
-    Attributes
-    ----------
-    topics : int
-        Number of topics that have tokens.
-    merged : dict of int to int
-        The topic that each merged topic became part of.
-    deleted : tuple of int
-        Topics that were deleted.
-    halves : dict of int to int
-        The new topic that each topic's second half has become.
-    names : dict of int to str
-        Names of the topics that have one.
-    notes : tuple of str
-        Sentences on what the model lacks.
-    """
-
-    topics: int
-    merged: dict[int, int]
-    deleted: tuple[int, ...]
-    halves: dict[int, int]
-    names: dict[int, str]
-    notes: tuple[str, ...] = ()
+    topics: int  # Number of topics that have tokens
+    merged: dict[int, int]  # The topic that each merged topic became part of
+    deleted: tuple[int, ...]  # Topics that were deleted
+    halves: dict[int, int]  # The new topic that each topic's second half has become
+    names: dict[int, str]  # Names of the topics that have one
+    notes: tuple[str, ...] = ()  # Sentences on what the model lacks
 
 
 @keywords(options=EditOptions)
@@ -114,13 +98,7 @@ def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: E
 
 
 def renumber(model: Model, ids: Mapping[int, int], folder: Folder, corpus: Corpus) -> None:
-    """Write a model with other ids of its topics, with their names and the summary of its documents.
-
-    Raises
-    ------
-    OptionError
-        The topics of the model cannot be edited.
-    """
+    """Write a model with other ids of its topics, with their names and the summary of its documents."""
     edited, names = EditedModel.of(model).renumbered(ids), read_names(model.folder, model.record)
     renamed = [one.model_copy(update={"id": ids.get(topic, topic)}) for topic, one in names.items()]
     executor = open_executor("threads", None)

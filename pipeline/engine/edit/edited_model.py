@@ -31,53 +31,19 @@ AnyEditableShardModel = EditableShardModel[Any, Any, Any, Any]
 
 @dataclass(frozen=True)
 class EditedModel:
-    """The counts of a model, which edits replace.
+    """The counts of a model, which edits replace."""
 
-    Attributes
-    ----------
-    source : Model
-        The model that is edited.
-    options : FamilyOptions
-        Options of the family.
-    global_state : GlobalState
-        The global state.
-    counts : numpy.ndarray of float64, shape (words, topics)
-        E[n_kw].
-    entries : list of DocumentEntries
-        E[n_dk] by shard.
-    used : frozenset of int
-        Ids that the model had topics for; a new topic gets none of them.
-    corpus : Corpus or None
-        The training corpus, which deletes and splits read.
-    """
-
-    source: Model
-    options: FamilyOptions
-    global_state: GlobalState
-    counts: Floats
-    entries: list[DocumentEntries]
-    used: frozenset[int]
-    corpus: Corpus | None = None
+    source: Model  # The model that is edited
+    options: FamilyOptions  # Options of the family
+    global_state: GlobalState  # The global state
+    counts: Floats  # E[n_kw]; float64 (words, topics)
+    entries: list[DocumentEntries]  # E[n_dk] by shard
+    used: frozenset[int]  # Ids that the model had topics for; a new topic gets none of them
+    corpus: Corpus | None = None  # The training corpus, which deletes and splits read
 
     @classmethod
     def of(cls, model: Model) -> EditedModel:
-        """Read a model.
-
-        Parameters
-        ----------
-        model : Model
-            A finished model.
-
-        Returns
-        -------
-        EditedModel
-            Its counts.
-
-        Raises
-        ------
-        OptionError
-            Topics of the family, or with its options, cannot be edited.
-        """
+        """Read a model."""
         family = load_family(model.record.family)
         if not isinstance(family, Editable):
             raise OptionError(f"topics of '{model.record.family}' cannot be edited; expected a model of lda or hdp")
@@ -165,22 +131,7 @@ class EditedModel:
         return totals
 
     def changed(self, counts: Floats, entries: Sequence[DocumentEntries], mixing: Floats) -> EditedModel:
-        """Return the model with other counts.
-
-        Parameters
-        ----------
-        counts : numpy.ndarray of float64, shape (words, topics)
-            E[n_kw].
-        entries : sequence of DocumentEntries
-            E[n_dk] by shard.
-        mixing : numpy.ndarray of float64, shape (topics, topics before)
-            Share of each topic before in each topic, by which hyperparameters of topics change.
-
-        Returns
-        -------
-        EditedModel
-            The model.
-        """
+        """Return the model with other counts."""
         options = self.options.model_copy(update={"topics": len(mixing)})
         parts = [
             self.shard_model.plain_tokens(self.source.rows(number), counts[low:high])

@@ -104,19 +104,7 @@ class EditOptions(Options):
         return frozenset([*self.delete, *(topic for group in self.merge for topic in group[1:])])
 
     def require_topics(self, known: Collection[int]) -> None:
-        """Check the edits by the topics of the model.
-
-        Parameters
-        ----------
-        known : collection of int
-            Ids of the topics that have tokens.
-
-        Raises
-        ------
-        OptionError
-            A topic does not exist or is named twice, no topic would be left, or a name is empty or of a topic that is
-            removed.
-        """
+        """Check the edits by the topics of the model."""
         seen: set[int] = set()
         for name, ids in (*(("merge", group) for group in self.merge), ("delete", self.delete), ("split", self.split)):
             if name == "merge" and len(ids) < 2:

@@ -28,20 +28,15 @@ T = TypeVar("T")
 class TransferRule:
     """Rounds of moving a topic's tokens."""
 
-    scalings: int = 10
-    """Rounds of scaling; the counts of a converged fit differ by less than 1e-3 before the first."""
-    cells: int = 1 << 20
-    """Responsibilities that a task computes at a time, in double precision."""
+    scalings: int = 10  # Rounds of scaling; the counts of a converged fit differ by less than 1e-3 before the first
+    cells: int = 1 << 20  # Responsibilities that a task computes at a time, in double precision
+    # Share of a document's moved tokens below which a topic gets none, where the document had no other topic
     min_share: float = 0.01
-    """Share of a document's moved tokens below which a topic gets none, where the document had no other topic."""
+    # Rounds of power iteration that find the direction in which a topic's documents differ most
     direction_rounds: int = 15
-    """Rounds of power iteration that find the direction in which a topic's documents differ most."""
-    split_sweeps: int = 30
-    """Sweeps over the topic's tokens that separate the halves."""
-    half_prior: float = 0.1
-    """Dirichlet parameter of each half in a document."""
-    min_half: float = 1.0
-    """Least expected tokens of a half."""
+    split_sweeps: int = 30  # Sweeps over the topic's tokens that separate the halves
+    half_prior: float = 0.1  # Dirichlet parameter of each half in a document
+    min_half: float = 1.0  # Least expected tokens of a half
 
 
 RULE = TransferRule()
@@ -49,28 +44,15 @@ RULE = TransferRule()
 
 @dataclass(frozen=True)
 class TopicTokens:
-    """Tokens of a topic in the documents of a shard that have entries of it.
+    """Tokens of a topic in the documents of a shard that have entries of it."""
 
-    Attributes
-    ----------
-    number : int
-        The shard's number.
-    owner, position : numpy.ndarray of int64, shape (pairs,)
-        Document of each pair, and its word's index into `words`.
-    words : numpy.ndarray of int64, shape (shard words,)
-        Ids of the shard's words.
-    weight : numpy.ndarray of float64, shape (pairs,)
-        c_dw q_dwk.
-    margin : numpy.ndarray of float64, shape (documents,)
-        E[n_dk].
-    """
-
-    number: int
+    number: int  # The shard's number
+    # Document of each pair, and its word's index into `words`; int64 (pairs,)
     owner: Ints
     position: Ints
-    words: Ints
-    weight: Floats
-    margin: Floats
+    words: Ints  # Ids of the shard's words; int64 (shard words,)
+    weight: Floats  # c_dw q_dwk; float64 (pairs,)
+    margin: Floats  # E[n_dk]; float64 (documents,)
 
     def scaled(self, factors: Floats) -> Floats:
         """Return the tokens of each pair, scaled by words and then to the documents' counts."""
@@ -95,24 +77,16 @@ class TopicTokens:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Tokens of a topic over all shards, as they are to be moved.
+    """Tokens of a topic over all shards, as they are to be moved."""
 
-    Attributes
-    ----------
-    topic : int
-        The topic.
-    shards : list of TopicTokens
-        Its tokens by shard.
-    factors, corrections : numpy.ndarray of float64, shape (words,)
-        Scales of words, and factors that make the scaled tokens of each word the topic's E[n_kw] exactly.
-    rest : numpy.ndarray of float64, shape (words,)
-        E[n_kw] of words that occur in no document with an entry of the topic: its share of background tokens.
-    """
-
-    topic: int
-    shards: list[TopicTokens]
+    topic: int  # The topic
+    shards: list[TopicTokens]  # Its tokens by shard
+    # Scales of words, and factors that make the scaled tokens of each word the topic's E[n_kw] exactly; float64
+    # (words,)
     factors: Floats
     corrections: Floats
+    # E[n_kw] of words that occur in no document with an entry of the topic: its share of background tokens; float64
+    # (words,)
     rest: Floats = field(repr=False)
 
 
@@ -174,23 +148,7 @@ class Spill:
 
 
 def delete(model: EditedModel, topic: int, executor: Executor) -> EditedModel:
-    """Return a model without a topic, whose tokens go to the others by their responsibilities.
-
-    Parameters
-    ----------
-    model : EditedModel
-        The model.
-    topic : int
-        The topic.
-    executor : Executor
-        Executor of the passes over the shards.
-
-    Returns
-    -------
-    EditedModel
-        The counts of each document and of each word add up to the same as before. In a document the tokens go to the
-        topics that have entries in it, or to all if there is none.
-    """
+    """Return a model without a topic, whose tokens go to the others by their responsibilities."""
     transfer = transfer_of(model, topic, executor)
     spills = each(executor, _spill, [(model, transfer, number) for number in range(len(model.entries))])
     counts = model.counts.copy()
@@ -237,27 +195,6 @@ def split(model: EditedModel, topic: int, executor: Executor) -> tuple[EditedMod
 
     The halves begin from the direction in which the documents' words of the topic differ most, and separate by sweeps
     over the topic's tokens alone: q_dw1 in proportion to (a + n_d1) (b_w + n_1w) / (B + n_1).
-
-    Parameters
-    ----------
-    model : EditedModel
-        The model.
-    topic : int
-        The topic.
-    executor : Executor
-        Executor of the passes over the shards.
-
-    Returns
-    -------
-    model : EditedModel
-        The counts of the halves add up to those of the topic in each document and for each word.
-    new : int
-        The first id without tokens, or else a new one.
-
-    Raises
-    ------
-    OptionError
-        The tokens do not separate.
     """
     transfer = transfer_of(model, topic, executor)
     halves = _separated(model, transfer, executor)

@@ -26,18 +26,12 @@ T = TypeVar("T")
 class SameDocumentsRule:
     """Thresholds by which unseen documents are taken for training documents, from a sample of them."""
 
-    shards: int = 4
-    """Shards of the unseen documents that are read."""
-    documents: int = 64
-    """Documents of each of these that are looked up."""
-    least_pairs: int = 5
-    """Distinct words that a document needs to be looked up; shorter documents may agree by chance."""
-    least_documents: int = 5
-    """Documents of the sample that a decision needs."""
-    least_share: float = 0.5
-    """Share of training documents in the sample from which on the corpus is refused."""
-    training_shards: int = 64
-    """Training shards in which they are looked up."""
+    shards: int = 4  # Shards of the unseen documents that are read
+    documents: int = 64  # Documents of each of these that are looked up
+    least_pairs: int = 5  # Distinct words that a document needs to be looked up; shorter documents may agree by chance
+    least_documents: int = 5  # Documents of the sample that a decision needs
+    least_share: float = 0.5  # Share of training documents in the sample from which on the corpus is refused
+    training_shards: int = 64  # Training shards in which they are looked up
 
 
 SAME_DOCUMENTS = SameDocumentsRule()
@@ -49,24 +43,6 @@ def require_new_documents(
     """Raise an error if unseen documents are training documents by their ids and their words.
 
     Where the lineage of the corpora decides, no document is read.
-
-    Parameters
-    ----------
-    fitted : Corpus or None
-        The training corpus; None where it cannot be read.
-    scored : Corpus
-        The documents, with the same vocabulary.
-    name : str
-        Name of the training corpus in errors.
-    executor : Executor
-        Executor that reads the training shards.
-    labelled : bool
-        Whether documents with other labels count as other documents.
-
-    Raises
-    ------
-    MismatchError
-        Half of a sample of them, or more, are training documents.
     """
     if fitted is None or fitted.holds != DOCUMENTS or scored.holds != DOCUMENTS:
         return
@@ -98,17 +74,7 @@ def _spread(items: Sequence[T], most: int) -> Sequence[T]:
 
 
 def _fingerprints(documents: Documents, numbers: Sequence[int], *, labelled: bool) -> dict[str, bytes]:
-    """Return digests of the words and counts of some documents by id, and of their labels where these count.
-
-    Parameters
-    ----------
-    documents : Documents
-        The documents.
-    numbers : sequence of int
-        Numbers of the documents.
-    labelled : bool
-        Whether labels and covariates count.
-    """
+    """Return digests of the words and counts of some documents by id, and of their labels where these count."""
     further = [column for name, column in sorted(documents.extras.items()) if name not in ("title", "date", "segments")]
     digests = {}
     for number in numbers:

@@ -40,20 +40,7 @@ def trained_on(model: Model) -> Lineage | None:
 
 
 def shared_tokens(trained: Lineage, scored: Lineage, name: str) -> Relation:
-    """Return the relation of two corpora by their tokens.
-
-    Parameters
-    ----------
-    trained, scored : Lineage
-        Lineage of the training corpus, and of the other.
-    name : str
-        Name of the training corpus in errors.
-
-    Returns
-    -------
-    Relation
-        The relation.
-    """
+    """Return the relation of two corpora by their tokens."""
     steps = since_common(trained, scored)
     if steps is None:
         same = set(trained.contents) & set(scored.contents)
@@ -108,27 +95,7 @@ def _made(step: Step) -> str:
 
 
 def require_held_out(trained: Lineage | None, scored: Corpus, name: str) -> bool:
-    """Raise an error if held-out tokens are training tokens by lineage.
-
-    Parameters
-    ----------
-    trained : Lineage or None
-        Lineage of the training corpus; None for a model that was not fitted.
-    scored : Corpus
-        The held-out tokens.
-    name : str
-        Name of the training corpus in errors.
-
-    Returns
-    -------
-    bool
-        True if they are certainly disjoint; else their counts can be compared.
-
-    Raises
-    ------
-    MismatchError
-        They are training tokens.
-    """
+    """Raise an error if held-out tokens are training tokens by lineage."""
     if trained is None:
         return True
     relation = shared_tokens(trained, lineage_of(scored), name)
@@ -140,24 +107,7 @@ def require_held_out(trained: Lineage | None, scored: Corpus, name: str) -> bool
 
 
 def require_unseen(trained: Lineage | None, scored: Corpus, name: str) -> str:
-    """Raise an error if unseen documents are training documents by lineage.
-
-    Parameters
-    ----------
-    trained, scored, name
-        As for `require_held_out`.
-
-    Returns
-    -------
-    str
-        Addition to the definition of the score; empty as a rule. Training vectors are not refused, as their error is
-        of use, and the definition names them.
-
-    Raises
-    ------
-    MismatchError
-        They are training documents, with all their labels.
-    """
+    """Raise an error if unseen documents are training documents by lineage."""
     if trained is None:
         return ""
     own = lineage_of(scored)

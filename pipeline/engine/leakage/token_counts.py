@@ -41,39 +41,23 @@ class ContainmentRule:
     The share of tokens held out determines how often.
     """
 
+    # Expected number of such pairs from which on their absence is not chance: exp(-25) is 1e-11
     least_expected: float = 25.0
-    """Expected number of such pairs from which on their absence is not chance: exp(-25) is 1e-11."""
+    # Share of the expected pairs that may occur, such as those of a document or two that were edited
     most_share: float = 0.01
-    """Share of the expected pairs that may occur, such as those of a document or two that were edited."""
-    least_pairs: int = 100
-    """Pairs of two tokens or more that a test of the variance needs."""
+    least_pairs: int = 100  # Pairs of two tokens or more that a test of the variance needs
+    # Ratio of the variance to a binomial's; counts halved by rule have at most 0.5. Also the ratio of the share held
+    # out of single tokens to that of several, or its inverse.
     least_variance: float = 0.7
-    """Ratio of the variance to a binomial's; counts halved by rule have at most 0.5. Also the ratio of the share held
-    out of single tokens to that of several, or its inverse."""
+    # Pairs of as many tokens or more are left out, as there the same count is practically always the larger
     most_count: int = 64
-    """Pairs of as many tokens or more are left out, as there the same count is practically always the larger."""
 
 
 RULE = ContainmentRule()
 
 
 def require_not_contained(tables: Sequence[Table], scored: Corpus, name: str) -> None:
-    """Raise an error if held-out counts lie within those of the training documents, or these within them.
-
-    Parameters
-    ----------
-    tables : sequence of numpy.ndarray of int64
-        Results of `count_table`, one for each shard.
-    scored : Corpus
-        The held-out tokens.
-    name : str
-        Name of the training corpus in errors.
-
-    Raises
-    ------
-    MismatchError
-        No split at random gives such counts.
-    """
+    """Raise an error if held-out counts lie within those of the training documents, or these within them."""
     if not tables:
         return
     if is_contained(np.sum(tables, axis=0)):
@@ -84,19 +68,7 @@ def require_not_contained(tables: Sequence[Table], scored: Corpus, name: str) ->
 
 
 def is_contained(table: Table) -> bool:
-    """Return true if one count of each pair lies within the other, as the count of a part of the same tokens does.
-
-    Parameters
-    ----------
-    table : numpy.ndarray of int64
-        Number of pairs by training tokens (rows) and held-out tokens (columns).
-
-    Returns
-    -------
-    bool
-        True if one is a random part of the other, or the same. Counts that were halved by rule lie within one another
-        too, but hardly vary.
-    """
+    """Return true if one count of each pair lies within the other, as the count of a part of the same tokens does."""
     return any(_is_part(counts) for counts in (table, table.T))
 
 
@@ -135,18 +107,7 @@ def _varies(table: Table) -> bool:
 
 
 def count_table(training: AnyShard | ShardOnDisk, heldout: AnyShard | ShardOnDisk) -> Table:
-    """Count the pairs of a shard's documents by their training and their held-out tokens.
-
-    Parameters
-    ----------
-    training, heldout : Shard or ShardOnDisk
-        The same documents.
-
-    Returns
-    -------
-    numpy.ndarray of int64
-        Number of pairs by training tokens (rows) and held-out tokens (columns).
-    """
+    """Count the pairs of a shard's documents by their training and their held-out tokens."""
     most = RULE.most_count
     shards = [cast(Shard, open_shard(shard)) for shard in (training, heldout)]
     width = 1 + max(int(shard.words[-1]) if shard.words.size else 0 for shard in shards)

@@ -19,29 +19,21 @@ CHANGE, OBJECTIVE, SCORE = "counts", "objective", "score"
 class FlatRule:
     """Thresholds under which a figure counts as flat; chosen on the KOS corpus with 120 topics."""
 
+    # Iterations of which a bin holds the sum; a figure is tested at the end of every second bin
     bin_iterations: int = 10
-    """Iterations of which a bin holds the sum; a figure is tested at the end of every second bin."""
-    first_iteration: int = 60
-    """No figure is flat before this iteration."""
-    min_values: int = 4
-    """Values that a window needs."""
+    first_iteration: int = 60  # No figure is flat before this iteration
+    min_values: int = 4  # Values that a window needs
+    # Relative difference of the two windows' means up to which a figure is flat
     max_change: Mapping[str, float] = field(default_factory=lambda: {CHANGE: 5e-2, OBJECTIVE: 2.5e-3, SCORE: 5e-4})
-    """Relative difference of the two windows' means up to which a figure is flat."""
+    # Standard errors of the difference up to which a figure is flat too, as noise alone may cause it
     standard_errors: float = 1.0
-    """Standard errors of the difference up to which a figure is flat too, as noise alone may cause it."""
 
 
 RULE = FlatRule()
 
 
 class Windows:
-    """Sums of figures over bins of iterations.
-
-    Parameters
-    ----------
-    sums : mapping of str to float, optional
-        The result of `record`; entries of other names are ignored.
-    """
+    """Sums of figures over bins of iterations."""
 
     def __init__(self, sums: Mapping[str, float] | None = None) -> None:
         self._sums = {name: value for name, value in (sums or {}).items() if name.startswith(PREFIX)}
@@ -66,20 +58,7 @@ class Windows:
         return any(key.startswith(f"{PREFIX}{name}:") for key in self._sums)
 
     def flat(self, name: str, iteration: int) -> bool:
-        """Return true if a figure is flat after the iteration that was added last.
-
-        Parameters
-        ----------
-        name : str
-            The figure.
-        iteration : int
-            The iteration.
-
-        Returns
-        -------
-        bool
-            False between the tests, and where a window has too few values.
-        """
+        """Return true if a figure is flat after the iteration that was added last."""
         bins = iteration // RULE.bin_iterations
         if iteration % RULE.bin_iterations or iteration < RULE.first_iteration or bins % 2:
             return False

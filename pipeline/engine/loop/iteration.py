@@ -27,103 +27,43 @@ Summand = Future[Delta] | Future[tasks.Swept]
 class Due(NamedTuple):
     """Uses of the rows of blocks after a round."""
 
-    swept: bool = True
-    """Whether sweeps follow."""
-    scored: bool = False
-    """Whether held-out tokens are scored."""
+    swept: bool = True  # Whether sweeps follow
+    scored: bool = False  # Whether held-out tokens are scored
 
 
 @dataclass(frozen=True)
 class BlockRows:
-    """Submitted rows of all blocks.
+    """Submitted rows of all blocks."""
 
-    Attributes
-    ----------
-    swept : list of futures
-        Those that sweeps see; empty where none follows.
-    scored : list of futures
-        Those that score held-out tokens; empty where scores are not due.
-    prefetched : list of futures
-        Tasks by which the rows come to other homes. A task that nobody holds is not run.
-    """
-
-    swept: list[Future[tasks.Block]] = field(default_factory=list)
+    swept: list[Future[tasks.Block]] = field(default_factory=list)  # Those that sweeps see; empty where none follows
+    # Those that score held-out tokens; empty where scores are not due
     scored: list[Future[tasks.Block]] = field(default_factory=list)
+    # Tasks by which the rows come to other homes. A task that nobody holds is not run.
     prefetched: list[Future[None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Round:
-    """A submitted round of sweeps.
+    """A submitted round of sweeps."""
 
-    Attributes
-    ----------
-    swept : list of futures
-        The shards' next local states.
-    blocks : list of futures
-        The blocks of the vocabulary, with the deltas folded in.
-    statistics : list of futures
-        What the update of the global state takes, from each block.
-    rows : BlockRows
-        Rows of the blocks.
-    """
-
-    swept: list[Future[tasks.Swept]]
-    blocks: list[Future[tasks.Block]]
-    statistics: list[Future[Delta]]
-    rows: BlockRows
+    swept: list[Future[tasks.Swept]]  # The shards' next local states
+    blocks: list[Future[tasks.Block]]  # The blocks of the vocabulary, with the deltas folded in
+    statistics: list[Future[Delta]]  # What the update of the global state takes, from each block
+    rows: BlockRows  # Rows of the blocks
 
 
 class Iterated(NamedTuple):
-    """Result of an iteration.
+    """Result of an iteration."""
 
-    Attributes
-    ----------
-    state : State
-        The state after the iteration.
-    rows : BlockRows
-        Rows of its blocks.
-    statistics : Delta
-        Those of the last round.
-    figures : dict of str to float
-        The family's hyperparameters and, where it has one, the ``objective``.
-    seconds : float
-        Time that the updates on the driver took.
-    """
-
-    state: State
-    rows: BlockRows
-    statistics: Delta
-    figures: dict[str, float]
-    seconds: float
+    state: State  # The state after the iteration
+    rows: BlockRows  # Rows of its blocks
+    statistics: Delta  # Those of the last round
+    figures: dict[str, float]  # The family's hyperparameters and, where it has one, the ``objective``
+    seconds: float  # Time that the updates on the driver took
 
 
 def iterate(problem: Problem, executor: Executor, state: State, submitted: Round | None, due: Due) -> Iterated:
-    """Run one iteration, of as many rounds of sweeps as the family needs.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    executor : Executor
-        Runs the tasks.
-    state : State
-        The state before the iteration.
-    submitted : Round or None
-        The first round, if it was submitted ahead.
-    due : Due
-        Uses of the rows after the iteration.
-
-    Returns
-    -------
-    Iterated
-        The state after the iteration, and what is known of it.
-
-    Raises
-    ------
-    NumericalError
-        The global state is no longer finite.
-    """
+    """Run one iteration, of as many rounds of sweeps as the family needs."""
     seconds, rounds, iteration = 0.0, 0, state.iteration + 1
     rows: BlockRows | None = None
     while True:
@@ -151,22 +91,6 @@ def submit_rows(problem: Problem, executor: Executor, blocks: list[Future[tasks.
 
     A worker fetches the rows that a task needs before it runs it. Scores and sweeps are submitted once the driver has
     updated the global state; until then the rows have come.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    executor : Executor
-        Runs the tasks.
-    blocks : list of futures
-        The blocks of the vocabulary.
-    due : Due
-        Uses of the rows.
-
-    Returns
-    -------
-    BlockRows
-        The submitted rows.
     """
     homes = [problem.block_home(number, executor.homes) for number in range(len(blocks))]
 
@@ -190,28 +114,7 @@ def submit_round(
     number: int = 0,
     rows: BlockRows | None = None,
 ) -> Round:
-    """Submit a sweep of every shard, the sums of the deltas, and the folding of the sums into the blocks.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    executor : Executor
-        Runs the tasks.
-    state : State
-        The state before the round.
-    due : Due
-        Uses of the rows after the round.
-    number : int, optional
-        Number of the round in its iteration.
-    rows : BlockRows, optional
-        Rows of the state's blocks, if they were submitted before.
-
-    Returns
-    -------
-    Round
-        The submitted round.
-    """
+    """Submit a sweep of every shard, the sums of the deltas, and the folding of the sums into the blocks."""
     purpose = _purpose("sweep", number) if state.swept else "start"
     stream = problem.stream.at(iteration=state.iteration + 1, purpose=purpose)
     sample = problem.sample(state.iteration + 1, number)

@@ -28,8 +28,7 @@ from collapsium.workers.arrays.state import GlobalState
 class LossRule:
     """Limits on work that is lost with its workers."""
 
-    consecutive: int = 3
-    """Losses in a row, without an iteration between, after which the loop gives up."""
+    consecutive: int = 3  # Losses in a row, without an iteration between, after which the loop gives up
 
 
 LOSS_RULE = LossRule()
@@ -43,45 +42,12 @@ def run(
     checkpointer: Checkpointer | None = None,
     snapshots: TopicSnapshots | None = None,
 ) -> Iterator[tuple[State, Progress]]:
-    """Run the iterations of the batch schedule and yield the state after each; the caller may stop at any.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    executor : Executor
-        Runs the tasks.
-    global_state : GlobalState
-        The result of the family's `initialise`.
-    limits : Limits
-        Options of the loop.
-    checkpointer : Checkpointer, optional
-        Saves states. It restores one at the beginning, and after a loss of work that Dask cannot repeat; the iteration
-        of a restored state is reported again.
-    snapshots : TopicSnapshots, optional
-        Reports the topics' sizes and words; by default progress has neither.
-
-    Returns
-    -------
-    iterator of (State, Progress)
-        The state and the progress after each iteration.
-
-    Raises
-    ------
-    ClusterError
-        Work was lost three times in a row without an iteration between.
-    """
+    """Run the iterations of the batch schedule and yield the state after each; the caller may stop at any."""
     return Loop(problem, executor, global_state, limits, checkpointer or NoCheckpoints(), snapshots).run()
 
 
 class Loop:
-    """The batch schedule, and the recovery from lost work that all schedules share.
-
-    Parameters
-    ----------
-    problem, executor, global_state, limits, checkpointer, snapshots
-        As for `run`.
-    """
+    """The batch schedule, and the recovery from lost work that all schedules share."""
 
     def __init__(
         self,

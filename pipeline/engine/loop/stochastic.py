@@ -25,22 +25,7 @@ from collapsium.workers.arrays.state import GlobalState
 
 
 def minibatches(problem: Problem, size: int, number: int) -> list[list[int]]:
-    """Divide a pass over the shards into minibatches.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem, with its shards and its seed.
-    size : int
-        Shards of a minibatch; the very first minibatch is one shard, which initialises the topics.
-    number : int
-        Number of the pass, 0 for the first.
-
-    Returns
-    -------
-    list of list of int
-        Numbers of shards, each once, in an order that is drawn for this pass.
-    """
+    """Divide a pass over the shards into minibatches."""
     generator = problem.stream.at(iteration=number, purpose="order").generator()
     order = [int(shard) for shard in generator.permutation(len(problem.shards))]
     first = [order[:1]] if number == 0 and len(order) > 1 else []
@@ -56,29 +41,12 @@ def run_stochastic(
     checkpointer: Checkpointer | None = None,
     snapshots: TopicSnapshots | None = None,
 ) -> Iterator[tuple[State, Progress]]:
-    """Run the iterations, a minibatch each, and yield the state after each; see `loop.run`.
-
-    Parameters
-    ----------
-    problem, executor, global_state, limits, checkpointer, snapshots
-        As for `collapsium.pipeline.engine.loop.loop.run`.
-
-    Returns
-    -------
-    iterator of (State, Progress)
-        The state and the progress after each iteration.
-    """
+    """Run the iterations, a minibatch each, and yield the state after each; see `loop.run`."""
     return StochasticLoop(problem, executor, global_state, limits, checkpointer or NoCheckpoints(), snapshots).run()
 
 
 class StochasticLoop(Loop):
-    """The iterations of the stochastic schedule.
-
-    Parameters
-    ----------
-    problem, executor, global_state, limits, checkpointer, snapshots
-        As for `collapsium.pipeline.engine.loop.loop.run`.
-    """
+    """The iterations of the stochastic schedule."""
 
     def __init__(
         self,
@@ -132,25 +100,8 @@ class StochasticLoop(Loop):
 def step(problem: Problem, executor: Executor, state: State, minibatch: list[int]) -> tuple[State, Delta, float]:
     """Step on the shards of a minibatch, all from the same state, and average.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    executor : Executor
-        Runs the tasks.
-    state : State
-        The state before the step.
-    minibatch : list of int
-        Numbers of the shards.
-
-    Returns
-    -------
-    state : State
-        The state after the step, without local states.
-    statistics : Delta
-        Sums over the minibatch.
-    seconds : float
-        Time that the update on the driver took.
+    Returns state: The state after the step, without local states; statistics: Sums over the minibatch; seconds: Time
+    that the update on the driver took
     """
     stream = problem.stream.at(iteration=state.iteration + 1, purpose="step")
     deltas = [

@@ -16,8 +16,7 @@ from collapsium.workers.arrays.delta import Delta
 class TimingReport:
     """Extent of the report on single shards."""
 
-    slowest_shards: int = 3
-    """Shards whose seconds are reported one by one."""
+    slowest_shards: int = 3  # Shards whose seconds are reported one by one
 
 
 REPORT = TimingReport()

@@ -27,32 +27,20 @@ from collapsium.workers.tasks import Block
 class SnapshotRule:
     """Extent and frequency of snapshots."""
 
-    sizes: int = 20
-    """Largest topics whose shares are reported."""
-    moved: int = 5
-    """Topics reported whose shares changed most."""
-    named: int = 200
-    """Largest topics whose words are fetched, besides those whose shares changed most."""
-    words: int = 6
-    """Words of a topic."""
-    digits: int = 5
-    """Decimals of a share."""
-    min_active_share: float = 1e-6
-    """Share of the tokens from which on a topic counts as active."""
-    min_seconds: float = 5.0
-    """Least time between two fetches of words."""
-    max_seconds: float = 30.0
-    """Time after which words are fetched again, at the next iteration."""
-    fetches: int = 10
-    """Fetches over the planned iterations, at least, whatever they cost."""
-    cost_factor: float = 200.0
-    """Least time between two fetches, as a multiple of the worker time of the last."""
-    run_share: float = 0.02
-    """Least time between two fetches, as a share of the time of the run."""
-    cells: int = 1 << 18
-    """Numbers of a block that are read at a time: few enough to stay in a core's cache."""
+    sizes: int = 20  # Largest topics whose shares are reported
+    moved: int = 5  # Topics reported whose shares changed most
+    named: int = 200  # Largest topics whose words are fetched, besides those whose shares changed most
+    words: int = 6  # Words of a topic
+    digits: int = 5  # Decimals of a share
+    min_active_share: float = 1e-6  # Share of the tokens from which on a topic counts as active
+    min_seconds: float = 5.0  # Least time between two fetches of words
+    max_seconds: float = 30.0  # Time after which words are fetched again, at the next iteration
+    fetches: int = 10  # Fetches over the planned iterations, at least, whatever they cost
+    cost_factor: float = 200.0  # Least time between two fetches, as a multiple of the worker time of the last
+    run_share: float = 0.02  # Least time between two fetches, as a share of the time of the run
+    cells: int = 1 << 18  # Numbers of a block that are read at a time: few enough to stay in a core's cache
+    # Numbers of a block for which another task is worth it: they take 10 ms, a task on a cluster 4 ms
     task_cells: int = 1 << 21
-    """Numbers of a block for which another task is worth it: they take 10 ms, a task on a cluster 4 ms."""
 
 
 RULE = SnapshotRule()
@@ -60,45 +48,16 @@ RULE = SnapshotRule()
 
 @dataclass(frozen=True)
 class TopWords:
-    """The largest probabilities or loadings of some topics in a block.
+    """The largest probabilities or loadings of some topics in a block."""
 
-    Attributes
-    ----------
-    ids : numpy.ndarray of int64, shape (topics,)
-        Permanent ids of the topics.
-    words : numpy.ndarray of int64, shape (topics, words)
-        Ids of words, in no order; -1 where there are fewer.
-    values : numpy.ndarray of float64, shape (topics, words)
-        Their probabilities or loadings.
-    seconds : float
-        Time that reading them took.
-    """
-
-    ids: npt.NDArray[np.int64]
-    words: npt.NDArray[np.int64]
-    values: npt.NDArray[np.float64]
-    seconds: float
+    ids: npt.NDArray[np.int64]  # Permanent ids of the topics; int64 (topics,)
+    words: npt.NDArray[np.int64]  # Ids of words, in no order; -1 where there are fewer; int64 (topics, words)
+    values: npt.NDArray[np.float64]  # Their probabilities or loadings; float64 (topics, words)
+    seconds: float  # Time that reading them took
 
 
 def topic_sizes(name: str, model: AnyShardModel, global_state: GlobalState) -> tuple[dict[int, float], int]:
-    """Return the sizes of the topics.
-
-    Parameters
-    ----------
-    name : str
-        Name of the family.
-    model : ShardModel
-        The family's half for the shards.
-    global_state : GlobalState
-        The global state.
-
-    Returns
-    -------
-    shares : dict of int to float
-        Share of the tokens of each topic, by permanent id; in a tree, a node's own.
-    active : int
-        Number of topics with tokens; in a tree, of nodes with tokens at or below them.
-    """
+    """Return the sizes of the topics."""
     # A description of no words has the sizes alone.
     rows = model.finished_rows(model.initial_rows(0, global_state), global_state)
     topics = load_family(name).describe(rows, global_state, 0)
@@ -116,30 +75,7 @@ def top_words(
     count: int,
     part: tuple[int, int] = (0, 1),
 ) -> TopWords:
-    """Return the top words of some topics in a part of a block, which is read in pieces to take little memory.
-
-    Parameters
-    ----------
-    name : str
-        Name of the family.
-    model : ShardModel
-        The family's half for the shards.
-    block : Block
-        The block of the vocabulary.
-    global_state : GlobalState
-        The global state.
-    ids : sequence of int
-        The topics.
-    count : int
-        Words of each topic.
-    part : tuple of (int, int), optional
-        Number of the part, and the number of parts that the block's words are divided into.
-
-    Returns
-    -------
-    TopWords
-        Fewer words where the part has fewer.
-    """
+    """Return the top words of some topics in a part of a block, which is read in pieces to take little memory."""
     began, family = time.perf_counter(), load_family(name)
     words = np.full((len(ids), count), -1, dtype=np.int64)
     values = np.zeros((len(ids), count))
@@ -167,15 +103,7 @@ def _largest(
 
 
 class TopicSnapshots:
-    """Reports a loop's topics.
-
-    Parameters
-    ----------
-    vocabulary : sequence of str
-        The words, by id.
-    planned : int, optional
-        Planned iterations, at most.
-    """
+    """Reports a loop's topics."""
 
     def __init__(self, vocabulary: Sequence[str], planned: int = 0) -> None:
         self._vocabulary, self._max_age = vocabulary, max(planned // RULE.fetches, 1)
@@ -185,22 +113,7 @@ class TopicSnapshots:
         self._due = self._began
 
     def topics(self, problem: Problem, iteration: int, before: GlobalState, after: GlobalState) -> TopicSizes:
-        """Return the sizes of the topics, and those whose shares changed most.
-
-        Parameters
-        ----------
-        problem : Problem
-            The problem.
-        iteration : int
-            The iteration that has ended.
-        before, after : GlobalState
-            The global state before and after it.
-
-        Returns
-        -------
-        TopicSizes
-            The largest first; empty for the start.
-        """
+        """Return the sizes of the topics, and those whose shares changed most."""
         if iteration < 1:
             return {}
         if self._last is None or self._last[0] != iteration - 1:
@@ -221,28 +134,7 @@ class TopicSnapshots:
         *,
         last: bool,
     ) -> list[Future[TopWords]]:
-        """Submit the fetching of the top words of the largest topics and of those that changed most, where it is due.
-
-        Parameters
-        ----------
-        problem : Problem
-            The problem.
-        executor : Executor
-            Runs the tasks.
-        state : State
-            The state.
-        topics : TopicSizes
-            The result of `topics`.
-        scored : sequence of futures, optional
-            The blocks with the rows that score held-out tokens, if they travel to all homes.
-        last : bool
-            Whether this is the last iteration, whose words stay visible.
-
-        Returns
-        -------
-        list of futures
-            Input of `words`.
-        """
+        """Submit the fetching of the top words of the largest and the most changed topics, where it is due."""
         now = time.monotonic()
         outdated = self._fetched < 0 or not 0 <= state.iteration - self._fetched < self._max_age
         if not topics or not (last or outdated or now >= self._due):
@@ -282,40 +174,14 @@ class TopicSnapshots:
         ]
 
     def final_words(self, problem: Problem, executor: Executor, state: State) -> dict[str, list[str]]:
-        """Return the top words of the state that a run ends with; none where they were fetched already.
-
-        Parameters
-        ----------
-        problem : Problem
-            The problem.
-        executor : Executor
-            Runs the tasks.
-        state : State
-            The last state.
-
-        Returns
-        -------
-        dict of str to list of str
-            As of `words`.
-        """
+        """Return the top words of the state that a run ends with; none where they were fetched already."""
         if state.iteration < 1 or state.iteration == self._fetched:
             return {}
         largest = _largest_topics(topic_sizes(problem.name, problem.shard_model, state.global_state)[0])
         return self.words(executor.collect(self._submit(problem, executor, state, largest)))
 
     def words(self, blocks: Sequence[TopWords]) -> dict[str, list[str]]:
-        """Return the top words of topics over all blocks, with a minus sign before those of negative loadings.
-
-        Parameters
-        ----------
-        blocks : sequence of TopWords
-            Those of each block.
-
-        Returns
-        -------
-        dict of str to list of str
-            Words by the topic's id; empty where none were fetched.
-        """
+        """Return the top words of topics over all blocks, with a minus sign before those of negative loadings."""
         if not blocks:
             return {}
         now, cost = time.monotonic(), sum(block.seconds for block in blocks)

@@ -28,17 +28,13 @@ from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 class CheckpointRule:
     """Frequency of checkpoints, where `checkpoint_every` does not set it."""
 
-    min_seconds: float = 60.0
-    """Least time between two checkpoints."""
-    max_time_share: float = 0.05
-    """Share of the run's time that checkpoints may take."""
-    max_iterations: int = 1000
-    """Most iterations between two; a Dask scheduler remembers every task in between."""
+    min_seconds: float = 60.0  # Least time between two checkpoints
+    max_time_share: float = 0.05  # Share of the run's time that checkpoints may take
+    max_iterations: int = 1000  # Most iterations between two; a Dask scheduler remembers every task in between
 
 
 RULE = CheckpointRule()
-FIRST_ITERATION = 1
-"""Iteration that the first checkpoint of a run follows, whatever the rule."""
+FIRST_ITERATION = 1  # Iteration that the first checkpoint of a run follows, whatever the rule
 
 
 class Checkpointer(Protocol):
@@ -70,36 +66,7 @@ class NoCheckpoints:
 
 
 class RunCheckpointer:
-    """Saves snapshots as checkpoints of a run.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    executor : Executor
-        Executor whose workers write and read their parts.
-    problem : Problem
-        The problem.
-    fingerprint : str
-        Digest of all that determines the run's model.
-    with_locals : bool, optional
-        Whether checkpoints have local states.
-    every : int, optional
-        Iterations between two checkpoints, of which the first follows iteration 1; by default as time allows.
-    min_seconds : float, optional
-        Least time between two checkpoints.
-    max_time_share : float, optional
-        Share of the time that checkpoints may take.
-    require_ownership : callable, optional
-        Raises an error if another process has taken the run over.
-    notice : callable, optional
-        Receives a line about each damaged checkpoint that is passed over.
-
-    Attributes
-    ----------
-    last : Snapshot or None
-        The last snapshot that it was handed or has restored.
-    """
+    """Saves snapshots as checkpoints of a run."""
 
     def __init__(
         self,
@@ -217,25 +184,7 @@ class RunCheckpointer:
         )
 
     def restore(self, problem: Problem) -> Snapshot | None:
-        """Return the latest complete checkpoint, and cut the events that came after it.
-
-        Parameters
-        ----------
-        problem : Problem
-            The problem.
-
-        Returns
-        -------
-        Snapshot or None
-            None where there has been no checkpoint.
-
-        Raises
-        ------
-        DamagedError
-            There are checkpoints, and none is complete.
-        MismatchError
-            The checkpoint is of another model.
-        """
+        """Return the latest complete checkpoint, and cut the events that came after it."""
         self.last = None
         iterations, faults = self._run.checkpoints.candidates()
         for iteration in iterations:
@@ -372,28 +321,7 @@ def read_local(
     shard: AnyShard | ShardOnDisk,
     scratch: str | None = None,
 ) -> tasks.Swept:
-    """Read a shard's local state and check it; the result is that of a sweep that changed nothing.
-
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-        The checkpoint.
-    number : int
-        The shard's number.
-    digest : str
-        Digest of the part.
-    checks : ModelChecks
-        Checks by the checkpoint's global state.
-    shard : Shard, VectorShard or ShardOnDisk
-        The shard.
-    scratch : str, optional
-        Folder for spilled local states; None where they stay in memory.
-
-    Returns
-    -------
-    Swept
-        The local state.
-    """
+    """Read a shard's local state and check it; the result is that of a sweep that changed nothing."""
     part = _locals(number)
     if scratch is None:
         local: Arrays = checkpoint.read(part, digest)

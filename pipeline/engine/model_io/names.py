@@ -21,18 +21,7 @@ def names_in(folder: Folder) -> dict[int, TopicName]:
 
 
 def matched_names(folder: Folder, before: Folder) -> dict[int, TopicName]:
-    """Return the names of an earlier model's topics for the topics of a model that match them.
-
-    Parameters
-    ----------
-    folder, before : Folder
-        The model and the earlier one, of the same vocabulary or of one to which words were appended.
-
-    Returns
-    -------
-    dict of int to TopicName
-        Names by the topics' ids in the model; empty where the earlier one cannot be read.
-    """
+    """Return the names of an earlier model's topics for the topics of a model that match them."""
     known = names_in(before)
     # Topics are compared only where there are names to hand down.
     return _handed_down(same_topics(Model(folder.url), Model(before.url)), known) if known else {}
@@ -60,33 +49,14 @@ class Succession:
 
 
 def inherit_names(model: Model, warm: Model) -> None:
-    """Write the names that a finished model's topics have from the model that its run began from.
-
-    Parameters
-    ----------
-    model : Model
-        The finished model.
-    warm : Model
-        The model that the run began from. Its names go to the topics that match.
-    """
+    """Write the names that a finished model's topics have from the model that its run began from."""
     # Topics are compared only where there are names to hand down.
     if names_in(warm.folder):
         succession_of(model, warm)
 
 
 def succession_of(model: Model, before: Model) -> Succession:
-    """Match the topics of a finished model with those of an earlier one, and write the names that these hand down.
-
-    Parameters
-    ----------
-    model, before : Model
-        The model and the earlier one, of the same vocabulary or of one to which words were appended.
-
-    Returns
-    -------
-    Succession
-        The topics without a match. Topics that have a name keep it.
-    """
+    """Match the topics of a finished model with those of an earlier one, and write the names that these hand down."""
     same, names = same_topics(model, before), names_in(model.folder)
     inherited = _handed_down(same, names_in(before.folder)) | names
     if len(inherited) > len(names):

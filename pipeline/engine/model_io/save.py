@@ -23,8 +23,8 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 
+# Names, by the topics' ids, of the model that a folder is about to hold
 NamesOf: TypeAlias = Callable[[Folder], Mapping[int, TopicName]]
-"""Names, by the topics' ids, of the model that a folder is about to hold."""
 
 
 def no_names(folder: Folder) -> dict[int, TopicName]:  # noqa: ARG001
@@ -48,33 +48,7 @@ def save_model(
     notice: Callable[[str], None] | None = None,
     names: NamesOf = no_names,
 ) -> None:
-    """Save a state as a finished model, in place of an older one; after an error the older one is still there.
-
-    Parameters
-    ----------
-    target : Folder
-        Folder of the model, which is made.
-    corpus : Corpus
-        The training corpus.
-    problem : Problem
-        The problem.
-    executor : Executor
-        Executor whose workers hold the state.
-    state : State
-        The state, with local states.
-    processors : sequence of Processor, optional
-        Processors that took part.
-    notice : callable, optional
-        Receives a line about each part that could not be made. With it, the model gets a summary of its documents.
-    names : callable, optional
-        Returns the names that the topics of the model in a folder have from the start, so that no interruption loses
-        those of an older one. What it cannot carry over never costs the model.
-
-    Raises
-    ------
-    ClusterError
-        The state is lost, or the workers do not write to the driver's storage.
-    """
+    """Save a state as a finished model, in place of an older one; after an error the older one is still there."""
     with replaced(target) as folder:
         writer = ModelWriter(folder)
         written = [
@@ -116,21 +90,7 @@ def finish_model(
     names: NamesOf = no_names,
     notice: Callable[[str], None] | None = None,
 ) -> None:
-    """Complete a model whose parts are written: with vocabulary, record and summary.
-
-    Parameters
-    ----------
-    writer : ModelWriter
-        Writer of the model.
-    record : ModelRecord
-        Its record.
-    corpus : Corpus
-        The training corpus.
-    executor : Executor
-        Runs the tasks that summarise the documents.
-    names, notice : optional
-        As for `save_model`.
-    """
+    """Complete a model whose parts are written: with vocabulary, record and summary."""
     _copy_ingest_record(writer.folder, corpus, notice)
     record = writer.finish(record, corpus.vocabulary)
     try:
@@ -157,27 +117,6 @@ def save_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Cal
 
     An error in a summary never costs the model, as the titles, dates and labels of which it is made take no part in a
     fit.
-
-    Parameters
-    ----------
-    folder : Folder
-        The model's folder.
-    corpus : Corpus
-        The training corpus.
-    executor : Executor
-        Runs the tasks.
-    notice : callable
-        Receives a line if there is no summary.
-
-    Returns
-    -------
-    bool
-        True if it was written.
-
-    Raises
-    ------
-    ClusterError
-        The cluster is lost, and the model's parts may be lost with it.
     """
     try:
         write_summary(folder, summary_of(Model(folder.url), corpus, executor))

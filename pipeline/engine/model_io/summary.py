@@ -64,55 +64,23 @@ LABELS, DATE = "labels", "date"
 class SummaryRule:
     """Extent of a summary."""
 
-    examples: int = 3
-    """Documents of a topic."""
-    segmented: int = 3
-    """Documents whose segments are reported."""
-    words: int = 6
-    """Words that explain a topic in a document."""
-    candidate_words: int = 200
-    """Most frequent words of a document, from which these are selected."""
+    examples: int = 3  # Documents of a topic
+    segmented: int = 3  # Documents whose segments are reported
+    words: int = 6  # Words that explain a topic in a document
+    candidate_words: int = 200  # Most frequent words of a document, from which these are selected
+    # Words whose probabilities are computed together; those of all words of KOS take 90 MB with 1000 topics
     words_together: int = 512
-    """Words whose probabilities are computed together; those of all words of KOS take 90 MB with 1000 topics."""
-    values: int = 100
-    """Labels of a field."""
-    min_proportion: float = 0.01
-    """Smaller proportions are left out."""
-    max_proportion: float = 1.001
-    """Largest proportion that rounding may give."""
-    title_letters: int = 200
-    """Letters of a title."""
+    values: int = 100  # Labels of a field
+    min_proportion: float = 0.01  # Smaller proportions are left out
+    max_proportion: float = 1.001  # Largest proportion that rounding may give
+    title_letters: int = 200  # Letters of a title
 
 
 RULE = SummaryRule()
 
 
 def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Counting = silent) -> SummaryRecord:
-    """Summarise the training documents of a model.
-
-    Parameters
-    ----------
-    model : Model
-        The fitted model.
-    corpus : Corpus
-        Its training corpus.
-    executor : Executor
-        Executor whose workers read the shards.
-    progress : callable, optional
-        Receives the number of shards read so far.
-
-    Returns
-    -------
-    SummaryRecord
-        The same for any number of workers.
-
-    Raises
-    ------
-    MismatchError
-        The corpus is not the training corpus.
-    DamagedError, AbsentError
-        A file of the model or the corpus is damaged or missing.
-    """
+    """Summarise the training documents of a model."""
     if corpus.manifest.digest != model.record.corpus:
         raise MismatchError(f"{corpus.url}: it is not the corpus that the model was fitted to")
     named = tuple(name for name in (LABELS, DATE) if name in corpus.manifest.fields)

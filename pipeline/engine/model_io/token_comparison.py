@@ -32,28 +32,7 @@ def require_counted(
     swept: Sequence[Future[tasks.Swept]],
     places: Sequence[str],
 ) -> None:
-    """Raise an error if the counts of a checkpoint do not have its tokens.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    executor : Executor
-        Executor whose workers hold the blocks and the local states.
-    checks : ModelChecks
-        Checks by the checkpoint's global state.
-    blocks : sequence of Future
-        All blocks of the vocabulary.
-    swept : sequence of Future
-        All local states.
-    places : sequence of str
-        Folder of each local state, for the error.
-
-    Raises
-    ------
-    DamagedError
-        A local state has a token that is not counted.
-    """
+    """Raise an error if the counts of a checkpoint do not have its tokens."""
     if checks.model.arrays.tokens is None or not swept:
         return
     seed, homes = secrets.randbits(SEED_BITS), executor.homes

@@ -95,42 +95,7 @@ def plan(
     consensus: bool = False,
     start: str = "",
 ) -> Plan:
-    """Estimate the resources of a fit in a place.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus; two of its shards are read, to count their words.
-    family : str
-        The model family.
-    config : FamilyOptions
-        Its options.
-    place : Place
-        Processes, threads and memory that the fit may use.
-    stochastic : bool, optional
-        Whether shards are swept in minibatches.
-    restarts : int, optional
-        Members of an ensemble; 0 for a fit by itself.
-    samples : int, optional
-        States that are saved as models besides.
-    heldout : Corpus, optional
-        Held-out tokens; one of its shards is read, to count its words.
-    consensus : bool, optional
-        Whether the members are joined by one more fit.
-    start : str, optional
-        Kind of a start that is computed or read; empty for a random one.
-
-    Returns
-    -------
-    Plan
-        Local states are in memory if they fit there, else on disk. As many members are fitted at a time as keep all
-        workers busy, or as fit into memory.
-
-    Raises
-    ------
-    OptionError
-        A number is negative.
-    """
+    """Estimate the resources of a fit in a place."""
     for name, number in (("restarts", restarts), ("samples", samples)):
         if type(number) is not int or number < 0:
             raise OptionError(f"expected a whole number of 0 or more, found {number!r}", name)
@@ -155,39 +120,17 @@ def plan(
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Sizes of a fit, from which its memory follows.
+    """Sizes of a fit, from which its memory follows."""
 
-    Attributes
-    ----------
-    manifest : Manifest
-        The corpus.
-    footprint : Footprint
-        The family's state.
-    place : Place
-        Processes and threads.
-    words : int
-        Words of the largest shard.
-    growth : float
-        Exponent by which the words of several shards grow.
-    held : HeldOut
-        The held-out tokens.
-    consensus : bool
-        Whether the members are joined by one more fit.
-    matched : int
-        Models whose topics are matched; 1 where there is nothing to match.
-    start : str
-        Kind of a start, empty for a random one.
-    """
-
-    manifest: Manifest
-    footprint: Footprint
-    place: Place
-    words: int
-    growth: float
-    held: HeldOut
-    consensus: bool
-    start: str
-    matched: int
+    manifest: Manifest  # The corpus
+    footprint: Footprint  # The family's state
+    place: Place  # Processes and threads
+    words: int  # Words of the largest shard
+    growth: float  # Exponent by which the words of several shards grow
+    held: HeldOut  # The held-out tokens
+    consensus: bool  # Whether the members are joined by one more fit
+    start: str  # Kind of a start, empty for a random one
+    matched: int  # Models whose topics are matched; 1 where there is nothing to match
 
     @property
     def processes(self) -> int:

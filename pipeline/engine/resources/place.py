@@ -13,34 +13,21 @@ import psutil
 from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.storage.units import parse_size
 
+# Share of a memory limit that plans use, where a process that exceeds it is killed; estimates may err by 10%
 USABLE_SHARE = 0.9
-"""Share of a memory limit that plans use, where a process that exceeds it is killed; estimates may err by 10%."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Processes, threads, memory and folders that a fit may use.
+    """Processes, threads, memory and folders that a fit may use."""
 
-    Attributes
-    ----------
-    scheduler : str
-        As for `fit`.
-    processes, threads : int
-        Worker processes, and threads in each.
-    memory : float
-        Bytes that each process may hold.
-    scratch : str
-        Folder for spilled local states.
-    run : str or None
-        Folder of the run; None where it is not known, or not on this machine.
-    """
-
-    scheduler: str
+    scheduler: str  # As for `fit`
+    # Worker processes, and threads in each
     processes: int
     threads: int
-    memory: float
-    scratch: str
-    run: str | None = None
+    memory: float  # Bytes that each process may hold
+    scratch: str  # Folder for spilled local states
+    run: str | None = None  # Folder of the run; None where it is not known, or not on this machine
 
     @property
     def is_killed(self) -> bool:

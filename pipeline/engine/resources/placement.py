@@ -103,18 +103,6 @@ def scratch_folder(planned: Plan, executor: Executor) -> Iterator[str | None]:
     """Provide a folder for the scratch files of this run alone, if one is needed, and remove it on all machines.
 
     Where all workers run on this machine, folders that dead processes left in the same place are removed first.
-
-    Parameters
-    ----------
-    planned : Plan
-        Estimate of the fit's resources.
-    executor : Executor
-        Executor whose workers write there.
-
-    Yields
-    ------
-    str or None
-        The folder's path; None where none is needed.
     """
     if not planned.on_disk:
         yield None

@@ -17,19 +17,8 @@ from collapsium.workers.shard_loading import NEARLY_ALL
 def sample_shards(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
     """Estimate from two shards the figures that the manifest does not have.
 
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus.
-
-    Returns
-    -------
-    words : int
-        Words of the largest shard, extrapolated from the first by the number of pairs.
-    growth : float
-        Exponent g: n shards together have n^g times the words of one.
-    lengths : numpy.ndarray of int64, shape (documents,), or None
-        Pairs of each document of the first shard.
+    Returns words: Words of the largest shard, extrapolated from the first by the number of pairs; growth: Exponent g: n
+    shards together have n^g times the words of one; lengths: Pairs of each document of the first shard
     """
     manifest = corpus.manifest
     largest = max((row.pairs for row in manifest.shards), default=0)

@@ -14,26 +14,18 @@ from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
 class StartCosts:
     """Bytes of arrays of a start, as they are allocated."""
 
+    # A pair of words of the vectors: its co-occurrences in double precision, and their information in single
     word_pair: int = 12
-    """A pair of words of the vectors: its co-occurrences in double precision, and their information in single."""
-    direction: int = 5 * 8
-    """A number of an iterated direction of word vectors, with products and copies."""
+    direction: int = 5 * 8  # A number of an iterated direction of word vectors, with products and copies
+    # A number of the products of directions, of a chain of shards, and of the copy that the next shard adds to
     summed_direction: int = 2 * 4
-    """A number of the products of directions, of a chain of shards, and of the copy that the next shard adds to."""
-    block_share: int = 3 * 4
-    """A document's share of a cluster of words, and what is kept of it."""
-    coordinate: int = 2 * 4
-    """A number of a document's vector, and its copy while a sample is drawn."""
-    word_share: int = 24
-    """A word in a topic of a mixture: its sums, probability and logarithm."""
-    drawn_share: int = 20
-    """A topic of a document whose proportions are drawn or computed."""
-    begun_share: int = 24
-    """A topic of a document, and of a word, while its shard's first state is made."""
-    even_share: int = 16
-    """A topic of a document, where active topics are selected, and topics are even over the words."""
-    held_share: int = 8
-    """A topic of a document, and its proportion, from the end of a start to the first sweep."""
+    block_share: int = 3 * 4  # A document's share of a cluster of words, and what is kept of it
+    coordinate: int = 2 * 4  # A number of a document's vector, and its copy while a sample is drawn
+    word_share: int = 24  # A word in a topic of a mixture: its sums, probability and logarithm
+    drawn_share: int = 20  # A topic of a document whose proportions are drawn or computed
+    begun_share: int = 24  # A topic of a document, and of a word, while its shard's first state is made
+    even_share: int = 16  # A topic of a document, where active topics are selected, and topics are even over the words
+    held_share: int = 8  # A topic of a document, and its proportion, from the end of a start to the first sweep
 
 
 COSTS = StartCosts()
@@ -41,62 +33,31 @@ COSTS = StartCosts()
 
 @dataclass(frozen=True)
 class StartSizes:
-    """Sizes on which the memory of a start depends.
+    """Sizes on which the memory of a start depends."""
 
-    Attributes
-    ----------
-    documents, pairs, shard_documents, vocabulary, shard_words : int
-        Documents, their pairs and words of the corpus, and documents and words of its largest shard.
-    topics : float
-        Number of topics.
-    processes, tasks : int
-        Worker processes, and tasks that run in one at a time.
-    """
-
+    # Documents, their pairs and words of the corpus, and documents and words of its largest shard
     documents: int
     pairs: int
     shard_documents: int
     vocabulary: int
     shard_words: int
-    topics: float
+    topics: float  # Number of topics
+    # Worker processes, and tasks that run in one at a time
     processes: int
     tasks: int
 
 
 @dataclass(frozen=True)
 class StartBytes:
-    """Bytes of a start, by the time when they are taken.
+    """Bytes of a start, by the time when they are taken."""
 
-    Attributes
-    ----------
-    computed : float
-        In a worker process, before the first sweep.
-    begun : float
-        In a worker process, in the first sweep, beside what all sweeps take.
-    held : float
-        In all worker processes together, from the end of the start to the first sweep.
-    """
-
-    computed: float = 0.0
-    begun: float = 0.0
-    held: float = 0.0
+    computed: float = 0.0  # In a worker process, before the first sweep
+    begun: float = 0.0  # In a worker process, in the first sweep, beside what all sweeps take
+    held: float = 0.0  # In all worker processes together, from the end of the start to the first sweep
 
 
 def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
-    """Return the bytes of a start.
-
-    Parameters
-    ----------
-    kind : str
-        One of `COMPUTED_STARTS`, ``file``, or empty for a random start.
-    sizes : StartSizes
-        Sizes of the corpus, and of the place.
-
-    Returns
-    -------
-    StartBytes
-        0 for a random start.
-    """
+    """Return the bytes of a start."""
     if not kind:
         return StartBytes()
     cells = sizes.tasks * sizes.topics

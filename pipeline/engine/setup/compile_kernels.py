@@ -36,21 +36,6 @@ def compile_for(
 
     On this machine, child processes of the driver compile before the workers load the machine code. On other machines,
     child processes of the workers compile.
-
-    Parameters
-    ----------
-    executor : Executor
-        The workers.
-    model : ShardModel
-        The family's half for the shards.
-    global_state : GlobalState
-        Its global state.
-    report : callable, optional
-        Receives the number of kernels compiled so far, and of all that are missing; not called where none is missing.
-    start : str, optional
-        Start that is computed from the corpus.
-    local : bool
-        Whether all workers run on this machine.
     """
     if local:
         fill_cache(_kernels(model, global_state, start), report)

@@ -37,12 +37,9 @@ from collapsium.workers.starts.words import (
     WordCounts,
 )
 
-UNWEIGHTED = np.zeros(0)
-"""Weights of vectors that all weigh one."""
-GROUP = 8
-"""Results that one task adds up."""
-PROGRESS_SECONDS = 10.0
-"""Seconds between notices of progress."""
+UNWEIGHTED = np.zeros(0)  # Weights of vectors that all weigh one
+GROUP = 8  # Results that one task adds up
+PROGRESS_SECONDS = 10.0  # Seconds between notices of progress
 
 
 def start_kernels(kind: str) -> Sequence[AnyKernel]:
@@ -91,21 +88,6 @@ class ComputedStart(Sequence[Future[ShardProportions]]):
 
     Each shard's proportions are handed out once, so that the shard can free them after initialising. When a shard has
     to initialise again because its state was lost, the proportions of all shards are computed again.
-
-    Parameters
-    ----------
-    source : StartSource
-        The start: clusters, documents or tree.
-    topics : int
-        Number of topics.
-    shards : list of futures
-        The shards, which are replaced in place where they were lost.
-    executor : Executor
-        Runs the tasks.
-    stream : Stream
-        Random stream of the seed.
-    notice : callable
-        Receives a line when the start is ready.
     """
 
     def __init__(

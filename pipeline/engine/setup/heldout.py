@@ -16,43 +16,16 @@ from collapsium.storage.runs.model import ShardDocuments
 
 @dataclass(frozen=True)
 class HeldoutReference:
-    """Reference to the held-out pairs of a training shard's documents.
+    """Reference to the held-out pairs of a training shard's documents."""
 
-    Attributes
-    ----------
-    number : int
-        Number of the training shard.
-    training : ShardDocuments
-        Documents of the training shard.
-    parts : tuple of (ShardReference, int, int)
-        Shards of the held-out corpus, each with its first document that belongs here and the one after the last.
-    name : str
-        Name of the training documents in errors.
-    """
-
-    number: int
-    training: ShardDocuments
+    number: int  # Number of the training shard
+    training: ShardDocuments  # Documents of the training shard
+    # Shards of the held-out corpus, each with its first document that belongs here and the one after the last
     parts: tuple[tuple[ShardReference, int, int], ...]
-    name: str
+    name: str  # Name of the training documents in errors
 
     def load(self, *, segmented: bool = False) -> Shard:
-        """Read the held-out pairs of exactly the training shard's documents.
-
-        Parameters
-        ----------
-        segmented : bool, optional
-            Whether the shard has their segments.
-
-        Returns
-        -------
-        Shard
-            As many documents as the training shard has, in its order.
-
-        Raises
-        ------
-        MismatchError
-            The documents have other ids.
-        """
+        """Read the held-out pairs of exactly the training shard's documents."""
         heldout = Documents.join([part.documents().slice(first, last) for part, first, last in self.parts])
         if heldout.ids_sha256() != self.training.ids_sha256:
             raise MismatchError(
@@ -63,20 +36,7 @@ class HeldoutReference:
 
 
 def require_tokens(heldout: Corpus) -> None:
-    """Raise an error if a corpus has no tokens to hold out.
-
-    Parameters
-    ----------
-    heldout : Corpus
-        The corpus.
-
-    Raises
-    ------
-    OptionError
-        It holds vectors.
-    InputError
-        It holds no token.
-    """
+    """Raise an error if a corpus has no tokens to hold out."""
     if heldout.holds != DOCUMENTS:
         raise OptionError(
             f"{heldout.url}: vectors have no tokens to hold out; hold out vectors by `split` with `documents`, and "
@@ -87,27 +47,7 @@ def require_tokens(heldout: Corpus) -> None:
 
 
 def align(training: Sequence[ShardDocuments], heldout: Corpus, name: str) -> list[HeldoutReference]:
-    """Return references to the held-out pairs of each training shard.
-
-    Parameters
-    ----------
-    training : sequence of ShardDocuments
-        The documents of the training shards.
-    heldout : Corpus
-        Further tokens of the same documents; its shards may end at other documents.
-    name : str
-        Name of the training documents in errors.
-
-    Returns
-    -------
-    list of HeldoutReference
-        A reference for each training shard.
-
-    Raises
-    ------
-    MismatchError
-        The number of documents differs.
-    """
+    """Return references to the held-out pairs of each training shard."""
     documents = sum(shard.documents for shard in training)
     if heldout.manifest.documents != documents:
         raise MismatchError(

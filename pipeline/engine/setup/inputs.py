@@ -15,27 +15,7 @@ from collapsium.storage.errors import OptionError
 
 
 def labels_of(corpus: Corpus, family: str, config: FamilyOptions) -> LabelTable | None:
-    """Return the labels and covariates of a corpus, of the fields that the options name.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The training corpus.
-    family : str
-        The family's name.
-    config : FamilyOptions
-        Options of the family. ``labels`` names fields, by default all, and ``covariates`` fields of numbers.
-
-    Returns
-    -------
-    LabelTable or None
-        None if the family uses none.
-
-    Raises
-    ------
-    OptionError
-        The corpus has no such field.
-    """
+    """Return the labels and covariates of a corpus, of the fields that the options name."""
     if not load_family(family).shard_model.uses_labels:
         return None
     fields, numbers = (tuple(getattr(config, name, ())) for name in ("labels", "covariates"))
@@ -49,18 +29,7 @@ def _read(address: str, digest: str, fields: tuple[str, ...], numbers: tuple[str
 
 
 def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
-    """Raise an error if a family requires labels and a corpus has none.
-
-    Parameters
-    ----------
-    corpus, family, config
-        As for `labels_of`.
-
-    Raises
-    ------
-    OptionError
-        The corpus has no labels, or none of the fields that the options name.
-    """
+    """Raise an error if a family requires labels and a corpus has none."""
     if not load_family(family).requires_labels:
         return
     table = labels_of(corpus, family, config)
@@ -72,18 +41,7 @@ def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
 
 
 def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[str]:
-    """Return a line for each input that a family uses and a corpus does not have, or that the options leave unused.
-
-    Parameters
-    ----------
-    corpus, family, config
-        As for `labels_of`.
-
-    Returns
-    -------
-    list of str
-        Empty if the corpus has all inputs.
-    """
+    """Return a line for each input that a family uses and a corpus does not have, or that the options leave unused."""
     unknown = unknown_words(corpus, config)
     lines = [] if unknown is None else [unknown]
     if (

@@ -26,14 +26,11 @@ Keep = Literal["all", "best"]
 Combine = Literal["predictions", "consensus"]
 Grow = Literal["auto", "always", "never"]
 Tolerance = Annotated[float, Field(ge=0)] | Literal["auto"]
-AUTO = "auto"
-"""The tolerance by which `collapsium.pipeline.engine.loop.convergence` stops a run."""
-ITERATIONS = 200
-"""Iterations of the batch schedule by default."""
+AUTO = "auto"  # The tolerance by which `collapsium.pipeline.engine.loop.convergence` stops a run
+ITERATIONS = 200  # Iterations of the batch schedule by default
+# The schedule that uses an option
 OF_SCHEDULES = {"local_sweeps": "batch", "passes": "stochastic", "batch_shards": "stochastic"}
-"""The schedule that uses an option."""
-MOST = 1 << 31
-"""Largest value of a count: products of two fit into the 64-bit numbers of checkpoints."""
+MOST = 1 << 31  # Largest value of a count: products of two fit into the 64-bit numbers of checkpoints
 
 
 class EndOptions(Options):
@@ -157,23 +154,7 @@ class Limits(SampleOptions, ScheduleOptions, EndOptions):
         return steps if self.iterations is None else min(steps, self.iterations)
 
     def sampled(self, shards: int) -> tuple[int, ...]:
-        """Return the iterations after which a sample is saved.
-
-        Parameters
-        ----------
-        shards : int
-            Shards of the corpus.
-
-        Returns
-        -------
-        tuple of int
-            Ascending; the last is the run's last.
-
-        Raises
-        ------
-        OptionError
-            There are too few iterations.
-        """
+        """Return the iterations after which a sample is saved."""
         last = self.planned(shards)
         sampled = tuple(last - back * self.sample_every for back in reversed(range(self.samples)))
         if sampled and sampled[0] < 1:
@@ -290,6 +271,7 @@ class EstimateOptions(Options):
 
 
 LIMIT_NAMES = tuple(Limits.model_fields)
+# Options of a run but for the family's, as a configuration file may name them
 RUN_MODELS: tuple[type[Options], ...] = (
     RequestOptions,
     RestartOptions,
@@ -299,7 +281,6 @@ RUN_MODELS: tuple[type[Options], ...] = (
     TimeoutOptions,
     Limits,
 )
-"""Options of a run but for the family's, as a configuration file may name them."""
 RUN_NAMES = ("family", *(name for model in RUN_MODELS for name in model.model_fields))
 KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
 
@@ -320,17 +301,10 @@ RUN_KINDS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Keys:
-    """Options as a configuration file writes them.
+    """Options as a configuration file writes them."""
 
-    Attributes
-    ----------
-    path : str
-        The file.
-    written : mapping of str to (str, str)
-        For each parameter the table, such as ``[fit]``, or an empty text, and the key as it is written there.
-    """
-
-    path: str
+    path: str  # The file
+    # For each parameter the table, such as ``[fit]``, or an empty text, and the key as it is written there
     written: Mapping[str, tuple[str, str]]
 
     @staticmethod
@@ -385,27 +359,7 @@ def read_toml(path: str | os.PathLike[str]) -> JsonObject:
 
 
 def read_config(path: str, family: str | None) -> JsonObject:
-    """Read options of the loop and of the family from the top level of a TOML file.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    family : str or None
-        The family, if it is known; by default the file's key ``family``.
-
-    Returns
-    -------
-    dict
-        Options by name.
-
-    Raises
-    ------
-    AbsentError
-        There is no such file.
-    InputError
-        It is not TOML, or a key is unknown.
-    """
+    """Read options of the loop and of the family from the top level of a TOML file."""
     table = read_toml(path)
     keys = Keys.of(path, table)
     options = {name.replace("-", "_"): value for name, value in table.items()}

@@ -46,25 +46,7 @@ def heldout_references(request: Request) -> list[HeldoutReference]:
 
 
 class LoadedCorpus:
-    """The shards of a corpus on the workers, and the problems on them: one for each seed.
-
-    Parameters
-    ----------
-    request : Request
-        The request.
-    heldouts : sequence of HeldoutReference
-        References to the held-out pairs of each shard.
-    executor : Executor
-        Executor whose workers read the shards.
-    scratch : str or None
-        Folder for scratch files.
-    warm : sequence of WarmStart, optional
-        Warm start of each member, or one for all.
-    start : Start, optional
-        Proportions that the documents of all members begin with, if they are from a file.
-    notice : callable, optional
-        Receives a line when a computed start is ready.
-    """
+    """The shards of a corpus on the workers, and the problems on them: one for each seed."""
 
     def __init__(
         self,
@@ -100,22 +82,7 @@ class LoadedCorpus:
         self._summary = replace(self._summary, weights=weights)
 
     def problem(self, seed: int, member: int = 0) -> tuple[Problem, GlobalState]:
-        """Return the problem of a seed, and its first global state.
-
-        Parameters
-        ----------
-        seed : int
-            Seed of all its random numbers.
-        member : int, optional
-            Number of the member.
-
-        Returns
-        -------
-        problem : Problem
-            The problem, on shards that all members share.
-        global_state : GlobalState
-            Global state before any document was swept.
-        """
+        """Return the problem of a seed, and its first global state."""
         source = self._request.warm
         summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
         start = self._warm[member if len(self._warm) > 1 else 0] if self._warm else None
@@ -123,22 +90,7 @@ class LoadedCorpus:
         return self._problem(seed, summary, start, warm, self._request.growth)
 
     def problem_from(self, seed: int, start: WarmStart | None = None, topics: int = 1) -> tuple[Problem, GlobalState]:
-        """Return the problem of a fit that begins from the members' consensus, and its first global state.
-
-        Parameters
-        ----------
-        seed : int
-            Seed of all its random numbers.
-        start : WarmStart, optional
-            The consensus; not needed for a fit that goes on from its checkpoint.
-        topics : int, optional
-            Number of its topics.
-
-        Returns
-        -------
-        problem, global_state
-            As of `problem`; all iterations sweep all documents.
-        """
+        """Return the problem of a fit that begins from the members' consensus, and its first global state."""
         return self._problem(seed, replace(self._summary, warm=topics, start=0, growing=0), start, None, None)
 
     def _problem(

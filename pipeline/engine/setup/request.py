@@ -30,63 +30,34 @@ if TYPE_CHECKING:
 
 
 VERSIONS = ("collapsium", "dask", "distributed", "numba", "numpy", "pyarrow", "zarr")
-BITS = ("collapsium", "numba", "numpy", "python")
-"""Packages of which another version may give other bits."""
+BITS = ("collapsium", "numba", "numpy", "python")  # Packages of which another version may give other bits
+# Options of the loop that determine its states; they may not change when a run is resumed
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
-"""Options of the loop that determine its states; they may not change when a run is resumed."""
+# Options of families that 0.1 did not have; where they are empty, digests are those of 0.1
 ADDED = ("seeds", "weights")
-"""Options of families that 0.1 did not have; where they are empty, digests are those of 0.1."""
 KEEPS = ("all", "best")
 COMBINES = ("predictions", CONSENSUS)
 
 
 @dataclass(frozen=True)
 class Request:
-    """The inputs and options of a fit.
+    """The inputs and options of a fit."""
 
-    Attributes
-    ----------
-    corpus : Corpus
-        The training corpus.
-    heldout : Corpus or None
-        Held-out tokens of the same documents.
-    family : str
-        Name of the family.
-    config : FamilyOptions
-        Options of the family.
-    limits : Limits
-        Options of the loop.
-    seed : int
-        Seed of all random numbers.
-    warm : WarmSource or None
-        The model to begin from.
-    restarts : int
-        Members of an ensemble; 0 for a fit by itself.
-    keep : {"all", "best"}
-        The members to retain.
-    begun_with : int or None
-        Iterations that were planned when the run began, on which families may depend; None for a new run.
-    growth : Growth or None
-        Stages over samples of the documents; None where all iterations sweep all documents.
-    start : StartSource or None
-        The start of the documents; None where they begin at random, or from another model.
-    combine : {"predictions", "consensus"}
-        Whether the members are joined into a model of the run's own.
-    """
-
-    corpus: Corpus
-    heldout: Corpus | None
-    family: str
-    config: FamilyOptions
-    limits: Limits
-    seed: int
-    warm: WarmSource | None = None
-    restarts: int = 0
-    keep: str = "all"
+    corpus: Corpus  # The training corpus
+    heldout: Corpus | None  # Held-out tokens of the same documents
+    family: str  # Name of the family
+    config: FamilyOptions  # Options of the family
+    limits: Limits  # Options of the loop
+    seed: int  # Seed of all random numbers
+    warm: WarmSource | None = None  # The model to begin from
+    restarts: int = 0  # Members of an ensemble; 0 for a fit by itself
+    keep: str = "all"  # The members to retain
+    # Iterations that were planned when the run began, on which families may depend; None for a new run
     begun_with: int | None = None
-    growth: Growth | None = None
+    growth: Growth | None = None  # Stages over samples of the documents; None where all iterations sweep all documents
+    # The start of the documents; None where they begin at random, or from another model
     start: StartSource | None = None
-    combine: str = "predictions"
+    combine: str = "predictions"  # Whether the members are joined into a model of the run's own
 
     def __post_init__(self) -> None:
         require_corpus(self.family, self.corpus)
@@ -183,11 +154,6 @@ class Request:
         """Return the request of a new fit with the stages that its option `grow` and its size call for.
 
         A fit that grows begins at random; from clusters of words, topics form in few sweeps over all documents.
-
-        Returns
-        -------
-        Request
-            Its start is None, or its growth is.
         """
         manifest, last = self.corpus.manifest, self.planned
         inputs = GrowthInputs(
@@ -226,24 +192,7 @@ class Request:
 
 
 def require_combinable(family: str, schedule: str, keep: str, models: int) -> None:
-    """Refuse a consensus of models that cannot be joined.
-
-    Parameters
-    ----------
-    family : str
-        Their family.
-    schedule : str
-        Schedule of their fits.
-    keep : str
-        The members to retain.
-    models : int
-        Number of restarts and samples.
-
-    Raises
-    ------
-    OptionError
-        The family or the schedule has no consensus, or there is nothing to join.
-    """
+    """Refuse a consensus of models that cannot be joined."""
     if not load_family(family).shard_model.dirichlet_proportions:
         able = [name for name in family_names() if load_family(name).shard_model.dirichlet_proportions]
         raise OptionError(

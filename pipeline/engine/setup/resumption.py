@@ -21,8 +21,8 @@ from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.model import StoredModel
 from collapsium.storage.runs.run import DONE, RECORD, Run
 
+# Options of the loop besides `SHAPING` that may not change when a run is resumed
 SAVED = ("samples", "sample_every", "grow")
-"""Options of the loop besides `SHAPING` that may not change when a run is resumed."""
 
 
 def resumed_request(
@@ -33,37 +33,7 @@ def resumed_request(
     warm: WarmSource | None = None,
     start: StartSource | None = None,
 ) -> tuple[Request, JsonObject]:
-    """Return the request of a resumed run.
-
-    Parameters
-    ----------
-    run : Run
-        The run.
-    corpus, heldout : str or path-like, optional
-        Locations of its corpora, where they were moved.
-    options : mapping
-        Options; those of the run's end may differ from before.
-    warm : WarmSource, optional
-        Location of the model of its warm start, if it was moved.
-    start : StartSource, optional
-        Location of the file of its start, if it was moved.
-
-    Returns
-    -------
-    request : Request
-        The recorded request, with the options that have changed.
-    record : dict
-        The new contents of `run.json`.
-
-    Raises
-    ------
-    OptionError
-        An option would change the model.
-    MismatchError
-        A corpus is not the run's.
-    DamagedError
-        `run.json` is not the record of a fit.
-    """
+    """Return the request of a resumed run."""
     record = run.record()
     path = f"{run.folder.url}/{RECORD}"
     try:
@@ -188,25 +158,7 @@ def _open_corpus(
 
 
 def is_finished(target: Run, request: Request) -> bool:
-    """Return true if a run has nothing more to do.
-
-    Parameters
-    ----------
-    target : Run
-        The run.
-    request : Request
-        The request, as it is now.
-
-    Returns
-    -------
-    bool
-        True if the run has a model, and that is what the request describes.
-
-    Raises
-    ------
-    OptionError
-        The run has more iterations than the request.
-    """
+    """Return true if a run has nothing more to do."""
     planned = request.limits.planned(len(request.corpus.manifest.shards))
     latest = target.checkpoints.candidates()[0][:1]
     if latest and latest[0] > planned:

@@ -17,25 +17,7 @@ SEEDS = "seeds"
 
 
 def seeds_of(corpus: Corpus, config: FamilyOptions) -> SeedTable | None:
-    """Return the pseudo-counts of seeded topics.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The training corpus.
-    config : FamilyOptions
-        Options of the family.
-
-    Returns
-    -------
-    SeedTable or None
-        None without seeds.
-
-    Raises
-    ------
-    OptionError
-        A seed word is not in the vocabulary; the message names the nearest words that are.
-    """
+    """Return the pseudo-counts of seeded topics."""
     seeds = getattr(config, SEEDS, ())
     return _table(corpus.folder.address, corpus.manifest.digest, seeds) if seeds else None
 

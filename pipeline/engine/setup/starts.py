@@ -34,32 +34,18 @@ else:
     proportions_file = LazyModule("collapsium.storage.readers.proportions_file")
 
 ENDING = ".parquet"
-MIN_CLUSTERED = 2
-"""Documents for each topic from which fits begin from clusters: fewer would leave topics without any."""
-LEAST_NOISE = 0.1
-"""Smallest weight of a topic, where the largest is 1 more, in a document whose proportions are drawn."""
+MIN_CLUSTERED = 2  # Documents for each topic from which fits begin from clusters: fewer would leave topics without any
+LEAST_NOISE = 0.1  # Smallest weight of a topic, where the largest is 1 more, in a document whose proportions are drawn
 
 
 @dataclass(frozen=True)
 class FitInputs:
-    """Inputs on which the usual start of a fit depends.
+    """Inputs on which the usual start of a fit depends."""
 
-    Attributes
-    ----------
-    family : str
-        Name of the family.
-    config : FamilyOptions
-        Its options.
-    documents : int
-        Documents of the corpus.
-    elsewhere : bool
-        Whether the schedule keeps no responsibilities, or another run is begun from.
-    """
-
-    family: str
-    config: FamilyOptions
-    documents: int
-    elsewhere: bool
+    family: str  # Name of the family
+    config: FamilyOptions  # Its options
+    documents: int  # Documents of the corpus
+    elsewhere: bool  # Whether the schedule keeps no responsibilities, or another run is begun from
 
     def usual_start(self) -> str:
         """Return the start of a fit that names none."""
@@ -70,49 +56,18 @@ class FitInputs:
 
 @dataclass(frozen=True)
 class StartSource:
-    """The start of a fit, as `run.json` records it.
+    """The start of a fit, as `run.json` records it."""
 
-    Attributes
-    ----------
-    kind : str
-        `FILE_START`, or one of `COMPUTED_STARTS`.
-    url, digest : str, optional
-        A file's address, and the SHA-256 of its bytes; empty for others.
-    strength : float, optional
-        Tokens with which the start stays in the documents' priors.
-    usual : bool, optional
-        Whether it is the family's usual start, and no option names it; not recorded.
-    """
-
-    kind: str
+    kind: str  # `FILE_START`, or one of `COMPUTED_STARTS`
+    # A file's address, and the SHA-256 of its bytes; empty for others
     url: str = ""
     digest: str = ""
-    strength: float = 0.0
-    usual: bool = False
+    strength: float = 0.0  # Tokens with which the start stays in the documents' priors
+    usual: bool = False  # Whether it is the family's usual start, and no option names it; not recorded
 
     @classmethod
     def of(cls, start: str, strength: float = 0.0) -> StartSource | None:
-        """Return the start that an option names; None for a random one.
-
-        Parameters
-        ----------
-        start : str
-            The option.
-        strength : float, optional
-            Tokens with which it stays in the documents' priors.
-
-        Returns
-        -------
-        StartSource or None
-            With the digest of a file.
-
-        Raises
-        ------
-        OptionError
-            It is neither a known start nor the name of a Parquet file.
-        AbsentError
-            There is no such file.
-        """
+        """Return the start that an option names; None for a random one."""
         if start == RANDOM_START:
             if strength:
                 raise OptionError("goes with `start`: random proportions are no prior", "start_strength")
@@ -182,17 +137,10 @@ def _address(path: str) -> str:
 
 @dataclass(frozen=True)
 class ShardProportions:
-    """Proportions of a shard's documents, from which its first local state is made; see `tasks.WarmSource`.
+    """Proportions of a shard's documents, from which its first local state is made; see `tasks.WarmSource`."""
 
-    Attributes
-    ----------
-    proportions : DocumentProportions
-        A row for each document; of those without proportions they are drawn.
-    strength : float, optional
-        Tokens with which the proportions stay in the documents' priors, except those that are drawn.
-    """
-
-    proportions: DocumentProportions
+    proportions: DocumentProportions  # A row for each document; of those without proportions they are drawn
+    # Tokens with which the proportions stay in the documents' priors, except those that are drawn
     strength: float = 0.0
 
     def __sizeof__(self) -> int:
@@ -205,21 +153,7 @@ class ShardProportions:
         return None
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
-        """Return the documents' proportions; topics are even over the shard's words.
-
-        Parameters
-        ----------
-        shard : Shard
-            The shard.
-        stream : Stream
-            Random stream of the shard, for documents without proportions.
-
-        Returns
-        -------
-        Arrays
-            ``document_topic`` as `ShardModel.start` takes it; with a strength also ``document_strength``, float32,
-            shape (documents,).
-        """
+        """Return the documents' proportions; topics are even over the shard's words."""
         own = self.proportions
         theta = np.zeros((own.documents, own.width), dtype=np.float32)
         theta[np.repeat(np.arange(own.documents), np.diff(own.offsets)), own.topics] = own.shares
@@ -235,21 +169,11 @@ class ShardProportions:
 
 @dataclass(frozen=True)
 class Start:
-    """The proportions from which a fit begins.
+    """The proportions from which a fit begins."""
 
-    Attributes
-    ----------
-    shards : sequence of ShardProportions
-        Those of each shard.
-    topics : int
-        Number of their topics.
-    notices : tuple of str
-        Lines for the user: documents without proportions, topics that are left out.
-    """
-
-    shards: Sequence[ShardProportions]
-    topics: int
-    notices: tuple[str, ...] = ()
+    shards: Sequence[ShardProportions]  # Those of each shard
+    topics: int  # Number of their topics
+    notices: tuple[str, ...] = ()  # Lines for the user: documents without proportions, topics that are left out
 
 
 def most_topics(config: FamilyOptions) -> int | None:
@@ -272,27 +196,7 @@ def begin_from(
     strength: float = 0.0,
     most: int | None = None,
 ) -> Start:
-    """Return the start of a fit from the proportions of the documents of each shard.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The training corpus.
-    proportions : sequence of DocumentProportions
-        Those of each shard, a row for each document, all of the same width.
-    topics : int or None
-        Largest number of topics that the fit may have, if there is one. Of more, the largest are taken; else topic k is
-        the k-th.
-    strength : float, optional
-        Tokens with which the proportions stay in the documents' priors.
-    most : int, optional
-        Largest number of topics to begin with, for fits that infer their number. Of more, the largest are taken.
-
-    Returns
-    -------
-    Start
-        The start; documents without proportions begin at random.
-    """
+    """Return the start of a fit from the proportions of the documents of each shard."""
     shards = corpus.manifest.shards
     if [one.documents for one in proportions] != [one.documents for one in shards]:
         raise MismatchError(f"{corpus.url}: expected proportions of the documents of each shard")
@@ -330,31 +234,7 @@ def _columns(
 
 
 def start_of_file(source: StartSource, corpus: Corpus, config: FamilyOptions) -> Start:
-    """Return the start that a file gives.
-
-    Parameters
-    ----------
-    source : StartSource
-        The file.
-    corpus : Corpus
-        The training corpus.
-    config : FamilyOptions
-        Options of the fit, which may set the number of topics.
-
-    Returns
-    -------
-    Start
-        The start.
-
-    Raises
-    ------
-    AbsentError
-        The file is gone.
-    MismatchError
-        It is another file now.
-    InputError
-        It is no file of proportions, or has none of these documents.
-    """
+    """Return the start that a file gives."""
     try:
         same = proportions_file.digest_of_file(source.url) == source.digest
     except AbsentError as error:

@@ -35,32 +35,19 @@ from collapsium.workers.arrays.state import Arrays, GlobalState, Rows
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-CELLS = 1 << 20
-"""Probabilities that are computed at a time, in double precision."""
+CELLS = 1 << 20  # Probabilities that are computed at a time, in double precision
 
 
 @dataclass(frozen=True)
 class WarmSource:
-    """The model that a fit begins from.
+    """The model that a fit begins from."""
 
-    Attributes
-    ----------
-    url : str
-        Folder of the model or, where the run had none, of its checkpoint.
-    digest : str
-        Digest of its record, which has the digests of its parts.
-    topics : int
-        Number of its topics that have tokens.
-    local_states : str, optional
-        Digest of the local states that its run keeps in a checkpoint of the same iteration; empty where there are none.
-    members : tuple of WarmSource, optional
-        The members of an ensemble; member k of a fit of as many restarts begins from member k.
-    """
-
-    url: str
-    digest: str
-    topics: int
+    url: str  # Folder of the model or, where the run had none, of its checkpoint
+    digest: str  # Digest of its record, which has the digests of its parts
+    topics: int  # Number of its topics that have tokens
+    # Digest of the local states that its run keeps in a checkpoint of the same iteration; empty where there are none
     local_states: str = ""
+    # The members of an ensemble; member k of a fit of as many restarts begins from member k
     members: tuple[WarmSource, ...] = ()
 
     @classmethod
@@ -137,51 +124,22 @@ class _SavedStates:
 
 @dataclass(frozen=True)
 class WarmReference:
-    """Reference to the part of a model from which a shard's first local state is made.
+    """Reference to the part of a model from which a shard's first local state is made."""
 
-    Attributes
-    ----------
-    url : str
-        Folder of the model.
-    number : int or None
-        The model's number of the shard; None where it was fitted to other documents, so that these are folded in.
-    topics : tuple of int
-        Columns of the topics that have tokens, or of the largest of them.
-    share : float
-        Share of the tokens in these topics.
-    columns : int, optional
-        Number of the fit's topics, if each topic retains its column; 0 if they get the first columns.
-    saved : SavedLocalState, optional
-        The local state of the same shard in the checkpoint of the model's run.
-    """
-
-    url: str
+    url: str  # Folder of the model
+    # The model's number of the shard; None where it was fitted to other documents, so that these are folded in
     number: int | None
-    topics: tuple[int, ...]
-    share: float
-    columns: int = 0
-    saved: SavedLocalState | None = None
+    topics: tuple[int, ...]  # Columns of the topics that have tokens, or of the largest of them
+    share: float  # Share of the tokens in these topics
+    columns: int = 0  # Number of the fit's topics, if each topic retains its column; 0 if they get the first columns
+    saved: SavedLocalState | None = None  # The local state of the same shard in the checkpoint of the model's run
 
     def local(self, shard: AnyShard) -> Arrays | None:
         """Read the local state from which the shard goes on, if there is one."""
         return None if self.saved is None else self.saved.read(Model(self.url), shard)
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
-        """Read the documents' proportions, and the topics over the shard's words.
-
-        Parameters
-        ----------
-        shard : Shard
-            The shard.
-        stream : Stream
-            Random stream, for families that draw numbers as they fold in.
-
-        Returns
-        -------
-        Arrays
-            ``document_topic``, float32, shape (documents, topics), and ``word_topic``, float32, shape (words of the
-            shard, topics); of a tree ``topic_parent``, int64, each node's parent among these topics, -1 for the root.
-        """
+        """Read the documents' proportions, and the topics over the shard's words."""
         model = Model(self.url)
         shard_model = model.shard_model
         rows = _rows(model, shard)
@@ -238,46 +196,17 @@ def _rows(model: Model, shard: AnyShard) -> Rows:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """A model from which a fit begins.
+    """A model from which a fit begins."""
 
-    Attributes
-    ----------
-    references : sequence of WarmReference
-        A reference for each shard.
-    family : str
-        Family of the model.
-    options : dict
-        Options of the model.
-    url : str
-        Folder of the model.
-    """
-
-    references: Sequence[WarmReference]
-    family: str
-    options: JsonObject
-    url: str
+    references: Sequence[WarmReference]  # A reference for each shard
+    family: str  # Family of the model
+    options: JsonObject  # Options of the model
+    url: str  # Folder of the model
 
     def begin(
         self, family: str, config: FamilyOptions, global_state: GlobalState
     ) -> tuple[GlobalState, list[WarmReference]]:
-        """Return the first global state, and the reference from which each shard begins.
-
-        Parameters
-        ----------
-        family : str
-            Family of the fit.
-        config : FamilyOptions
-            Options of the fit.
-        global_state : GlobalState
-            The result of the family's `initialise`.
-
-        Returns
-        -------
-        global_state : GlobalState
-            With the hyperparameters that the model has learned, if family and options allow that.
-        references : list of WarmReference
-            In that case with saved local states.
-        """
+        """Return the first global state, and the reference from which each shard begins."""
         target = load_family(family)
         if family == self.family and isinstance(target, Resumable):
             carried = target.carry(
@@ -296,29 +225,7 @@ def warm_start(source: WarmSource, corpus: Corpus, topics: int | None) -> WarmSt
 
 
 def warm_references(source: WarmSource, corpus: Corpus, topics: int | None) -> list[WarmReference]:
-    """Return the references from which the shards of a corpus begin.
-
-    Parameters
-    ----------
-    source : WarmSource
-        The model.
-    corpus : Corpus
-        The training corpus.
-    topics : int or None
-        Largest number of topics that the fit may have, if there is one. Of a model with more, the largest are used.
-
-    Returns
-    -------
-    list of WarmReference
-        A reference for each shard, without saved local states.
-
-    Raises
-    ------
-    AbsentError
-        The model is gone, or the local states of its run.
-    MismatchError
-        The folder has another model now; or the vocabulary of the corpus does not begin with that of the model.
-    """
+    """Return the references from which the shards of a corpus begin."""
     return [replace(reference, saved=None) for reference in _references(source, _model_of(source), corpus, topics)]
 
 

@@ -32,37 +32,18 @@ OPTION = "weights"
 class WeightLimits:
     """Limits of weights, and of a table's unknown words."""
 
+    # Least weight of a word, as a share of the mean over the tokens. A word in all documents then still has
+    # responsibilities, from which its plain tokens in each topic are known.
     smallest: float = 1e-3
-    """Least weight of a word, as a share of the mean over the tokens.
-
-    A word in all documents then still has responsibilities, from which its plain tokens in each topic are known."""
+    # Share of a table's words that the vocabulary may lack: more are a table for another vocabulary
     unknown_share: float = 0.5
-    """Share of a table's words that the vocabulary may lack: more are a table for another vocabulary."""
 
 
 LIMITS = WeightLimits()
 
 
 def unknown_words(corpus: Corpus, config: FamilyOptions) -> str | None:
-    """Return a line on the words of a table of weights that a vocabulary does not have; None if it has all.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The training corpus.
-    config : FamilyOptions
-        Options of the family.
-
-    Returns
-    -------
-    str or None
-        The line.
-
-    Raises
-    ------
-    OptionError
-        Most words of the table are unknown.
-    """
+    """Return a line on the words of a table of weights that a vocabulary does not have; None if it has all."""
     table = getattr(config, OPTION, None)
     if not isinstance(table, WeightTable):
         return None
@@ -82,24 +63,7 @@ def unknown_words(corpus: Corpus, config: FamilyOptions) -> str | None:
 
 
 def weights_of(corpus: Corpus, config: FamilyOptions, executor: Executor, shards: Shards) -> WordWeights | None:
-    """Return the weights of the words of a corpus, scaled so that all tokens together weigh as many as they are.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The training corpus.
-    config : FamilyOptions
-        Options of the family.
-    executor : Executor
-        Executor of the passes over the shards.
-    shards : list of futures
-        The shards.
-
-    Returns
-    -------
-    WordWeights or None
-        None if the options name no weights.
-    """
+    """Return the weights of the words of a corpus, scaled so that all tokens together weigh as many as they are."""
     if not isinstance(config, WeightedOptions) or config.weights is None:
         return None
     sums = np.zeros((2, corpus.manifest.vocabulary.words))

@@ -36,24 +36,19 @@ GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 class TrialSchedule:
     """Corpora and sweeps of the trial, and what it decides by."""
 
+    # Tokens of a corpus, at least: fits of smaller ones are over soon, and a trial takes longer than it saves
     min_tokens: float = 4e6
-    """Tokens of a corpus, at least: fits of smaller ones are over soon, and a trial takes longer than it saves."""
-    large: int = 7
-    """Sweeps in which the halves are compared while all active sets are large."""
-    half: int = 8
-    """Sweeps in which they are compared while one half has small active sets."""
-    small: int = 8
-    """Sweeps with small active sets in all documents, before the last comparison."""
-    compared: int = 4
-    """Last sweeps with small active sets in a half, and in all documents, whose scores are compared."""
-    remaining: int = 4
-    """Sweeps of the search for the power after the trial, at least."""
+    large: int = 7  # Sweeps in which the halves are compared while all active sets are large
+    half: int = 8  # Sweeps in which they are compared while one half has small active sets
+    small: int = 8  # Sweeps with small active sets in all documents, before the last comparison
+    compared: int = 4  # Last sweeps with small active sets in a half, and in all documents, whose scores are compared
+    remaining: int = 4  # Sweeps of the search for the power after the trial, at least
+    # Loss of score of documents with small active sets, in nats a token, up to which all get them: reviews, news and
+    # blog entries lose 0.03 to 0.065, papers 0.016 to 0.023, drawn corpora 0.017 at most
     max_loss: float = 0.02
-    """Loss of score of documents with small active sets, in nats a token, up to which all get them: reviews, news and
-    blog entries lose 0.03 to 0.065, papers 0.016 to 0.023, drawn corpora 0.017 at most."""
+    # Gain of score of all documents, in nats a token, from which active sets stay small: scores of papers, whose topics
+    # gain nothing, rise by as much in eight sweeps
     min_gain: float = 0.005
-    """Gain of score of all documents, in nats a token, from which active sets stay small: scores of papers, whose
-    topics gain nothing, rise by as much in eight sweeps."""
 
     @property
     def second(self) -> int:
@@ -89,20 +84,7 @@ def _last_begin(search: CoolingState) -> int:
 
 
 def next_state(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) -> GlobalStateT:
-    """Return the global state with the active sets of the next sweep.
-
-    Parameters
-    ----------
-    before, after : CollapsedGlobalState
-        The global state before the sweep, and after it so far.
-    delta : Delta
-        `HeldScoreSums`, of the state that the sweep began with.
-
-    Returns
-    -------
-    CollapsedGlobalState
-        `after` with the next step of the trial.
-    """
+    """Return the global state with the active sets of the next sweep."""
     old, sums = before.trial, delta.read(HeldScoreSums)
     if old is None or delta.read(SweepSums) is None:
         return after

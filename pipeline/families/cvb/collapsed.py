@@ -45,12 +45,9 @@ Vector = npt.NDArray[np.float64]
 class CollapsedSchedule:
     """Start of a fit, and learning of hyperparameters."""
 
-    start_documents: int = 10
-    """Documents for each topic that have topics at the start, at least."""
-    max_start_every: int = 8
-    """One document in so many has topics at the start, at least."""
-    min_parameter: float = 1e-8
-    """Smallest Dirichlet parameter that learning may reach."""
+    start_documents: int = 10  # Documents for each topic that have topics at the start, at least
+    max_start_every: int = 8  # One document in so many has topics at the start, at least
+    min_parameter: float = 1e-8  # Smallest Dirichlet parameter that learning may reach
 
 
 SCHEDULE = CollapsedSchedule()
@@ -287,22 +284,6 @@ def likelihood_bound(
 
     sum_d log G(A)/G(A+n_d) + sum_dk F[log G(a_k+n_dk)/G(a_k)] + sum_k F[log G(B)/G(B+n_k)]
     + sum_kw F[log G(b_w+n_kw)/G(b_w)] - sum c q log q.
-
-    Parameters
-    ----------
-    global_state : CollapsedGlobalState
-        The global state of the sweep.
-    delta : Delta
-        Sums of the sweep and of the folding of its rows.
-    bound_documents : float
-        Terms of the documents.
-    words : WordSums or None
-        Terms of the words.
-
-    Returns
-    -------
-    float
-        The terms, in nats.
     """
     moments, log_absent = updates.moved_moments(global_state, delta), updates.moved_log_absent(global_state, delta)
     _, log_rising = topic_totals(moments, log_absent, global_state.beta)

@@ -30,46 +30,34 @@ GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 class CoolingSchedule:
     """Powers of the search, and tokens that are held out for it."""
 
+    # Power in the first sweeps of fits that begin at random: topics that form hot end in better optima
     start: float = 0.8
-    """Power in the first sweeps of fits that begin at random: topics that form hot end in better optima."""
-    start_formed: float = 0.9
-    """Power in the first sweep of fits that begin from clusters, which have topics already."""
+    start_formed: float = 0.9  # Power in the first sweep of fits that begin from clusters, which have topics already
+    # Sweeps before the search in fits that begin at random: until topics have formed, a larger power seems better
     hold: int = 16
-    """Sweeps before the search in fits that begin at random: until topics have formed, a larger power seems better."""
+    # The same in fits that begin from clusters, or have grown on samples; in sweeps over all documents
     hold_formed: int = 4
-    """The same in fits that begin from clusters, or have grown on samples; in sweeps over all documents."""
-    lowest: float = 0.6
-    """Smallest power between the two halves."""
-    highest: float = 0.975
-    """Largest power between the two halves: no weight is sharpened."""
-    spread: float = 0.025
-    """Difference of the powers of the two halves from the power between."""
-    sweeps: int = 2
-    """Sweeps before the halves change places: in the first, documents follow, in the second, topics."""
-    gain: float = 0.08
-    """Change of the power for each nat a token by which its increase by one would raise the score."""
-    most: float = 0.04
-    """Largest change of the power at a time."""
+    lowest: float = 0.6  # Smallest power between the two halves
+    highest: float = 0.975  # Largest power between the two halves: no weight is sharpened
+    spread: float = 0.025  # Difference of the powers of the two halves from the power between
+    sweeps: int = 2  # Sweeps before the halves change places: in the first, documents follow, in the second, topics
+    gain: float = 0.08  # Change of the power for each nat a token by which its increase by one would raise the score
+    most: float = 0.04  # Largest change of the power at a time
+    # Share of the sweeps of the search, at its end, whose mean power stays: single ones vary by 0.02, by which reviews
+    # lose 0.01 nats a token. So are averaged the iterates of stochastic gradients (Polyak and Juditsky 1992).
     averaged: float = 1 / 3
-    """Share of the sweeps of the search, at its end, whose mean power stays: single ones vary by 0.02, by which reviews
-    lose 0.01 nats a token. So are averaged the iterates of stochastic gradients (Polyak and Juditsky 1992)."""
-    last: float = 0.9
-    """Share of the iterations over all documents after which held-out tokens count again."""
-    min_iterations: int = 30
-    """Iterations over all documents of a fit that searches after a random start, at least."""
-    min_formed: int = 20
-    """The same after a start from clusters."""
+    last: float = 0.9  # Share of the iterations over all documents after which held-out tokens count again
+    min_iterations: int = 30  # Iterations over all documents of a fit that searches after a random start, at least
+    min_formed: int = 20  # The same after a start from clusters
+    # Power of shorter fits: the best one on news and blog entries, between those of reviews and of papers
     short_power: float = 0.85
-    """Power of shorter fits: the best one on news and blog entries, between those of reviews and of papers."""
+    # Tokens of a corpus whose fits search, at least: `max_held` of them still tell powers apart
     min_tokens: float = 20_000.0
-    """Tokens of a corpus whose fits search, at least: `max_held` of them still tell powers apart."""
-    held_tokens: float = 20_000.0
-    """Tokens to hold out, at least."""
+    held_tokens: float = 20_000.0  # Tokens to hold out, at least
+    # Share of the tokens to hold out, at least: large corpora have more to spare, by which scores are less noisy. Moves
+    # of topics hold out more, by which the two are told apart.
     held_share: float = 0.005
-    """Share of the tokens to hold out, at least: large corpora have more to spare, by which scores are less noisy.
-    Moves of topics hold out more, by which the two are told apart."""
-    max_held: float = 0.05
-    """Share of the tokens that is held out, at most."""
+    max_held: float = 0.05  # Share of the tokens that is held out, at most
 
 
 SCHEDULE = CoolingSchedule()
@@ -112,20 +100,7 @@ def resumed(after: GlobalStateT) -> GlobalStateT:
 
 
 def next_state(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) -> GlobalStateT:
-    """Return the global state with the power of the next sweep.
-
-    Parameters
-    ----------
-    before, after : CollapsedGlobalState
-        The global state before the sweep, and after it so far.
-    delta : Delta
-        `HeldScoreSums`, of the state that the sweep began with.
-
-    Returns
-    -------
-    CollapsedGlobalState
-        `after` with the next step of the search.
-    """
+    """Return the global state with the power of the next sweep."""
     old, sums = before.cooling, delta.read(HeldScoreSums)
     if old is None or sums is None or not before.searching:
         return after

@@ -18,20 +18,7 @@ def geometric_mean(posterior: npt.NDArray[np.float64]) -> float:
 
 
 def divergence(global_state: HdpGlobalState, delta: Delta) -> float:
-    """Return the sum of KL(q|p) over the hyperparameters, each from the parameters of its current q.
-
-    Parameters
-    ----------
-    global_state : HdpGlobalState
-        The posteriors under which a sweep was made, with their priors.
-    delta : Delta
-        Sums of the sweep, with `TauSums` where tau is learned.
-
-    Returns
-    -------
-    float
-        The divergence, in nats.
-    """
+    """Return the sum of KL(q|p) over the hyperparameters, each from the parameters of its current q."""
     total = 0.0
     for posterior, prior in (
         (global_state.alpha_posterior, global_state.alpha_prior),

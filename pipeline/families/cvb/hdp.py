@@ -49,13 +49,12 @@ class HoldSchedule:
 
 HOLD = HoldSchedule()
 
-MIN_SHARE = 1e-200
-"""Least G[pi_k], whose logarithm the bound and the tables take."""
+MIN_SHARE = 1e-200  # Least G[pi_k], whose logarithm the bound and the tables take
 
 Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
 LEARNED: tuple[Learned, ...] = get_args(Learned)
+# Learned while tokens are held out for moves, until superfluous topics are found
 SHARES: tuple[Learned, ...] = ("gamma", "pi")
-"""Learned while tokens are held out for moves, until superfluous topics are found."""
 
 
 class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
@@ -196,22 +195,6 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         q(pt_k) = Beta(1 + E[s_k], E[gamma] + sum_{l>k} E[s_l]) with sticks in the order of falling E[n_k];
         q(alpha) = Gamma(a + E[s], b - sum_d E[log eta_d]); q(gamma) = Gamma(a + K, b - sum_k E[log(1 - pt_k)]);
         q(beta) = Gamma(a + E[t], b - sum_k E[log xi_k]); q(tau) = Dir(a_tau + E[t_w]).
-
-        Parameters
-        ----------
-        global_state : HdpGlobalState
-            The global state of the sweep.
-        delta : Delta
-            The sum over all shards, and the sums of its folding.
-        options : HdpOptions
-            The options.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        HdpGlobalState
-            The next global state.
         """
         after, sums = updates.of_corpus(global_state, delta)
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)

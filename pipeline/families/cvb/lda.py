@@ -31,11 +31,10 @@ from collapsium.workers.families.cvb.sums import SweepSums, WordSums
 class Defaults:
     """Dirichlet parameters of topics in documents, where none is named."""
 
+    # A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
+    # 50 to 1000 topics (see ``docs/benchmarks/defaults.md``)
     concentration: float = 1.0
-    """A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
-    50 to 1000 topics (see ``docs/benchmarks/defaults.md``)."""
-    alpha: float = 0.1
-    """a_k of other fits, as common in the literature, and at most of these."""
+    alpha: float = 0.1  # a_k of other fits, as common in the literature, and at most of these
 
 
 DEFAULTS = Defaults()
@@ -139,22 +138,6 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
 
         a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]), to whose
         tables the asymmetric form adds tau / W.
-
-        Parameters
-        ----------
-        global_state : LdaGlobalState
-            The global state of the sweep.
-        delta : Delta
-            The sum over all shards, and the sums of its folding.
-        options : LdaOptions
-            The options.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        LdaGlobalState
-            The next global state.
         """
         after, sums = updates.of_corpus(global_state, delta)
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)

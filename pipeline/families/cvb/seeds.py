@@ -28,27 +28,18 @@ from collapsium.workers.kernels.cvb.active import EXACT_TOKENS
 
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 MAX_STRENGTH = 1e6
+# Largest strength of seeds that lie in the rows: up to here, rows have no larger numbers than without seeds
 MAX_TOGETHER = 1.0
-"""Largest strength of seeds that lie in the rows: up to here, rows have no larger numbers than without seeds."""
 
 
 class SeededTopic(BaseModel):
-    """A topic with words that it is to have.
-
-    Attributes
-    ----------
-    name : str
-        Its name.
-    words : tuple of str
-        Its seed words.
-    strength : float
-        Pseudo-counts of each seed word, as a multiple of the word's tokens in the corpus.
-    """
+    """A topic with words that it is to have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    name: str
-    words: Annotated[tuple[str, ...], Field(min_length=1)]
+    name: str  # Its name
+    words: Annotated[tuple[str, ...], Field(min_length=1)]  # Its seed words
+    # Pseudo-counts of each seed word, as a multiple of the word's tokens in the corpus
     strength: Annotated[float, Field(gt=0, le=MAX_STRENGTH)] = 1.0
 
     @field_validator("name")
@@ -157,27 +148,7 @@ class SeededOptions(WeightedOptions):
 
 
 def with_seeds(global_state: GlobalStateT, summary: Summary, options: SeededOptions) -> GlobalStateT:
-    """Return the first global state of a fit with the pseudo-counts of its seeded topics.
-
-    Parameters
-    ----------
-    global_state : CollapsedGlobalState
-        The state without seeds.
-    summary : Summary
-        Summary of the corpus, with the seeds by words of its vocabulary.
-    options : SeededOptions
-        The options.
-
-    Returns
-    -------
-    CollapsedGlobalState
-        The state.
-
-    Raises
-    ------
-    OptionError
-        The schedule is stochastic, or parameters of words are learned, or the order is 2.
-    """
+    """Return the first global state of a fit with the pseudo-counts of its seeded topics."""
     if not options.seeds:
         return global_state
     if summary.stochastic or global_state.moments:

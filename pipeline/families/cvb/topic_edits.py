@@ -37,24 +37,7 @@ def uneditable(global_state: CollapsedGlobalState) -> str | None:
 def edited_counts(
     global_state: CollapsedGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
 ) -> EditedCounts:
-    """Return the fields of the global state that follow from the counts after an edit.
-
-    Parameters
-    ----------
-    global_state : CollapsedGlobalState
-        The global state before.
-    mixing : numpy.ndarray of float64, shape (topics, topics before)
-        Share of each topic before in each topic.
-    tokens : numpy.ndarray of float64, shape (topics,)
-        E[n_k] after.
-    plain : numpy.ndarray of float64, shape (topics,), or None
-        With weights of words, the expected tokens of each topic without them.
-
-    Returns
-    -------
-    EditedCounts
-        The fields.
-    """
+    """Return the fields of the global state that follow from the counts after an edit."""
     tables = global_state.corpus_tables
     return {
         "topic_moments": np.stack([tokens, np.zeros(tokens.size)]),

@@ -25,71 +25,48 @@ Ints = npt.NDArray[np.int64]
 class MoveSchedule:
     """Rounds of merges, deletions and splits; the values were tuned on corpora drawn from known topics."""
 
+    # Tokens to hold out of the counts, to score moves. Topics do not learn from them: of 9 million simulated tokens, a
+    # tenth held out costs 0.013 nats a token in the sixth sweep.
     held_tokens: float = 100_000.0
-    """Tokens to hold out of the counts, to score moves. Topics do not learn from them: of 9 million simulated tokens, a
-    tenth held out costs 0.013 nats a token in the sixth sweep."""
+    # Share of the tokens that is held out, at least: twice that of the search for the power
     min_held_share: float = 0.01
-    """Share of the tokens that is held out, at least: twice that of the search for the power."""
-    max_held_share: float = 0.1
-    """Share of the tokens that is held out, at most."""
+    max_held_share: float = 0.1  # Share of the tokens that is held out, at most
+    # Parameter alpha pi_k of each topic, from the first round on that finds superfluous topics
     held_prior: float = 0.05
-    """Parameter alpha pi_k of each topic, from the first round on that finds superfluous topics."""
-    begin: int = 40
-    """Sweeps before the first round."""
-    every: int = 5
-    """Sweeps from one round to the next."""
-    last: float = 0.75
-    """Share of all sweeps after which the held-out tokens count again."""
-    min_sweeps: int = 100
-    """Sweeps of a run with moves, at least, as topics must converge after the last round."""
-    max_topics: int = 1024
-    """Largest truncation: products of all pairs of topics take 8 MB then."""
-    idle_rounds: int = 4
-    """Rounds in a row with few moves after which the search ends."""
-    few_moves: float = 0.02
-    """Share of the topics up to which the moves of a round are few."""
+    begin: int = 40  # Sweeps before the first round
+    every: int = 5  # Sweeps from one round to the next
+    last: float = 0.75  # Share of all sweeps after which the held-out tokens count again
+    min_sweeps: int = 100  # Sweeps of a run with moves, at least, as topics must converge after the last round
+    max_topics: int = 1024  # Largest truncation: products of all pairs of topics take 8 MB then
+    idle_rounds: int = 4  # Rounds in a row with few moves after which the search ends
+    few_moves: float = 0.02  # Share of the topics up to which the moves of a round are few
+    # Share of the topics; if the first round is sure of fewer merges, the truncation is not too large. Topics too many
+    # are copies. Deletions do not show it: in short documents all of them seem to gain.
     worth: float = 0.05
-    """Share of the topics; if the first round is sure of fewer merges, the truncation is not too large.
-
-    Topics too many are copies. Deletions do not show it: in short documents all of them seem to gain.
-    """
+    # Standard errors from which on the gain of a merge is sure; merges of copies are sure where they are accepted, as
+    # two topics that predict alike gain nothing by a merge
     sure_merge: float = 1.0
-    """Standard errors from which on the gain of a merge is sure; merges of copies are sure where they are accepted, as
-    two topics that predict alike gain nothing by a merge."""
+    # A round moves nothing if its score, in nats a token, is this over the root of the held-out tokens lower than the
+    # best
     max_fall: float = 0.5
-    """A round moves nothing if its score, in nats a token, is this over the root of the held-out tokens lower than the
-    best."""
-    merge_candidates: int = 5
-    """Nearest topics, by correlation of word counts, that each topic may merge with."""
-    delete_candidates: float = 0.25
-    """Share of the topics, the smallest, that may be deleted."""
-    min_delete_candidates: int = 20
-    """Topics that may be deleted, at least."""
-    max_delete_candidates: int = 100
-    """Topics that may be deleted, at most."""
-    max_merges: float = 0.2
-    """Share of the topics that a round merges, at most."""
-    max_deletes: float = 0.1
-    """Share of the topics that a round deletes, at most."""
-    merge_errors: float = 0.5
-    """Least gain of a merge, in standard errors of the sum."""
-    alike: float = 0.9
-    """Correlation of word counts from which on two topics are taken for copies of one."""
+    merge_candidates: int = 5  # Nearest topics, by correlation of word counts, that each topic may merge with
+    delete_candidates: float = 0.25  # Share of the topics, the smallest, that may be deleted
+    min_delete_candidates: int = 20  # Topics that may be deleted, at least
+    max_delete_candidates: int = 100  # Topics that may be deleted, at most
+    max_merges: float = 0.2  # Share of the topics that a round merges, at most
+    max_deletes: float = 0.1  # Share of the topics that a round deletes, at most
+    merge_errors: float = 0.5  # Least gain of a merge, in standard errors of the sum
+    alike: float = 0.9  # Correlation of word counts from which on two topics are taken for copies of one
+    # The same as `merge_errors` for copies: they are merged unless that loses more than so many standard errors
     alike_errors: float = -1.0
-    """The same as `merge_errors` for copies: they are merged unless that loses more than so many standard errors."""
-    delete_errors: float = 0.0
-    """Least gain of a deletion, in standard errors of the sum."""
-    split_share: float = 0.5
-    """Share of the topics that are split, the largest."""
-    split_sweeps: int = 15
-    """Sweeps after which splits are scored."""
-    split_errors: float = -2.0
-    """The halves of a split are merged again if that gains more than so many standard errors."""
+    delete_errors: float = 0.0  # Least gain of a deletion, in standard errors of the sum
+    split_share: float = 0.5  # Share of the topics that are split, the largest
+    split_sweeps: int = 15  # Sweeps after which splits are scored
+    split_errors: float = -2.0  # The halves of a split are merged again if that gains more than so many standard errors
 
 
 SCHEDULE = MoveSchedule()
-WORST_SCORE = -1e6
-"""Score below all others, in nats a token."""
+WORST_SCORE = -1e6  # Score below all others, in nats a token
 
 
 def held_tokens(tokens: float, seed: int) -> HeldTokens:
@@ -104,20 +81,7 @@ def is_held_for_moves(held_share: float, tokens: float) -> bool:
 
 
 def initial_state(topics: int, iterations: int) -> MovesState:
-    """Return the state before any round.
-
-    Parameters
-    ----------
-    topics : int
-        Number of topics K.
-    iterations : int
-        Planned sweeps.
-
-    Returns
-    -------
-    MovesState
-        The state.
-    """
+    """Return the state before any round."""
     return MovesState(
         topic_alive=np.ones(topics, dtype=bool),
         moves_into=np.arange(topics),
@@ -137,22 +101,7 @@ def possible(iterations: int) -> bool:
 
 
 def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> HdpGlobalState:
-    """Return the global state after the next step of a round.
-
-    Parameters
-    ----------
-    before : HdpGlobalState
-        The global state before the sweep.
-    after : HdpGlobalState
-        The global state after it, so far.
-    delta : Delta
-        `ProposalSums` or `ScoreSums`, where the round has them.
-
-    Returns
-    -------
-    HdpGlobalState
-        `after` with the next step.
-    """
+    """Return the global state after the next step of a round."""
     old, state, held = before.moves, after.moves, after.held
     if old is None or state is None or held is None:
         return after

@@ -18,11 +18,10 @@ from collapsium.workers.families.plain_tokens import PlainSums
 Vector = npt.NDArray[np.float64]
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 
-FORGETTING = 0.7
-"""Exponent of averages over minibatches: minibatch n has the weight n^-FORGETTING."""
+FORGETTING = 0.7  # Exponent of averages over minibatches: minibatch n has the weight n^-FORGETTING
+# Share of all tokens by which rounding in the rows of many words may bring a topic without tokens below zero; on
+# reviews, 1e-10 was seen after 200 iterations
 MAX_ROUNDING = 1e-8
-"""Share of all tokens by which rounding in the rows of many words may bring a topic without tokens below zero; on
-reviews, 1e-10 was seen after 200 iterations."""
 
 
 def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, SweepSums | None]:
@@ -30,20 +29,6 @@ def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, S
 
     In the stochastic schedule, the sums of a minibatch are scaled to the corpus and averaged with earlier ones, with
     decaying weights. In the batch schedule, the sums are those of the corpus.
-
-    Parameters
-    ----------
-    global_state : CollapsedGlobalState
-        The global state before the iteration.
-    delta : Delta
-        The sum over the shards.
-
-    Returns
-    -------
-    global_state : CollapsedGlobalState
-        The global state with the averages.
-    sums : SweepSums or None
-        Sums over the corpus; None after the start, which sweeps nothing.
     """
     swept, step = delta.read(SweepSums), delta.read(StepSums)
     if swept is None or step is None:
@@ -66,22 +51,7 @@ def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, S
 
 
 def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, parameters: Parameters) -> GlobalStateT:
-    """Return the global state with the counts after a delta, and the next steps of what held-out tokens decide.
-
-    Parameters
-    ----------
-    before, after : CollapsedGlobalState
-        The global state before the sweep, and after it so far.
-    delta : Delta
-        The sum over all shards, and the sums of its folding.
-    parameters : Parameters
-        Of the sweeps and folds.
-
-    Returns
-    -------
-    CollapsedGlobalState
-        `after` with the counts.
-    """
+    """Return the global state with the counts after a delta, and the next steps of what held-out tokens decide."""
     totals, plain = delta.read(TopicTotals), delta.read(PlainSums)
     counted = replace(
         after,

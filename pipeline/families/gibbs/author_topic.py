@@ -44,10 +44,9 @@ from collapsium.workers.special_functions import gammaln
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-MAX_AUTHORS = 1 << 16
-"""Authors of a document that 16 bits of a token can name."""
+MAX_AUTHORS = 1 << 16  # Authors of a document that 16 bits of a token can name
+# Tokens of an author from whom documents are simulated: counts are so large that the prior does not show
 SIMULATED_AUTHOR_TOKENS = 1e12
-"""Tokens of an author from whom documents are simulated: counts are so large that the prior does not show."""
 
 
 class AuthorTopicOptions(LabelOptions, title="author-topic model (labels are authors), collapsed Gibbs sampling"):
@@ -110,18 +109,6 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState]):
 
         -sum_d n_d log A_d + sum_a log G(K alpha)/G(K alpha + n_a) + sum_ak log G(alpha + n_ak)/G(alpha), A_d being the
         number of a document's authors, and what words add as in LDA.
-
-        Parameters
-        ----------
-        global_state : AuthorTopicGlobalState
-            The global state of the sweep.
-        delta : Delta
-            Sums of the sweep and of its fold.
-
-        Returns
-        -------
-        dict of str to float
-            ``objective``; empty before the first sweep.
         """
         sums, alpha = delta.read(AuthorSums), global_state.alpha
         if sums is None:

@@ -36,16 +36,13 @@ from collapsium.workers.families.gibbs.token_counts import padded
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-LANES = 16
-"""Shards whose new topics stay apart; more share them."""
-MIN_FREE_SLOTS = 2
-"""Free slots of a lane, at least, before a sweep."""
+LANES = 16  # Shards whose new topics stay apart; more share them
+MIN_FREE_SLOTS = 2  # Free slots of a lane, at least, before a sweep
 
 Learned = Literal["alpha", "gamma"]
 
 
-MAX_START_TOPICS = MAX_TOPICS // 2
-"""Topics of a start, at most, so that there is room for as many more."""
+MAX_START_TOPICS = MAX_TOPICS // 2  # Topics of a start, at most, so that there is room for as many more
 
 
 class GibbsHdpOptions(FamilyOptions, title="hierarchical Dirichlet process, Gibbs sampling by direct assignment"):
@@ -126,27 +123,6 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
 
         alpha ~ Gamma(a + m, b - sum_d log eta_d), eta_d ~ Beta(alpha, n_d); gamma ~ Gamma(a + K, b - log eta),
         eta ~ Beta(gamma, m); (pi, pi_u) ~ Dir(m_1, ..., m_K, gamma), with m_k tables of topic k and m in all.
-
-        Parameters
-        ----------
-        global_state : GibbsHdpGlobalState
-            The global state of the sweep.
-        delta : Delta
-            Sums over all shards, and over the words that were folded.
-        options : GibbsHdpOptions
-            The options.
-        stream : Stream
-            Random stream of the iteration.
-
-        Returns
-        -------
-        GibbsHdpGlobalState
-            The next global state. A topic without tokens is a free slot.
-
-        Raises
-        ------
-        NumericalError
-            There are more topics than tokens can name.
         """
         topic, sums = added_counts(global_state.topic, topic_changes(delta)), delta.read(GibbsHdpSums)
         after = replace(global_state.with_slots(topic.size), topic=topic, free=topic == 0)

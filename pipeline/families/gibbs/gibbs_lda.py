@@ -36,8 +36,7 @@ from collapsium.workers.special_functions import digamma
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-MIN_PARAMETER = 1e-8
-"""Smallest Dirichlet parameter that learning may reach."""
+MIN_PARAMETER = 1e-8  # Smallest Dirichlet parameter that learning may reach
 
 Learned = Literal["alpha", "asymmetric-alpha", "beta"]
 
@@ -110,22 +109,6 @@ class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
 
         a_k <- a_k sum_d [psi(a_k+n_dk) - psi(a_k)] / sum_d [psi(A+n_d) - psi(A)];
         B <- sum_kw b [psi(b+n_kw) - psi(b)] / sum_k [psi(B+n_k) - psi(B)].
-
-        Parameters
-        ----------
-        global_state : GibbsLdaGlobalState
-            The global state of the sweep.
-        delta : Delta
-            Sums over all shards, and over the words that were folded.
-        options : GibbsLdaOptions
-            The options.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        GibbsLdaGlobalState
-            The next global state.
         """
         after, sums = super().update(global_state, delta, options, stream), delta.read(GibbsLdaSums)
         if sums is None:

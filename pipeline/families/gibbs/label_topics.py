@@ -64,27 +64,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState]
     starts = ()
 
     def initialise(self, summary: Summary, options: LabelTopicsOptionsT, stream: Stream) -> LabelTopicsGlobalState:
-        """Return the global state before any document was swept.
-
-        Parameters
-        ----------
-        summary : Summary
-            With the corpus's labels.
-        options : LabelTopicsOptions
-            The options.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        LabelTopicsGlobalState
-            The state.
-
-        Raises
-        ------
-        OptionError
-            There are no labels, or more topics than tokens can name.
-        """
+        """Return the global state before any document was swept."""
         table, sizes = require_labels(summary), options.sizes
         topics = sizes.topics(len(table.names))
         if topics > MAX_TOPICS:
@@ -153,25 +133,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState]
     ) -> tuple[Documents, Vector]:
         """Draw documents with labels, theta_d ~ Dir(a, ..., a) over the topics that they may have, and theta.
 
-        Parameters
-        ----------
-        topics : Arrays
-            From `draw_model`.
-        global_state : LabelTopicsGlobalState
-            From `draw_model`.
-        documents : int
-            Number of documents.
-        tokens : float
-            Mean number of tokens of a document.
-        stream : Stream
-            Random stream of the documents.
-
-        Returns
-        -------
-        documents : Documents
-            Without ids.
-        theta : numpy.ndarray of float64, shape (documents, topics)
-            Their proportions.
+        Returns documents: Without ids; theta: Their proportions
         """
         generator, names = stream.generator(), global_state.labels.names
         has = draw_labels(len(names), documents, generator)

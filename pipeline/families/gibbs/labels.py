@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 else:
     corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
+# Labels of which simulated documents have some; as many are foreseen where a corpus's are not known
 SIMULATED_LABELS = 8
-"""Labels of which simulated documents have some; as many are foreseen where a corpus's are not known."""
-MEAN_LABELS = 2.0
-"""Labels of a simulated document in the mean; as many are foreseen where a corpus's are not known."""
+MEAN_LABELS = 2.0  # Labels of a simulated document in the mean; as many are foreseen where a corpus's are not known
 
 
 class LabelOptions(FamilyOptions):
@@ -37,23 +36,7 @@ class LabelOptions(FamilyOptions):
 
 
 def require_labels(summary: Summary) -> LabelTable:
-    """Return the labels that a corpus has.
-
-    Parameters
-    ----------
-    summary : Summary
-        Sizes and labels of the corpus.
-
-    Returns
-    -------
-    LabelTable
-        With one label at least.
-
-    Raises
-    ------
-    OptionError
-        It has none.
-    """
+    """Return the labels that a corpus has."""
     if summary.labels is None or not summary.labels.names:
         raise OptionError(
             "the corpus has no labels, and this family needs them: `ingest` with `labels` takes them from columns or "

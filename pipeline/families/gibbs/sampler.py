@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
 GibbsGlobalStateT = TypeVar("GibbsGlobalStateT", bound=SampledGlobalState)
 
+# Tokens of a model that documents are simulated from: counts are so large that the prior does not show
 SIMULATED_TOKENS = 1e9
-"""Tokens of a model that documents are simulated from: counts are so large that the prior does not show."""
-SIMULATED_CONCENTRATION = 1e-9
-"""Concentration over words of such a model."""
+SIMULATED_CONCENTRATION = 1e-9  # Concentration over words of such a model
 
 
 class GibbsFamily(
@@ -54,18 +53,6 @@ class GibbsFamily(
         """Return log p(w, z | a, b), in nats, with theta and phi integrated out.
 
         sum_d log G(A)/G(A+n_d) + sum_dk log G(a_k+n_dk)/G(a_k) + sum_k log G(B)/G(B+n_k) + sum_kw log G(b+n_kw)/G(b).
-
-        Parameters
-        ----------
-        global_state : SampledGlobalState
-            The global state of the sweep.
-        delta : Delta
-            Sums of the sweep and of its fold.
-
-        Returns
-        -------
-        dict of str to float
-            ``objective``; empty before the first sweep.
         """
         sums = delta.read(SampleSums)
         if sums is None:
@@ -95,24 +82,7 @@ def topics_falling(global_state: SampledGlobalState, delta: Delta) -> float:
 
 
 def describe_topics(block: SampledRows, topic: Ints, priors: DirichletPriors, count: int) -> Description:
-    """Describe the topics that exist, the largest first.
-
-    Parameters
-    ----------
-    block : SampledRows
-        Rows of a block of the vocabulary.
-    topic : numpy.ndarray of int64, shape (topics,)
-        n_k.
-    priors : DirichletPriors
-        a_k, which is 0 of topics that do not exist, and b.
-    count : int
-        Number of words of each topic.
-
-    Returns
-    -------
-    Description
-        The topics.
-    """
+    """Describe the topics that exist, the largest first."""
     word_topic, tokens = np.asarray(block.word_topic, dtype=np.float64), np.asarray(topic, np.float64)
     existing = np.flatnonzero(priors.topics > 0.0)
     prior = np.full(len(word_topic), priors.word)

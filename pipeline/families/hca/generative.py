@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 else:
     corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
-NO_MASS = -1e300
-"""Logarithm of no mass."""
+NO_MASS = -1e300  # Logarithm of no mass
 
 
 def draw_tree(
@@ -31,23 +30,8 @@ def draw_tree(
 ) -> tuple[Vector, HcaGlobalState]:
     """Draw a tree's loadings and mean.
 
-    Parameters
-    ----------
-    global_state : HcaGlobalState
-        Before any vector has been seen.
-    options : HcaOptions
-        The tree's branching, and the standard deviations.
-    words : int
-        Columns of the vectors.
-    stream : Stream
-        The corpus's.
-
-    Returns
-    -------
-    rows : numpy.ndarray of float64, shape (columns of the vectors, nodes + 1)
-        Loadings of each node and, last, the mean.
-    global_state : HcaGlobalState
-        As a sweep would leave them: all leaves are equally likely, and nothing is outside.
+    Returns rows: Loadings of each node and, last, the mean; global_state: As a sweep would leave them: all leaves are
+    equally likely, and nothing is outside
     """
     branching = [int(one) for one in np.resize(options.branching, options.depth - 1)]
     parents = regular_tree(branching)
@@ -83,25 +67,7 @@ def draw_vectors(
 ) -> tuple[Vectors, npt.NDArray[np.float64]]:
     """Draw vectors from a tree.
 
-    Parameters
-    ----------
-    rows : numpy.ndarray, shape (columns of the vectors, nodes + 1)
-        Loadings and mean, from `draw_tree`.
-    tree : Tree
-        The nodes.
-    tau : float
-        Precision of the noise.
-    documents : int
-        Number of vectors.
-    stream : Stream
-        Random stream of the chunk of documents.
-
-    Returns
-    -------
-    vectors : Vectors
-        The vectors, without ids.
-    theta : numpy.ndarray of float64, shape (documents, nodes)
-        1 at the leaf of each vector, else 0.
+    Returns vectors: The vectors, without ids; theta: 1 at the leaf of each vector, else 0
     """
     generator = stream.generator()
     leaf = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)

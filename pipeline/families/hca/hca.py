@@ -56,15 +56,11 @@ from collapsium.workers.families.ncrp.tree import FittedTree
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import Vectors
 
-SEEDS_PER_LEAF = 4
-"""Initial clusters for each leaf."""
+SEEDS_PER_LEAF = 4  # Initial clusters for each leaf
 
 CLUSTER_ROUNDS = 10
-SWEEPS_BEFORE_FACTORS = 5
-"""Sweeps with q(x | c) before the factorised form begins."""
-
-CHAIN_SWEEPS = 18
-"""Sweeps of chains, before these are joined to a tree."""
+SWEEPS_BEFORE_FACTORS = 5  # Sweeps with q(x | c) before the factorised form begins
+CHAIN_SWEEPS = 18  # Sweeps of chains, before these are joined to a tree
 
 
 class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
@@ -120,24 +116,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
         )
 
     def update(self, global_state: HcaGlobalState, delta: Delta, options: HcaOptions, stream: Stream) -> HcaGlobalState:
-        """Compute clusters and from them a tree, then the best q(w), q(mu), q(tau) and q(v), and move nodes.
-
-        Parameters
-        ----------
-        global_state : HcaGlobalState
-            The global state of the sweep.
-        delta : Delta
-            `Candidates`, `ClusterSums` or `TreeSums`.
-        options : HcaOptions
-            The options.
-        stream : Stream
-            Random stream of the iteration.
-
-        Returns
-        -------
-        HcaGlobalState
-            The next global state, with the components of the trees of this sweep and of the next.
-        """
+        """Compute clusters and from them a tree, then the best q(w), q(mu), q(tau) and q(v), and move nodes."""
         clusters, swept = delta.read(ClusterSums), delta.read(TreeSums)
         if delta.read(Candidates) is not None:
             seeds = delta.ids["document"][: global_state.clustering.max_seeds]
@@ -157,18 +136,6 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
         """Return the evidence lower bound, in nats, right after q(c).
 
         sum_n log sum_c S_nc - KL(q | p) of w, mu, tau and v.
-
-        Parameters
-        ----------
-        global_state : HcaGlobalState
-            The global state of the sweep.
-        delta : Delta
-            As for `update`.
-
-        Returns
-        -------
-        dict of str to float
-            ``objective``; nothing before there is a tree.
         """
         swept = delta.read(TreeSums)
         if swept is None:

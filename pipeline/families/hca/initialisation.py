@@ -12,8 +12,7 @@ from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-FACTOR_VARIANCE = 0.01
-"""Variance of the initial factors, without which those of one path would be one direction."""
+FACTOR_VARIANCE = 0.01  # Variance of the initial factors, without which those of one path would be one direction
 
 
 class InitialTree:
@@ -21,19 +20,6 @@ class InitialTree:
 
     A leaf's factor is one for all its vectors, so that it starts at their mean; those of the nodes above are drawn for
     each cluster, so that nodes on a path differ.
-
-    Parameters
-    ----------
-    labels : list of numpy.ndarray of int64, shape (clusters,)
-        A label of each cluster for each level, each level splitting the one above.
-    columns : int
-        Most nodes.
-    clusters : numpy.ndarray of int64
-        Columns of the clusters.
-    stream : Stream
-        For the factors.
-    chained : bool
-        Whether the root is one that no vector has.
     """
 
     def __init__(self, labels: list[Ints], columns: int, clusters: Ints, stream: Stream, *, chained: bool) -> None:
@@ -69,22 +55,7 @@ class InitialTree:
         return ends
 
     def sums(self, counts: Vector, products: Vector, square: float, documents: float, words: float) -> Sums:
-        """Return the sums of a sweep of this tree.
-
-        Parameters
-        ----------
-        counts : numpy.ndarray of float64, shape (columns,)
-            Vectors of each cluster.
-        products : numpy.ndarray of float64, shape (columns + 1, columns + 1)
-            Products of the clusters' sums, the last being that of all vectors.
-        square, documents, words : float
-            See `Sums`.
-
-        Returns
-        -------
-        Sums
-            With factors that vary by `FACTOR_VARIANCE` around one.
-        """
+        """Return the sums of a sweep of this tree."""
         weights = self._weights
         second = np.einsum("ci,cj->ij", weights[:-1] * counts[:, np.newaxis], weights[:-1])
         mean = np.einsum("ci,c->i", weights[:-1], counts)

@@ -27,12 +27,9 @@ Vector = npt.NDArray[np.float64]
 class LeafMergeRule:
     """Search for pairs of chains to merge."""
 
-    candidates: int = 8
-    """Chains that each is compared with, those with the most similar spans."""
-    min_vectors: float = 0.5
-    """A chain with fewer vectors is dropped."""
-    min_eigenvalue: float = 1e-12
-    """A direction with a smaller eigenvalue, relative to the largest, is left out."""
+    candidates: int = 8  # Chains that each is compared with, those with the most similar spans
+    min_vectors: float = 0.5  # A chain with fewer vectors is dropped
+    min_eigenvalue: float = 1e-12  # A direction with a smaller eigenvalue, relative to the largest, is left out
 
 
 RULE = LeafMergeRule()
@@ -121,27 +118,7 @@ def pooled(
 ) -> tuple[Moves, Vector]:
     """Merge the pairs of chains whose merging raises the bound.
 
-    Parameters
-    ----------
-    tree : Tree
-        Of chains under a root that no vector has.
-    sums : Sums
-        Sums of the sweep.
-    components : Components
-        The best components given the sums.
-    ends : numpy.ndarray of float64, shape (columns,)
-        Vectors that end at each node.
-    prior : Prior
-        The priors.
-    gamma : float
-        Concentration.
-
-    Returns
-    -------
-    moves : Moves
-        To the tree of fewer chains; none where no pair gains.
-    ends : numpy.ndarray of float64, shape (columns,)
-        That tree's.
+    Returns moves: To the tree of fewer chains; none where no pair gains; ends: That tree's
     """
     nodes = own_nodes(tree)
     moves = Moves(tree)

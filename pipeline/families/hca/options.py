@@ -10,8 +10,7 @@ from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.hca.posterior import Prior
 from collapsium.storage.errors import OptionError
 
-PARENTS_PER_NODE = 0.35
-"""Nodes of a level for each node of the level below, by default."""
+PARENTS_PER_NODE = 0.35  # Nodes of a level for each node of the level below, by default
 
 
 class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussian tree on vectors, variational"):

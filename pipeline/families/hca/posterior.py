@@ -25,10 +25,8 @@ class FitRule:
     """Alternating updates of q(w) and q(tau)."""
 
     max_rounds: int = 20
-    tolerance: float = 1e-10
-    """Relative change of tau at which they end."""
-    min_remainder: float = 1e-9
-    """A factor stays as it is if the factors below it leave a smaller share of its square."""
+    tolerance: float = 1e-10  # Relative change of tau at which they end
+    min_remainder: float = 1e-9  # A factor stays as it is if the factors below it leave a smaller share of its square
 
 
 RULE = FitRule()
@@ -36,18 +34,12 @@ RULE = FitRule()
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of a sweep.
+    """Sums of a sweep."""
 
-    Attributes
-    ----------
-    second, products : numpy.ndarray of float64, shape (columns + 1, columns + 1)
-        A and K.
-    square, beyond, documents, words : float
-        sum |t|^2, sum E[x^2] outside the tree, the number of vectors, and D, that of their columns.
-    """
-
+    # A and K; float64 (columns + 1, columns + 1)
     second: Vector
     products: Vector
+    # sum |t|^2, sum E[x^2] outside the tree, the number of vectors, and D, that of their columns
     square: float
     beyond: float
     documents: float
@@ -81,23 +73,12 @@ class Prior:
 
 @dataclass(frozen=True)
 class Components:
-    """Posterior of the loadings, the mean and the noise: q(w), q(mu) and q(tau).
+    """Posterior of the loadings, the mean and the noise: q(w), q(mu) and q(tau)."""
 
-    Attributes
-    ----------
-    solve : numpy.ndarray of float64, shape (columns + 1, columns + 1)
-        H: loadings are B H.
-    gram : numpy.ndarray of float64, shape (columns + 1, columns + 1)
-        m_i'm_j.
-    spread : numpy.ndarray of float64, shape (columns + 1,)
-        s_i.
-    shape, rate : float
-        Of q(tau).
-    """
-
-    solve: Vector
-    gram: Vector
-    spread: Vector
+    solve: Vector  # H: loadings are B H; float64 (columns + 1, columns + 1)
+    gram: Vector  # m_i'm_j; float64 (columns + 1, columns + 1)
+    spread: Vector  # s_i; float64 (columns + 1,)
+    # Of q(tau)
     shape: float
     rate: float
 
@@ -134,25 +115,6 @@ def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
 
     m = tau (I / s0 + tau A)^-1 B, 1 / s_i = 1 / s0 + tau A_ii, all nodes and the mean at once;
     tau ~ Gamma(a0 + N D / 2, b0 + sum E|t - W x - mu|^2 / 2).
-
-    Parameters
-    ----------
-    sums : Sums
-        Sums of the sweep.
-    prior : Prior
-        The priors.
-    tau : float
-        Initial E[tau].
-
-    Returns
-    -------
-    Components
-        No other has a larger bound, tau being near its fixed point.
-
-    Raises
-    ------
-    NumericalError
-        The squares of the values are too large.
     """
     shape = prior.shape + 0.5 * sums.documents * sums.words
     for _ in range(RULE.max_rounds):
@@ -209,24 +171,6 @@ def expanded(moves: Moves, sums: Sums, passes: Vector, prior: Prior, tau: float)
     Parameter expansion (Liu, Rubin and Wu 1998): x'_i = u_ii x_i + sum_j u_ij x_j over the nodes j below i, and for
     the root the mean, leaves W x as it was, with loadings that follow. The prior is met best when x'_i is what those
     below do not predict, u_ii^2 being the number of vectors through i over its sum of squares.
-
-    Parameters
-    ----------
-    moves : Moves
-        Without any so far.
-    sums : Sums
-        Sums of the sweep.
-    passes : numpy.ndarray of float64, shape (columns,)
-        Vectors through each node.
-    prior : Prior
-        The priors.
-    tau : float
-        E[tau].
-
-    Returns
-    -------
-    Moves
-        Where the bound is larger then; else what was given.
     """
     tree, sources, gain = moves.tree, dict(moves.sources), 0.0
     below: dict[int, list[int]] = {}

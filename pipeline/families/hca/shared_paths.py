@@ -35,12 +35,10 @@ Vector = npt.NDArray[np.float64]
 class GroupingRule:
     """Search for groups of chains."""
 
-    rounds: int = 8
-    """Rounds of loadings and maps that score a grouping."""
-    numbers: int = 24
-    """Numbers of groups that are tried, at most."""
+    rounds: int = 8  # Rounds of loadings and maps that score a grouping
+    numbers: int = 24  # Numbers of groups that are tried, at most
+    # Distance of leaves that are in different groups of the level above; distances within a group are at most 1
     apart: float = 2.0
-    """Distance of leaves that are in different groups of the level above; distances within a group are at most 1."""
 
 
 RULE = GroupingRule()
@@ -52,24 +50,7 @@ def levels(
     clusters: Ints,
     sizes: list[int],
 ) -> list[Ints]:
-    """Return a label of each cluster for each level, by Ward's linkage of their means: each splits the one above.
-
-    Parameters
-    ----------
-    products : numpy.ndarray of float64, shape (columns, columns)
-        Products of the clusters' sums.
-    counts : numpy.ndarray of float64, shape (columns,)
-        Vectors in each.
-    clusters : numpy.ndarray of int64
-        Those that there are.
-    sizes : list of int
-        Most nodes of each level.
-
-    Returns
-    -------
-    list of numpy.ndarray of int64, shape (clusters,)
-        For each level.
-    """
+    """Return a label of each cluster for each level, by Ward's linkage of their means: each splits the one above."""
     if clusters.size == 1:
         return [np.zeros(1, dtype=np.int64) for _ in sizes]
     scaled = products[np.ix_(clusters, clusters)] / np.outer(counts[clusters], counts[clusters])
@@ -91,29 +72,7 @@ def joined(
 ) -> tuple[Moves, Vector]:
     """Join chains level by level into as many groups as have the largest bound.
 
-    Parameters
-    ----------
-    tree : Tree
-        Of chains under a root that no vector has; the tree that is made has a level less.
-    sums : Sums
-        Sums of the sweep.
-    components : Components
-        The best components given the sums.
-    ends : numpy.ndarray of float64, shape (columns,)
-        Vectors that end at each node.
-    sizes : list of int
-        Most nodes of each level.
-    prior : Prior
-        The priors.
-    gamma : float
-        Concentration.
-
-    Returns
-    -------
-    moves : Moves
-        To a tree of at most `sizes` nodes.
-    ends : numpy.ndarray of float64, shape (columns,)
-        That tree's.
+    Returns moves: To a tree of at most `sizes` nodes; ends: That tree's
     """
     scores = _GroupingScores(sums, components, prior, gamma)
     chosen = _Chains(tree, components.gram, ends).grouped(np.zeros((0, 4)), 1)

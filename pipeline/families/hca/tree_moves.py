@@ -23,42 +23,14 @@ Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 Pair = tuple[int, int, float]  # two columns, and the sign with which the second goes into the first
 
-CALM_ITERATIONS = 4
-"""Iterations without moves before a leaf is split: so long probes are stepped."""
-
-MIN_VECTORS = 8
-"""Vectors of a leaf that may be split."""
-
-MIN_GAIN, MAX_CHANGE = 1e-7, 3e-4
-"""Of the bound: least gain of a split, and most of the iteration before it."""
-
-WAYS = 2
-"""Ways to split a leaf's vectors: as two lines, or as two clusters."""
+CALM_ITERATIONS = 4  # Iterations without moves before a leaf is split: so long probes are stepped
+MIN_VECTORS = 8  # Vectors of a leaf that may be split
+MIN_GAIN, MAX_CHANGE = 1e-7, 3e-4  # Of the bound: least gain of a split, and most of the iteration before it
+WAYS = 2  # Ways to split a leaf's vectors: as two lines, or as two clusters
 
 
 def leaf_to_split(splits: Splits, tree: Tree, gain: Vector, ends: Vector, words: float, tau: float) -> Ints:
-    """Return the leaf with the largest residual along its probe above the noise, a free column, and its split.
-
-    Parameters
-    ----------
-    splits : Splits
-        Splits so far.
-    tree : Tree
-        As it is.
-    gain : numpy.ndarray of float64, shape (columns,)
-        Sums of squares along the probes.
-    ends : numpy.ndarray of float64, shape (columns,)
-        Vectors that end at each node.
-    words : float
-        D, the columns of the vectors.
-    tau : float
-        E[tau].
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (3,)
-        As in `Splits`; all -1, if there is no such leaf or column.
-    """
+    """Return the leaf with the largest residual along its probe above the noise, a free column, and its split."""
     # The largest sum of squares of noise along a direction (Marchenko and Pastur 1967).
     beyond = gain - (np.sqrt(np.maximum(ends, 0.0)) + np.sqrt(words)) ** 2 / tau
     tried = splits.tried
@@ -84,24 +56,7 @@ def split_leaf(tree: Tree, split: Ints, ends: Vector) -> tuple[Moves, Vector]:
 
 
 def start_trial(following: HcaGlobalState, trial: NextSweep, leaf: int, bound: float) -> HcaGlobalState:
-    """Return the global state with which a trial begins.
-
-    Parameters
-    ----------
-    following : HcaGlobalState
-        The state without the trial.
-    trial : NextSweep
-        The next sweep with it.
-    leaf : int
-        The leaf that is split.
-    bound : float
-        The bound that the trial must surpass.
-
-    Returns
-    -------
-    HcaGlobalState
-        The state.
-    """
+    """Return the global state with which a trial begins."""
     splits = replace(following.splits, trial_leaf=leaf, trial_left=TRIAL_ROUNDS, trial_bound=bound)
     saved = SavedTree(following.next_sweep, following.masses, following.fitted.node_parent)
     return replace(following, next_sweep=trial, saved=saved, splits=splits)
@@ -148,19 +103,7 @@ def restored(global_state: HcaGlobalState) -> HcaGlobalState:
 
 
 class TreeScores:
-    """Scores of trees: the part of the bound that a tree decides.
-
-    Parameters
-    ----------
-    sums : Sums
-        Sums of a sweep.
-    components : Components
-        The best components given the sums.
-    prior : Prior
-        The priors.
-    gamma : float
-        Concentration.
-    """
+    """Scores of trees: the part of the bound that a tree decides."""
 
     def __init__(self, sums: Sums, components: Components, prior: Prior, gamma: float) -> None:
         self._sums, self._components, self._prior, self._gamma = sums, components, prior, gamma

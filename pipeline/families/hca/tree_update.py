@@ -20,38 +20,23 @@ from collapsium.workers.families.hca.states import HcaGlobalState, NextSweep
 from collapsium.workers.families.hca.sums import TreeSums
 from collapsium.workers.families.ncrp.tree import Ints, Tree, Vector
 
-SWEEPS_PER_POOLING = 6
-"""Sweeps between two looks for chains that span the same."""
-
-ITERATIONS_PER_COMPARISON = 3
-"""Iterations between two looks for nodes that are better merged."""
+SWEEPS_PER_POOLING = 6  # Sweeps between two looks for chains that span the same
+ITERATIONS_PER_COMPARISON = 3  # Iterations between two looks for nodes that are better merged
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """Results of a sweep.
+    """Results of a sweep."""
 
-    Attributes
-    ----------
-    sums, all_sums : Sums
-        Sums of the tree, without and with the second half of a leaf.
-    components : Components
-        The best q given them.
-    swept : TreeSums
-        All sums.
-    ends, passes : numpy.ndarray of float64, shape (columns,)
-        Vectors that end at each node of the tree, and that pass it.
-    bound : float
-        The bound.
-    """
-
+    # Sums of the tree, without and with the second half of a leaf
     sums: Sums
     all_sums: Sums
-    components: Components
-    swept: TreeSums
+    components: Components  # The best q given them
+    swept: TreeSums  # All sums
+    # Vectors that end at each node of the tree, and that pass it; float64 (columns,)
     ends: Vector
     passes: Vector
-    bound: float
+    bound: float  # The bound
 
 
 def continue_trial(after: HcaGlobalState, result: SweepResult, options: HcaOptions) -> HcaGlobalState:
@@ -125,27 +110,8 @@ def sweep_chains(
 ) -> tuple[NextSweep, int]:
     """Sweep chains once more or, after enough sweeps, join them to a tree; pool those that are the same.
 
-    Parameters
-    ----------
-    tree : Tree
-        Of chains.
-    sums : Sums
-        Sums of the sweep.
-    components : Components
-        The best q given them.
-    ends : numpy.ndarray of float64, shape (columns,)
-        Vectors that end at each node.
-    options : HcaOptions
-        The options.
-    left : int
-        Sweeps of chains still to come.
-
-    Returns
-    -------
-    next_sweep : NextSweep
-        The next one.
-    left : int
-        Sweeps of chains still to come; more if chains were pooled, as the others converge anew.
+    Returns next_sweep: The next one; left: Sweeps of chains still to come; more if chains were pooled, as the others
+    converge anew
     """
     moves, moved_ends, prior = Moves(tree), ends, options.prior()
     if left % SWEEPS_PER_POOLING == 0:

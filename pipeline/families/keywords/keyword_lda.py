@@ -130,24 +130,7 @@ class KeywordLda(Resumable[KeywordOptions, KeywordGlobalState, CollapsedRows]):
     def update(
         self, global_state: KeywordGlobalState, delta: Delta, options: KeywordOptions, stream: Stream
     ) -> KeywordGlobalState:
-        """Return the next global state: changed counts, the keywords' E[m_kw], and a_k if they are learned.
-
-        Parameters
-        ----------
-        global_state : KeywordGlobalState
-            The global state of the sweep.
-        delta : Delta
-            The sum over all shards, and the sums of its folding.
-        options : KeywordOptions
-            The options.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        KeywordGlobalState
-            The next global state.
-        """
+        """Return the next global state: changed counts, the keywords' E[m_kw], and a_k if they are learned."""
         after, sums = updates.of_corpus(global_state, delta)
         parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
         after = updates.counted(global_state, after, delta, parameters)

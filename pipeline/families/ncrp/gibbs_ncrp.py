@@ -33,14 +33,10 @@ from collapsium.workers.kernels.trees.gibbs_records import FREE
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
 
-MAX_LANES = 16
-"""Shards that create nodes in slots of their own in one iteration; more shards share slots."""
-SPARE_PATHS = 2
-"""Paths for which a lane has free slots before a sweep, at least."""
-EXPECTED_NODES = 1000
-"""Assumed nodes of a tree, to estimate memory."""
-SIMULATED_TOKENS = 1e9
-"""Tokens of a simulated tree, so many that the prior is negligible."""
+MAX_LANES = 16  # Shards that create nodes in slots of their own in one iteration; more shards share slots
+SPARE_PATHS = 2  # Paths for which a lane has free slots before a sweep, at least
+EXPECTED_NODES = 1000  # Assumed nodes of a tree, to estimate memory
+SIMULATED_TOKENS = 1e9  # Tokens of a simulated tree, so many that the prior is negligible
 
 Learned = Literal["eta", "alpha", "gamma"]
 
@@ -143,27 +139,6 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows]
         """Add the changes of the counts and the tree, draw eta, alpha and gamma, and add free slots.
 
         Each is drawn by slice sampling (Neal 2003) of its logarithm, from its part of `objective` and its prior.
-
-        Parameters
-        ----------
-        global_state : GibbsNcrpGlobalState
-            The global state of the sweep.
-        delta : Delta
-            The sum over all shards, and the sums of folding it.
-        options : GibbsNcrpOptions
-            The options.
-        stream : Stream
-            Random stream of the iteration.
-
-        Returns
-        -------
-        GibbsNcrpGlobalState
-            The next state. A slot is free where no document passes a node.
-
-        Raises
-        ------
-        NumericalError
-            There are too many nodes.
         """
         sums = GibbsNcrpSums.of(delta)
         after = replace(global_state.counted(sums), another_round=sums.outside > 0)
@@ -189,18 +164,6 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows]
         sum_i log G(W eta_l) / G(W eta_l + n_i) + sum_iw log G(eta_l + n_iw) / G(eta_l) + sum_d log G(A) / G(A + n_d)
         + sum_dl log G(alpha_l + n_dl) / G(alpha_l) + sum_i [K_i log gamma + log G(gamma) / G(gamma + m_i)
         + sum_j log G(m_j)], with K_i children j of an inner node i, and m documents that pass a node.
-
-        Parameters
-        ----------
-        global_state : GibbsNcrpGlobalState
-            The global state of the sweep.
-        delta : Delta
-            Sums of the sweep and of folding its rows.
-
-        Returns
-        -------
-        dict of str to float
-            ``objective``; none before the first sweep, and while there are documents outside the tree.
         """
         sums = GibbsNcrpSums.of(delta)
         if sums.histograms is None or sums.outside:

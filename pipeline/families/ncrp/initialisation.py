@@ -25,31 +25,15 @@ from collapsium.workers.families.ncrp.state import (
 )
 from collapsium.workers.families.ncrp.tree import FREE, FittedTree, Tree
 
-FIRST_DOCUMENTS = 8
-"""Documents with which a gradual start begins."""
-SOME_TOKENS = 1e-9
-"""Uncounted tokens of a fit whose tree is not at its full depth, although all tokens count."""
-MAX_LEAVES = 300
-"""Documents that open leaves at the start, by default."""
+FIRST_DOCUMENTS = 8  # Documents with which a gradual start begins
+SOME_TOKENS = 1e-9  # Uncounted tokens of a fit whose tree is not at its full depth, although all tokens count
+MAX_LEAVES = 300  # Documents that open leaves at the start, by default
+# Sweeps of the clustering that starts a fit, at most; and at most half of the planned iterations
 MAX_CLUSTERING_SWEEPS = 30
-"""Sweeps of the clustering that starts a fit, at most; and at most half of the planned iterations."""
 
 
 def initial_global_state(summary: Summary, options: NcrpOptions) -> NcrpGlobalState:
-    """Return the state before any document was swept: the root alone, and the number of leaves at the start.
-
-    Parameters
-    ----------
-    summary : Summary
-        The corpus.
-    options : NcrpOptions
-        The options.
-
-    Returns
-    -------
-    NcrpGlobalState
-        The state.
-    """
+    """Return the state before any document was swept: the root alone, and the number of leaves at the start."""
     columns, gradual = options.max_nodes, options.initial_tree == "gradual"
     nothing = np.zeros(columns)
     root = Tree(first_tree(columns, 0).parents, options.depth if gradual else 2)
@@ -141,22 +125,6 @@ def admit_seeds(
     """Give each of some documents a new path, whose nodes start with its words in a round of their own.
 
     Where a path leaves the tree is drawn from the nested Chinese restaurant process; the leaf is always new.
-
-    Parameters
-    ----------
-    global_state : NcrpGlobalState
-        The state after a sweep.
-    moves : Moves
-        From its tree to the next.
-    seeds : numpy.ndarray of int64, shape (n,)
-        Stable hashes of the documents.
-    stream : Stream
-        Random stream of the iteration.
-
-    Returns
-    -------
-    NcrpGlobalState
-        The state for the round in which the documents' words are counted.
     """
     generator = stream.at(purpose=f"{stream.purpose} entering").generator()
     passes, columns, admitted = np.array(moves.summed(np.asarray(global_state.node_passes))), [], []

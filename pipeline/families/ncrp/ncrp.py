@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 else:
     optimize = LazyModule("scipy.optimize")
 
-SIMULATED_TOKENS = 1e9
-"""Tokens of a simulated tree, so many that the prior is negligible."""
+SIMULATED_TOKENS = 1e9  # Tokens of a simulated tree, so many that the prior is negligible
 
 
 class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
@@ -73,24 +72,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
     def update(
         self, global_state: NcrpGlobalState, delta: Delta, options: NcrpOptions, stream: Stream
     ) -> NcrpGlobalState:
-        """Take the new counts, learn hyperparameters, fit the sticks, and move nodes.
-
-        Parameters
-        ----------
-        global_state : NcrpGlobalState
-            The global state of the sweep.
-        delta : Delta
-            The sum over all shards, and the sums of folding it.
-        options : NcrpOptions
-            The options.
-        stream : Stream
-            Random stream of the iteration.
-
-        Returns
-        -------
-        NcrpGlobalState
-            The next state: the tree of this sweep with its paths' prior masses, and that of the next.
-        """
+        """Take the new counts, learn hyperparameters, fit the sticks, and move nodes."""
         warm, tokens, sums = delta.read(WarmSums), delta.read(NodeTokens), delta.read(SweepSums)
         if warm is not None:
             return with_warm_tree(global_state, warm, options)
@@ -128,18 +110,6 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
 
         q(v) and q(w) are the best for these. With posterior 'point' it is a bound of the log likelihood of the topics
         and the penalty eta sum_w log(W w_iw) of each.
-
-        Parameters
-        ----------
-        global_state : NcrpGlobalState
-            The global state of the sweep.
-        delta : Delta
-            Sums of the sweep and of folding its rows.
-
-        Returns
-        -------
-        dict of str to float
-            ``objective``; nothing before all documents have been swept.
         """
         sums = delta.read(SweepSums)
         if sums is None or sums.joined < sums.documents:

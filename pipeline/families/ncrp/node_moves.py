@@ -23,28 +23,18 @@ else:
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-CLEAR_GAP = 0.05
-"""Hellinger distance by which a number of groups must be better than the others."""
-MAX_GROUP_SHARE = 0.6
-"""Share of the leaves in one group above which a linkage has no groups."""
+CLEAR_GAP = 0.05  # Hellinger distance by which a number of groups must be better than the others
+MAX_GROUP_SHARE = 0.6  # Share of the leaves in one group above which a linkage has no groups
 
 
 @dataclass(frozen=True)
 class Moves:
-    """A tree with some of its nodes removed, added or merged.
+    """A tree with some of its nodes removed, added or merged."""
 
-    Attributes
-    ----------
-    tree : Tree
-        After the moves.
-    sources : dict of int to list of (int, float)
-        Of each column that changes, the columns of the rows that make it up, with weights; none for an empty node.
-    counts : dict of str to int
-        How many nodes were ``grown``, ``pruned`` and ``merged``.
-    """
-
-    tree: Tree
+    tree: Tree  # After the moves
+    # Of each column that changes, the columns of the rows that make it up, with weights; none for an empty node
     sources: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    # How many nodes were ``grown``, ``pruned`` and ``merged``
     counts: dict[str, int] = field(default_factory=lambda: {"grown": 0, "pruned": 0, "merged": 0})
 
     def move_table(self) -> MoveTable:
@@ -141,28 +131,7 @@ class Moves:
 def evidence_gains(
     gains: Vector, first: Ints, second: Ints, tokens: Vector, passes: Vector, prior: Vector, words: float, gamma: float
 ) -> Vector:
-    """Return by how much log p(c, t | z) rises when pairs of siblings become one node, all else being as it is.
-
-    Parameters
-    ----------
-    gains : numpy.ndarray of float64, shape (pairs,)
-        The words' part; see `collapsium.workers.kernels.trees.nodes.merge_gains`.
-    first, second : numpy.ndarray of int64, shape (pairs,)
-        Columns.
-    tokens, passes : numpy.ndarray of float64, shape (columns,)
-        Expected tokens at each node and documents that pass it.
-    prior : numpy.ndarray of float64, shape (columns,)
-        eta.
-    words : float
-        Size of the vocabulary.
-    gamma : float
-        Concentration.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (pairs,)
-        In nats.
-    """
+    """Return by how much log p(c, t | z) rises when pairs of siblings become one node, all else being as it is."""
     n, m, mass = tokens[first], tokens[second], words * prior[first]
     total = gammaln(n + mass) + gammaln(m + mass) - gammaln(n + m + mass) - gammaln(mass)
     c, d = np.maximum(passes[first], 0.5), np.maximum(passes[second], 0.5)
@@ -223,22 +192,6 @@ def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Move
 
     Leaves are joined by average linkage; each level cuts the dendrogram where its gap is widest or, where no gap stands
     out, into as many groups as keep the branching even. Where that puts most into one group, Ward's linkage does.
-
-    Parameters
-    ----------
-    moves : Moves
-        At a tree of depth 2.
-    distance : numpy.ndarray of float64, shape (columns, columns)
-        Between leaves.
-    alpha : numpy.ndarray of float64, shape (depth,)
-        In proportion to it a leaf's tokens go to the levels above it.
-    depth : int
-        Of the tree to make.
-
-    Returns
-    -------
-    Moves
-        At the deeper tree.
     """
     leaves = moves.tree.children(0)
     free = [int(one) for one in np.flatnonzero(moves.tree.parents == FREE)]

@@ -11,20 +11,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def depth_first(parent: Ints, weight: npt.NDArray[np.generic]) -> Ints:
-    """Return the nodes of a tree, each before those below it.
-
-    Parameters
-    ----------
-    parent : numpy.ndarray of int64, shape (slots,)
-        Each node's parent; -1 of the root, less of a slot that is free.
-    weight : numpy.ndarray, shape (slots,)
-        Siblings come by falling weight.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (nodes,)
-        Their slots.
-    """
+    """Return the nodes of a tree, each before those below it."""
     below: dict[int, list[int]] = {}
     # The last node comes first off the stack.
     for node in np.lexsort((-np.arange(parent.size), weight)):
@@ -37,18 +24,7 @@ def depth_first(parent: Ints, weight: npt.NDArray[np.generic]) -> Ints:
 
 
 def regular_tree(branching: Sequence[int]) -> Ints:
-    """Return the parents of the nodes of a tree, level by level; the nodes of a level have equally many children.
-
-    Parameters
-    ----------
-    branching : sequence of int
-        Children of each node of the root's level, the next, ...
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (nodes,)
-        The root, whose parent is -1, comes first.
-    """
+    """Return the parents of the nodes of a tree, level by level; the nodes of a level have equally many children."""
     parent, last = [-1], [0]
     for children in branching:
         above = [node for node in last for _ in range(children)]

@@ -12,8 +12,8 @@ from pydantic import Field, field_validator, model_validator
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.storage.errors import OptionError
 
+# Default alpha of the first levels; default eta of the levels above the leaves, and of the leaves
 ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)
-"""Default alpha of the first levels; default eta of the levels above the leaves, and of the leaves."""
 Learned = Literal["alpha", "eta", "gamma"]
 
 

@@ -24,25 +24,17 @@ else:
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-LOG_GAMMA_RANGE = -7.0, 7.0
-"""Range of log gamma, if gamma is learned."""
+LOG_GAMMA_RANGE = -7.0, 7.0  # Range of log gamma, if gamma is learned
 
 
 @dataclass(frozen=True)
 class Sticks:
-    """The factors q(v_i) = Beta(a_i, b_i) of all nodes but the root, and the order of siblings.
+    """The factors q(v_i) = Beta(a_i, b_i) of all nodes but the root, and the order of siblings."""
 
-    Attributes
-    ----------
-    a, b : numpy.ndarray of float64, shape (columns,)
-        Of columns without a node, and of the root, those of the prior.
-    rank : numpy.ndarray of int64, shape (columns,)
-        A node's number among its siblings, from 0.
-    """
-
+    # Of columns without a node, and of the root, those of the prior; float64 (columns,)
     a: Vector
     b: Vector
-    rank: Ints
+    rank: Ints  # A node's number among its siblings, from 0; int64 (columns,)
 
     @property
     def log_stick(self) -> Vector:
@@ -61,20 +53,6 @@ def sticks(tree: Tree, passes: Vector, ends: Vector, gamma: float) -> Sticks:
     """Return the best q(v) given q(c): a_i = 1 + mass of i, b_i = gamma + mass of later siblings.
 
     Siblings are numbered by falling mass, which no other order beats; paths outside the tree come behind all of them.
-
-    Parameters
-    ----------
-    tree : Tree
-        The nodes.
-    passes, ends : numpy.ndarray of float64, shape (columns,)
-        sum_n q(c_n passes i), and sum_n q(c_n = c) of the ends at each node.
-    gamma : float
-        Concentration.
-
-    Returns
-    -------
-    Sticks
-        (11) of Wang and Blei (2009).
     """
     a, b = np.ones(passes.size), np.full(passes.size, gamma)
     rank = np.zeros(passes.size, dtype=np.int64)
@@ -92,38 +70,13 @@ def outside_log(gamma: float) -> float:
     """Return the log mass of all nodes of one level outside the tree: u - log(1 - exp r).
 
     With u = E[log v] and r = E[log(1 - v)] of v ~ Beta(1, gamma), a sum over j of exp(u + (j - 1) r).
-
-    Parameters
-    ----------
-    gamma : float
-        Concentration.
-
-    Returns
-    -------
-    float
-        In nats.
     """
     both = digamma(1.0 + gamma)
     return float(digamma(1.0) - both - special.log(-special.expm1(digamma(gamma) - both)))
 
 
 def end_logs(tree: Tree, factors: Sticks, gamma: float) -> Vector:
-    """Return log sum_c exp(E[log p(c | V)]) over the full paths of each end.
-
-    Parameters
-    ----------
-    tree : Tree
-        The nodes.
-    factors : Sticks
-        q(v).
-    gamma : float
-        Concentration of the prior, which holds outside the tree.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (columns,)
-        (14) of Wang and Blei (2009) without Z0; -inf where there is no node.
-    """
+    """Return log sum_c exp(E[log p(c | V)]) over the full paths of each end."""
     logs = np.full(tree.parents.size, -np.inf)
     log_stick, log_rest, beyond = factors.log_stick, factors.log_rest, outside_log(gamma)
     down = np.zeros(tree.parents.size)

@@ -16,54 +16,23 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SampleProbability:
-    """Log probability of a sample of paths and levels, in parts that each depend on one hyperparameter.
+    """Log probability of a sample of paths and levels, in parts that each depend on one hyperparameter."""
 
-    Attributes
-    ----------
-    words : int
-        W.
-    tokens : list of numpy.ndarray, one a level
-        n_i of the nodes of the level.
-    word_histogram : numpy.ndarray of int64, shape (levels, word counts)
-        Words and nodes of the level that have each count.
-    word_counts : numpy.ndarray of int64, shape (word counts,)
-        The counts.
-    level_histogram : numpy.ndarray of int64, shape (level counts, levels + 1)
-        Documents that have each count of tokens at a level and, last, in all.
-    level_counts : numpy.ndarray of int64, shape (level counts,)
-        The counts.
-    passing, children : numpy.ndarray of int64, shape (inner nodes,)
-        Documents that pass each, and its children.
-    seats : numpy.ndarray of int64, shape (nodes but the root,)
-        Documents that pass each.
-    """
-
-    words: int
-    tokens: list[Ints]
-    word_histogram: Ints
-    word_counts: Ints
+    words: int  # W
+    tokens: list[Ints]  # n_i of the nodes of the level
+    word_histogram: Ints  # Words and nodes of the level that have each count; int64 (levels, word counts)
+    word_counts: Ints  # The counts; int64 (word counts,)
+    # Documents that have each count of tokens at a level and, last, in all; int64 (level counts, levels + 1)
     level_histogram: Ints
-    level_counts: Ints
+    level_counts: Ints  # The counts; int64 (level counts,)
+    # Documents that pass each, and its children; int64 (inner nodes,)
     passing: Ints
     children: Ints
-    seats: Ints
+    seats: Ints  # Documents that pass each; int64 (nodes but the root,)
 
     @classmethod
     def of(cls, global_state: GibbsNcrpGlobalState, histograms: Histograms) -> SampleProbability:
-        """Return the probability of the sample of a round.
-
-        Parameters
-        ----------
-        global_state : GibbsNcrpGlobalState
-            The tree after the round's counts.
-        histograms : Histograms
-            Of all shards.
-
-        Returns
-        -------
-        SampleProbability
-            Its parts.
-        """
+        """Return the probability of the sample of a round."""
         parent, depth = global_state.node_parent, global_state.alpha.size
         documents, tokens = (
             counts.astype(np.int64, copy=False) for counts in (global_state.node_documents, global_state.topic)

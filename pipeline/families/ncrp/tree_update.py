@@ -23,12 +23,9 @@ class TreeSchedule:
     """Sweeps of the clustering that starts a fit, and comparisons of siblings after it."""
 
     min_clustering_sweeps: int = 12
-    sweeps_before_merges: int = 4
-    """Sweeps of the clustering before leaves are compared."""
-    comparison_period: int = 5
-    """Iterations from one comparison of siblings to the next."""
-    nearest_siblings: int = 3
-    """Siblings that each node is compared with."""
+    sweeps_before_merges: int = 4  # Sweeps of the clustering before leaves are compared
+    comparison_period: int = 5  # Iterations from one comparison of siblings to the next
+    nearest_siblings: int = 3  # Siblings that each node is compared with
 
 
 SCHEDULE = TreeSchedule()
@@ -37,26 +34,7 @@ SCHEDULE = TreeSchedule()
 def move_nodes(
     global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions, tree: Tree, stream: Stream
 ) -> NcrpGlobalState:
-    """Merge, prune and grow nodes, and plan the next sweep.
-
-    Parameters
-    ----------
-    global_state : NcrpGlobalState
-        The state after the sweep's counts.
-    sums : SweepSums
-        Sums of the sweep.
-    options : NcrpOptions
-        The options.
-    tree : Tree
-        The tree of the sweep.
-    stream : Stream
-        Random stream of the iteration.
-
-    Returns
-    -------
-    NcrpGlobalState
-        The state with the tree of the next sweep.
-    """
+    """Merge, prune and grow nodes, and plan the next sweep."""
     progress, start = global_state.clustering, global_state.initialisation
     sweeps, longest = progress.clustering_sweeps, progress.max_clustering_sweeps
     clustering, passes, tokens = tree.depth < options.depth, global_state.node_passes, global_state.node_tokens

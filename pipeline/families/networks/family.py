@@ -36,24 +36,16 @@ GlobalStateT = TypeVar("GlobalStateT", bound=NetworkGlobalState)
 NetworkRows: TypeAlias = SampledRows | ExpectedRows
 OptionsT = TypeVar("OptionsT", bound=NetworkOptions)
 
-INITIAL_DISCOUNT = 0.1
-"""First discount where it is learned and none is given."""
+INITIAL_DISCOUNT = 0.1  # First discount where it is learned and none is given
 
 
 class NetworkFamily(Resumable[OptionsT, NetworkState, NetworkRows], Simulates[OptionsT, NetworkState, NetworkRows]):
-    """Family of networks; tables are sampled or expected, by the option ``inference``.
+    """Family of networks; tables are sampled or expected, by the option ``inference``."""
 
-    Attributes
-    ----------
-    shard_model, expected_model : type
-        The half for the shards, with sampled tables and with expected tables.
-    fixed_plan : Plan
-        Kinds of vectors and their parents, where they do not depend on options.
-    """
-
+    # The half for the shards, with sampled tables and with expected tables
     shard_model: ClassVar[type[SampledNetworkModel]] = SampledNetworkModel
     expected_model: ClassVar[type[ExpectedNetworkModel]] = ExpectedNetworkModel
-    fixed_plan: ClassVar[Plan]
+    fixed_plan: ClassVar[Plan]  # Kinds of vectors and their parents, where they do not depend on options
     is_sampler = True
     starts = (FILE_START, *COMPUTED_STARTS)
 

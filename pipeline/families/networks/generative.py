@@ -29,16 +29,12 @@ else:
 
 NetworkState: TypeAlias = SampledNetworkGlobalState | ExpectedNetworkGlobalState
 
-SEGMENT_TOKENS = 20.0
-"""Mean tokens of a segment."""
-MODEL_TOKENS = 1e9
-"""Tokens of a drawn model, so many that its priors have no influence."""
-MODEL_CONCENTRATION = 1e-9
-"""Concentration over words of a drawn model."""
+SEGMENT_TOKENS = 20.0  # Mean tokens of a segment
+MODEL_TOKENS = 1e9  # Tokens of a drawn model, so many that its priors have no influence
+MODEL_CONCENTRATION = 1e-9  # Concentration over words of a drawn model
+# Sticks of a Pitman-Yor process that are broken at most, and the rest below which no more are broken
 MAX_STICKS, MIN_REST = 2000, 1e-4
-"""Sticks of a Pitman-Yor process that are broken at most, and the rest below which no more are broken."""
-STICKS_TOGETHER = 200
-"""Sticks that are broken at a time."""
+STICKS_TOGETHER = 200  # Sticks that are broken at a time
 
 
 def draw_model(
@@ -46,28 +42,7 @@ def draw_model(
 ) -> tuple[Arrays, NetworkState]:
     """Draw topics and the vectors of shared nodes, as counts so large that the priors have no effect.
 
-    Parameters
-    ----------
-    summary : Summary
-        Of the corpus to draw.
-    concentration : float
-        B, the concentration of topics over words.
-    global_state : NetworkGlobalState
-        Before any document has been seen.
-    stream : Stream
-        Random stream of the corpus.
-
-    Returns
-    -------
-    topics : Arrays
-        As `families.generative` keeps them.
-    global_state : NetworkGlobalState
-        The model's global state.
-
-    Raises
-    ------
-    OptionError
-        Labels have vectors.
+    Returns topics: As `families.generative` keeps them; global_state: The model's global state
     """
     if (global_state.plan.kinds[:, 0] == LABEL).any():
         raise OptionError("documents with labels are not drawn; leave out vectors over labels", "network")
@@ -87,23 +62,7 @@ def simulate(
 ) -> tuple[Documents, Vector]:
     """Draw documents of Poisson numbers of segments, of 20 tokens each on average.
 
-    Parameters
-    ----------
-    topics, global_state : Arrays and NetworkGlobalState
-        As `draw_model` returned them.
-    documents : int
-        Number of documents.
-    tokens : float
-        Mean number of tokens of a document.
-    stream : Stream
-        Random stream of the chunk of documents.
-
-    Returns
-    -------
-    documents : Documents
-        Without ids, with segments.
-    theta : numpy.ndarray of float64, shape (documents, topics)
-        The mean of each document's segments.
+    Returns documents: Without ids, with segments; theta: The mean of each document's segments
     """
     generator, words = stream.generator(), int(global_state.vocabulary)
     many = np.maximum(generator.poisson(tokens / SEGMENT_TOKENS, documents), 1)
@@ -125,24 +84,7 @@ def simulate(
 def draw_vectors(
     graph: Graph, global_state: NetworkGlobalState, shared: Vector, generator: np.random.Generator
 ) -> Vector:
-    """Draw all vectors of a network, parents first.
-
-    Parameters
-    ----------
-    graph : Graph
-        The network.
-    global_state : NetworkGlobalState
-        With alpha, b and a.
-    shared : numpy.ndarray of float64, shape (nodes, topics)
-        The first vectors, which are known.
-    generator : numpy.random.Generator
-        Moved.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (nodes, topics)
-        nu.
-    """
+    """Draw all vectors of a network, parents first."""
     alpha, strength, discount = global_state.topic_parameters, global_state.strength, global_state.discount
     nu = np.zeros((graph.node_kind.size, alpha.size))
     nu[: len(shared)] = shared

@@ -24,30 +24,18 @@ from collapsium.workers.special_functions import digamma, gammaln
 if TYPE_CHECKING:
     from collapsium.pipeline.families.networks.options import NetworkOptions
 
-MIN_PARAMETER = 1e-8
-"""Least Dirichlet parameter that learning may reach."""
-MIN_DISCOUNT, MAX_DISCOUNT = 1e-6, 0.999
-"""Bounds of a discount that is drawn."""
-NODE_BYTES = 60.0
-"""Bytes of a node, its edge, and the offsets of its counts."""
-SEGMENT_PAIRS = 5.0
-"""Assumed pairs of a segment, to estimate memory."""
+MIN_PARAMETER = 1e-8  # Least Dirichlet parameter that learning may reach
+MIN_DISCOUNT, MAX_DISCOUNT = 1e-6, 0.999  # Bounds of a discount that is drawn
+NODE_BYTES = 60.0  # Bytes of a node, its edge, and the offsets of its counts
+SEGMENT_PAIRS = 5.0  # Assumed pairs of a segment, to estimate memory
 
 
 @dataclass(frozen=True)
 class WordSums(State):
-    """Sums over words.
+    """Sums over words."""
 
-    Attributes
-    ----------
-    word_rising : float
-        sum_kw log G(b + n_kw) / G(b).
-    tables_of_words : float
-        sum_kw b (psi(b + n_kw) - psi(b)).
-    """
-
-    word_rising: float
-    tables_of_words: float
+    word_rising: float  # sum_kw log G(b + n_kw) / G(b)
+    tables_of_words: float  # sum_kw b (psi(b + n_kw) - psi(b))
 
 
 def footprint(summary: Summary, topics: int) -> Footprint:
@@ -80,22 +68,6 @@ def update(
 
     b ~ p(b) prod_j (b|a)_{T_j} q_j^b, by a slice; a ~ Beta(1 + X, 1 + Y), X and Y being the numbers of factors b + i a
     and m - 1 - t a of p(n, s) that a and 1 - a stand for; alpha and B by Minka's fixed point.
-
-    Parameters
-    ----------
-    global_state : SampledNetworkGlobalState
-        The global state of the sweep.
-    delta : Delta
-        Sums over all shards, and of the fold.
-    options : NetworkOptions
-        The options.
-    stream : Stream
-        Random stream of the iteration.
-
-    Returns
-    -------
-    SampledNetworkGlobalState
-        The next global state.
     """
     after, own = with_changes(global_state, delta), delta.read(SampledSums)
     if own is None:
@@ -122,24 +94,7 @@ def update(
 
 
 def draw_strengths(global_state: SampledNetworkGlobalState, sums: SampledSums, mean: float, stream: Stream) -> Vector:
-    """Draw each kind's b given its vectors' tables and q_j; p(b) ~ exp(-b / mean) prod_j (b|a)_{T_j} q_j^b.
-
-    Parameters
-    ----------
-    global_state : SampledNetworkGlobalState
-        The global state, with b and a.
-    sums : SampledSums
-        Sums over vectors, with ``tables`` and ``log_q``.
-    mean : float
-        Mean of the prior.
-    stream : Stream
-        Random stream of the iteration.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (kinds,)
-        The strengths; kinds without tables retain theirs.
-    """
+    """Draw each kind's b given its vectors' tables and q_j; p(b) ~ exp(-b / mean) prod_j (b|a)_{T_j} q_j^b."""
     strength, discount = np.array(global_state.strength), np.asarray(global_state.discount)
     generator = stream.at(purpose="strength").generator()
     number = np.arange(sums.tables.shape[1])
@@ -158,18 +113,7 @@ def draw_strengths(global_state: SampledNetworkGlobalState, sums: SampledSums, m
 
 
 def draw_discounts(global_state: SampledNetworkGlobalState, sums: SampledSums, stream: Stream) -> Vector:
-    """Draw each kind's a given its vectors' tables and joins, with b already drawn.
-
-    Parameters
-    ----------
-    global_state, sums, stream
-        As for `draw_strengths`; of the sums, ``tables`` and ``joins``.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (kinds,)
-        The discounts; kinds without tables retain theirs.
-    """
+    """Draw each kind's a given its vectors' tables and joins, with b already drawn."""
     strength, discount = np.asarray(global_state.strength), np.array(global_state.discount)
     generator = stream.at(purpose="discount").generator()
     number = np.arange(sums.tables.shape[1])
@@ -186,20 +130,7 @@ def _kinds_with_tables(sums: SampledSums) -> list[int]:
 
 
 def objective(global_state: SampledNetworkGlobalState, delta: Delta) -> dict[str, float]:
-    """Return log p(w, z, s) given the hyperparameters, in nats: (4) of the paper, and the terms of words as in LDA.
-
-    Parameters
-    ----------
-    global_state : SampledNetworkGlobalState
-        The global state of the sweep.
-    delta : Delta
-        Sums of the sweep and of its fold.
-
-    Returns
-    -------
-    dict of str to float
-        ``objective``; empty before the first sweep.
-    """
+    """Return log p(w, z, s) given the hyperparameters, in nats: (4) of the paper, and the terms of words as in LDA."""
     own, word_sums = delta.read(SampledSums), delta.read(WordSums)
     if own is None or word_sums is None:
         return {}

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 SCOPES = {"corpus": CORPUS, "label": LABEL, "document": DOCUMENT, "segment": SEGMENT}
 PARENT = re.compile(r"([\w-]{1,200})(?:\[(-?[0-9]{1,9})\])?")
-MAX_KINDS, MAX_PARENTS = 100, 100
-"""Kinds of a network, and parents of a kind, at most; papers have three or four."""
+MAX_KINDS, MAX_PARENTS = 100, 100  # Kinds of a network, and parents of a kind, at most; papers have three or four
 
 
 class Vectors(FamilyOptions, title="a kind of vectors"):
@@ -50,23 +49,7 @@ class Vectors(FamilyOptions, title="a kind of vectors"):
 
 
 def read_network(network: object) -> dict[str, object]:
-    """Read a network: a mapping, the name of a TOML file, or TOML itself.
-
-    Parameters
-    ----------
-    network : mapping or str
-        The network.
-
-    Returns
-    -------
-    dict
-        A table for each kind of vectors.
-
-    Raises
-    ------
-    ValueError
-        There is no such file, or it is not TOML.
-    """
+    """Read a network: a mapping, the name of a TOML file, or TOML itself."""
     if isinstance(network, Mapping):
         return dict(network)
     if not isinstance(network, str):
@@ -93,18 +76,7 @@ def fields_of(network: Mapping[str, Vectors]) -> tuple[str, ...]:
 
 
 def check_network(network: Mapping[str, Vectors]) -> None:
-    """Check the kinds of a network and their parents.
-
-    Parameters
-    ----------
-    network : mapping of str to Vectors
-        Kinds, in any order.
-
-    Raises
-    ------
-    ValueError
-        A parent is unknown, or cannot be one.
-    """
+    """Check the kinds of a network and their parents."""
     if not network:
         raise ValueError("expected at least one kind of vectors")
     if len(network) > MAX_KINDS:
@@ -121,25 +93,7 @@ def check_network(network: Mapping[str, Vectors]) -> None:
 
 
 def source_of_words(network: Mapping[str, Vectors], words: str | None) -> str:
-    """Return the kind of vectors that words are drawn from.
-
-    Parameters
-    ----------
-    network : mapping of str to Vectors
-        Kinds, as the user wrote them.
-    words : str or None
-        The requested kind; by default the last one.
-
-    Returns
-    -------
-    str
-        That kind.
-
-    Raises
-    ------
-    ValueError
-        There is no such kind, or it is above documents.
-    """
+    """Return the kind of vectors that words are drawn from."""
     chosen = list(network)[-1] if words is None else words
     if chosen not in network:
         raise ValueError(f"expected a kind of vectors, found {chosen!r}{suggestion(chosen, network)}")
@@ -192,27 +146,7 @@ def parsed(text: str) -> tuple[str, int]:
 
 
 def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None) -> Plan:
-    """Return the plan of a checked network.
-
-    Parameters
-    ----------
-    network : mapping of str to Vectors
-        Kinds, in any order.
-    words : str
-        The kind whose vectors words are drawn from.
-    table : LabelTable or None
-        Labels of the training corpus.
-
-    Returns
-    -------
-    Plan
-        The plan.
-
-    Raises
-    ------
-    OptionError
-        The corpus has no label of a field.
-    """
+    """Return the plan of a checked network."""
     network = ordered(network)
     names = list(network)
     kinds, links, mixing = [], [], []

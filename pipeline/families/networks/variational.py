@@ -21,49 +21,30 @@ from collapsium.workers.special_functions import digamma
 if TYPE_CHECKING:
     from collapsium.pipeline.families.networks.options import NetworkOptions
 
-PAIR_BYTES, OWN_BYTES = 4.0, 10.0
-"""Bytes of an active topic of a pair, and of a topic of a segment."""
+PAIR_BYTES, OWN_BYTES = 4.0, 10.0  # Bytes of an active topic of a pair, and of a topic of a segment
+# Assumed active topics of a pair, and the share of them that a segment counts once
 PAIR_TOPICS, DISTINCT_SHARE = 8.0, 0.5
-"""Assumed active topics of a pair, and the share of them that a segment counts once."""
 
 
 @dataclass(frozen=True)
 class ExpectedRound(State):
-    """Sums of a round of sweeps.
+    """Sums of a round of sweeps."""
 
-    Attributes
-    ----------
-    sums : ExpectedSums
-        Sums over the nodes of documents.
-    shared_customers, shared_log_absent : numpy.ndarray of float64, shape (shared nodes, topics)
-        Customers that documents are to shared nodes, and their Z.
-    log_likelihood : float
-        sum c log sum_k E[nu_j]'(k) phi'_kw.
-    alpha_numerator : numpy.ndarray of float64, shape (topics,), or None
-        Expected tables of the roots of documents; None where alpha is not learned.
-    tables_of_words : float or None
-        Expected tables of words; None where B is not learned.
-    """
-
-    sums: ExpectedSums
+    sums: ExpectedSums  # Sums over the nodes of documents
+    # Customers that documents are to shared nodes, and their Z; float64 (shared nodes, topics)
     shared_customers: Vector
     shared_log_absent: Vector
-    log_likelihood: float
+    log_likelihood: float  # sum c log sum_k E[nu_j]'(k) phi'_kw
+    # Expected tables of the roots of documents; None where alpha is not learned; float64 (topics,)
     alpha_numerator: Vector | None = None
-    tables_of_words: float | None = None
+    tables_of_words: float | None = None  # Expected tables of words; None where B is not learned
 
 
 @dataclass(frozen=True)
 class ExpectedTopicChanges(State):
-    """Changes of the expected counts by topic.
+    """Changes of the expected counts by topic."""
 
-    Attributes
-    ----------
-    topic : numpy.ndarray of float64, shape (topics,)
-        Change of E[n_k].
-    """
-
-    topic: Vector
+    topic: Vector  # Change of E[n_k]; float64 (topics,)
 
 
 def with_expected_tables(state: SampledNetworkGlobalState) -> ExpectedNetworkGlobalState:
@@ -86,20 +67,7 @@ def with_expected_tables(state: SampledNetworkGlobalState) -> ExpectedNetworkGlo
 
 
 def footprint(summary: Summary, topics: int) -> Footprint:
-    """Return the memory of the state: the active topics of pairs, and the counts of each node's tokens.
-
-    Parameters
-    ----------
-    summary : Summary
-        Sizes of the corpus.
-    topics : int
-        Number of topics K.
-
-    Returns
-    -------
-    Footprint
-        The memory, in bytes.
-    """
+    """Return the memory of the state: the active topics of pairs, and the counts of each node's tokens."""
     entries = min(PAIR_TOPICS, topics)
     pair = 1.0 + PAIR_BYTES * entries + OWN_BYTES * DISTINCT_SHARE * entries + NODE_BYTES / SEGMENT_PAIRS
     return Footprint(
@@ -121,20 +89,6 @@ def update(
     With q(b) = Gamma(1 + X, 1/mean + Y), E[b] = (1 + X) / (1/mean + Y), where X is the sum over vectors of T_j without
     discount and of (b/a) (psi(b/a + T_j) - psi(b/a)) with one, and Y that of psi(b + M_j) - psi(b);
     a_k <- sum E[s_jk] / sum [psi(A + M_j) - psi(A)] over roots, and b_w likewise.
-
-    Parameters
-    ----------
-    global_state : ExpectedNetworkGlobalState
-        The global state of the sweep.
-    delta : Delta
-        Sums over all shards, and of the fold.
-    options : NetworkOptions
-        The options.
-
-    Returns
-    -------
-    ExpectedNetworkGlobalState
-        The next global state.
     """
     changes, own = delta.read(ExpectedTopicChanges), delta.read(ExpectedRound)
     topic = global_state.topic if changes is None else np.maximum(global_state.topic + changes.topic, 0.0)

@@ -62,14 +62,9 @@ if TYPE_CHECKING:
 else:
     corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
-INITIAL_LOG_FACTOR = 8.0
-"""Log of the factor by which a label favours its own topics in the sweeps of LDA."""
-
-TOPICS_PER_SHARED_TOPIC = 10
-"""One of so many topics belongs to no label at the start."""
-
-LABEL_ARRAYS = 24
-"""Arrays of labels x topics that the global state and its update hold, counted twice as rows are."""
+INITIAL_LOG_FACTOR = 8.0  # Log of the factor by which a label favours its own topics in the sweeps of LDA
+TOPICS_PER_SHARED_TOPIC = 10  # One of so many topics belongs to no label at the start
+LABEL_ARRAYS = 24  # Arrays of labels x topics that the global state and its update hold, counted twice as rows are
 
 SIMULATED_LABELS, LABELS_PER_SIMULATED_DOCUMENT = 8, 2.0
 
@@ -145,24 +140,7 @@ class Hdsp(
         options: HdspOptions,
         stream: Stream,
     ) -> HdspGlobalState:
-        """Update alpha p_k, the labels' weights, and the parameters of their priors.
-
-        Parameters
-        ----------
-        global_state : HdspGlobalState
-            The global state of the sweep.
-        delta : Delta
-            `FoldSums` and, except after the start, `HdspSums`.
-        options : HdspOptions
-            The options.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        HdspGlobalState
-            The next global state. After sweeps of LDA, the iteration goes on with another round.
-        """
+        """Update alpha p_k, the labels' weights, and the parameters of their priors."""
         folded, swept = delta.read(FoldSums), delta.read(HdspSums)
         if folded is None:
             raise ValueError("expected a delta that was folded into rows")
@@ -182,20 +160,7 @@ class Hdsp(
         return global_state.another_round
 
     def objective(self, global_state: HdspGlobalState, delta: Delta) -> dict[str, float]:
-        """Return the evidence lower bound (46), in nats, of q(z), q(pi) and q(phi) as the sweep has made them.
-
-        Parameters
-        ----------
-        global_state : HdspGlobalState
-            The global state of the sweep.
-        delta : Delta
-            As for `update`.
-
-        Returns
-        -------
-        dict of str to float
-            ``objective``; nothing of the start and of the sweeps of LDA, which have no bound.
-        """
+        """Return the evidence lower bound (46), in nats, of q(z), q(pi) and q(phi) as the sweep has made them."""
         folded, swept = delta.read(FoldSums), delta.read(HdspSums)
         if folded is None or swept is None or global_state.lda_sweeps_left:
             return {}

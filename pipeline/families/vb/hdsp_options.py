@@ -12,8 +12,7 @@ from collapsium.pipeline.families.vb.label_scaling import MAX_HESSIAN_SIZE, AnyS
 from collapsium.pipeline.families.vb.mean_field import MAX_SWEEPS
 from collapsium.storage.errors import OptionError
 
-INITIAL_ALPHA_WITH_LABELS = 1000.0
-"""Tokens that labels count for at the start."""
+INITIAL_ALPHA_WITH_LABELS = 1000.0  # Tokens that labels count for at the start
 
 Learned = Literal["gamma", "alpha", "weights", "variance"]
 

@@ -40,34 +40,23 @@ MAX_NEWTON_STEPS, NEWTON_TOLERANCE = 60, 1e-12
 SHAPE_RANGE = 1e-3, 1e6
 VARIANCE_RANGE = 1e-4, 1e4
 
+# Numbers of labels x labels x topics up to which the whole Hessian of linear weights is summed
 MAX_HESSIAN_SIZE = 1 << 20
-"""Numbers of labels x labels x topics up to which the whole Hessian of linear weights is summed."""
 
 
 @dataclass(frozen=True)
 class WeightSums:
-    """Sums over the documents from which weights are updated, with q(pi) for a certain prior.
+    """Sums over the documents from which weights are updated, with q(pi) for a certain prior."""
 
-    Attributes
-    ----------
-    prior : numpy.ndarray of float64, shape (topics,)
-        g_k = beta p_k.
-    total : numpy.ndarray of float64, shape (labels,)
-        sum_m r_mj.
-    above, above_long : numpy.ndarray of float64, shape (labels, topics)
-        sum_m |r_mj| R_mk E[pi_mk] over r_mj > 0, and the same with each document n_m times.
-    below, below_long : numpy.ndarray of float64, shape (labels, topics)
-        The same over r_mj < 0.
-    curvature : numpy.ndarray of float64, shape (labels, labels, topics), or None
-        sum_m r_mj r_mi R_mk E[pi_mk], where it is summed.
-    """
-
-    prior: Vector
-    total: Vector
+    prior: Vector  # g_k = beta p_k; float64 (topics,)
+    total: Vector  # sum_m r_mj; float64 (labels,)
+    # sum_m |r_mj| R_mk E[pi_mk] over r_mj > 0, and the same with each document n_m times; float64 (labels, topics)
     above: Vector
     above_long: Vector
+    # The same over r_mj < 0; float64 (labels, topics)
     below: Vector
     below_long: Vector
+    # sum_m r_mj r_mi R_mk E[pi_mk], where it is summed; float64 (labels, labels, topics)
     curvature: Vector | None = None
 
     @staticmethod
@@ -131,19 +120,12 @@ class Scaling(ABC, Generic[WeightsT]):
 
 @dataclass(frozen=True)
 class InverseGamma(Scaling[InverseGammaWeights]):
-    """Labels: R_mk = prod_j w_kj^(-r_mj), w_kj ~ InvGamma(a_w, b_w), with q(w) of the same form: (15) to (17), (29).
+    """Labels: R_mk = prod_j w_kj^(-r_mj), w_kj ~ InvGamma(a_w, b_w), with q(w) of the same form: (15) to (17), (29)."""
 
-    Attributes
-    ----------
-    shape, rate : float
-        Initial a_w and b_w.
-    learn : bool
-        Whether they are learned.
-    """
-
+    # Initial a_w and b_w
     shape: float = 1.0
     rate: float = 1.0
-    learn: bool = False
+    learn: bool = False  # Whether they are learned
 
     def weights(self, rates: LabelRates) -> InverseGammaWeights:
         """Return q(w)."""
@@ -235,18 +217,10 @@ def _gamma_prior(weights: InverseGammaWeights) -> Vector:
 
 @dataclass(frozen=True)
 class LogLinear(Scaling[LogLinearWeights]):
-    """Labels and numbers: R_mk = exp(sum_j w_kj r_mj), w_kj ~ N(0, sigma), at the most probable w: (19) to (21).
+    """Labels and numbers: R_mk = exp(sum_j w_kj r_mj), w_kj ~ N(0, sigma), at the most probable w: (19) to (21)."""
 
-    Attributes
-    ----------
-    variance : float
-        Initial sigma.
-    learn : bool
-        Whether it is learned.
-    """
-
-    variance: float = 1.0
-    learn: bool = False
+    variance: float = 1.0  # Initial sigma
+    learn: bool = False  # Whether it is learned
 
     def weights(self, rates: LabelRates) -> LogLinearWeights:
         """Return w."""
@@ -294,18 +268,6 @@ def _solved(matrices: Vector, right: Vector) -> Vector:
     """Solve systems with positive definite matrices by elimination, side by side.
 
     LAPACK's sums have an order that depends on the processor.
-
-    Parameters
-    ----------
-    matrices : float64, shape (systems, n, n)
-        Symmetric.
-    right : float64, shape (systems, n)
-        The right sides.
-
-    Returns
-    -------
-    float64, shape (systems, n)
-        The solutions.
     """
     left, solution = matrices.copy(), right.copy()
     size = solution.shape[1]

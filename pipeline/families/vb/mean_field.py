@@ -23,8 +23,7 @@ from collapsium.workers.special_functions import gammaln
 OptionsT = TypeVar("OptionsT", bound=FamilyOptions)
 GlobalStateT = TypeVar("GlobalStateT", bound=MeanFieldGlobalState)
 
-MAX_SWEEPS = 10_000
-"""Passes over a document, at most."""
+MAX_SWEEPS = 10_000  # Passes over a document, at most
 
 
 class MeanFieldFamily(Resumable[OptionsT, GlobalStateT, MeanFieldRows]):

@@ -20,8 +20,7 @@ else:
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
-MIN_SHARE = 1e-8
-"""Smallest g_k: from 0 a topic could not recover."""
+MIN_SHARE = 1e-8  # Smallest g_k: from 0 a topic could not recover
 
 
 def with_prior_by_size(global_state: HdspGlobalState, total: Vector) -> HdspGlobalState:

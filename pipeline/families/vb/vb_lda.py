@@ -129,22 +129,6 @@ class VbLda(
 
         Both maximise the bound: a_k by E[log theta_dk] of the documents that have tokens, b_w by E[log phi_kw]. They
         are held while documents begin from even proportions, as topics that are alike would drive them up.
-
-        Parameters
-        ----------
-        global_state : VbLdaGlobalState
-            The global state of the sweep.
-        delta : Delta
-            `FoldSums` and, except after the start, `VbLdaSums`.
-        options : VbLdaOptions
-            The options.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        VbLdaGlobalState
-            The next global state.
         """
         folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
         if folded is None:
@@ -171,18 +155,6 @@ class VbLda(
 
         sum_d [log B(gamma_d) - log B(a)] + sum_k [log B(lambda_k) - log B(b)] - sum c q log q, where log B(x) =
         sum_i log G(x_i) - log G(sum_i x_i); gamma and lambda being the best for q, all else of the bound cancels.
-
-        Parameters
-        ----------
-        global_state : VbLdaGlobalState
-            The global state of the sweep.
-        delta : Delta
-            As for `update`.
-
-        Returns
-        -------
-        dict of str to float
-            ``objective``; nothing of the start, which has no bound.
         """
         folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
         if folded is None or swept is None:

@@ -8,33 +8,17 @@ from collections.abc import Callable, Sequence
 
 from collapsium.pipeline.monitoring.events import Event
 
-SECONDS = 0.25
-"""Seconds between two iterations that are sent, as the scheduler has other work to do."""
-POINTS = 300
-"""Iterations that are sent when a run is resumed."""
-ACTIVITIES = ("kernel", "reduce", "update", "score", "wait")
-"""Keys of the seconds of an iteration."""
+SECONDS = 0.25  # Seconds between two iterations that are sent, as the scheduler has other work to do
+POINTS = 300  # Iterations that are sent when a run is resumed
+ACTIVITIES = ("kernel", "reduce", "update", "score", "wait")  # Keys of the seconds of an iteration
 
 
+# A message to the scheduler: ``run``, the folder; ``event``; ``totals``, sums over all iterations so far
 Message = dict[str, object]
-"""A message to the scheduler: ``run``, the folder; ``event``; ``totals``, sums over all iterations so far."""
 
 
 def thinned(iterations: Sequence[Event], points: int = POINTS) -> list[Event]:
-    """Return an evenly spaced part of some iterations, and of those with a score.
-
-    Parameters
-    ----------
-    iterations : sequence of dict
-        Events of iterations.
-    points : int, optional
-        Largest number of each.
-
-    Returns
-    -------
-    list of dict
-        In the same order, the first and the last included.
-    """
+    """Return an evenly spaced part of some iterations, and of those with a score."""
     scored = [number for number, one in enumerate(iterations) if one.get("score") is not None]
     selected: set[int] = set()
     for numbers in (scored, list(range(len(iterations)))):
@@ -47,17 +31,6 @@ class Feed:
 
     Iterations in quick succession are left out, except the last one before another event. Each message has sums over
     all iterations so far, from which counters are made.
-
-    Parameters
-    ----------
-    send : callable
-        Sends a message.
-    run : str
-        The run's folder, which identifies its messages.
-    before : callable
-        Returns the earlier events of a run that is resumed.
-    every : float, optional
-        Seconds between two iterations that are sent.
     """
 
     def __init__(

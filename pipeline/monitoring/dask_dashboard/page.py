@@ -16,8 +16,7 @@ from collapsium.pipeline.monitoring.dask_dashboard.panels import PANELS, Panel
 from collapsium.pipeline.monitoring.dask_dashboard.view import View
 from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus
 
-EVERY = 500
-"""Milliseconds between two updates."""
+EVERY = 500  # Milliseconds between two updates
 TEMPLATE = """{% extends "base.html" %}
 {% block content %}
 {% from macros import embed %}
@@ -115,17 +114,7 @@ class Selects:
 
 
 def page(scheduler: Scheduler, extra: dict[str, object], doc: Document) -> None:
-    """Build the page.
-
-    Parameters
-    ----------
-    scheduler : distributed.Scheduler
-        Its plugin has the status of runs.
-    extra : dict
-        Variables of Dask's templates.
-    doc : bokeh.document.Document
-        Document to fill.
-    """
+    """Build the page."""
     view = View(scheduler)
     panels = {name: make(view) for name, make in PANELS.items()}
     selects = Selects(view)

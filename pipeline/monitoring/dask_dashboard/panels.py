@@ -17,16 +17,11 @@ from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
 class PlotLayout:
     """Layout of the plots."""
 
-    height: int = 280
-    """Height of a plot, in pixels."""
-    topics: int = 15
-    """Number of topics with a bar."""
-    label: int = 44
-    """Characters of a topic's words."""
-    few_workers: int = 6
-    """Up to so many workers, the plot's height depends on their number."""
-    worker_height: int = 30
-    """Height of a worker's bar, in pixels."""
+    height: int = 280  # Height of a plot, in pixels
+    topics: int = 15  # Number of topics with a bar
+    label: int = 44  # Characters of a topic's words
+    few_workers: int = 6  # Up to so many workers, the plot's height depends on their number
+    worker_height: int = 30  # Height of a worker's bar, in pixels
 
 
 LAYOUT = PlotLayout()

@@ -23,13 +23,7 @@ else:
 
 
 def install(dask_scheduler: Scheduler) -> None:
-    """Add the page, the plots and the metrics to a running scheduler, unless it has them.
-
-    Parameters
-    ----------
-    dask_scheduler : distributed.Scheduler
-        The scheduler; Dask passes it by this name.
-    """
+    """Add the page, the plots and the metrics to a running scheduler, unless it has them."""
     if isinstance(dask_scheduler.plugins.get(NAME), Runs):
         return
     runs = runs_of(dask_scheduler)

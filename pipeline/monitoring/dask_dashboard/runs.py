@@ -10,8 +10,7 @@ import distributed
 from collapsium.pipeline.monitoring.run_status import RunStatus
 
 TOPIC, NAME = "collapsium", "collapsium-runs"
-RUNS = 8
-"""Number of runs that are remembered."""
+RUNS = 8  # Number of runs that are remembered
 
 
 class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]

@@ -15,30 +15,15 @@ from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
 class Silence:
     """Time after which the state of a run reports missing events; the longer one counts."""
 
-    seconds: float = 30.0
-    """Seconds without an event."""
-    iterations: float = 5.0
-    """Mean durations of an iteration without an event."""
+    seconds: float = 30.0  # Seconds without an event
+    iterations: float = 5.0  # Mean durations of an iteration without an event
 
 
 SILENCE = Silence()
 
 
 class View:
-    """The run that a page shows, by default the newest, and one of its members.
-
-    Parameters
-    ----------
-    scheduler : distributed.Scheduler
-        Its plugin has the status of runs.
-
-    Attributes
-    ----------
-    chosen : str
-        The run's folder; empty for the newest run.
-    member : int or None
-        The member of an ensemble; None for the one of the last event.
-    """
+    """The run that a page shows, by default the newest, and one of its members."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._runs = runs_of(scheduler)

@@ -31,70 +31,32 @@ from collapsium.storage.runs.summary import SummaryRecord
 
 @dataclass(frozen=True)
 class Material:
-    """The content of a report.
+    """The content of a report."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the run's folder; for a published version its job, number and date.
-    record : dict
-        The content of `run.json`; empty for a model without its run.
-    members : list of (str, list of dict)
-        Name and events of each restart of an ensemble, and of its consensus; for a single fit one entry with an empty
-        name.
-    model : Model
-        The model; of restarts and samples, their consensus or mean, or the first of those that are not matched.
-    member : str
-        Name of that member; empty for all other models.
-    topics : list of Topic
-        The result of `collapsium.pipeline.topics`.
-    pools : list of Pool
-        The most relevant words of each topic; empty for components of vectors.
-    map : TopicMap or None
-        Positions of the topics; None for components of vectors.
-    figures : dict of str to float
-        The model's hyperparameters.
-    summary : SummaryRecord or None
-        Summary of the documents; None if it can neither be read nor made.
-    labels : LabelMap or None
-        Positions of labels and topics; None without labels.
-    samples : int
-        Number of saved samples, with which the topics are compared.
-    joined : int
-        Number of models of which the model is the consensus or the mean; 0 for other models.
-    notes : list of str
-        Sentences on what the report lacks, and why.
-    snippets : dict of (int, int) to list of str
-        Passages of example documents, by topic and index of the example; see `collapsium.pipeline.analysis.snippets`.
-    folding : dict
-        Arguments of `collapsium.pipeline.reporting.tree_folding.fold`.
-    version : VersionRecord or None
-        The record of a published version.
-    ranked_by : str
-        Measure that orders the topics' words.
-    metrics : list of Measurement
-        Metrics of the topics.
-    """
-
-    name: str
-    record: JsonObject
+    name: str  # Name of the run's folder; for a published version its job, number and date
+    record: JsonObject  # The content of `run.json`; empty for a model without its run
+    # Name and events of each restart of an ensemble, and of its consensus; for a single fit one entry with an empty
+    # name
     members: list[tuple[str, Events]]
+    # The model; of restarts and samples, their consensus or mean, or the first of those that are not matched
     model: Model
-    member: str
-    topics: list[Topic]
-    pools: list[Pool]
-    map: TopicMap | None
-    figures: dict[str, float]
-    summary: SummaryRecord | None
-    labels: LabelMap | None = None
-    samples: int = 0
-    joined: int = 0
-    notes: list[str] = field(default_factory=list)
+    member: str  # Name of that member; empty for all other models
+    topics: list[Topic]  # The result of `collapsium.pipeline.topics`
+    pools: list[Pool]  # The most relevant words of each topic; empty for components of vectors
+    map: TopicMap | None  # Positions of the topics; None for components of vectors
+    figures: dict[str, float]  # The model's hyperparameters
+    summary: SummaryRecord | None  # Summary of the documents; None if it can neither be read nor made
+    labels: LabelMap | None = None  # Positions of labels and topics; None without labels
+    samples: int = 0  # Number of saved samples, with which the topics are compared
+    joined: int = 0  # Number of models of which the model is the consensus or the mean; 0 for other models
+    notes: list[str] = field(default_factory=list)  # Sentences on what the report lacks, and why
+    # Passages of example documents, by topic and index of the example; see `collapsium.pipeline.analysis.snippets`
     snippets: dict[tuple[int, int], list[str]] = field(default_factory=dict)
+    # Arguments of `collapsium.pipeline.reporting.tree_folding.fold`
     folding: dict[str, Any] = field(default_factory=dict)
-    version: VersionRecord | None = None
-    ranked_by: str = "probability"
-    metrics: list[Measurement] = field(default_factory=list)
+    version: VersionRecord | None = None  # The record of a published version
+    ranked_by: str = "probability"  # Measure that orders the topics' words
+    metrics: list[Measurement] = field(default_factory=list)  # Metrics of the topics
 
     @property
     def signed(self) -> bool:
@@ -108,27 +70,7 @@ class Material:
 
 
 def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOptions) -> Material:
-    """Collect the content of a report.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of a run or a model.
-    source : SummarySource
-        Corpus and executor that make the summary of the documents if the run has none.
-    ranking : RankOptions
-        Measure that orders a topic's words.
-
-    Returns
-    -------
-    Material
-        Whatever could be read, with a note on what is missing.
-
-    Raises
-    ------
-    AbsentError
-        There is no model.
-    """
+    """Collect the content of a report."""
     run_topics = topics(run, WORDS, **dict(ranking))
     model = Model(run)
     ids = np.array([topic.id for topic in run_topics], dtype=np.int64)

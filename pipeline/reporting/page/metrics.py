@@ -21,25 +21,7 @@ def topic_metrics(
 ) -> tuple[list[Measurement], list[str]]:
     """Measure the diversity of a model's topics and, if there are texts, their coherence.
 
-    Parameters
-    ----------
-    model : Model
-        A model of topics over words.
-    texts : sequence of str or None
-        Files, folders and globs of texts.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : TLS or None
-        Certificates for a Dask cluster.
-    progress : callable
-        Receives the number of texts read so far.
-
-    Returns
-    -------
-    measurements : list of Measurement
-        The figures, with definitions and sources.
-    notes : list of str
-        A sentence on figures that are missing.
+    Returns measurements: The figures, with definitions and sources; notes: A sentence on figures that are missing
     """
     where = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls, "progress": progress}
     groups = [(OF_TOPICS, None)] if texts is None else [(IN_TEXTS, texts), (OF_TOPICS, None)]

@@ -53,8 +53,7 @@ from collapsium.storage.io.file import File
 from collapsium.storage.units import Counting, silent
 
 TEMPLATES = Path(__file__).parent / "templates"
-MAX_LABELS = 20
-"""Labels of a field that the page lists."""
+MAX_LABELS = 20  # Labels of a field that the page lists
 
 
 @dataclass(frozen=True)

@@ -46,20 +46,7 @@ class SegmentView:
 
 
 def views(documents: Sequence[SegmentedDocument], topics: Sequence[Topic]) -> list[SegmentView]:
-    """Lay out the segments of documents.
-
-    Parameters
-    ----------
-    documents : sequence of SegmentedDocument
-        Documents of the summary.
-    topics : sequence of Topic
-        Topics of the page, the largest first.
-
-    Returns
-    -------
-    list of SegmentView
-        A chart for each document. A topic keeps its colour in all charts unless two topics of a chart would share it.
-    """
+    """Lay out the segments of documents."""
     known = {topic.id: topic for topic in topics}
     return [_view(document, known) for document in documents]
 

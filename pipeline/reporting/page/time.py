@@ -71,20 +71,7 @@ class TimeView:
 
 
 def view(shares: TimeShares, topics: Sequence[Topic]) -> TimeView:
-    """Lay out topic shares by period.
-
-    Parameters
-    ----------
-    shares : TimeShares
-        The shares.
-    topics : sequence of Topic
-        Topics of the page.
-
-    Returns
-    -------
-    TimeView
-        Charts of the largest topics and of those that change most.
-    """
+    """Lay out topic shares by period."""
     known = {topic.id: topic for topic in topics}
     first, last = shares.starts[0], shares.ends[-1]
     wide = WIDTH - LEFT - RIGHT

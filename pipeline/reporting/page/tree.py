@@ -79,45 +79,19 @@ def _width(letter: str) -> float:
 
 @dataclass(frozen=True)
 class Branch:
-    """A node in the page's list, or an entry for folded nodes.
+    """A node in the page's list, or an entry for folded nodes."""
 
-    Attributes
-    ----------
-    topic : Topic or None
-        The node; None for an entry of folded nodes.
-    label, below : str and float
-        Its name, and its share including the nodes below it.
-    words : list of str
-        Its most probable words.
-    children : list of Branch
-        Nodes below it, or the folded nodes.
-    unfolded : bool
-        True if its children are visible at first.
-    """
-
-    topic: Topic | None
+    topic: Topic | None  # The node; None for an entry of folded nodes
+    # Its name, and its share including the nodes below it
     label: str
     below: float
-    words: list[str]
-    children: list[Branch]
-    unfolded: bool
+    words: list[str]  # Its most probable words
+    children: list[Branch]  # Nodes below it, or the folded nodes
+    unfolded: bool  # True if its children are visible at first
 
 
 def branches(tree: Sequence[Topic], *, min_share: float | None = None, levels: int | None = None) -> list[Branch]:
-    """Return a tree as nested branches, with small and deep ones closed at first.
-
-    Parameters
-    ----------
-    tree : sequence of Topic
-        All nodes, depth-first.
-    min_share, levels : float and int, optional
-        Branches to close, as for `collapsium.pipeline.reporting.tree_folding.fold`; by default 30 rows are open.
-
-    Returns
-    -------
-    list of Branch
-        The roots. No node is left out.
-    """
+    """Return a tree as nested branches, with small and deep ones closed at first."""
     shown = fold(tree, min_share=min_share, levels=levels, max_entries=MAX_OPEN_ROWS)
     visible = {node.id for node in shown if not isinstance(node, FoldedNodes)}
     folded = {node.id: node for node in shown if isinstance(node, FoldedNodes)}
@@ -139,21 +113,7 @@ def branches(tree: Sequence[Topic], *, min_share: float | None = None, levels: i
 
 
 def view(tree: Sequence[Topic], *, min_share: float | None = None, levels: int | None = None) -> TreeView:
-    """Lay out the largest nodes of a tree.
-
-    Parameters
-    ----------
-    tree : sequence of Topic
-        All nodes, depth-first.
-    min_share, levels : float and int, optional
-        Branches to fold, as for `collapsium.pipeline.reporting.tree_folding.fold`; by default the 40 largest nodes are
-        drawn.
-
-    Returns
-    -------
-    TreeView
-        The drawing; a node is drawn only together with its ancestors.
-    """
+    """Lay out the largest nodes of a tree."""
     drawn = fold(tree, min_share=min_share, levels=levels, max_entries=MAX_ENTRIES)
     short = [replace(node, words=node.words[:WORDS]) for node in drawn]
     depths = [node.level or 0 for node in drawn]

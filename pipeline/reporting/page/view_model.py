@@ -71,13 +71,13 @@ def _names(topic: Topic, count: int) -> list[str]:
     return [sign + plain(word) for sign, (word, _) in zip(signs, topic.words[:count], strict=True)]
 
 
+# Headings of the words in the table of topics, by the measure that orders them
 WORDS_BY = {
     "probability": "Most probable words",
     "frex": "Frequent and exclusive words (FREX)",
     "lift": "Words of the largest lift",
     "relevance": "Most relevant words",
 }
-"""Headings of the words in the table of topics, by the measure that orders them."""
 
 
 def _titled(topic: Topic) -> str:
@@ -289,18 +289,7 @@ def stability(material: Material) -> JsonObject | None:
 
 
 def support_rows(material: Material) -> list[tuple[int, int, float]]:
-    """Return how many topics of a consensus or a mean were found in each number of its members, from all to none.
-
-    Parameters
-    ----------
-    material : Material
-        The content of the report.
-
-    Returns
-    -------
-    list of (int, int, float)
-        Number of members, number of topics, and these topics' share of the tokens.
-    """
+    """Return how many topics of a consensus or a mean were found in each number of its members, from all to none."""
     rows = []
     for members in range(material.joined, -1, -1):
         shares = [topic.share for topic in material.topics if topic.support == members]

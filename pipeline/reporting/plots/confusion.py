@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 Matrix = npt.NDArray[np.int64]
 
-MAX_VALUES = 30
-"""Values with a row of their own; all others share one row."""
-MAX_NUMBERED = 16
-"""Rows up to which cells show their counts."""
+MAX_VALUES = 30  # Values with a row of their own; all others share one row
+MAX_NUMBERED = 16  # Rows up to which cells show their counts
 REST = "all others"
 # Sizes of a cell, and of the frame around the matrix, in inches.
 CELL, FRAME = 0.34, (2.6, 2.2)
@@ -29,22 +27,7 @@ LETTERS = 24
 
 
 def draw_confusion(tally: Tally, title: str, kind: str) -> bytes:
-    """Draw the documents with exactly one value by that value (rows) and the predicted value (columns).
-
-    Parameters
-    ----------
-    tally : Tally
-        Counts of actual and predicted values.
-    title : str
-        Title of the picture.
-    kind : str
-        ``png`` or ``svg``.
-
-    Returns
-    -------
-    bytes
-        The picture, with the 30 most frequent values; all others share a row and a column.
-    """
+    """Draw the documents with exactly one value by that value (rows) and the predicted value (columns)."""
     from matplotlib import rc_context
 
     names, matrix = _names_and_counts(tally)

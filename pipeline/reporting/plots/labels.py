@@ -11,22 +11,7 @@ HEAD, MIN_WIDTH = 44.0, 360.0
 
 
 def draw(label_map: LabelMap, title: str, kind: str) -> bytes:
-    """Draw a map of labels and topics.
-
-    Parameters
-    ----------
-    label_map : LabelMap
-        The map.
-    title : str
-        Title of the picture.
-    kind : str
-        ``png`` or ``svg``.
-
-    Returns
-    -------
-    bytes
-        The picture.
-    """
+    """Draw a map of labels and topics."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

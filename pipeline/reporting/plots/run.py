@@ -212,8 +212,7 @@ def _tree(run: str | os.PathLike[str], kind: str, min_share: float | None, level
     return draw_tree(fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN), kind, title)
 
 
-Panel = tuple[str, str, "Callable[[Axes], None]"]
-"""Name, title and drawing function of a panel."""
+Panel = tuple[str, str, "Callable[[Axes], None]"]  # Name, title and drawing function of a panel
 
 
 def _panels(run: str | os.PathLike[str], names: Sequence[str]) -> list[Panel]:

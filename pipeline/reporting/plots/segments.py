@@ -37,8 +37,7 @@ WORDS, LETTERS = 5, 18
 # Size of a panel, width of a legend at its right, and height of a line of a legend below, in inches.
 PANEL = (6.4, 3.9)
 LEGEND, ROW = 3.6, 0.19
-MAX_WIDE_OUTLINES = 60
-"""Segments up to which areas have broad outlines."""
+MAX_WIDE_OUTLINES = 60  # Segments up to which areas have broad outlines
 
 
 def draw_segments(
@@ -52,32 +51,8 @@ def draw_segments(
 ) -> tuple[bytes, list[str]]:
     """Draw topic proportions along a document's segments.
 
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of a run.
-    kind : str
-        ``png`` or ``svg``.
-    document : str, optional
-        The document's id; see `collapsium.pipeline.analysis.segments.neighbour_distance`.
-    chosen : sequence of int, optional
-        Ids of at most ten topics to draw in colour; by default the largest.
-    other : str or path-like, optional
-        A second run to draw next to the first; matching topics have the same colours.
-    corpus : str or path-like, optional
-        Present location of the training corpus of `run`.
-
-    Returns
-    -------
-    picture : bytes
-        The file.
-    lines : list of str
-        A line for each panel, with the mean Hellinger distance between neighbouring segments.
-
-    Raises
-    ------
-    OptionError
-        A topic or the document does not exist, or there are too many topics.
+    Returns picture: The file; lines: A line for each panel, with the mean Hellinger distance between neighbouring
+    segments
     """
     matches: dict[int, int] = {}
     if other is None:

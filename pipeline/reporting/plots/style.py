@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which colour-blind readers can tell apart; their yellow is too pale for lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+# matplotlib's horizontal alignments by SVG's text anchors
 ALIGNMENT = {"start": "left", "middle": "center", "end": "right"}
-"""matplotlib's horizontal alignments by SVG's text anchors."""
 # Size of a panel in inches, panels in a row, and resolution of a PNG in dots per inch.
 PANEL = (4.6, 3.7)
 ACROSS = 3
 DPI = 150
 # Makes the ids within an SVG the same in every process.
 SALT = {"svg.hashsalt": "collapsium"}
-LATE = 0.1
-"""Share of the iterations left out of the vertical range, as their scores would flatten all later ones."""
+LATE = 0.1  # Share of the iterations left out of the vertical range, as their scores would flatten all later ones
 
 
 def can_draw() -> bool:
@@ -35,27 +34,7 @@ def can_draw() -> bool:
 
 
 def picture_kind(path: str | os.PathLike[str], option: str | None = None) -> str:
-    """Return a picture's format, ``png`` or ``svg``, from its name.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The picture.
-    option : str, optional
-        The option that names it, for error messages.
-
-    Returns
-    -------
-    str
-        The format.
-
-    Raises
-    ------
-    OptionError
-        The name has another ending.
-    MissingError
-        matplotlib is not installed.
-    """
+    """Return a picture's format, ``png`` or ``svg``, from its name."""
     named = "" if option is None else f"`{option}` "
     kind = os.fspath(path).rpartition(".")[2].lower()
     if kind not in ("png", "svg"):

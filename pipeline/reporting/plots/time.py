@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 MAX_TOPICS = 12
 # Most words in a panel's title, letters of each, and letters of all, which fit above a panel.
 WORDS, LETTERS, TITLE_LETTERS = 5, 14, 46
-BAND = 1.96
-"""Half-width of the bands in standard errors, which makes them 95% intervals."""
-FEW_DOCUMENTS = 5
-"""Periods with fewer documents have hollow marks, and their bands do not determine the scale."""
+BAND = 1.96  # Half-width of the bands in standard errors, which makes them 95% intervals
+FEW_DOCUMENTS = 5  # Periods with fewer documents have hollow marks, and their bands do not determine the scale
 # Names of periods that fit below a panel, by their characters: 1987, 1980s or 1987-03 are short, 1987-03-01T05 is long.
 SHORT_NAME, SHORT_NAMES, LONG_NAMES = 7, 5, 3
 
@@ -42,31 +40,7 @@ def draw_time(
     title: str | None = None,
     chosen: Sequence[int] | None = None,
 ) -> bytes:
-    """Draw topic shares by period.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Folder of the run.
-    shares : TimeShares
-        Its shares.
-    kind : str
-        ``png`` or ``svg``.
-    title : str, optional
-        Title; by default it says what is drawn.
-    chosen : sequence of int, optional
-        Ids of at most twelve topics; by default the largest and those that change most.
-
-    Returns
-    -------
-    bytes
-        The picture, with bands of 95% intervals.
-
-    Raises
-    ------
-    OptionError
-        A topic does not exist, or there are too many.
-    """
+    """Draw topic shares by period."""
     from matplotlib import rc_context
 
     known = {topic.id: topic for topic in topics(run, WORDS)}
@@ -176,20 +150,7 @@ def label_of(shares: TimeShares, row: int) -> str:
 
 
 def labelled_periods(places: Sequence[float], most: int) -> list[int]:
-    """Return the periods to name, from the last one backwards, so far apart that about `most` names fit.
-
-    Parameters
-    ----------
-    places : sequence of float
-        Position of each period, as a share of the axis, rising.
-    most : int
-        Names that fit side by side.
-
-    Returns
-    -------
-    list of int
-        Numbers of the periods, rising.
-    """
+    """Return the periods to name, from the last one backwards, so far apart that about `most` names fit."""
     rows = [len(places) - 1]
     for row in range(len(places) - 2, -1, -1):
         if places[row] <= places[rows[-1]] - 1.0 / most:

@@ -19,20 +19,11 @@ if TYPE_CHECKING:
 # Width of a map in a picture of its own, its font size, and that of a map among other panels, in points.
 WIDTH = 640.0
 FONT, SMALL = 9.0, 7.0
-NAME_CANDIDATES = 4
-"""Words for each lambda from which a topic's name is chosen."""
+NAME_CANDIDATES = 4  # Words for each lambda from which a topic's name is chosen
 
 
 class MapPanel:
-    """A topic map, which is drawn once the figure's layout has fixed its size.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-    topics : sequence of Topic
-        Its topics.
-    """
+    """A topic map, which is drawn once the figure's layout has fixed its size."""
 
     def __init__(self, model: Model, topics: Sequence[Topic]) -> None:
         ids = np.array([topic.id for topic in topics], dtype=np.int64)

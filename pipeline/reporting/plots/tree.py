@@ -62,22 +62,7 @@ FOLDED = " Small nodes are folded into entries “… n more” with their total
 
 
 def draw(tree: Sequence[Topic], kind: str, title: str) -> bytes:
-    """Draw a tree.
-
-    Parameters
-    ----------
-    tree : sequence of Topic
-        Its nodes, depth-first.
-    kind : str
-        ``png`` or ``svg``.
-    title : str
-        Title of the picture.
-
-    Returns
-    -------
-    bytes
-        The file. Text stays text in an SVG, and the same tree gives the same bytes.
-    """
+    """Draw a tree."""
     from matplotlib import rc_context
 
     with warnings.catch_warnings(), rc_context({**SALT, **STYLE}):

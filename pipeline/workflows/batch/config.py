@@ -17,12 +17,9 @@ from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.units import parse_size
 
-TOLERANCE = 0.01
-"""Default tolerance: share of the tokens that an iteration moves below which a fit ends."""
-WARM_SHARE = 0.4
-"""Default limit of a warm-started fit, as a share of the iterations."""
-SIZE = "max_decompressed"
-"""Option that may be written as ``20GB``."""
+TOLERANCE = 0.01  # Default tolerance: share of the tokens that an iteration moves below which a fit ends
+WARM_SHARE = 0.4  # Default limit of a warm-started fit, as a share of the iterations
+SIZE = "max_decompressed"  # Option that may be written as ``20GB``
 
 
 class _Table(BaseModel):
@@ -141,14 +138,9 @@ class ClusterTable(_Table):
 
 
 class Job(_Table):
-    """A batch job.
+    """A batch job."""
 
-    Attributes
-    ----------
-    batch, ingest, heldout, fit, infer, alarm, report, cluster
-        The tables of the file.
-    """
-
+    # The tables of the file
     batch: BatchTable
     ingest: IngestTable
     heldout: HeldoutTable = HeldoutTable()

@@ -21,30 +21,14 @@ CYCLES, PUBLISHED, CORPUS = "cycles", "published", "corpus"
 
 @dataclass
 class JobContext:
-    """A running job, whose lock this process holds.
+    """A running job, whose lock this process holds."""
 
-    Attributes
-    ----------
-    job : Job
-        Its configuration.
-    folder : Folder
-        Its folder.
-    sinks : sequence of callable
-        Receive each event.
-    owned : callable
-        Raises an error if another process has taken over the job.
-    warnings : list of str
-        Messages that need attention.
-    notices : list of str
-        Messages for information, each reported once.
-    """
-
-    job: Job
-    folder: Folder
-    sinks: Sequence[Sink]
-    owned: Callable[[], None]
-    warnings: list[str] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
+    job: Job  # Its configuration
+    folder: Folder  # Its folder
+    sinks: Sequence[Sink]  # Receive each event
+    owned: Callable[[], None]  # Raises an error if another process has taken over the job
+    warnings: list[str] = field(default_factory=list)  # Messages that need attention
+    notices: list[str] = field(default_factory=list)  # Messages for information, each reported once
 
     def __post_init__(self) -> None:
         self.journal = Journal.read(self.folder)

@@ -37,8 +37,7 @@ else:
     steps = LazyModule("collapsium.pipeline.workflows.batch.steps")
 
 LOCK = "lock"
-ALARM_SECONDS = 60.0
-"""Timeout of an alarm's command."""
+ALARM_SECONDS = 60.0  # Timeout of an alarm's command
 
 
 @dataclass(frozen=True)

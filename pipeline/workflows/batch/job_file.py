@@ -35,12 +35,11 @@ else:
     word_weights = LazyModule("collapsium.pipeline.families.word_weights")
     stopwords = LazyModule("collapsium.storage.readers.texts.stopwords")
 
+# Options of `ingest` that the table ``[ingest]`` accepts in addition to its own
 READING = (IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions)
-"""Options of `ingest` that the table ``[ingest]`` accepts in addition to its own."""
-NAME_LISTS = ("labels", "covariates", "stop_words")
-"""Options that are lists of names, or strings with commas."""
+NAME_LISTS = ("labels", "covariates", "stop_words")  # Options that are lists of names, or strings with commas
+# Options that a job cannot have, as these files would have to grow with the sources
 SIDE_FILES = ("label_files", "label_names")
-"""Options that a job cannot have, as these files would have to grow with the sources."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 Table = TypeVar("Table", bound=BaseModel)
 
@@ -51,26 +50,7 @@ def reading_names() -> tuple[str, ...]:
 
 
 def read_job(path: str | os.PathLike[str]) -> Job:
-    """Read a job, and validate it as far as possible without its sources.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The TOML file. Relative paths in it start at its folder; ``$NAME`` and ``${NAME}`` in strings are replaced by
-        environment variables.
-
-    Returns
-    -------
-    Job
-        The job, with absolute paths.
-
-    Raises
-    ------
-    AbsentError
-        There is no such file.
-    InputError
-        It is not TOML, or a key is unknown, missing or of another type.
-    """
+    """Read a job, and validate it as far as possible without its sources."""
     file, tables = Path(path), read_toml(path)
     # Refuses an option that is spelled in two ways.
     keys_of(path)

@@ -27,10 +27,8 @@ else:
 JOURNAL = "state.json"
 KIND = "collapsium-batch"
 VERSION = 2
-ZARR = ("zarr.json", ".zarray", ".zgroup")
-"""Files that mark a folder as a Zarr array or group."""
-READ_BYTES = 1 << 20
-"""Bytes of a file that are read at a time for its digest."""
+ZARR = ("zarr.json", ".zarray", ".zgroup")  # Files that mark a folder as a Zarr array or group
+READ_BYTES = 1 << 20  # Bytes of a file that are read at a time for its digest
 
 
 class Source(TypedDict):
@@ -39,18 +37,13 @@ class Source(TypedDict):
     size: int
     changed: str
     sha256: str
-    below: NotRequired[str]
-    """Path below its folder or pattern."""
-    copy: NotRequired[bool]
-    """True if it added nothing to the corpus."""
-    gone: NotRequired[bool]
-    """True if its absence was reported."""
-    reported: NotRequired[str]
-    """Digest of a later content that was warned of."""
+    below: NotRequired[str]  # Path below its folder or pattern
+    copy: NotRequired[bool]  # True if it added nothing to the corpus
+    gone: NotRequired[bool]  # True if its absence was reported
+    reported: NotRequired[str]  # Digest of a later content that was warned of
 
 
-Sources = dict[str, Source]
-"""Files by path or URL."""
+Sources = dict[str, Source]  # Files by path or URL
 
 
 class Pending(TypedDict):
@@ -119,63 +112,25 @@ class _JournalRecord(BaseModel):
 
 @dataclass
 class Journal:
-    """The contents of `state.json`, which is written after each step.
+    """The contents of `state.json`, which is written after each step."""
 
-    Attributes
-    ----------
-    sources : dict of str to Source
-        The files that are in the corpus, by path.
-    reading : dict
-        Options with which they were read.
-    pending : Pending or None
-        Files that are being read. After a kill, the corpus's digest shows whether they were added.
-    number : int
-        The version that is being made, or was made last; 0 before the first.
-    plan, corpus : str
-        Digests of its options with its corpus, and of its corpus.
-    base : int or None
-        The version that was current at its start, with which it is compared.
-    warm : bool
-        Whether its fit starts from that version.
-    done : list of str
-        The completed steps.
-    scores : dict of str to ScoreRecord
-        Scores of the ``new`` model and the ``previous`` one.
-    outcome : str
-        ``published`` or ``alarm``; empty while the version is being made.
-    """
-
-    sources: Sources = field(default_factory=dict)
-    reading: dict[str, Json] = field(default_factory=dict)
+    sources: Sources = field(default_factory=dict)  # The files that are in the corpus, by path
+    reading: dict[str, Json] = field(default_factory=dict)  # Options with which they were read
+    # Files that are being read. After a kill, the corpus's digest shows whether they were added.
     pending: Pending | None = None
-    number: int = 0
+    number: int = 0  # The version that is being made, or was made last; 0 before the first
+    # Digests of its options with its corpus, and of its corpus
     plan: str = ""
     corpus: str = ""
-    base: int | None = None
-    warm: bool = False
-    done: list[str] = field(default_factory=list)
-    scores: dict[str, ScoreRecord] = field(default_factory=dict)
-    outcome: str = ""
+    base: int | None = None  # The version that was current at its start, with which it is compared
+    warm: bool = False  # Whether its fit starts from that version
+    done: list[str] = field(default_factory=list)  # The completed steps
+    scores: dict[str, ScoreRecord] = field(default_factory=dict)  # Scores of the ``new`` model and the ``previous`` one
+    outcome: str = ""  # ``published`` or ``alarm``; empty while the version is being made
 
     @classmethod
     def read(cls, folder: Folder) -> Journal:
-        """Read a job's journal.
-
-        Parameters
-        ----------
-        folder : Folder
-            The job's folder.
-
-        Returns
-        -------
-        Journal
-            An empty one if the job has none.
-
-        Raises
-        ------
-        DamagedError
-            The file is not a valid journal.
-        """
+        """Read a job's journal."""
         try:
             record = read_record(folder, JOURNAL, KIND, VERSION, oldest=VERSION)
         except AbsentError:
@@ -196,28 +151,6 @@ def find_sources(
 
     A file whose size and time of change are known is not read again. A Zarr array, which is a folder, counts as a file.
     Names that begin with a dot or an underscore are left out, unless they are named themselves.
-
-    Parameters
-    ----------
-    patterns : iterable of str
-        Files, folders and globs, local or fsspec URLs.
-    known : mapping
-        Files that were read before, as in `Journal.sources`.
-    kind : str, optional
-        Format of the job's documents; by default the only one that the names in a folder imply. Other files of a folder
-        are left out if any has this format.
-    others : list of str, optional
-        Receives the files that are left out for their format.
-
-    Returns
-    -------
-    dict
-        In the order of the patterns, and by name for each pattern.
-
-    Raises
-    ------
-    AbsentError
-        A pattern without wildcards matches no file.
     """
     sources: Sources = {}
     for pattern in patterns:

@@ -34,19 +34,7 @@ def resolve_pending(context: JobContext) -> None:
 
 
 def read_new_sources(context: JobContext) -> None:
-    """Ingest all files into a new corpus, or append the new ones.
-
-    Parameters
-    ----------
-    context : JobContext
-        The job. It warns of files that have changed or disappeared since they were read; the corpus keeps their
-        documents. Empty files are skipped until they have contents.
-
-    Raises
-    ------
-    CollapsiumError
-        There is no file, or one is damaged. The corpus is unchanged.
-    """
+    """Ingest all files into a new corpus, or append the new ones."""
     journal, corpus = context.journal, context.corpus
     history = None if corpus is None else read_history(corpus.folder)
     kind = context.job.reading.get("format") or (None if history is None else history.kind)

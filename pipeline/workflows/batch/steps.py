@@ -51,13 +51,7 @@ def _write_report(run: str, out: str, progress: Counting) -> None:
 
 
 class JobSteps:
-    """The steps of the version that is being made.
-
-    Parameters
-    ----------
-    context : JobContext
-        The job, whose journal has the version's number.
-    """
+    """The steps of the version that is being made."""
 
     def __init__(self, context: JobContext) -> None:
         self._context, self._journal, self._versions = context, context.journal, context.versions
@@ -156,16 +150,6 @@ class JobSteps:
         Each member of an ensemble starts from the member of the same number. If the version has another number of
         members, samplers all start from the first one. Members of other families would then be identical, so they start
         afresh.
-
-        Parameters
-        ----------
-        base : int or None
-            The version.
-
-        Returns
-        -------
-        bool
-            False if there is no version, or the job's fits start afresh.
         """
         if base is None or not self._context.job.begins_warm:
             return False

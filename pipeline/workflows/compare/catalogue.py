@@ -9,30 +9,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Library:
-    """Another library's model.
+    """Another library's model."""
 
-    Attributes
-    ----------
-    name : str
-        The name in ``--peers``.
-    module : str
-        Name of the module to import.
-    samples : bool
-        Whether its states are samples, whose predictions can be averaged.
-    finds_topics : bool
-        Whether it determines the number of topics.
-    starts_from_topics : bool
-        Whether it also starts from a number of topics.
-    options : mapping
-        Options of this library alone, with their defaults.
-    """
-
-    name: str
-    module: str
-    samples: bool = False
-    finds_topics: bool = False
-    starts_from_topics: bool = False
-    options: Mapping[str, int | str] = field(default_factory=dict)
+    name: str  # The name in ``--peers``
+    module: str  # Name of the module to import
+    samples: bool = False  # Whether its states are samples, whose predictions can be averaged
+    finds_topics: bool = False  # Whether it determines the number of topics
+    starts_from_topics: bool = False  # Whether it also starts from a number of topics
+    options: Mapping[str, int | str] = field(default_factory=dict)  # Options of this library alone, with their defaults
 
 
 _LIBRARIES = (
@@ -46,12 +30,9 @@ _LIBRARIES = (
 )
 LIBRARIES = {library.name: library for library in _LIBRARIES}
 
-LDA_SVM = "lda-svm"
-"""A linear SVM on the proportions of LDA and the other labels."""
-SUPERVISED_LDA = "slda"
-"""Supervised LDA of tomotopy."""
-WORD_CLASSIFIERS = ("naive-bayes", "svm", "tree")
-"""Classifiers of scikit-learn on words alone."""
+LDA_SVM = "lda-svm"  # A linear SVM on the proportions of LDA and the other labels
+SUPERVISED_LDA = "slda"  # Supervised LDA of tomotopy
+WORD_CLASSIFIERS = ("naive-bayes", "svm", "tree")  # Classifiers of scikit-learn on words alone
 CLASSIFIERS = (LDA_SVM, *WORD_CLASSIFIERS, SUPERVISED_LDA)
 
 

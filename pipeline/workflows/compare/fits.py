@@ -23,8 +23,7 @@ from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import EVENTS, JOURNAL, Run
 from collapsium.storage.units import parse_size
 
-WORK = ("kernel", "reduce", "update")
-"""Activities of an iteration whose time counts as work."""
+WORK = ("kernel", "reduce", "update")  # Activities of an iteration whose time counts as work
 
 
 @dataclass(frozen=True)
@@ -66,18 +65,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class CellFits:
-    """The completed fits of a cell.
+    """The completed fits of a cell."""
 
-    Attributes
-    ----------
-    cell : Cell
-        The cell.
-    folder : Folder
-        Folder of its runs.
-    """
-
-    cell: Cell
-    folder: Folder
+    cell: Cell  # The cell
+    folder: Folder  # Folder of its runs
 
     @property
     def runs(self) -> list[Run]:
@@ -149,31 +140,16 @@ def _work(event: Event) -> float:
 
 @dataclass(frozen=True)
 class Fitter:
-    """Runs the fits of a comparison, or resumes them.
+    """Runs the fits of a comparison, or resumes them."""
 
-    Attributes
-    ----------
-    folder : Folder
-        Folder of the comparison.
-    train, heldout : str
-        Folders of the training corpus and of its held-out tokens; the second may be None.
-    seed : int
-        Seed of all fits.
-    resources : Resources
-        Executor, memory and scratch space.
-    sinks : sequence of callable
-        Receive the events of the fits.
-    require_lock : callable
-        Raises an error if another process has taken over the comparison.
-    """
-
-    folder: Folder
+    folder: Folder  # Folder of the comparison
+    # Folders of the training corpus and of its held-out tokens; the second may be None
     train: str
     heldout: str | None
-    seed: int
-    resources: Resources
-    sinks: Sequence[Sink]
-    require_lock: Callable[[], None]
+    seed: int  # Seed of all fits
+    resources: Resources  # Executor, memory and scratch space
+    sinks: Sequence[Sink]  # Receive the events of the fits
+    require_lock: Callable[[], None]  # Raises an error if another process has taken over the comparison
 
     def fits_of(self, cell: Cell) -> CellFits:
         """Return the fits of a cell, which need not exist yet."""

@@ -13,46 +13,24 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import MismatchError, OptionError, suggestion
 
-RANDOM = "random"
-"""Start of fits from a random state, without varied options."""
+RANDOM = "random"  # Start of fits from a random state, without varied options
+# Options of the loop that ``--set`` may change for a family
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")
-"""Options of the loop that ``--set`` may change for a family."""
-ESTIMATED_TOPICS = 100
-"""Number of topics in estimates of the work of families that determine their number."""
+ESTIMATED_TOPICS = 100  # Number of topics in estimates of the work of families that determine their number
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of the grid: fits of a family that differ only in their seeds.
+    """A cell of the grid: fits of a family that differ only in their seeds."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its folder and record.
-    family : str
-        The family.
-    topics : int or None
-        Number of topics K, or the truncation; None if the family determines it.
-    start : str
-        Start of the fits, and values of varied options, as text.
-    options : dict
-        Options of the family.
-    limits : dict
-        Fields of `collapsium.pipeline.engine.setup.limits.Limits`.
-    restarts : int
-        Number of fits.
-    warm : bool
-        Whether they start from the fits of another cell.
-    """
-
-    name: str
-    family: str
-    topics: int | None
-    start: str
-    options: JsonObject
-    limits: JsonObject
-    restarts: int
-    warm: bool = False
+    name: str  # Name of its folder and record
+    family: str  # The family
+    topics: int | None  # Number of topics K, or the truncation; None if the family determines it
+    start: str  # Start of the fits, and values of varied options, as text
+    options: JsonObject  # Options of the family
+    limits: JsonObject  # Fields of `collapsium.pipeline.engine.setup.limits.Limits`
+    restarts: int  # Number of fits
+    warm: bool = False  # Whether they start from the fits of another cell
 
     @property
     def iterations(self) -> int:
@@ -76,25 +54,7 @@ class _Span:
 
 
 def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
-    """Return the cells in the order of fitting, with validated options.
-
-    Parameters
-    ----------
-    options : CompareOptions
-        Options of the comparison.
-    shards : int
-        Number of shards of the training corpus.
-
-    Returns
-    -------
-    list of Cell
-        The source of warm starts is the first.
-
-    Raises
-    ------
-    OptionError
-        An option of a family is unknown or out of range.
-    """
+    """Return the cells in the order of fitting, with validated options."""
     cells = [cell for family in options.families for cell in _family_cells(options, family, warm=False)]
     if options.start_from is not None:
         sources = _family_cells(options, options.start_from, warm=False)

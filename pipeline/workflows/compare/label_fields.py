@@ -15,27 +15,13 @@ from collapsium.storage.errors import OptionError, suggestion
 
 @dataclass(frozen=True)
 class LabelFields:
-    """Fields of labels of a training corpus, and those that are used.
+    """Fields of labels of a training corpus, and those that are used."""
 
-    Attributes
-    ----------
-    all : tuple of str
-        The corpus's fields of labels.
-    taken : tuple of str
-        Fields that are used.
-    without : tuple of str
-        Fields that the second variant of a fit leaves out.
-    target : str or None
-        The field to predict.
-    numeric : bool
-        Whether the field to predict is a number.
-    """
-
-    all: tuple[str, ...]
-    taken: tuple[str, ...]
-    without: tuple[str, ...]
-    target: str | None
-    numeric: bool
+    all: tuple[str, ...]  # The corpus's fields of labels
+    taken: tuple[str, ...]  # Fields that are used
+    without: tuple[str, ...]  # Fields that the second variant of a fit leaves out
+    target: str | None  # The field to predict
+    numeric: bool  # Whether the field to predict is a number
 
     @staticmethod
     def of(corpus: Corpus, options: CompareOptions) -> LabelFields:

@@ -15,12 +15,10 @@ from collapsium.storage.errors import OptionError, flag_of, suggestion
 
 NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
 SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
-UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")
-"""Characters that names of folders do not have."""
-EVERY = "*"
-"""All families that have the option, in place of a family's name."""
+UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")  # Characters that names of folders do not have
+EVERY = "*"  # All families that have the option, in place of a family's name
+# Options of families that span the grid, and are set by the comparison's options of these names
 GRID_OPTIONS = ("topics", "start_topics")
-"""Options of families that span the grid, and are set by the comparison's options of these names."""
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, JsonObject]:

@@ -18,10 +18,9 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion
 
-OF_HELD_OUT_TOKENS = ("heldout", "fraction", "peers", "start_from")
-"""Options of comparisons by held-out tokens only."""
+OF_HELD_OUT_TOKENS = ("heldout", "fraction", "peers", "start_from")  # Options of comparisons by held-out tokens only
+# Options of comparisons on unseen documents only
 OF_UNSEEN_DOCUMENTS = ("labels", "without", "field", "classifiers", "covariates", "lda_topics", "slda_topics")
-"""Options of comparisons on unseen documents only."""
 TOPICS, RESTARTS, FRACTION = (40, 80, 120), 10, 0.1
 UNSEEN_TOPICS, UNSEEN_RESTARTS = (200,), 1
 

@@ -13,27 +13,12 @@ from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.run_status import loss_text, saving_text
 from collapsium.workers.kernels.compilation_text import progress_text
 
-MIN_SHARE_FOR_ESTIMATE = 0.02
-"""Share of all work that must be done before the remaining time is estimated."""
-PLAIN_SECONDS = 10.0
-"""Seconds between two plain lines."""
+MIN_SHARE_FOR_ESTIMATE = 0.02  # Share of all work that must be done before the remaining time is estimated
+PLAIN_SECONDS = 10.0  # Seconds between two plain lines
 
 
 class GridView:
-    """A sink that shows a comparison.
-
-    Parameters
-    ----------
-    stream : file, optional
-        Where to write; standard error by default. A terminal shows a bar; otherwise lines are written.
-    form : str, optional
-        As for `collapsium.pipeline.monitoring.console.LogLines`; if it is set, lines are written to a terminal too.
-
-    Attributes
-    ----------
-    log : LogLines
-        Writes the lines.
-    """
+    """A sink that shows a comparison."""
 
     def __init__(self, stream: IO[str] | None = None, form: str | None = None) -> None:
         self.log = LogLines(stream, form)

@@ -50,10 +50,9 @@ from collapsium.storage.runs.comparison import (
 )
 from collapsium.storage.short_repr import ShortRepr
 
-FLAGS = {"corpus": "CORPUS", "settings": "--set"}
-"""Flags of recorded options whose flag is not their name."""
+FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # Flags of recorded options whose flag is not their name
+# Options that records of version 0.1 lack, with the values that they stand for
 ADDED: Mapping[str, Any] = {"metrics": [], "label_field": None}
-"""Options that records of version 0.1 lack, with the values that they stand for."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,26 +87,7 @@ class Comparison(ShortRepr):
 def run_comparison(
     corpus: Corpus, folder: Folder, options: CompareOptions, resources: Resources, sinks: Sequence[Sink]
 ) -> Comparison:
-    """Fit and measure the remaining cells, and write tables and plots.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus to fit to.
-    folder : Folder
-        Folder of the comparison.
-    options : CompareOptions
-        Options of the comparison.
-    resources : Resources
-        Executor, memory and scratch space.
-    sinks : sequence of callable
-        Receive the events.
-
-    Returns
-    -------
-    Comparison
-        The results, which the folder also has.
-    """
+    """Fit and measure the remaining cells, and write tables and plots."""
     # All checks come before anything is written.
     require_comparable(corpus, options)
     target = target_of(corpus, options)

@@ -15,12 +15,13 @@ from collapsium.storage.io.folder import Folder
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 
+# Fields that identify the cell of a row
 CELL_FIELDS = {
     **dict.fromkeys(("cell", "family", "start"), pa.string()),
     **dict.fromkeys(("topics", "restarts", "iterations", "samples"), pa.int32()),
     "options": pa.string(),
 }
-"""Fields that identify the cell of a row."""
+# The progress of the fits, with a row for each cell, restart and iteration
 SERIES = pa.schema(
     {
         **dict.fromkeys(("cell", "family", "start"), pa.string()),
@@ -28,7 +29,6 @@ SERIES = pa.schema(
         **dict.fromkeys(("steps", "seconds", "score", "objective", "topics_99"), pa.float64()),
     }
 )
-"""The progress of the fits, with a row for each cell, restart and iteration."""
 
 
 def write_rows(folder: Folder, name: str, rows: Rows, schema: pa.Schema) -> None:
@@ -74,6 +74,7 @@ def number_text(value: float | None, form: str, error: float | None = None) -> s
     return format(value, form) + ("" if error is None else f" ± {error:{form}}")
 
 
+# Columns that identify the cell of a row
 CELL_COLUMNS = (
     text_column("family", "family"),
     text_column("start", "start"),
@@ -81,7 +82,6 @@ CELL_COLUMNS = (
     number_column("restarts", "restarts", "d"),
     Column("iterations", iterations_text),
 )
-"""Columns that identify the cell of a row."""
 
 
 def table_lines(columns: Sequence[Column], rows: Iterable[Row]) -> list[str]:

@@ -20,24 +20,7 @@ from collapsium.storage.runs.comparison import PARTS
 
 
 class Target(ABC):
-    """The corpora of a comparison, for fitting and for scoring.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        The corpus to compare on.
-    options : CompareOptions
-        Options of the comparison.
-
-    Attributes
-    ----------
-    train : Corpus
-        The corpus to fit.
-    scored : Corpus
-        The corpus to score.
-    fields : LabelFields
-        Fields of labels that are used with unseen documents; none with held-out tokens.
-    """
+    """The corpora of a comparison, for fitting and for scoring."""
 
     title: str
     fields = LabelFields((), (), (), None, numeric=False)

@@ -22,35 +22,19 @@ FAMILY, TOPICS, ITERATIONS = "lda", 20, 100
 READING = {"title": "title", "date": "year", "labels": ["party", "president"]}
 CUTS = {"min_documents": 5, "max_document_share": 0.2}
 TITLE = "Topics of US presidents' annual addresses, 1945 to 2006"
-NAMED = 3
-"""Topics that the demonstration names: those that change most over the decades."""
-DRAWN = 5
-"""Topics in the picture, beside the number of documents: two rows of panels."""
+NAMED = 3  # Topics that the demonstration names: those that change most over the decades
+DRAWN = 5  # Topics in the picture, beside the number of documents: two rows of panels
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """Results of the demonstration.
+    """Results of the demonstration."""
 
-    Attributes
-    ----------
-    topics : list of Topic
-        All topics, the largest first.
-    changing : list of Topic
-        The topics that change most.
-    shares : TimeShares
-        Shares of all topics by decade.
-    report : Path
-        The report, an HTML page.
-    picture : Path or None
-        The topics that change most, by decade; None without matplotlib.
-    """
-
-    topics: list[Topic]
-    changing: list[Topic]
-    shares: TimeShares
-    report: Path
-    picture: Path | None
+    topics: list[Topic]  # All topics, the largest first
+    changing: list[Topic]  # The topics that change most
+    shares: TimeShares  # Shares of all topics by decade
+    report: Path  # The report, an HTML page
+    picture: Path | None  # The topics that change most, by decade; None without matplotlib
 
 
 def demonstrate(folder: str | os.PathLike[str], sinks: list[Sink]) -> Demonstration:

@@ -18,8 +18,8 @@ from pathlib import Path
 from collapsium.storage.errors import OccupiedError
 from collapsium.storage.io.file import File
 
+# Lines of fewer words, such as headings and greetings, join the next paragraph: they have no topic of their own
 MIN_WORDS = 20
-"""Lines of fewer words, such as headings and greetings, join the next paragraph: they have no topic of their own."""
 
 
 def sample_texts() -> list[dict[str, str | int]]:

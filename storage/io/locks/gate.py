@@ -9,19 +9,14 @@ from pathlib import Path
 
 GATE = "gate"
 
+# Errors of file systems without locks
 NO_LOCKS = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EBADF, errno.EINVAL}
-"""Errors of file systems without locks."""
 
 
 class Gate:
     """A file that is locked during writes; the operating system unlocks it when its holder dies.
 
     An interrupt may come between any two steps, so that a file is noted before it is locked: `unlock` then finds it.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
     """
 
     def __init__(self, path: Path) -> None:

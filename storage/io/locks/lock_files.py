@@ -10,39 +10,26 @@ from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import checked, numbers_of_names, parse_record
 
-LEASE = 60.0
-"""Seconds without a change of the file after which an owner on another machine counts as dead."""
+LEASE = 60.0  # Seconds without a change of the file after which an owner on another machine counts as dead
 
 KIND = "collapsium-lock"
 VERSION = 3
 
-MOST, MOST_BYTES = 10**15, 1 << 16
-"""Largest generation, and largest size of a lock's file in bytes."""
+MOST, MOST_BYTES = 10**15, 1 << 16  # Largest generation, and largest size of a lock's file in bytes
 
 
 class LockRecord(BaseModel):
-    """The record in the file of a lock; anyone may have written it.
-
-    Attributes
-    ----------
-    machine, process, started : str, int and str
-        The owner: its machine, process id, and start time, on a clock that is never adjusted.
-    lease : float
-        Seconds without a change after which the owner counts as dead.
-    nonce : str
-        Random text drawn by the owner.
-    renewals : int
-        Number of renewals.
-    """
+    """The record in the file of a lock; anyone may have written it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    # The owner: its machine, process id, and start time, on a clock that is never adjusted
     machine: Annotated[str, Field(pattern=r"^[!-~]+( [!-~]+)*$", max_length=500)]
     process: Annotated[int, Field(ge=1, lt=1 << 31)]
     started: Annotated[str, Field(pattern="^[0-9.]+$", max_length=40)]
-    lease: Annotated[float, Field(gt=0.0, le=600.0)]
-    nonce: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-    renewals: Annotated[int, Field(ge=0, lt=1 << 53)]
+    lease: Annotated[float, Field(gt=0.0, le=600.0)]  # Seconds without a change after which the owner counts as dead
+    nonce: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]  # Random text drawn by the owner
+    renewals: Annotated[int, Field(ge=0, lt=1 << 53)]  # Number of renewals
 
 
 def file_of(number: int) -> str:

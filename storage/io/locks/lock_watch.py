@@ -12,8 +12,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks import clock, processes
 from collapsium.storage.io.locks.lock_files import LEASE, MOST_BYTES, LockRecord, file_of, numbers_in, parse_lock
 
-LOOKS = 60
-"""Checks of a watched lock during a lease."""
+LOOKS = 60  # Checks of a watched lock during a lease
 
 notice: Callable[[str], None] = logging.getLogger("collapsium").warning
 
@@ -22,35 +21,19 @@ class Sign(Enum):
     """Evidence of a lock's owner being alive."""
 
     LIVES = "lives"
-    SILENT = "silent"
-    """Its file has not changed since it was first read; nothing else is known."""
-    GONE = "gone"
-    """Its process is dead."""
+    SILENT = "silent"  # Its file has not changed since it was first read; nothing else is known
+    GONE = "gone"  # Its process is dead
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that holds a lock.
+    """The process that holds a lock."""
 
-    Attributes
-    ----------
-    generation : int
-        The number of its file.
-    data : bytes
-        Contents of the file.
-    record : LockRecord or None
-        The parsed contents; None if they are damaged or of another release.
-    sign : Sign
-        Evidence of its being alive: on this machine its process, elsewhere changes of its file.
-    silent : float
-        Seconds for which its file has not changed while it was watched.
-    """
-
-    generation: int
-    data: bytes
-    record: LockRecord | None
-    sign: Sign
-    silent: float = 0.0
+    generation: int  # The number of its file
+    data: bytes  # Contents of the file
+    record: LockRecord | None  # The parsed contents; None if they are damaged or of another release
+    sign: Sign  # Evidence of its being alive: on this machine its process, elsewhere changes of its file
+    silent: float = 0.0  # Seconds for which its file has not changed while it was watched
 
     @property
     def lease(self) -> float:
@@ -71,13 +54,7 @@ class Owner:
 
 
 class LockWatch:
-    """Watches a lock without taking it.
-
-    Parameters
-    ----------
-    folder : Folder
-        The run's folder ``lock``.
-    """
+    """Watches a lock without taking it."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = Folder(folder.url)
@@ -113,18 +90,7 @@ class LockWatch:
         return Sign.SILENT if lives is None else Sign.LIVES if lives else Sign.GONE
 
     def wait(self) -> Owner | None:
-        """Wait until the owner counts as dead.
-
-        Returns
-        -------
-        Owner or None
-            The dead owner; None if the lock was never held.
-
-        Raises
-        ------
-        LockedError
-            The owner is alive.
-        """
+        """Wait until the owner counts as dead."""
         owner, noticed = self.look(), False
         while owner is not None and owner.lives:
             if owner.sign is Sign.LIVES:

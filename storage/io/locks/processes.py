@@ -27,19 +27,7 @@ def this_machine() -> str:
 
 
 def start_time(process: int) -> str | None:
-    """Return the start time of a process, on a clock that is never adjusted.
-
-    Parameters
-    ----------
-    process : int
-        The process id.
-
-    Returns
-    -------
-    str or None
-        Ticks since the boot; on other systems than Linux, the system's time. None if the process does not exist or is a
-        zombie.
-    """
+    """Return the start time of a process, on a clock that is never adjusted."""
     if Path("/proc/self/stat").exists():
         try:
             text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")

@@ -35,29 +35,13 @@ from collapsium.storage.io.locks.lock_files import KIND, LEASE, MOST, VERSION, f
 from collapsium.storage.io.locks.lock_watch import LockWatch
 from collapsium.storage.io.records import dump
 
-RENEWALS = 6
-"""Renewals of a lock during a lease."""
+RENEWALS = 6  # Renewals of a lock during a lease
+# Attempts to release a lock, and seconds between two. Each request to the store is itself retried (`retry`).
 RELEASES, RELEASE_PAUSE = 4, 0.25
-"""Attempts to release a lock, and seconds between two. Each request to the store is itself retried (`retry`)."""
 
 
 class RunLock:
-    """The lock of a run.
-
-    Parameters
-    ----------
-    folder : Folder
-        The run's folder ``lock``.
-    lease : float, optional
-        Seconds without a renewal after which an owner on another machine counts as dead.
-    before : callable, optional
-        Returns the highest generation that other files of the run record, as a released lock leaves no file.
-
-    Attributes
-    ----------
-    generation : int
-        The owner's number; 0 before the lock is taken.
-    """
+    """The lock of a run."""
 
     def __init__(self, folder: Folder, lease: float = LEASE, before: Callable[[], int] = lambda: 0) -> None:
         self._folder, self._lease, self._before = Folder(folder.url), lease, before
@@ -86,13 +70,7 @@ class RunLock:
             raise self._taken_over() from error
 
     def acquire(self) -> None:
-        """Take the lock, and renew it from now on.
-
-        Raises
-        ------
-        LockedError
-            Another process holds it.
-        """
+        """Take the lock, and renew it from now on."""
         watch = LockWatch(self._folder)
         before = watch.wait()
         with self._gate(make=True):
@@ -119,13 +97,7 @@ class RunLock:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold the lock during a write, so that it cannot be taken over meanwhile.
-
-        Raises
-        ------
-        TakenOverError
-            Another process has taken the run over.
-        """
+        """Hold the lock during a write, so that it cannot be taken over meanwhile."""
         with self._mutex:
             if self._depth:
                 yield

@@ -23,33 +23,19 @@ from collapsium.storage.units import size as size_text
 
 MAGIC = b"PAR1"
 # Text compresses to about a tenth.
-RATIO, LEAST_LIMIT = 200, 1 << 28
-"""Bounds of the decoded bytes of a file: a multiple of its size, and at least 256 MB."""
-
-MAX_FOOTER = 1 << 24
-"""Largest footer, in bytes."""
-
-BATCH_BYTES = LEAST_LIMIT >> 3
-"""Largest size of the strings of a batch."""
-
-MAX_ROWS = 1024
-"""Largest number of rows of a batch."""
+RATIO, LEAST_LIMIT = 200, 1 << 28  # Bounds of the decoded bytes of a file: a multiple of its size, and at least 256 MB
+MAX_FOOTER = 1 << 24  # Largest footer, in bytes
+BATCH_BYTES = LEAST_LIMIT >> 3  # Largest size of the strings of a batch
+MAX_ROWS = 1024  # Largest number of rows of a batch
 
 # Kinds of pages; the encoding of a string by the prefix that it shares with the one before.
 _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
 _DELTA_BYTE_ARRAY = 7
-_LEVEL_BYTES = 4
-"""Bytes of the definition and repetition levels of a value."""
+_LEVEL_BYTES = 4  # Bytes of the definition and repetition levels of a value
 
 
 class SwollenError(ValueError):
-    """More bytes would be decoded from a file than is allowed.
-
-    Parameters
-    ----------
-    limit : int
-        The bytes that are allowed.
-    """
+    """More bytes would be decoded from a file than is allowed."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"more than {size_text(limit)} come out of it, as of a file that is made to fill memory")
@@ -93,20 +79,7 @@ def _weigh(pages: bytes, leaf: Leaf, values: int, weight: _Weight, *, shared: bo
 
 
 class BoundedFile:
-    """A Parquet file that is decoded in bounded memory.
-
-    Parameters
-    ----------
-    handle : file
-        A seekable binary file.
-    limit : int, optional
-        Limit of the decoded bytes; by default `RATIO` times its size, and at least `LEAST_LIMIT`.
-
-    Raises
-    ------
-    ValueError
-        The file is not Parquet. Arrow may raise other errors.
-    """
+    """A Parquet file that is decoded in bounded memory."""
 
     def __init__(self, handle: IO[bytes], limit: int | None = None) -> None:
         size = handle.seek(0, io.SEEK_END)
@@ -148,23 +121,7 @@ class BoundedFile:
         return pq.ParquetFile(source, read_dictionary=[".".join(leaf.path) for leaf in coded], pre_buffer=False)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read all rows.
-
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            Names of the columns; by default all.
-
-        Returns
-        -------
-        pyarrow.Table
-            Each column in one chunk, with plain strings.
-
-        Raises
-        ------
-        SwollenError
-            The decoded bytes exceed the limit.
-        """
+        """Read all rows."""
         weight = _Weight(self.limit)
         for group in range(self.groups):
             self._weigh(group, columns, weight, shared=False)
@@ -189,25 +146,7 @@ class BoundedFile:
     def batches(
         self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in batches.
-
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            Names of the columns; by default all.
-        groups : sequence of int, optional
-            Numbers of the row groups; by default all.
-
-        Yields
-        ------
-        pyarrow.RecordBatch
-            Rows with plain strings.
-
-        Raises
-        ------
-        SwollenError
-            The decoded bytes exceed the limit.
-        """
+        """Yield the rows in batches."""
         left = self.limit
         for group in range(self.groups) if groups is None else groups:
             weight = self._weigh(group, columns, shared=True)

@@ -20,11 +20,10 @@ from collapsium.storage.io.parquet.thrift import (
     structures,
 )
 
+# Bytes of a value by physical type: bool, int32, int64, int96, float, double, byte arrays
 WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, 6: 8}
-"""Bytes of a value by physical type: bool, int32, int64, int96, float, double, byte arrays."""
 
-BYTE_ARRAY, FIXED_LENGTH = 6, 7
-"""Physical types of byte arrays, of any length and of one."""
+BYTE_ARRAY, FIXED_LENGTH = 6, 7  # Physical types of byte arrays, of any length and of one
 
 
 class Leaf(NamedTuple):

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+# Largest number of entries of a list or map, such as the columns, row groups or schema elements of a footer
 MAX_ENTRIES = 1 << 20
-"""Largest number of entries of a list or map, such as the columns, row groups or schema elements of a footer."""
 
-MAX_DEPTH = 32
-"""Deepest nesting of structures."""
-
-Structure: TypeAlias = "dict[int, Value]"
-"""A structure: the value of each field, by the field's number."""
-
-Value: TypeAlias = "bool | int | bytes | list[Value] | list[tuple[Value, Value]] | Structure | None"
-"""A field's value."""
+MAX_DEPTH = 32  # Deepest nesting of structures
+Structure: TypeAlias = "dict[int, Value]"  # A structure: the value of each field, by the field's number
+Value: TypeAlias = "bool | int | bytes | list[Value] | list[tuple[Value, Value]] | Structure | None"  # A field's value
 
 
 class Thrift:

@@ -20,22 +20,7 @@ CHUNK_PAIRS = 1_000_000  # pairs
 
 
 class LDACSource:
-    """One LDA-C file, plain or compressed.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    options : ReadOptions
-        Its ``vocabulary`` defaults to ``vocab.txt`` beside the file.
-    first_id : int, optional
-        Id of the first document.
-
-    Raises
-    ------
-    InputError
-        No vocabulary exists.
-    """
+    """One LDA-C file, plain or compressed."""
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
         self.name, self._first_id, self._options = path, first_id, options

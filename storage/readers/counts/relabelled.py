@@ -16,15 +16,7 @@ from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY, Dropped
 
 
 class RelabelledSource:
-    """A source of counted documents with the word ids of another vocabulary; words outside it are dropped.
-
-    Parameters
-    ----------
-    source : Source
-        Documents without segments.
-    words : sequence of str
-        The other vocabulary.
-    """
+    """A source of counted documents with the word ids of another vocabulary; words outside it are dropped."""
 
     def __init__(self, source: Source, words: Sequence[str]) -> None:
         self.name, self._source, self._words = source.name, source, list(words)

@@ -27,22 +27,7 @@ _FAULTS = (ValueError, TypeError, IndexError, OverflowError)
 
 
 class MatrixSource:
-    """One matrix file whose rows are documents and whose columns are words.
-
-    Parameters
-    ----------
-    path : str
-        A ``.mtx`` (plain or compressed) or ``.npz`` file.
-    options : ReadOptions
-        Its ``vocabulary`` defaults to ``vocab.txt`` beside the file.
-    first_id : int, optional
-        Id of the first document.
-
-    Raises
-    ------
-    InputError
-        The file is not such a matrix, or the length of the vocabulary differs from the number of columns.
-    """
+    """One matrix file whose rows are documents and whose columns are words."""
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
         self.name, self._first_id, self._limit = path, first_id, options.max_decompressed

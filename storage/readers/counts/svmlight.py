@@ -25,25 +25,7 @@ _ZERO = re.compile(rb"\s0+:")
 
 
 def index_base(paths: Sequence[str], options: ReadOptions) -> int:
-    """Return the first index of files that share a vocabulary.
-
-    Parameters
-    ----------
-    paths : sequence of str
-        The files.
-    options : ReadOptions
-        Its ``index_base``, if set, is returned; its ``max_decompressed`` limits compressed files.
-
-    Returns
-    -------
-    int
-        0 or 1.
-
-    Raises
-    ------
-    InputError
-        A file cannot be read.
-    """
+    """Return the first index of files that share a vocabulary."""
     if options.index_base is not None:
         return options.index_base
     for path in paths:
@@ -54,20 +36,7 @@ def index_base(paths: Sequence[str], options: ReadOptions) -> int:
 
 
 class SVMlightSource:
-    """One SVMlight file, plain or compressed.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    options : ReadOptions
-        Its ``vocabulary`` defaults to ``vocab.txt`` beside the file, its ``index_base`` to that of the file.
-
-    Raises
-    ------
-    InputError
-        No vocabulary exists.
-    """
+    """One SVMlight file, plain or compressed."""
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self.name, self._options = path, options

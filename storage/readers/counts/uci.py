@@ -25,22 +25,7 @@ HEADER = ("the number of documents", "the number of words", "the number of pairs
 
 
 class UCISource:
-    """One UCI file, plain or compressed.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    options : ReadOptions
-        Its ``vocabulary`` defaults to ``vocab.NAME.txt`` beside ``docword.NAME.txt``.
-    first_id : int, optional
-        Id of the first document.
-
-    Raises
-    ------
-    InputError
-        The header is invalid, or no vocabulary has the number of words in it.
-    """
+    """One UCI file, plain or compressed."""
 
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
         self.name, self._first_id, self._options = path, first_id, options

@@ -33,17 +33,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SideFileRequest:
-    """The side files to read.
+    """The side files to read."""
 
-    Attributes
-    ----------
-    files : tuple of str
-        The files, each optionally with a name for its field, as in ``author=doc_authors.txt``.
-    names : tuple of str
-        Files with a name a line for the numbers of a field of labels, as in ``author=authors.txt``.
-    """
-
+    # The files, each optionally with a name for its field, as in ``author=doc_authors.txt``
     files: tuple[str, ...] = ()
+    # Files with a name a line for the numbers of a field of labels, as in ``author=authors.txt``
     names: tuple[str, ...] = ()
 
 
@@ -59,31 +53,7 @@ class Chosen:
 def chosen_of(
     file: SideFile, request: Fields, numbered: Sequence[str], covariates_of: Collection[str] | None = None
 ) -> Chosen:
-    """Return the fields of a side file that are labels and covariates.
-
-    Parameters
-    ----------
-    file : SideFile
-        The file.
-    request : Fields
-        Names of labels and covariates; if the file has none of them, all of its fields are used.
-    numbered : sequence of str
-        Fields of labels that are numbers, with a file of names.
-    covariates_of : collection of str, optional
-        Fields that may be covariates; other fields of numbers are labels.
-
-    Returns
-    -------
-    Chosen
-        The fields.
-
-    Raises
-    ------
-    InputError
-        The file has no field except the ids.
-    OptionError
-        The option sets a name for the file, which has several fields.
-    """
+    """Return the fields of a side file that are labels and covariates."""
     labels = tuple(pair for pair in request.labels if pair[1] in file.fields)
     covariates = tuple(pair for pair in request.covariates if pair[1] in file.fields)
     guesses: list[Guess] = []
@@ -143,27 +113,7 @@ def _holds_numbers(values: list[Any], written: bool) -> tuple[bool, str]:
 
 
 def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[str]]]) -> Side:
-    """Return the labels and covariates of a side file as columns.
-
-    Parameters
-    ----------
-    file : SideFile
-        The contents of the file.
-    chosen : Chosen
-        Fields of labels and covariates.
-    names : mapping of str to (str, list of str)
-        File of names and its names, for each field of labels that are numbers.
-
-    Returns
-    -------
-    Side
-        Columns with a row for each line or id.
-
-    Raises
-    ------
-    InputError
-        A value has the wrong type, a number has no name, or an id has two values of a covariate.
-    """
+    """Return the labels and covariates of a side file as columns."""
     codes, keys = np.arange(len(next(iter(file.fields.values()), []))), None
     if file.ids is not None:
         coded = pa.array(file.ids, pa.string()).dictionary_encode()
@@ -229,51 +179,20 @@ def _name_of(label: str, names: tuple[str, list[str]], path: str, where: str) ->
 
 @dataclass(frozen=True)
 class SideFileContents:
-    """The contents of side files.
+    """The contents of side files."""
 
-    Attributes
-    ----------
-    files : tuple of Side
-        The files.
-    labels, covariates : tuple of str
-        ``NAME=FIELD`` of the chosen fields, so that later files are read the same way.
-    fields : frozenset of str
-        All fields of the files' records.
-    guesses : tuple of Guess
-        Guesses that were made about the files.
-    """
-
-    files: tuple[Side, ...]
+    files: tuple[Side, ...]  # The files
+    # ``NAME=FIELD`` of the chosen fields, so that later files are read the same way
     labels: tuple[str, ...]
     covariates: tuple[str, ...]
-    fields: frozenset[str]
-    guesses: tuple[Guess, ...] = ()
+    fields: frozenset[str]  # All fields of the files' records
+    guesses: tuple[Guess, ...] = ()  # Guesses that were made about the files
 
 
 def read_sides(
     request: SideFileRequest, options: ReadOptions, covariates_of: Collection[str] | None = None
 ) -> SideFileContents:
-    """Read side files.
-
-    Parameters
-    ----------
-    request : SideFileRequest
-        The files.
-    options : ReadOptions
-        Names of fields, and options of reading files.
-    covariates_of : collection of str, optional
-        As for `chosen_of`.
-
-    Returns
-    -------
-    SideFileContents
-        The contents.
-
-    Raises
-    ------
-    CollapsiumError
-        A file or field is missing or damaged, or a number has no name.
-    """
+    """Read side files."""
     if request.names and not request.files:
         raise OptionError(f"`label_names` {request.names[0]}: applies only to side files; `label_files` names them")
     files = [read_side(file, options) for file in request.files]

@@ -21,11 +21,10 @@ from collapsium.storage.readers.texts.spans import Span
 from collapsium.storage.readers.texts.values import clean
 from collapsium.storage.short_repr import ShortRepr
 
+# Separators of labels in a line, as they are named, and their patterns; the first that occurs is the one
 SIGNS = {TAB_AND_SEMICOLON: r"[\t;]", ",": ",", "tab": r"\t", "space": r"\s+"}
-"""Separators of labels in a line, as they are named, and their patterns; the first that occurs is the one."""
 
-RECORDS = ("csv", "jsonl", "parquet")
-"""Formats of side files that have an id in each row."""
+RECORDS = ("csv", "jsonl", "parquet")  # Formats of side files that have an id in each row
 
 
 class _Records:
@@ -80,56 +79,19 @@ class _Records:
 
 @dataclass(frozen=True, repr=False)
 class SideFile(ShortRepr):
-    """A side file, before its labels and covariates are chosen.
+    """A side file, before its labels and covariates are chosen."""
 
-    Attributes
-    ----------
-    path : str
-        The file.
-    name : str
-        Name of its field; empty if the option sets none.
-    ids : list of str or None
-        Ids of the records; None for files of lines.
-    fields : dict of str to list
-        Values of each field, one for each record; files of lines have one field, a list of labels for each line.
-    texts : bool
-        True if all values are texts, even numbers, as in comma-separated values.
-    guesses : tuple of Guess
-        Guesses that were made about the file.
-    """
-
-    path: str
-    name: str
-    ids: list[str] | None
+    path: str  # The file
+    name: str  # Name of its field; empty if the option sets none
+    ids: list[str] | None  # Ids of the records; None for files of lines
+    # Values of each field, one for each record; files of lines have one field, a list of labels for each line
     fields: dict[str, list[object]]
-    texts: bool = False
-    guesses: tuple[Guess, ...] = ()
+    texts: bool = False  # True if all values are texts, even numbers, as in comma-separated values
+    guesses: tuple[Guess, ...] = ()  # Guesses that were made about the file
 
 
 def read_side(source: str, options: ReadOptions) -> SideFile:
-    """Read a side file.
-
-    Parameters
-    ----------
-    source : str
-        The file, or ``NAME=FILE``.
-    options : ReadOptions
-        Options of reading.
-
-    Returns
-    -------
-    SideFile
-        The contents.
-
-    Raises
-    ------
-    AbsentError
-        The file does not exist.
-    InputError
-        The file is damaged, or its records have no ids.
-    OptionError
-        The name is empty.
-    """
+    """Read a side file."""
     name, path = named_file(source, "label_files")
     kind = kind_of_name(path)
     files = find_files([path], kind, kind_of_name)
@@ -150,25 +112,7 @@ def read_side(source: str, options: ReadOptions) -> SideFile:
 
 
 def named_file(source: str, flag: str) -> tuple[str, str]:
-    """Return the parts of ``NAME=FILE``; an existing file with an equals sign in its name has no NAME.
-
-    Parameters
-    ----------
-    source : str
-        The file, or ``NAME=FILE``.
-    flag : str
-        The option, for the error.
-
-    Returns
-    -------
-    name, path : str
-        Name and path; the name may be empty.
-
-    Raises
-    ------
-    OptionError
-        A part is empty.
-    """
+    """Return the parts of ``NAME=FILE``; an existing file with an equals sign in its name has no NAME."""
     name, equals, path = source.partition("=")
     if not equals or "/" in name or Folder(source).exists():
         return "", source
@@ -207,31 +151,7 @@ def _labels_of_lines(span: Span, options: ReadOptions) -> tuple[list[list[str]],
 
 
 def read_names(source: str, options: ReadOptions) -> tuple[str, str, list[str]]:
-    """Return the names of a file with one name a line.
-
-    Parameters
-    ----------
-    source : str
-        The file, or ``FIELD=FILE``.
-    options : ReadOptions
-        As for `read_side`.
-
-    Returns
-    -------
-    field : str
-        The field of the labels; empty if the option sets none.
-    path : str
-        The file.
-    names : list of str
-        Names of the numbers 1, 2 and so on; empty for numbers without a name.
-
-    Raises
-    ------
-    AbsentError
-        The file does not exist.
-    InputError
-        The file is damaged.
-    """
+    """Return the names of a file with one name a line."""
     field, path = named_file(source, "label_names")
     files = find_files([path], None, kind_of_name)
     if len(files) > 1:

@@ -18,24 +18,12 @@ from collapsium.storage.short_repr import ShortRepr
 
 @dataclass(frozen=True, repr=False)
 class Side(ShortRepr):
-    """The labels and covariates of one side file.
+    """The labels and covariates of one side file."""
 
-    Attributes
-    ----------
-    path : str
-        The file.
-    ids : pyarrow.Array of string or None
-        Unique id of each row; None if row d belongs to document d.
-    columns : dict of str to pyarrow.Array
-        ``labels`` as (field, value) lists, and the covariates.
-    guesses : tuple of Guess
-        Texts that were read as missing values.
-    """
-
-    path: str
-    ids: pa.Array | None
-    columns: dict[str, pa.Array]
-    guesses: tuple[Guess, ...] = ()
+    path: str  # The file
+    ids: pa.Array | None  # Unique id of each row; None if row d belongs to document d
+    columns: dict[str, pa.Array]  # ``labels`` as (field, value) lists, and the covariates
+    guesses: tuple[Guess, ...] = ()  # Texts that were read as missing values
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -49,17 +37,7 @@ class Side(ShortRepr):
 
 
 class Sides:
-    """Several side files, with a record of the rows that documents have used.
-
-    Parameters
-    ----------
-    files : sequence of Side
-        The files.
-    further : mapping of str to pyarrow.DataType, optional
-        Additional columns of documents, which files need not have.
-    guesses : sequence of Guess, optional
-        Guesses that were made when the files were read.
-    """
+    """Several side files, with a record of the rows that documents have used."""
 
     def __init__(
         self,
@@ -85,20 +63,7 @@ class Sides:
         return any(side.ids is None for side in self.files)
 
     def of(self, ids: pa.Array, first: int) -> dict[str, pa.Array]:
-        """Return the labels and covariates of documents, and record the rows that were used.
-
-        Parameters
-        ----------
-        ids : pyarrow.Array of string
-            The documents' ids.
-        first : int
-            Number of the first of these documents among all documents.
-
-        Returns
-        -------
-        dict of str to pyarrow.Array
-            All of `columns`; an empty list for no labels, null for no covariate.
-        """
+        """Return the labels and covariates of documents, and record the rows that were used."""
         columns: dict[str, pa.Array] = {name: pa.nulls(len(ids), kind) for name, kind in self.columns.items()}
         for side, seen in zip(self.files, self._seen, strict=True):
             places = side.places(ids, first)
@@ -109,23 +74,7 @@ class Sides:
         return merged(columns, {})
 
     def judge(self, documents: int) -> int:
-        """Return the number of unmatched rows after the last document; raise an error if a file does not fit.
-
-        Parameters
-        ----------
-        documents : int
-            Number of documents.
-
-        Returns
-        -------
-        int
-            Number of rows whose id no document has.
-
-        Raises
-        ------
-        InputError
-            A file has more or fewer lines than documents, or no document has any of its ids.
-        """
+        """Return the number of unmatched rows after the last document; raise an error if a file does not fit."""
         unmatched = 0
         for side, seen in zip(self.files, self._seen, strict=True):
             if side.ids is None:
@@ -145,18 +94,7 @@ class Sides:
 
 
 def merged(own: Mapping[str, pa.Array], other: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Return the merged columns of the same documents.
-
-    Parameters
-    ----------
-    own, other : mapping of str to pyarrow.Array
-        Columns to merge. If both have a column, labels are united, and a covariate of `own` takes precedence.
-
-    Returns
-    -------
-    dict of str to pyarrow.Array
-        All columns.
-    """
+    """Return the merged columns of the same documents."""
     columns = dict(own)
     for name, column in other.items():
         if name not in columns:

@@ -29,25 +29,7 @@ FIXED = {"mallet": ("label=label",), "text": ()}
 
 
 def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
-    """Return the options with the fixed fields of a format.
-
-    Parameters
-    ----------
-    options : ReadOptions
-        Options of reading.
-    kind : str
-        One of `TEXTS`.
-
-    Returns
-    -------
-    ReadOptions
-        The options, with the fixed fields of the format.
-
-    Raises
-    ------
-    OptionError
-        A field is set twice or for a format without fields, or the format does not allow the rule of segments.
-    """
+    """Return the options with the fixed fields of a format."""
     if kind in FIXED:
         for flag, value in (
             ("id", options.id),
@@ -74,29 +56,7 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
 
 
 def read_batches(block: Block, kind: str, options: ReadOptions, numbered: bool = False) -> Iterator[Batch]:
-    """Yield the documents of a block in batches.
-
-    Parameters
-    ----------
-    block : tuple of Span
-        Files, or parts of them.
-    kind : str
-        One of `TEXTS`.
-    options : ReadOptions
-        Result of `fields_of`.
-    numbered : bool, optional
-        True if documents are numbered later and get no ids here.
-
-    Yields
-    ------
-    Batch
-        Documents with some megabytes of text in total.
-
-    Raises
-    ------
-    InputError
-        A file is damaged, or a field does not exist.
-    """
+    """Yield the documents of a block in batches."""
     gathering = Gathering(Fields.of(options), numbered)
     for span in block:
         for _ in GATHER[kind](span, options, gathering):
@@ -107,27 +67,7 @@ def read_batches(block: Block, kind: str, options: ReadOptions, numbered: bool =
 
 
 def are_numbered(files: list[Span], kind: str, options: ReadOptions) -> bool:
-    """Return True if the first file has no ids, so that documents are numbered.
-
-    Parameters
-    ----------
-    files : list of Span
-        All files.
-    kind : str
-        One of `TEXTS`.
-    options : ReadOptions
-        Result of `fields_of`.
-
-    Returns
-    -------
-    bool
-        True only for tables.
-
-    Raises
-    ------
-    InputError
-        The file lacks a requested column.
-    """
+    """Return True if the first file has no ids, so that documents are numbered."""
     if kind not in ("csv", "parquet"):
         return False
     names, fields = columns_of(files[0], kind, options), Fields.of(options)

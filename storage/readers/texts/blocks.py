@@ -31,11 +31,8 @@ GROWTH = 4
 SPLITTABLE = ("jsonl", "mallet")
 # In a file's path this separates the folder from the name of the file in the corpus.
 BELOW = "/./"
-HIDDEN = "_."
-"""First letters of names that are no data: Spark, Hive and others write such files beside the data."""
-
-MAX_NAMED = 3
-"""Files left out that a report names."""
+HIDDEN = "_."  # First letters of names that are no data: Spark, Hive and others write such files beside the data
+MAX_NAMED = 3  # Files left out that a report names
 
 _MAGIC = "*?["
 
@@ -49,33 +46,7 @@ def find_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> list
 
 
 def chosen_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> tuple[list[Span], tuple[LeftOut, ...]]:
-    """Return the files of sources in the order of the sources; the files of a folder are sorted by name.
-
-    Parameters
-    ----------
-    sources : sequence of str
-        Files, folders and globs, local or fsspec URLs. In folders, names that begin with a dot or an underscore are
-        skipped, unless a glob writes that sign itself. The file ``texts/./a/1.txt`` has the name ``a/1.txt``, as if
-        the source were the folder ``texts``.
-    kind : str or None
-        The format. If any files of a folder have names of this format, the others are skipped; None for all files.
-    ending_of : callable
-        From a file's name to its format, or None.
-
-    Returns
-    -------
-    files : list of Span
-        A span for each file.
-    left_out : tuple of LeftOut
-        The files that were skipped, except those whose names begin with a dot.
-
-    Raises
-    ------
-    AbsentError
-        A source does not exist, or matches nothing.
-    InputError
-        A file is given twice.
-    """
+    """Return the files of sources in the order of the sources; the files of a folder are sorted by name."""
     spans: list[Span] = []
     others: list[str] = []
     hidden: list[str] = []
@@ -153,20 +124,7 @@ def _root(source: str, path: str, local: bool) -> tuple[str, str, str]:
 
 
 def require_once(paths: Sequence[str], *, linked: bool = False) -> None:
-    """Refuse a file that is given twice, also by another path to it.
-
-    Parameters
-    ----------
-    paths : sequence of str
-        Files or folders, local or fsspec URLs.
-    linked : bool, optional
-        True if two names of one file (hard links) are two documents.
-
-    Raises
-    ------
-    InputError
-        Two paths lead to the same file.
-    """
+    """Refuse a file that is given twice, also by another path to it."""
     if len(paths) < 2:
         return
     seen: dict[object, str] = {}
@@ -196,24 +154,7 @@ def absolute(files: list[Span]) -> list[Span]:
 
 
 def cut_blocks(files: list[Span], kind: str, options: ReadOptions, block: int = BLOCK) -> Iterator[Block]:
-    """Yield blocks of about `block` bytes; small files share a block.
-
-    Parameters
-    ----------
-    files : list of Span
-        Whole files.
-    kind : str
-        Their format.
-    options : ReadOptions
-        Encoding and separator.
-    block : int, optional
-        Bytes of a block.
-
-    Yields
-    ------
-    tuple of Span
-        Files and parts of files, in order.
-    """
+    """Yield blocks of about `block` bytes; small files share a block."""
     waiting: list[Span] = []
     weight = 0
     for file in files:

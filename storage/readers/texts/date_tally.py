@@ -4,38 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MAX_EXAMPLES = 3
-"""Most unreadable texts that are named."""
-
-DAY_FIRST, MONTH_FIRST = "day", "month"
-"""Orders of day and month in numeric dates such as 03/04/2020."""
+MAX_EXAMPLES = 3  # Most unreadable texts that are named
+DAY_FIRST, MONTH_FIRST = "day", "month"  # Orders of day and month in numeric dates such as 03/04/2020
 
 
 @dataclass(frozen=True)
 class DateTally:
-    """Numbers of documents by the way in which their dates were read.
+    """Numbers of documents by the way in which their dates were read."""
 
-    Attributes
-    ----------
-    missing, unreadable, ambiguous, unix, short_years : int
-        Documents without a date; with a date that cannot be read; whose day and month cannot be distinguished; with a
-        number that was read as a Unix time; and with a year of two digits.
-    day_first, month_first : int
-        Documents whose dates show the order of day and month.
-    examples : tuple of str
-        Some unreadable texts.
-    example, day_first_example, month_first_example : str
-        A date whose day and month cannot be distinguished, and one of each order.
-    """
-
+    # Documents without a date; with a date that cannot be read; whose day and month cannot be distinguished; with a
+    # number that was read as a Unix time; and with a year of two digits
     missing: int = 0
     unreadable: int = 0
     ambiguous: int = 0
     unix: int = 0
     short_years: int = 0
+    # Documents whose dates show the order of day and month
     day_first: int = 0
     month_first: int = 0
-    examples: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()  # Some unreadable texts
+    # A date whose day and month cannot be distinguished, and one of each order
     example: str = ""
     day_first_example: str = ""
     month_first_example: str = ""

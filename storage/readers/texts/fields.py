@@ -15,42 +15,26 @@ from collapsium.storage.readers.texts.values import clean
 
 # No covariate can have the name of one of these columns.
 TAKEN = ("id", "words", "counts", *EXTRAS)
-ABSENT = object()
-"""Placeholder for a field that a record does not have, because None is a valid value."""
+ABSENT = object()  # Placeholder for a field that a record does not have, because None is a valid value
 
 
 @dataclass(frozen=True)
 class Fields:
-    """Names of the fields that a corpus stores of a record.
+    """Names of the fields that a corpus stores of a record."""
 
-    Attributes
-    ----------
-    id, text : str
-        Fields of the id and the text.
-    id_is_set : bool
-        True if the option `id` is set; otherwise documents may be numbered if the format allows it.
-    title, date : str or None
-        Fields of the title and the date.
-    labels, covariates : tuple of (str, str)
-        Name in the corpus and field of each.
-    segments : str or None
-        Rule that cuts texts into segments.
-    optional : frozenset of str
-        Fields that may be absent from all records.
-    word_rule : int
-        Version of the word rule.
-    """
-
+    # Fields of the id and the text
     id: str
     text: str
-    id_is_set: bool
+    id_is_set: bool  # True if the option `id` is set; otherwise documents may be numbered if the format allows it
+    # Fields of the title and the date
     title: str | None
     date: str | None
+    # Name in the corpus and field of each
     labels: tuple[tuple[str, str], ...]
     covariates: tuple[tuple[str, str], ...]
-    segments: str | None = None
-    optional: frozenset[str] = frozenset()
-    word_rule: int = FIRST_RULE
+    segments: str | None = None  # Rule that cuts texts into segments
+    optional: frozenset[str] = frozenset()  # Fields that may be absent from all records
+    word_rule: int = FIRST_RULE  # Version of the word rule
 
     @staticmethod
     def of(options: ReadOptions) -> Fields:
@@ -111,29 +95,7 @@ class Fields:
 
 
 def id_of(path: str, record: Mapping[str, object], field: str, where: Callable[[], str]) -> str:
-    """Return the id of a record.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    record : mapping
-        Values by field.
-    field : str
-        The field of the id.
-    where : callable
-        Returns the place in the file, for errors.
-
-    Returns
-    -------
-    str
-        The id; a number is converted to text.
-
-    Raises
-    ------
-    InputError
-        The id is missing, or it is neither a text nor an integer.
-    """
+    """Return the id of a record."""
     name = record.get(field, ABSENT)
     if isinstance(name, bool) or not isinstance(name, (str, int)):
         require_field(path, record, field, "id", where)
@@ -142,22 +104,7 @@ def id_of(path: str, record: Mapping[str, object], field: str, where: Callable[[
 
 
 def require_columns(path: str, names: list[str], fields: Fields) -> None:
-    """Raise an error if a table lacks a column.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    names : list of str
-        Its columns.
-    fields : Fields
-        The requested fields.
-
-    Raises
-    ------
-    InputError
-        A column does not exist; the error names the existing columns.
-    """
+    """Raise an error if a table lacks a column."""
     for field, flag in fields.required.items():
         if field not in names and not (flag == "id" and not fields.id_is_set):
             raise InputError(path, f"no column {field!r} (`{flag}`){near(field, names)}; there are {named(names)}")

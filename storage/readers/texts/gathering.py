@@ -24,39 +24,21 @@ CHUNK_BYTES = 1 << 24  # bytes of text that are tokenized together
 
 @dataclass(frozen=True, repr=False)
 class Batch(ShortRepr):
-    """Documents before they are tokenized.
+    """Documents before they are tokenized."""
 
-    Attributes
-    ----------
-    ids : pyarrow.Array of string or None
-        Ids; None if the documents are numbered later.
-    texts : pyarrow.Array of large_string
-        Texts of the documents or of their segments, without nulls.
-    extras : dict of str to pyarrow.Array
-        Additional columns of the corpus except the segments.
-    missing, replaced, attachments : int
-        Number of documents without a text, of documents with bytes that were not UTF-8, and of encoded attachments that
-        were left out.
-    origins : tuple of (str, int)
-        Files of the documents, in order, with the number of documents of each.
-    seen : frozenset of str
-        Fields of labels, covariates, titles and dates that at least one record has.
-    segments : numpy.ndarray of int64, shape (documents,), or None
-        Number of texts of each document; None if documents are not cut into segments.
-    guesses : tuple of Guess
-        Guesses about the files that were made while these documents were read.
-    """
-
-    ids: pa.Array | None
-    texts: pa.Array
-    extras: dict[str, pa.Array]
+    ids: pa.Array | None  # Ids; None if the documents are numbered later
+    texts: pa.Array  # Texts of the documents or of their segments, without nulls
+    extras: dict[str, pa.Array]  # Additional columns of the corpus except the segments
+    # Number of documents without a text, of documents with bytes that were not UTF-8, and of encoded attachments that
+    # were left out
     missing: int
     replaced: int
-    origins: tuple[tuple[str, int], ...]
-    seen: frozenset[str] = frozenset()
+    origins: tuple[tuple[str, int], ...]  # Files of the documents, in order, with the number of documents of each
+    seen: frozenset[str] = frozenset()  # Fields of labels, covariates, titles and dates that at least one record has
+    # Number of texts of each document; None if documents are not cut into segments; int64 (documents,)
     segments: npt.NDArray[np.int64] | None = None
     attachments: int = 0
-    guesses: tuple[Guess, ...] = ()
+    guesses: tuple[Guess, ...] = ()  # Guesses about the files that were made while these documents were read
 
     def __len__(self) -> int:
         return len(self.texts) if self.segments is None else self.segments.size
@@ -95,15 +77,7 @@ class Into(Protocol):
 
 
 class Gathering:
-    """Collects records into a batch.
-
-    Parameters
-    ----------
-    fields : Fields
-        Fields to store.
-    numbered : bool, optional
-        True if documents are numbered later and get no ids here.
-    """
+    """Collects records into a batch."""
 
     side_file = False
 
@@ -133,22 +107,7 @@ class Gathering:
         return [name for name in self._fields.flags if name in names]
 
     def add(self, path: str, record: Mapping[str, object], where: Callable[[], str]) -> None:
-        """Add a record of a file.
-
-        Parameters
-        ----------
-        path : str
-            The file.
-        record : mapping
-            Values by field.
-        where : callable
-            Returns the place in the file, for errors.
-
-        Raises
-        ------
-        InputError
-            A field does not exist, or its value has the wrong type.
-        """
+        """Add a record of a file."""
         fields = self._fields
         if not self._numbered:
             self._ids.append(id_of(path, record, fields.id, where))

@@ -26,24 +26,7 @@ _BOM = b"\xef\xbb\xbf"
 def lines_of(
     span: Span, options: ReadOptions, guesses: dict[Guess, None] | None = None
 ) -> Iterator[tuple[bytes, Callable[[], str]]]:
-    """Yield the lines that begin in a span.
-
-    Parameters
-    ----------
-    span : Span
-        A file, or a range of its bytes.
-    options : ReadOptions
-        Encoding, and limit of decompressed bytes.
-    guesses : dict, optional
-        As for `collapsium.storage.readers.base.open_text`.
-
-    Yields
-    ------
-    line : bytes
-        The line without its line end.
-    where : callable
-        Returns the line's number in the file, for errors.
-    """
+    """Yield the lines that begin in a span."""
     # The lines before the span are counted only if an error needs the line number.
     before: list[int] = []
 
@@ -85,22 +68,7 @@ def _pieces(handle: IO[bytes], span: Span) -> Iterator[bytes]:
 
 
 def lines_before(span: Span, place: int, options: ReadOptions) -> int:
-    """Return the number of lines of a file that end before a byte.
-
-    Parameters
-    ----------
-    span : Span
-        The file, or a range of its bytes.
-    place : int
-        Position of the byte.
-    options : ReadOptions
-        Limit of decompressed bytes.
-
-    Returns
-    -------
-    int
-        Number of lines.
-    """
+    """Return the number of lines of a file that end before a byte."""
     if not place:
         return 0
     count = 0
@@ -125,27 +93,7 @@ def first_fields(span: Span, options: ReadOptions) -> set[str]:
 
 
 def gather_json(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
-    """Read JSON lines, an object a line, into a collector.
-
-    Parameters
-    ----------
-    span : Span
-        A file, or a range of its bytes.
-    options : ReadOptions
-        Treatment of bytes that are not UTF-8, and limit of decompressed bytes.
-    into : Into
-        Receives each record.
-
-    Yields
-    ------
-    None
-        None after each record.
-
-    Raises
-    ------
-    InputError
-        A line is not a JSON object.
-    """
+    """Read JSON lines, an object a line, into a collector."""
     constants = dict(span.constants)
     for line, where in lines_of(span, options, into.guesses):
         if not line.strip():
@@ -188,23 +136,7 @@ def _parsed(line: bytes, options: ReadOptions, into: Into) -> Any:
 
 
 def gather_mallet(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
-    """Read lines of a name, a label and a text into a collector, by the rules of MALLET's ``import-file``.
-
-    Parameters
-    ----------
-    span, options, into
-        As for `gather_json`.
-
-    Yields
-    ------
-    None
-        None after each line.
-
-    Raises
-    ------
-    InputError
-        A line has no name, or is not UTF-8.
-    """
+    """Read lines of a name, a label and a text into a collector, by the rules of MALLET's ``import-file``."""
     for line, where in lines_of(span, options, into.guesses):
         if not line.strip():
             continue
@@ -215,23 +147,7 @@ def gather_mallet(span: Span, options: ReadOptions, into: Into) -> Iterator[None
 
 
 def gather_file(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
-    """Read a file with one text into a collector.
-
-    Parameters
-    ----------
-    span, options, into
-        As for `gather_json`.
-
-    Yields
-    ------
-    None
-        None, once.
-
-    Raises
-    ------
-    InputError
-        The text is not UTF-8.
-    """
+    """Read a file with one text into a collector."""
     with reading(span.path), open_text(span.path, options, into.guesses) as handle:
         data = handle.read()
     text = decoded(data, span.path, options, into, lambda: "")
@@ -247,25 +163,7 @@ def not_of_encoding(options: ReadOptions, fault: str) -> str:
 
 
 def decoded(data: bytes, path: str, options: ReadOptions, into: Into, where: Callable[[], str]) -> str:
-    """Return decoded UTF-8; invalid bytes are replaced if `bad_bytes` is ``replace``.
-
-    Parameters
-    ----------
-    data : bytes
-        Bytes of a document.
-    path, options, into, where
-        As for `gather_json` and `Into.add`.
-
-    Returns
-    -------
-    str
-        The text.
-
-    Raises
-    ------
-    InputError
-        The text is not UTF-8.
-    """
+    """Return decoded UTF-8; invalid bytes are replaced if `bad_bytes` is ``replace``."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -47,24 +47,7 @@ Cutter = Callable[[str], list[str]]
 
 
 def cutter_of(how: str) -> Cutter:
-    """Return the function that cuts a text into segments.
-
-    Parameters
-    ----------
-    how : str
-        ``paragraphs``, ``sentences``, ``lines``, ``headings:REGEX``, or ``column`` for lists of texts, each of
-        which is a segment; a single text is one segment.
-
-    Returns
-    -------
-    callable
-        Function from a text to the list of its segments.
-
-    Raises
-    ------
-    OptionError
-        The rule is unknown, or the regular expression is invalid.
-    """
+    """Return the function that cuts a text into segments."""
     if how.startswith(HEADINGS) and how != HEADINGS:
         return functools.partial(_by_headings, _heading(how))
     if how in (HEADINGS, HEADINGS[:-1]):

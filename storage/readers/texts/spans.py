@@ -18,30 +18,16 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Span:
-    """A file, or a part of it.
+    """A file, or a part of it."""
 
-    Attributes
-    ----------
-    path : str
-        Path or URL of the file.
-    name : str
-        Path below the source; it is the id if the file is a document.
-    size : int
-        Bytes of the file, or of its row groups in the span.
-    source : int
-        Number of the source.
-    first, last : int or None
-        The bytes, or the row groups of Parquet, from `first` to `last` - 1; None for the entire file.
-    constants : tuple of (str, str)
-        Fields with the same value in all records, from folders such as ``year=1987``.
-    """
-
-    path: str
-    name: str
-    size: int
-    source: int = 0
+    path: str  # Path or URL of the file
+    name: str  # Path below the source; it is the id if the file is a document
+    size: int  # Bytes of the file, or of its row groups in the span
+    source: int = 0  # Number of the source
+    # The bytes, or the row groups of Parquet, from `first` to `last` - 1; None for the entire file
     first: int = 0
     last: int | None = None
+    # Fields with the same value in all records, from folders such as ``year=1987``
     constants: tuple[tuple[str, str], ...] = ()
 
     @property

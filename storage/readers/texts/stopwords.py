@@ -47,32 +47,7 @@ ENGLISH_CONTRACTIONS = frozenset(
 def parse_stop_words(
     requested: str | Sequence[str] | None, encoding: str | None = None
 ) -> tuple[str | None, tuple[str, ...]]:
-    """Return the languages and the words of files that an option of stop words requests.
-
-    Parameters
-    ----------
-    requested : str, sequence of str or None
-        ``english``, ``none``, ISO 639-1 codes such as ``de``, and names of files of stop words; one or
-        several, in a string separated by commas.
-    encoding : str, optional
-        Encoding of files without a byte order mark, by default UTF-8.
-
-    Returns
-    -------
-    languages : str or None
-        The languages, separated by commas; ``none`` if only files are requested, None if nothing is requested.
-    words : tuple of str
-        The words of the files, sorted.
-
-    Raises
-    ------
-    OptionError
-        An entry is neither a known language nor an existing file.
-    InputError
-        A file is not text of the encoding.
-    MissingError
-        A language is requested, and the package with its list is not installed.
-    """
+    """Return the languages and the words of files that an option of stop words requests."""
     if requested is None:
         return None, ()
     entries = requested.split(",") if isinstance(requested, str) else list(requested)
@@ -109,26 +84,7 @@ def _read_list(path: str, encoding: str | None) -> AbstractSet[str]:
 
 
 def stop_words(languages: str | None) -> frozenset[str]:
-    """Return the stop words of languages.
-
-    Parameters
-    ----------
-    languages : str or None
-        ``english`` (the default) for scikit-learn's list with further auxiliaries, pronouns and contractions; ``none``;
-        or ISO 639-1 codes separated by commas, such as ``de,fr``, for the lists of Stopwords ISO.
-
-    Returns
-    -------
-    frozenset of str
-        The words, in lower case.
-
-    Raises
-    ------
-    OptionError
-        A language is unknown.
-    MissingError
-        A language is requested, and the package with its list is not installed.
-    """
+    """Return the stop words of languages."""
     return frozenset().union(*(list_of(language.strip()) for language in (languages or DEFAULT).split(",")))
 
 

@@ -36,21 +36,6 @@ def gather_table(span: Span, options: ReadOptions, into: Into) -> Iterator[None]
 
     Values in quotes may contain line ends. An empty value is missing, except in the field of the text. Columns that are
     not asked for may have any names, or none.
-
-    Parameters
-    ----------
-    span, options, into
-        As for `collapsium.storage.readers.texts.lines.gather_json`.
-
-    Yields
-    ------
-    None
-        None after each row.
-
-    Raises
-    ------
-    InputError
-        A row has more or fewer values than the header, a quote is not closed, or a column does not exist.
     """
     with reading(span.path), open_text(span.path, options, into.guesses) as handle:
         table = _Table(handle, span, options, into)
@@ -175,20 +160,6 @@ def row_spans(file: Span, block: int, options: ReadOptions) -> Iterator[Span]:
     """Yield spans of a table of separated values that end between rows, also if values contain line ends.
 
     If quotes are misplaced, a span may end within a row, and the rest is one span; reading the rows raises the error.
-
-    Parameters
-    ----------
-    file : Span
-        A file that is neither compressed nor of another encoding than UTF-8.
-    block : int
-        Approximate bytes of a span.
-    options : ReadOptions
-        The separator.
-
-    Yields
-    ------
-    Span
-        Some of the rows below the header; the entire file if it fits in one span.
     """
     with reading(file.path), open_text(file.path, options) as handle:
         delimiter = _begin(handle, file, options, None)[0].encode()
@@ -228,27 +199,7 @@ def is_numbered(names: list[str], fields: Fields) -> bool:
 
 
 def columns_of(span: Span, kind: str, options: ReadOptions) -> list[str]:
-    """Return the names of a table's columns.
-
-    Parameters
-    ----------
-    span : Span
-        A file.
-    kind : str
-        ``csv`` or ``parquet``.
-    options : ReadOptions
-        Limit of decompressed bytes.
-
-    Returns
-    -------
-    list of str
-        Names of the columns, and of the fields of folders such as ``year=1987``.
-
-    Raises
-    ------
-    InputError
-        The file is not a table of this kind.
-    """
+    """Return the names of a table's columns."""
     further = [field for field, _ in span.constants]
     if kind == "parquet":
         with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
@@ -273,20 +224,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def row_groups(span: Span, block: int) -> Iterator[Span]:
-    """Yield spans of a Parquet file that end between row groups.
-
-    Parameters
-    ----------
-    span : Span
-        The file.
-    block : int
-        Approximate bytes of a span.
-
-    Yields
-    ------
-    Span
-        Some of the row groups.
-    """
+    """Yield spans of a Parquet file that end between row groups."""
     with reading(span.path), open_input(span.path) as handle:
         sizes = _opened(handle, span).footer.sizes
     first, weight = 0, 0
@@ -298,23 +236,7 @@ def row_groups(span: Span, block: int) -> Iterator[Span]:
 
 
 def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
-    """Read rows of Parquet into a collector.
-
-    Parameters
-    ----------
-    span, options, into
-        As for `collapsium.storage.readers.texts.lines.gather_json`.
-
-    Yields
-    ------
-    None
-        None after each row.
-
-    Raises
-    ------
-    InputError
-        The file is damaged, or a column does not exist.
-    """
+    """Read rows of Parquet into a collector."""
     with reading(span.path), open_input(span.path) as handle:
         file = _opened(handle, span, options)
         there = file.schema.names

@@ -9,6 +9,7 @@ import re
 import uuid
 from collections.abc import Iterator
 
+# Texts that stand for a missing label, number or date, in every format; case counts, since ``none`` may be a label
 MISSING = frozenset({
     # pandas' signs of missing values (`STR_NA_VALUES` of its parsers, release 3.0)
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
@@ -20,10 +21,8 @@ MISSING = frozenset({
     # MySQL, PostgreSQL and Hive in text files; Hive and Spark in names of folders
     "\\N", "__HIVE_DEFAULT_PARTITION__",
 })  # fmt: skip
-"""Texts that stand for a missing label, number or date, in every format; case counts, since ``none`` may be a label."""
 
-MAX_INTEGER = 1 << 53
-"""Largest magnitude up to which a float64 can represent every whole number."""
+MAX_INTEGER = 1 << 53  # Largest magnitude up to which a float64 can represent every whole number
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf(?:inity)?", re.IGNORECASE)
 # Most numbers, which are never codes; all of them have at most 15 digits before the point.

@@ -21,50 +21,27 @@ from collapsium.storage.readers.guesses import Guess, distinct_guesses
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.values import MISSING
 
-CHUNK_VALUES = 4_000_000
-"""Number of values in a chunk."""
+CHUNK_VALUES = 4_000_000  # Number of values in a chunk
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
 class VectorChunk:
-    """Some vectors of a file.
+    """Some vectors of a file."""
 
-    Attributes
-    ----------
-    values : numpy.ndarray of float64, shape (vectors, columns)
-        The vectors.
-    ids : pyarrow.Array of string or None
-        Ids; None if no column has ids.
-    labels : tuple of pyarrow.Array of string
-        Values of each label field; a text of `MISSING` means no label.
-    """
-
-    values: npt.NDArray[np.float64]
-    ids: pa.Array | None
-    labels: tuple[pa.Array, ...]
+    values: npt.NDArray[np.float64]  # The vectors; float64 (vectors, columns)
+    ids: pa.Array | None  # Ids; None if no column has ids
+    labels: tuple[pa.Array, ...]  # Values of each label field; a text of `MISSING` means no label
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a file that are values, ids and labels, counted from 0.
+    """The columns of a file that are values, ids and labels, counted from 0."""
 
-    Attributes
-    ----------
-    values : tuple of int
-        Columns of values.
-    id : int or None
-        Column of the ids.
-    labels : tuple of (str, int)
-        Field and column of each label.
-    names : tuple of str
-        Names of the values' columns; empty if the file has no names.
-    """
-
-    values: tuple[int, ...]
-    id: int | None
-    labels: tuple[tuple[str, int], ...]
-    names: tuple[str, ...] = ()
+    values: tuple[int, ...]  # Columns of values
+    id: int | None  # Column of the ids
+    labels: tuple[tuple[str, int], ...]  # Field and column of each label
+    names: tuple[str, ...] = ()  # Names of the values' columns; empty if the file has no names
 
 
 class DenseFile(Protocol):
@@ -84,29 +61,7 @@ class DenseFile(Protocol):
 
 
 def place_of(text: str, names: Sequence[str], width: int, path: str, flag: str) -> int:
-    """Return the index of a column from its name, or from its number from the left (1) or the right (-1).
-
-    Parameters
-    ----------
-    text : str
-        Name or number of the column.
-    names : sequence of str
-        Names of all columns; empty if the file has no header.
-    width : int
-        Number of columns.
-    path, flag : str
-        The file and the option, for the error.
-
-    Returns
-    -------
-    int
-        The column, counted from 0.
-
-    Raises
-    ------
-    OptionError
-        The column does not exist.
-    """
+    """Return the index of a column from its name, or from its number from the left (1) or the right (-1)."""
     if text in names:
         return list(names).index(text)
     if _NUMBER.fullmatch(text):
@@ -122,31 +77,7 @@ def place_of(text: str, names: Sequence[str], width: int, path: str, flag: str) 
 
 
 def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str) -> Layout:
-    """Return the columns of a file that are values, ids and labels.
-
-    Parameters
-    ----------
-    options : ReadOptions
-        Columns of ids and labels.
-    names : sequence of str
-        Names of all columns; empty if the file has no header.
-    width : int
-        Number of columns.
-    path : str
-        The file, for errors.
-
-    Returns
-    -------
-    Layout
-        The layout; all columns except ids and labels are values.
-
-    Raises
-    ------
-    OptionError
-        A column does not exist, or is named twice.
-    InputError
-        No column of values remains, there are too many, or two have the same name.
-    """
+    """Return the columns of a file that are values, ids and labels."""
     if width > MOST_COLUMNS:
         raise InputError(path, f"expected at most {MOST_COLUMNS} columns, found {width}")
     identity = None if options.id is None else place_of(options.id, names, width, path, "id")
@@ -181,22 +112,6 @@ class DenseSource:
 
     ``named`` is true if a file names its columns, ``numbered`` if the vectors of a file have no ids; ``file`` is the
     name of the file that is being read, and ``guesses`` are those about all files.
-
-    Parameters
-    ----------
-    files : list of DenseFile
-        At least one.
-    stems : list of str
-        Prefix of numeric ids for each file, used if there are several files.
-    options : ReadOptions
-        Its ``vocabulary`` names the columns.
-    tagged : bool, optional
-        Prefix numeric ids even if there is only one file.
-
-    Raises
-    ------
-    InputError
-        The columns of a file differ from those of the first.
     """
 
     def __init__(self, files: list[DenseFile], stems: list[str], options: ReadOptions, *, tagged: bool = False) -> None:
@@ -232,18 +147,7 @@ class DenseSource:
         return self._columns
 
     def vectors(self) -> Iterator[Vectors]:
-        """Yield the vectors of one file after another; each call starts at the first.
-
-        Yields
-        ------
-        Vectors
-            A chunk of vectors.
-
-        Raises
-        ------
-        InputError
-            A file is damaged, a value is not finite, or an id occurs twice.
-        """
+        """Yield the vectors of one file after another; each call starts at the first."""
         seen: set[str] = set()
         for number, file in enumerate(self._files):
             self.file, first = file.name, 0
@@ -285,20 +189,7 @@ def _require_new(path: str, ids: pa.Array, seen: set[str], first: int) -> None:
 
 
 def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
-    """Return the labels of vectors as (field, value) lists.
-
-    Parameters
-    ----------
-    fields : sequence of str
-        Names of the fields.
-    labels : sequence of pyarrow.Array of string
-        Values of each field; a text of `MISSING` means no label.
-
-    Returns
-    -------
-    pyarrow.Array
-        A list for each vector, in the order of the fields.
-    """
+    """Return the labels of vectors as (field, value) lists."""
     count = len(labels[0])
     every = np.stack([label.to_numpy(zero_copy_only=False) for label in labels], axis=1)
     signs = pa.array(sorted(MISSING), pa.string())

@@ -22,8 +22,7 @@ from collapsium.storage.readers.vectors.base import VectorChunk, layout_of
 BLOCK = 1 << 23
 MOST_LINE = 1 << 28  # bytes
 HEADERS = ("yes", "no")
-MIN_NUMBERED = 3
-"""Fewest columns whose numbers are a header, since 0 and 1 alone are as likely to be values."""
+MIN_NUMBERED = 3  # Fewest columns whose numbers are a header, since 0 and 1 alone are as likely to be values
 
 _INTEGER = re.compile(r"[0-9]{1,9}")
 _CONVERSION = re.compile(
@@ -33,23 +32,7 @@ _LENGTH = re.compile(r"(?:Row #(\d+): )?Expected (\d+) columns, got (\d+)")
 
 
 class TableFile:
-    """One file of separated values, plain or compressed.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    options : ReadOptions
-        Columns of ids and labels, and whether the first line is a header; by default it is one if none of its values is
-        a number, or if it numbers the columns and the second line has fractions.
-
-    Raises
-    ------
-    InputError
-        The file is empty, or a column has no name in its header.
-    OptionError
-        A column does not exist.
-    """
+    """One file of separated values, plain or compressed."""
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self.name, self._options = path, options
@@ -114,18 +97,7 @@ class TableFile:
         return len(fields) == len(first) and _number_columns(first, fields, layout.values)
 
     def chunks(self) -> Iterator[VectorChunk]:
-        """Yield the vectors in chunks of some megabytes of text.
-
-        Yields
-        ------
-        VectorChunk
-            The vectors of complete lines.
-
-        Raises
-        ------
-        InputError
-            A line has more or fewer values than the first, or a value is not a number.
-        """
+        """Yield the vectors in chunks of some megabytes of text."""
         rows = 0
         with reading(self.name), open_text(self.name, self._options) as handle:
             handle.read(self._above)

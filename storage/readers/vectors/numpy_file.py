@@ -46,22 +46,7 @@ class _Header:
 
 
 class MatrixFile:
-    """An array of vectors x columns in NumPy's format, where some columns may be ids or labels.
-
-    Parameters
-    ----------
-    path : str
-        A ``.npy`` file, plain or compressed.
-    options : ReadOptions
-        Columns of ids and labels.
-
-    Raises
-    ------
-    InputError
-        The file is not a dense array of numbers.
-    OptionError
-        A column does not exist.
-    """
+    """An array of vectors x columns in NumPy's format, where some columns may be ids or labels."""
 
     guesses: tuple[Guess, ...] = ()
 
@@ -75,33 +60,14 @@ class MatrixFile:
         self.fields = tuple(field for field, _ in self.layout.labels)
 
     def chunks(self) -> Iterator[VectorChunk]:
-        """Yield the vectors in chunks of 4 million values.
-
-        Yields
-        ------
-        VectorChunk
-            The vectors of complete rows.
-        """
+        """Yield the vectors in chunks of 4 million values."""
         with reading(self.name), open_input(self.name, self._limit) as handle:
             for rows in _rows(self.name, handle, _Header(self.name, handle)):
                 yield chunk_of(self, rows)
 
 
 def chunk_of(file: DenseFile, rows: Values) -> VectorChunk:
-    """Return the values, ids and labels in rows of numbers.
-
-    Parameters
-    ----------
-    file : DenseFile
-        The file, which has the layout of the columns.
-    rows : numpy.ndarray, shape (vectors, columns)
-        All columns.
-
-    Returns
-    -------
-    VectorChunk
-        The same rows, split into values, ids and labels.
-    """
+    """Return the values, ids and labels in rows of numbers."""
     layout = file.layout
     all_values = len(layout.values) == rows.shape[1]
     values = np.asarray(rows if all_values else rows[:, list(layout.values)], dtype=np.float64, order="C")
@@ -121,25 +87,7 @@ def _texts(column: Values, encoding: str | None = None) -> pa.Array:
 
 
 def width_of(path: str, shape: tuple[int, ...], dtype: DType) -> int:
-    """Return the number of columns of an array of vectors x columns.
-
-    Parameters
-    ----------
-    path : str
-        The file, for the error.
-    shape, dtype
-        Shape and dtype of the array.
-
-    Returns
-    -------
-    int
-        Number of columns.
-
-    Raises
-    ------
-    InputError
-        The array is not of two dimensions, or has no columns, or is not of numbers.
-    """
+    """Return the number of columns of an array of vectors x columns."""
     if len(shape) != 2 or not shape[1]:
         raise InputError(path, f"{EXPECTED}, found the shape {' x '.join(map(str, shape)) or '()'}")
     if dtype.kind not in NUMBERS:
@@ -180,23 +128,7 @@ def _exactly(path: str, file: IO[bytes], count: int) -> bytes:
 
 
 class ArchiveFile:
-    """An archive of dense arrays: one of values and optionally others of ids and labels.
-
-    Parameters
-    ----------
-    path : str
-        A ``.npz`` file.
-    options : ReadOptions
-        ``values`` names the array of vectors if there are several; ids and labels are names of one-dimensional arrays
-        or numbers of columns.
-
-    Raises
-    ------
-    InputError
-        The file is not such an archive.
-    OptionError
-        The array does not exist.
-    """
+    """An archive of dense arrays: one of values and optionally others of ids and labels."""
 
     guesses: tuple[Guess, ...] = ()
 
@@ -253,13 +185,7 @@ class ArchiveFile:
         return names[0]
 
     def chunks(self) -> Iterator[VectorChunk]:
-        """Yield the vectors in chunks of 4 million values.
-
-        Yields
-        ------
-        VectorChunk
-            The vectors of complete rows.
-        """
+        """Yield the vectors in chunks of 4 million values."""
         with (
             reading(self.name),
             open_input(self.name, self._limit) as handle,

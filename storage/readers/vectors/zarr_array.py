@@ -29,22 +29,7 @@ _OLD_CODECS = ("zstd", "blosc", "gzip", "zlib", "lz4", "bz2", "lzma")  # of Zarr
 
 
 class ZarrFile:
-    """A Zarr array of vectors x columns, of format 2 or 3.
-
-    Parameters
-    ----------
-    path : str
-        Folder or fsspec URL of the array, or of a group of arrays.
-    options : ReadOptions
-        ``values`` names the array of a group; other options name the columns of ids and labels.
-
-    Raises
-    ------
-    InputError
-        The array is not a dense array of numbers.
-    OptionError
-        The array or a column does not exist.
-    """
+    """A Zarr array of vectors x columns, of format 2 or 3."""
 
     guesses: tuple[Guess, ...] = ()
 
@@ -79,13 +64,7 @@ class ZarrFile:
         return arrays[name if name is not None else next(iter(arrays))]
 
     def chunks(self) -> Iterator[VectorChunk]:
-        """Yield the vectors in complete Zarr chunks, about 4 million values at a time.
-
-        Yields
-        ------
-        VectorChunk
-            The vectors of complete rows.
-        """
+        """Yield the vectors in complete Zarr chunks, about 4 million values at a time."""
         count, width = self._array.shape
         chunk = self._array.chunks[0]
         step = max(CHUNK_VALUES // (width * chunk), 1) * chunk

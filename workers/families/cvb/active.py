@@ -80,66 +80,28 @@ KERNELS = (
 
 @dataclass(frozen=True)
 class SweepSchedule:
-    """Sweeps in which active topics are selected, and powers to which weights are raised.
+    """Sweeps in which active topics are selected, and powers to which weights are raised."""
 
-    Attributes
-    ----------
-    initial_topics : int
-        Active topics of a document at the start, where there are too many to begin with all.
-    selection_sweeps : frozenset of int
-        First sweeps before which active topics are selected anew.
-    selection_interval : int
-        Sweeps between later selections.
-    first_power : float
-        Power in the first sweep where documents begin with all topics: the noise in responsibilities is small there.
-    annealing_power, annealing_sweeps : float and int
-        Power in the first sweeps, and their number.
-    join_age : int
-        Age to which documents that join set a shard back, so that weights are annealed and topics selected again.
-    sample_sweeps : int
-        Sweeps of the sampled documents, before all others have topics.
-    """
-
-    initial_topics: int = 8
+    initial_topics: int = 8  # Active topics of a document at the start, where there are too many to begin with all
+    # First sweeps before which active topics are selected anew
     selection_sweeps: frozenset[int] = frozenset((2, 4, 8, 12, 16, 24))
-    selection_interval: int = 16
+    selection_interval: int = 16  # Sweeps between later selections
+    # Power in the first sweep where documents begin with all topics: the noise in responsibilities is small there
     first_power: float = 2.0
+    # Power in the first sweeps, and their number
     annealing_power: float = 0.875
     annealing_sweeps: int = 20
-    sample_sweeps: int = 6
+    sample_sweeps: int = 6  # Sweeps of the sampled documents, before all others have topics
+    # Age to which documents that join set a shard back, so that weights are annealed and topics selected again
     join_age: int = 4
 
 
 SCHEDULE = SweepSchedule()
-RECOUNT = 1e-3
-"""Relative change of documents' lengths from which the counts of another run are counted anew."""
+RECOUNT = 1e-3  # Relative change of documents' lengths from which the counts of another run are counted anew
 
 
 def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[ActiveLocal, Delta]:
-    """Return a shard's first local state: a few random active topics a document, or all, nearly uniform.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    topics : int
-        K.
-    stream : Stream
-        Random stream of the shard.
-    moments : bool
-        Whether to return V[n_kw] and Z[n_kw] too.
-    most : int
-        Most active topics of a document; 0 for the default, which grows with its pairs.
-    every : int
-        Where documents begin with all topics, one in `every` documents does; the others are background at first.
-
-    Returns
-    -------
-    local : ActiveLocal
-        The shard's state.
-    delta : Delta
-        Changes from nothing.
-    """
+    """Return a shard's first local state: a few random active topics a document, or all, nearly uniform."""
     generator = stream.generator()
     topic, sizes = _first_lists(shard, topics, most, every, generator)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -186,30 +148,7 @@ def initial_state(
     moments: bool,
     age: int = 0,
 ) -> tuple[ActiveLocal, Delta]:
-    """Return a shard's first local state, and its counts as changes.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    active_topics : ActiveTopics
-        Active topics of the documents.
-    state : ActiveState
-        Their responsibilities and counts, and the pseudo-counts of a start that stays.
-    rows : RowChanges
-        Counts by words and active topics, and the words' background tokens.
-    moments : bool
-        Whether to return V[n_kw] and Z[n_kw] too.
-    age : int, optional
-        Number of sweeps that the state counts as having had; see `SweepSchedule`.
-
-    Returns
-    -------
-    local : ActiveLocal
-        The shard's state.
-    delta : Delta
-        Changes from nothing.
-    """
+    """Return a shard's first local state, and its counts as changes."""
     parts = {"word_active": change(rows.active, "word", "topic"), "word_rest": change(rows.background, "word")}
     if moments:
         arrays = np.zeros((2, *rows.active.shape))
@@ -256,30 +195,6 @@ def sweep(
     """Return the result of a sweep over a shard, before which active topics are selected anew every few sweeps.
 
     Documents that join have no active topics yet: all their tokens are background, from which topics are selected.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    local : ActiveLocal or SpilledLocal
-        Local state after the previous sweep.
-    rows : CollapsedRows
-        Rows of the shard's words.
-    parameters : Parameters
-        Dirichlet parameters of the updates.
-    moving : Moving, optional
-        Moves of topics to carry out before the sweep.
-    statistics : sequence of Statistics, optional
-        Sums over the state before the sweep.
-    joining : Shard, optional
-        Documents that join, by themselves; the rows do not count their tokens yet.
-
-    Returns
-    -------
-    local : ActiveLocal or SpilledLocal
-        The new state.
-    delta : Delta
-        `RowChanges`, and fresh ``tables``.
     """
     before_sweep = local.to_arrays()
     age, prior = int(before_sweep["age"]) + 1, parameters.topics

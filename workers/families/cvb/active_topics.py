@@ -29,20 +29,16 @@ Ints = npt.NDArray[np.int64]
 Steps = npt.NDArray[np.uint16]
 Floats = npt.NDArray[np.float32]
 Vector = npt.NDArray[np.float64]
+# Arrays of a local state that each sweep writes anew, with their types
 SWEPT_ARRAYS = {"pair_shares": np.uint16, "document_counts": np.float64, "document_rest": np.float64}
-"""Arrays of a local state that each sweep writes anew, with their types."""
 
-PSEUDO = "start_counts"
-"""Array of pseudo-counts that a start leaves in the prior; topics that are dropped lose theirs."""
+PSEUDO = "start_counts"  # Array of pseudo-counts that a start leaves in the prior; topics that are dropped lose theirs
 
+# Array of checkpoints up to release 0.1: the pseudo-counts of each document, which its counts include
 OLD_PSEUDO = "document_pseudo"
-"""Array of checkpoints up to release 0.1: the pseudo-counts of each document, which its counts include."""
 
-MIN_OLD_PSEUDO = 0.5
-"""In these, excess of a count over its responsibilities that is no rounding, in tokens."""
-
-CHUNK_RESPONSIBILITIES = 1 << 22
-"""Responsibilities, of 2 bytes each, that are swept together."""
+MIN_OLD_PSEUDO = 0.5  # In these, excess of a count over its responsibilities that is no rounding, in tokens
+CHUNK_RESPONSIBILITIES = 1 << 22  # Responsibilities, of 2 bytes each, that are swept together
 
 Selected = tuple[Steps, Ints]
 PairsT = TypeVar("PairsT", float, Ints, Vector)
@@ -50,29 +46,19 @@ PairsT = TypeVar("PairsT", float, Ints, Vector)
 
 @dataclass(frozen=True)
 class SelectionRule:
-    """Number of active topics of a document, and the tokens that make a topic active.
+    """Number of active topics of a document, and the tokens that make a topic active."""
 
-    Attributes
-    ----------
-    max_complete : int
-        Up to this many topics, documents begin with all of them, and all may stay active.
-    base_room, pairs_per_topic, min_room : int
-        With more topics, a document may have `base_room` active ones, and one more for each `pairs_per_topic` pairs,
-        to the nearest multiple of eight, as kernels process eight at a time; but `min_room` at least. (40 instead of 64
-        in short documents lose 0.01 to 0.03 in score on news and reviews.)
-    small_divisor : int
-        Small active sets have room for a `small_divisor`-th of the topics of others, to the nearest multiple of eight,
-        and for eight at least.
-    min_tokens : float
-        Expected tokens that an active topic exceeds; it also exceeds its prior a_k.
-    """
-
-    max_complete: int = 128
+    max_complete: int = 128  # Up to this many topics, documents begin with all of them, and all may stay active
+    # With more topics, a document may have `base_room` active ones, and one more for each `pairs_per_topic` pairs, to
+    # the nearest multiple of eight, as kernels process eight at a time; but `min_room` at least. (40 instead of 64 in
+    # short documents lose 0.01 to 0.03 in score on news and reviews.)
     base_room: int = 24
     pairs_per_topic: int = 8
     min_room: int = 64
+    # Small active sets have room for a `small_divisor`-th of the topics of others, to the nearest multiple of eight,
+    # and for eight at least
     small_divisor: int = 8
-    min_tokens: float = 0.01
+    min_tokens: float = 0.01  # Expected tokens that an active topic exceeds; it also exceeds its prior a_k
 
 
 SELECTION = SelectionRule()
@@ -110,24 +96,7 @@ def max_small(limits: Ints) -> Ints:
 
 
 def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> Selected:
-    """Select the active topics of each document of a chunk.
-
-    Parameters
-    ----------
-    chunk : DocumentChunk
-        The documents with their active topics so far.
-    working : SweptRows
-        The shard's rows.
-    parameters : Parameters
-        Dirichlet parameters of the updates.
-
-    Returns
-    -------
-    topic : numpy.ndarray of uint16, shape (active,)
-        Active topics, ascending in a document.
-    sizes : numpy.ndarray of int64, shape (documents,)
-        Number of active topics of each document.
-    """
+    """Select the active topics of each document of a chunk."""
     settings = parameters.active_settings
     room = max_active(chunk.pairs.offsets, parameters.topics.size, settings.most)
     if settings.small_sets != SmallActiveSets.NOWHERE:
@@ -148,22 +117,7 @@ def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> 
 
 
 def carry(chunk: DocumentChunk, working: SweptRows, selected: Selected) -> DocumentChunk:
-    """Carry a chunk's responsibilities over to newly selected topics.
-
-    Parameters
-    ----------
-    chunk : DocumentChunk
-        The documents with their active topics so far.
-    working : SweptRows
-        The shard's rows; tokens of topics that are no longer active go to the background.
-    selected : tuple of numpy.ndarray
-        Result of `select`.
-
-    Returns
-    -------
-    DocumentChunk
-        The documents with the new active topics, before the sweep.
-    """
+    """Carry a chunk's responsibilities over to newly selected topics."""
     topic, active_offsets = selected[0], np.concatenate([[0], np.cumsum(selected[1])]).astype(np.int64)
     if np.array_equal(active_offsets, chunk.active.offsets) and np.array_equal(topic, chunk.active.topics):
         return chunk
@@ -177,23 +131,12 @@ def carry(chunk: DocumentChunk, working: SweptRows, selected: Selected) -> Docum
 
 @dataclass(frozen=True)
 class DocumentChunk:
-    """Consecutive documents of a shard with their active topics.
+    """Consecutive documents of a shard with their active topics."""
 
-    Attributes
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    active : ActiveTopics
-        Their active topics.
-    state : ActiveState
-        Their responsibilities and counts.
-    document, pair : int
-        Index of the first document and of the first pair in the shard.
-    """
-
-    pairs: DocumentPairs
-    active: ActiveTopics
-    state: ActiveState
+    pairs: DocumentPairs  # The documents
+    active: ActiveTopics  # Their active topics
+    state: ActiveState  # Their responsibilities and counts
+    # Index of the first document and of the first pair in the shard
     document: int = 0
     pair: int = 0
 
@@ -241,20 +184,7 @@ def chunk_bounds(offsets: Ints, lists: Ints) -> list[tuple[int, int]]:
 
 
 def document_chunks(shard: Shard, local: Arrays) -> Iterator[DocumentChunk]:
-    """Yield a shard's documents with their active topics, chunk by chunk.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    local : Arrays
-        Their local state, in memory or in spill files.
-
-    Yields
-    ------
-    DocumentChunk
-        The next documents, in their order.
-    """
+    """Yield a shard's documents with their active topics, chunk by chunk."""
     lists = np.asarray(local["document_lists"])
     starts = starts_of(shard.offsets, lists)
     for first, last in chunk_bounds(shard.offsets, lists):
@@ -277,17 +207,6 @@ class LocalStateBuilder:
     """Joins swept chunks to a local state: in spill files if the state before is spilled, else in memory.
 
     In memory, arrays are allocated at their final size and filled in place: joining parts would take twice the memory.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    before : Arrays
-        The local state before the sweep.
-    selected : sequence of (numpy.ndarray, numpy.ndarray)
-        In memory, the result of `select` for each chunk.
-    same : bool
-        Whether all active topics stay.
     """
 
     def __init__(self, shard: Shard, before: Arrays, selected: Sequence[Selected], *, same: bool) -> None:

@@ -21,8 +21,7 @@ from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-CELLS = 1 << 22
-"""Responsibilities that the start draws at a time."""
+CELLS = 1 << 22  # Responsibilities that the start draws at a time
 
 
 def start(shard: Shard, topics: int, stream: Stream, *, moments: bool) -> tuple[DenseLocal, Delta]:
@@ -80,32 +79,7 @@ def sweep(
     totals: npt.NDArray[np.float64],
     parameters: Parameters,
 ) -> tuple[DenseLocal, dict[str, Part], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the result of a sweep over a shard.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    local : DenseLocal
-        After the previous sweep.
-    rows : CollapsedRows
-        Of the shard's words.
-    totals : numpy.ndarray of float64, shape (2, topics)
-        E[n_k] and V[n_k].
-    parameters : Parameters
-        For the updates.
-
-    Returns
-    -------
-    local : DenseLocal
-        The new state.
-    parts : dict of str to Part
-        Changes by word and topic.
-    tables : numpy.ndarray of float64, shape (topics,)
-        E[s_k], if it is summed.
-    sums : numpy.ndarray of float64, shape (2,)
-        The documents' terms of the bound (order 2).
-    """
+    """Return the result of a sweep over a shard."""
     topics = parameters.topics.size
     old = local.pair_topic
     new = DenseLocal(np.empty_like(local.document_topic), np.empty_like(old))

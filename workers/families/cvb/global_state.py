@@ -20,47 +20,31 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class HeldTokens(State):
-    """Tokens that are held out of the counts for a while, to score topics by them.
+    """Tokens that are held out of the counts for a while, to score topics by them."""
 
-    Attributes
-    ----------
-    moves_seed : numpy.ndarray of int64 or uint64, shape ()
-        The run's seed.
-    held_share, held_before : float
-        Share of the tokens that is held out, now and in the local states.
-    held_tokens : float
-        Tokens that are held out.
-    """
-
-    moves_seed: npt.NDArray[np.integer]
+    moves_seed: npt.NDArray[np.integer]  # The run's seed; int64 or uint64 ()
+    # Share of the tokens that is held out, now and in the local states
     held_share: float
     held_before: float
-    held_tokens: float = 0.0
+    held_tokens: float = 0.0  # Tokens that are held out
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoolingState(State):
-    """State of the search for the power to which weights are raised.
+    """State of the search for the power to which weights are raised."""
 
-    Attributes
-    ----------
-    cooling_power, cooling_step : float
-        Power in the next sweep, and by how much it is larger in every other document, and smaller in the rest; 0 ends
-        the search.
-    cooling_sweeps, cooling_first, cooling_last : int
-        Sweeps so far, and those after which the search begins and ends.
-    cooling_scores : numpy.ndarray of float64, shape (2,)
-        Last scores of the held-out tokens of every other document and of the rest, in nats a token; 0 for none.
-    cooling_sum, cooling_averaged : float, int
-        Sum of the powers of the last sweeps, and the number of these sweeps.
-    """
-
+    # Power in the next sweep, and by how much it is larger in every other document, and smaller in the rest; 0 ends the
+    # search
     cooling_power: float
     cooling_step: float
+    # Sweeps so far, and those after which the search begins and ends
     cooling_sweeps: int = 0
     cooling_first: int
     cooling_last: int
+    # Last scores of the held-out tokens of every other document and of the rest, in nats a token; 0 for none; float64
+    # (2,)
     cooling_scores: Vector = field(default_factory=lambda: np.zeros(2))
+    # Sum of the powers of the last sweeps, and the number of these sweeps
     cooling_sum: float = 0.0
     cooling_averaged: int = 0
 
@@ -69,101 +53,62 @@ class SmallActiveSets(IntEnum):
     """Documents whose active sets are small."""
 
     NOWHERE = 0
-    IN_HALF = 1
-    """In the groups `sums.SMALL_SETS`."""
+    IN_HALF = 1  # In the groups `sums.SMALL_SETS`
     EVERYWHERE = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActiveSetTrial(State):
-    """State of the trial of small active sets.
+    """State of the trial of small active sets."""
 
-    Attributes
-    ----------
-    trial_sweeps : int
-        Sweeps of the trial so far.
-    trial_small : int
-        Documents whose active sets are small when they are selected next, as `SmallActiveSets`.
-    trial_selecting : bool
-        Whether active sets are selected before the next sweep, whatever the age of a shard.
-    trial_loss : float
-        What documents with small active sets lose, in nats a token: the mean score of their half less that of the
-        other, before sets became small less since then.
-    trial_gain : float
-        Mean score of all documents since all have small active sets, less that while half of them had.
-    """
-
-    trial_sweeps: int
-    trial_small: int
-    trial_selecting: bool = False
+    trial_sweeps: int  # Sweeps of the trial so far
+    trial_small: int  # Documents whose active sets are small when they are selected next, as `SmallActiveSets`
+    trial_selecting: bool = False  # Whether active sets are selected before the next sweep, whatever the age of a shard
+    # What documents with small active sets lose, in nats a token: the mean score of their half less that of the other,
+    # before sets became small less since then
     trial_loss: float = 0.0
+    # Mean score of all documents since all have small active sets, less that while half of them had
     trial_gain: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollapsedGlobalState(WeighedGlobalState):
-    """Global state of all families of collapsed topics.
+    """Global state of all families of collapsed topics."""
 
-    Attributes
-    ----------
-    vocabulary : float
-        W, the number of words.
-    beta : float
-        B, or its expectation.
-    active, rows_ahead, stochastic, moments : bool
-        Whether responsibilities are sparse, whether their rows run ahead of the counts, whether shards are swept in
-        minibatches, and whether V[n_kw] and Z[n_kw] are summed.
-    start_every : int
-        Where documents use all topics, one in `start_every` documents has them at the start.
-    corpus_tokens : float
-        Tokens of the corpus.
-    steps, minibatches : float
-        Batches and minibatches so far.
-    topic_moments : numpy.ndarray of float64, shape (2, topics)
-        E[n_k] and V[n_k].
-    topic_log_absent, topic_ahead, spread_weight : numpy.ndarray of float64, shape (topics,)
-        Z[n_k]; E[n_k] of the rows as sweeps see them; a_k / (B + E[n_k]) by which background is spread.
-    corpus_tables, corpus_log_eta : numpy.ndarray of float64, shape (topics,), and float, optional
-        Averages over minibatches of E[s_k] and of sum_d E[log eta_d], scaled to the corpus.
-    seed_words, seed_topics : numpy.ndarray of int64, shape (seeds,), optional
-        Words and topics whose priors are raised.
-    seed_counts : numpy.ndarray of float64, shape (seeds,), optional
-        Their pseudo-counts s_kw, which E[n_k] and finished models include.
-    seeds_apart : bool, optional
-        Whether the rows of a fit leave them out, as counts in single precision would be lost beside them.
-    sweeping_again : bool, optional
-        True for further sweeps of a shard in an iteration: held-out tokens were scored before the first. Else None.
-    held : HeldTokens, optional
-        Tokens that are held out of the counts, in fits that search for the power of the weights or move topics.
-    cooling : CoolingState, optional
-        The search for the power of the weights, in fits that choose it themselves.
-    trial : ActiveSetTrial, optional
-        The trial of small active sets, in fits of large corpora that search for the power.
-    """
-
-    vocabulary: float
-    beta: float
+    vocabulary: float  # W, the number of words
+    beta: float  # B, or its expectation
+    # Whether responsibilities are sparse, whether their rows run ahead of the counts, whether shards are swept in
+    # minibatches, and whether V[n_kw] and Z[n_kw] are summed
     active: bool
     rows_ahead: bool
     stochastic: bool
     moments: bool
-    start_every: int
-    corpus_tokens: float
+    start_every: int  # Where documents use all topics, one in `start_every` documents has them at the start
+    corpus_tokens: float  # Tokens of the corpus
+    # Batches and minibatches so far
     steps: float = 0.0
     minibatches: float = 0.0
-    topic_moments: Vector
+    topic_moments: Vector  # E[n_k] and V[n_k]; float64 (2, topics)
+    # Z[n_k]; E[n_k] of the rows as sweeps see them; a_k / (B + E[n_k]) by which background is spread; float64 (topics,)
     topic_log_absent: Vector
     topic_ahead: Vector
     spread_weight: Vector
+    # Averages over minibatches of E[s_k] and of sum_d E[log eta_d], scaled to the corpus; float64 (topics,)
     corpus_tables: Vector | None = None
     corpus_log_eta: float | None = None
+    # Words and topics whose priors are raised; int64 (seeds,)
     seed_words: Ints | None = None
     seed_topics: Ints | None = None
+    # Their pseudo-counts s_kw, which E[n_k] and finished models include; float64 (seeds,)
     seed_counts: Vector | None = None
+    # Whether the rows of a fit leave them out, as counts in single precision would be lost beside them
     seeds_apart: bool | None = None
+    # True for further sweeps of a shard in an iteration: held-out tokens were scored before the first. Else None.
     sweeping_again: bool | None = None
+    # Tokens that are held out of the counts, in fits that search for the power of the weights or move topics
     held: HeldTokens | None = None
-    cooling: CoolingState | None = None
+    cooling: CoolingState | None = None  # The search for the power of the weights, in fits that choose it themselves
+    # The trial of small active sets, in fits of large corpora that search for the power
     trial: ActiveSetTrial | None = None
 
     @property
@@ -233,131 +178,75 @@ class CollapsedGlobalState(WeighedGlobalState):
 
 @dataclass(frozen=True, kw_only=True)
 class LdaGlobalState(CollapsedGlobalState):
-    """Global state of latent Dirichlet allocation.
+    """Global state of latent Dirichlet allocation."""
 
-    Attributes
-    ----------
-    alpha : numpy.ndarray of float64, shape (topics,)
-        a_k.
-    beta_rate : float
-        - sum_k E[log xi_k], where b_w is learned; 0 before.
-    word_tables_prior : float
-        Pseudo-tables of each word.
-    asymmetric_beta : bool
-        Whether b_w differs by word.
-    """
-
-    alpha: Vector
-    beta_rate: float = 0.0
-    word_tables_prior: float
-    asymmetric_beta: bool
+    alpha: Vector  # a_k; float64 (topics,)
+    beta_rate: float = 0.0  # - sum_k E[log xi_k], where b_w is learned; 0 before
+    word_tables_prior: float  # Pseudo-tables of each word
+    asymmetric_beta: bool  # Whether b_w differs by word
 
 
 @dataclass(frozen=True, kw_only=True)
 class MovesState(State):
-    """State of the moves of topics: progress of a round, and moves to carry out.
+    """State of the moves of topics: progress of a round, and moves to carry out."""
 
-    Attributes
-    ----------
-    topic_alive : numpy.ndarray of bool, shape (topics,)
-        Topics that exist.
-    moving : bool
-        Whether the next sweep begins by carrying out moves.
-    superfluous : bool
-        Whether the first round has found superfluous topics, and rounds go on: alpha is held meanwhile, and rows have
-        no momentum, which would drive topics past what they become.
-    moves_into, moves_split : numpy.ndarray of int64, shape (topics,)
-        The moves; see `kernels.cvb.topic_moves.Moves`.
-    ask : int
-        Sums of the next sweep: 1 for products of topics and reassigned tokens, 2 for gains, 0 for neither.
-    merge_candidates : numpy.ndarray of int64, shape (2, candidates)
-        Pairs of topics that may merge.
-    merge_alike : numpy.ndarray of bool, shape (candidates,), optional
-        Those pairs whose words are alike, as of copies of one topic; None before there are pairs by their words.
-    delete_candidates : numpy.ndarray of int64, shape (candidates,)
-        Topics that may be deleted.
-    delete_spill : numpy.ndarray of float64, shape (candidates, topics)
-        Tokens that other topics would get of them.
-    moves_last, moves_idle : int
-        Sweep after which there are no rounds, and rounds in a row that moved little.
-    moves_best : float
-        Best score of held-out tokens in a round.
-    merges, deletes, splits : int
-        Moves so far.
-    split_until : int
-        Sweep from which topics that were split are judged.
-    split_pairs : numpy.ndarray of int64, shape (2, pairs)
-        Topics that were split, with their halves.
-    split_tried : bool
-        Whether topics have been split.
-    """
-
-    topic_alive: Flags
-    moving: bool = False
+    topic_alive: Flags  # Topics that exist; bool (topics,)
+    moving: bool = False  # Whether the next sweep begins by carrying out moves
+    # Whether the first round has found superfluous topics, and rounds go on: alpha is held meanwhile, and rows have no
+    # momentum, which would drive topics past what they become
     superfluous: bool = False
+    # The moves; see `kernels.cvb.topic_moves.Moves`; int64 (topics,)
     moves_into: Ints
     moves_split: Ints
-    ask: int = 0
-    merge_candidates: Ints
+    ask: int = 0  # Sums of the next sweep: 1 for products of topics and reassigned tokens, 2 for gains, 0 for neither
+    merge_candidates: Ints  # Pairs of topics that may merge; int64 (2, candidates)
+    # Those pairs whose words are alike, as of copies of one topic; None before there are pairs by their words; bool
+    # (candidates,)
     merge_alike: Flags | None = None
-    delete_candidates: Ints
-    delete_spill: Vector
+    delete_candidates: Ints  # Topics that may be deleted; int64 (candidates,)
+    delete_spill: Vector  # Tokens that other topics would get of them; float64 (candidates, topics)
+    # Sweep after which there are no rounds, and rounds in a row that moved little
     moves_last: int
     moves_idle: int = 0
-    moves_best: float
+    moves_best: float  # Best score of held-out tokens in a round
+    # Moves so far
     merges: int = 0
     deletes: int = 0
     splits: int = 0
-    split_until: int = 0
-    split_pairs: Ints
-    split_tried: bool = False
+    split_until: int = 0  # Sweep from which topics that were split are judged
+    split_pairs: Ints  # Topics that were split, with their halves; int64 (2, pairs)
+    split_tried: bool = False  # Whether topics have been split
 
 
 @dataclass(frozen=True, kw_only=True)
 class HdpGlobalState(CollapsedGlobalState):
-    """Global state of the hierarchical Dirichlet process.
+    """Global state of the hierarchical Dirichlet process."""
 
-    Attributes
-    ----------
-    sweeps, hold : float, int
-        Sweeps so far, and the first ones, in which nothing is learned.
-    alpha, alpha_geometric, gamma, beta_geometric : float
-        E[alpha], G[alpha], E[gamma] and G[beta].
-    alpha_prior, gamma_prior, beta_prior : numpy.ndarray of float64, shape (2,), optional
-        Shape and rate of the priors of what is learned.
-    alpha_posterior, gamma_posterior, beta_posterior : numpy.ndarray of float64, shape (2,)
-        Shape and rate of the posteriors; of beta none before it is learned.
-    pi, pi_geometric : numpy.ndarray of float64, shape (topics,)
-        E[pi_k] and G[pi_k].
-    stick_order : numpy.ndarray of int64, shape (topics that exist,)
-        Topics in the order of the sticks.
-    stick_posterior : numpy.ndarray of float64, shape (sticks, 2)
-        Parameters of q(pt_k), in that order.
-    tau_prior, tau_total : float
-        Parameter of tau's prior for each word, and the sum of q(tau)'s; 0 while tau is 1/W.
-    moves : MovesState, optional
-        Moves of topics, where there are any.
-    """
-
+    # Sweeps so far, and the first ones, in which nothing is learned
     sweeps: float = 0.0
     hold: int
+    # E[alpha], G[alpha], E[gamma] and G[beta]
     alpha: float
     alpha_geometric: float
     gamma: float
     beta_geometric: float
+    # Shape and rate of the priors of what is learned; float64 (2,)
     alpha_prior: Vector | None = None
     gamma_prior: Vector | None = None
     beta_prior: Vector | None = None
+    # Shape and rate of the posteriors; of beta none before it is learned; float64 (2,)
     alpha_posterior: Vector
     gamma_posterior: Vector
     beta_posterior: Vector
+    # E[pi_k] and G[pi_k]; float64 (topics,)
     pi: Vector
     pi_geometric: Vector
-    stick_order: Ints
-    stick_posterior: Vector
+    stick_order: Ints  # Topics in the order of the sticks; int64 (topics that exist,)
+    stick_posterior: Vector  # Parameters of q(pt_k), in that order; float64 (sticks, 2)
+    # Parameter of tau's prior for each word, and the sum of q(tau)'s; 0 while tau is 1/W
     tau_prior: float
     tau_total: float = 0.0
-    moves: MovesState | None = None
+    moves: MovesState | None = None  # Moves of topics, where there are any
 
     @property
     def changing(self) -> bool:

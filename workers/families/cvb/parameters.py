@@ -70,69 +70,31 @@ class CollapsedOptions(Protocol):
 
 @dataclass(frozen=True)
 class ActiveSettings:
-    """Settings of active responsibilities; see `collapsium.workers.families.cvb.active`.
+    """Settings of active responsibilities; see `collapsium.workers.families.cvb.active`."""
 
-    Attributes
-    ----------
-    most : int
-        Most active topics of a document; 0 for the default, which grows with its pairs.
-    power : float
-        Power of the weights: 1 for the plain update, less to flatten them.
-    annealed : bool
-        Whether the first sweeps have a power of their own; see `collapsium.workers.families.cvb.active.SweepSchedule`.
-    momentum : float
-        Share of their last change by which rows run ahead.
-    totals : numpy.ndarray of float64, shape (topics,)
-        E[n_k] of the rows as sweeps see them.
-    even : float
-        Keeps a word's background even over the topics while it has no tokens.
-    weight, following : numpy.ndarray of float64, shape (topics,)
-        a_k / (B + E[n_k]) by which background is spread: since E[n_k] was last summed, and from the next fold on.
-    step : float, optional
-        Addition to the power in the first, third and further odd documents of a shard; as much less in the others.
-    small_sets : int, optional
-        Documents whose active sets are small, as `SmallActiveSets`.
-    selecting : bool, optional
-        Whether active topics are selected anew, whatever the age of a shard.
-    moved_totals : numpy.ndarray of float64, shape (topics,), optional
-        The totals as moves of topics will leave them, which weigh the background; by default `totals`.
-    """
-
-    most: int
-    power: float
+    most: int  # Most active topics of a document; 0 for the default, which grows with its pairs
+    power: float  # Power of the weights: 1 for the plain update, less to flatten them
+    # Whether the first sweeps have a power of their own; see `collapsium.workers.families.cvb.active.SweepSchedule`
     annealed: bool
-    momentum: float
-    totals: Vector
-    even: float
+    momentum: float  # Share of their last change by which rows run ahead
+    totals: Vector  # E[n_k] of the rows as sweeps see them; float64 (topics,)
+    even: float  # Keeps a word's background even over the topics while it has no tokens
+    # a_k / (B + E[n_k]) by which background is spread: since E[n_k] was last summed, and from the next fold on; float64
+    # (topics,)
     weight: Vector
     following: Vector
+    # Addition to the power in the first, third and further odd documents of a shard; as much less in the others
     step: float = 0.0
-    small_sets: int = SmallActiveSets.NOWHERE
-    selecting: bool = False
+    small_sets: int = SmallActiveSets.NOWHERE  # Documents whose active sets are small, as `SmallActiveSets`
+    selecting: bool = False  # Whether active topics are selected anew, whatever the age of a shard
+    # The totals as moves of topics will leave them, which weigh the background; by default `totals`; float64 (topics,)
     moved_totals: Vector | None = None
 
 
 def active_settings(
     global_state: CollapsedGlobalState, options: CollapsedOptions, topics: Vector, *, moving: bool = False
 ) -> ActiveSettings | None:
-    """Return the settings of active responsibilities; None where they are dense.
-
-    Parameters
-    ----------
-    global_state : CollapsedGlobalState
-        Of the sweep.
-    options : CollapsedOptions
-        The family's.
-    topics : numpy.ndarray of float64, shape (topics,)
-        a_k.
-    moving : bool, optional
-        Whether topics move, so that rows have no momentum.
-
-    Returns
-    -------
-    ActiveSettings or None
-        The settings.
-    """
+    """Return the settings of active responsibilities; None where they are dense."""
     if not global_state.active:
         return None
     counted, cooling, trial = global_state.topic_moments[0], global_state.cooling, global_state.trial
@@ -156,38 +118,17 @@ def active_settings(
 
 @dataclass(frozen=True)
 class Parameters:
-    """Dirichlet parameters, as the updates use them or as prediction does.
+    """Dirichlet parameters, as the updates use them or as prediction does."""
 
-    Attributes
-    ----------
-    topics : numpy.ndarray of float64, shape (topics,)
-        a_k.
-    concentration : float
-        A, the sum of a_k over all topics there could be.
-    words : numpy.ndarray of float64, shape (words at hand,)
-        b_w.
-    total : float
-        B, the sum of b_w over the vocabulary.
-    order : int
-        0, or 2 with dense responsibilities.
-    tables : bool
-        Whether sweeps sum E[s_k].
-    moments : bool
-        Whether the rows carry V[n_kw] and Z[n_kw].
-    active : ActiveSettings or None
-        Settings of active responsibilities; None where they are dense.
-    seeds : (numpy.ndarray of int32, numpy.ndarray of float64), optional
-        Pseudo-counts of seeds that the rows at hand leave out; see `CollapsedGlobalState.seed_rows`.
-    """
-
-    topics: npt.NDArray[np.float64]
-    concentration: float
-    words: npt.NDArray[np.float64]
-    total: float
-    order: int = 0
-    tables: bool = False
-    moments: bool = False
-    active: ActiveSettings | None = None
+    topics: npt.NDArray[np.float64]  # a_k; float64 (topics,)
+    concentration: float  # A, the sum of a_k over all topics there could be
+    words: npt.NDArray[np.float64]  # b_w; float64 (words at hand,)
+    total: float  # B, the sum of b_w over the vocabulary
+    order: int = 0  # 0, or 2 with dense responsibilities
+    tables: bool = False  # Whether sweeps sum E[s_k]
+    moments: bool = False  # Whether the rows carry V[n_kw] and Z[n_kw]
+    active: ActiveSettings | None = None  # Settings of active responsibilities; None where they are dense
+    # Pseudo-counts of seeds that the rows at hand leave out; see `CollapsedGlobalState.seed_rows`; int32
     seeds: SeedRows | None = None
 
     @property
@@ -209,22 +150,7 @@ def _spread_rows(active: Counts, rest: Vector, even: float, weight: Vector, seed
 
 
 class SweptRows:
-    """A shard's rows while it is swept.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    rows : CollapsedRows
-        As they were gathered.
-    parameters : Parameters
-        For the updates.
-
-    Attributes
-    ----------
-    running : RunningCounts
-        The rows and the totals as they move with the sweep.
-    """
+    """A shard's rows while it is swept."""
 
     def __init__(self, shard: Shard, rows: CollapsedRows, parameters: Parameters) -> None:
         settings, active = parameters.active_settings, rows.swept_counts
@@ -288,24 +214,7 @@ def expected_counts(
 
 
 def fold_active(block: CollapsedRows, delta: Delta, parameters: Parameters) -> tuple[CollapsedRows, dict[str, Part]]:
-    """Return a block of the vocabulary after the changes of its rows.
-
-    Parameters
-    ----------
-    block : CollapsedRows
-        The rows so far.
-    delta : Delta
-        `RowChanges`; its word ids count from the block's first word.
-    parameters : Parameters
-        For the updates, as this iteration's sweeps used them.
-
-    Returns
-    -------
-    block : CollapsedRows
-        The new rows.
-    parts : dict of str to Part
-        `TopicTotals`, and fresh ``moved``.
-    """
+    """Return a block of the vocabulary after the changes of its rows."""
     settings, before, changes = parameters.active_settings, block.active_counts, delta.read(RowDelta) or RowDelta()
     ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
     place = np.full(len(before), -1, dtype=np.int64)

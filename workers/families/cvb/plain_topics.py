@@ -86,22 +86,7 @@ class PlainTopicsShardModel(
 
 
 def seeded_rows(rows: CollapsedRows, low: int, high: int, global_state: CollapsedGlobalState) -> CollapsedRows:
-    """Return the rows of a block of the vocabulary before the first document, with pseudo-counts of seeds.
-
-    Parameters
-    ----------
-    rows : CollapsedRows
-        The rows without seeds.
-    low, high : int
-        First and last-plus-one word of the block.
-    global_state : CollapsedGlobalState
-        The global state, which has the seeds.
-
-    Returns
-    -------
-    CollapsedRows
-        Rows whose counts include s_kw, or with the numbers of their words where s_kw are apart; without seeds, `rows`.
-    """
+    """Return the rows of a block of the vocabulary before the first document, with pseudo-counts of seeds."""
     words, topics, counts = global_state.seed_words, global_state.seed_topics, global_state.seed_counts
     if words is None or topics is None or counts is None:
         return rows

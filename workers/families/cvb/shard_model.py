@@ -169,28 +169,7 @@ class CollapsedShardModel(
     def sweep(
         self, shard: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream
     ) -> tuple[Local, Delta]:
-        """Return the result of a sweep over a shard by the zeroth- or second-order update.
-
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        local : DenseLocal, ActiveLocal or SpilledLocal
-            After the start or the previous sweep.
-        rows : CollapsedRows
-            Of the shard's words.
-        global_state : CollapsedGlobalState
-            As the iteration began.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        local : DenseLocal, ActiveLocal or SpilledLocal
-            The new state.
-        delta : Delta
-            `RowChanges`, fresh `SweepSums` and, where topics move, the sums of `MoveStatistics`.
-        """
+        """Return the result of a sweep over a shard by the zeroth- or second-order update."""
         return self._sweep(shard, local, rows, global_state)
 
     def join(
@@ -252,25 +231,7 @@ class CollapsedShardModel(
         return CollapsedRows.from_arrays({**before, **moved}), global_state.after_shard(counted, counted)
 
     def fold(self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT) -> tuple[CollapsedRows, Delta]:
-        """Return a block of the vocabulary after the changes of its rows.
-
-        Parameters
-        ----------
-        block : CollapsedRows
-            The rows so far.
-        delta : Delta
-            `RowChanges`; its word ids count from the block's first word.
-        global_state : CollapsedGlobalState
-            As this iteration's sweeps used them.
-
-        Returns
-        -------
-        block : CollapsedRows
-            The new rows.
-        delta : Delta
-            `TopicChanges`, or `TopicTotals` where responsibilities are active; fresh ``moved`` (sum of absolute changes
-            of E[n_kw]) and, with moments, `WordSums`.
-        """
+        """Return a block of the vocabulary after the changes of its rows."""
         parameters = self.update_parameters(block, global_state)
         if parameters.active is not None:
             after, parts = fold_active(block, delta, parameters)
@@ -355,8 +316,8 @@ class CollapsedShardModel(
         return local.loaded().lengths()
 
 
+# Rows without words, for the parameters of topics alone
 NO_ROWS = CollapsedRows(word_topic=np.zeros((0, 0)), word_tables=np.zeros(0))
-"""Rows without words, for the parameters of topics alone."""
 
 
 def _document_sums(

@@ -26,36 +26,25 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class CollapsedRows(WeighedRows):
-    """Rows of words: E[n_kw] of all topics, or counts of active topics and background tokens.
+    """Rows of words: E[n_kw] of all topics, or counts of active topics and background tokens."""
 
-    Attributes
-    ----------
-    word_topic : numpy.ndarray of float32 or float64, shape (words, topics), optional
-        E[n_kw] of dense responsibilities, in the stochastic schedule, and of finished models.
-    word_active : numpy.ndarray of float32, shape (words, topics), optional
-        Counts of active topics, as sweeps see them: with momentum, ahead of the counts.
-    word_rest : numpy.ndarray of float64, shape (words,), optional
-        Background tokens.
-    word_topic_variance, word_topic_log_absent : numpy.ndarray of float64, shape (words, topics), optional
-        V[n_kw] and Z[n_kw].
-    word_tables : numpy.ndarray of float64, shape (words,), optional
-        sum_k E[t_kw].
-    block_active : numpy.ndarray of float32, shape (words, topics), optional
-        With momentum, the counts of active topics themselves.
-    word_pseudo : numpy.ndarray of float64, shape (words,), optional
-        With seeded topics, the pseudo-counts of each word, which its counts include unless they are apart.
-    word_number : numpy.ndarray of int64, shape (words,), optional
-        Ids of the words, ascending, where words differ by topic: by keywords, or by pseudo-counts that are apart.
-    """
-
+    # E[n_kw] of dense responsibilities, in the stochastic schedule, and of finished models; float32 or float64 (words,
+    # topics)
     word_topic: npt.NDArray[np.floating] | None = None
+    # Counts of active topics, as sweeps see them: with momentum, ahead of the counts; float32 (words, topics)
     word_active: Counts | None = None
-    word_rest: Vector | None = None
+    word_rest: Vector | None = None  # Background tokens; float64 (words,)
+    # V[n_kw] and Z[n_kw]; float64 (words, topics)
     word_topic_variance: Vector | None = None
     word_topic_log_absent: Vector | None = None
-    word_tables: Vector | None = None
+    word_tables: Vector | None = None  # sum_k E[t_kw]; float64 (words,)
+    # With momentum, the counts of active topics themselves; float32 (words, topics)
     block_active: Counts | None = block_only()
+    # With seeded topics, the pseudo-counts of each word, which its counts include unless they are apart; float64
+    # (words,)
     word_pseudo: Vector | None = block_only()
+    # Ids of the words, ascending, where words differ by topic: by keywords, or by pseudo-counts that are apart; int64
+    # (words,)
     word_number: Ints | None = None
 
     @property
@@ -168,15 +157,9 @@ class CollapsedDocuments(LocalState):
 
 @dataclass(frozen=True)
 class DenseDocuments(CollapsedDocuments):
-    """Counts of all topics.
+    """Counts of all topics."""
 
-    Attributes
-    ----------
-    document_topic : numpy.ndarray of float32, shape (documents, topics)
-        E[n_dk].
-    """
-
-    document_topic: Counts
+    document_topic: Counts  # E[n_dk]; float32 (documents, topics)
 
     def counts(self, prior: Vector) -> Vector:
         """Return E[n_dk], shape (documents, topics)."""
@@ -207,43 +190,25 @@ class DenseDocuments(CollapsedDocuments):
 
 @dataclass(frozen=True)
 class DenseLocal(DenseDocuments):
-    """Dense responsibilities.
+    """Dense responsibilities."""
 
-    Attributes
-    ----------
-    pair_topic : numpy.ndarray of float32, shape (pairs, topics)
-        q.
-    """
-
-    pair_topic: Counts
+    pair_topic: Counts  # q; float32 (pairs, topics)
 
 
 @dataclass(frozen=True)
 class ActiveDocuments(CollapsedDocuments):
-    """Active topics of documents.
+    """Active topics of documents."""
 
-    Attributes
-    ----------
-    document_lists : numpy.ndarray of int64, shape (documents + 1,)
-        Index of each document's first active topic.
-    document_topics : numpy.ndarray of uint16, shape (active,)
-        The topics, ascending in a document.
-    document_counts : numpy.ndarray of float64 or float32, shape (active,)
-        Their E[n_dk]: exact in double precision, rounded in finished models and in checkpoints up to release 0.1.
-    document_rest : numpy.ndarray of float64 or float32, shape (documents,)
-        Background tokens.
-    start_counts : numpy.ndarray of float32, shape (active,), optional
-        Pseudo-counts of a start that stays in the prior.
-    document_pseudo : numpy.ndarray of float32 or float64, shape (documents,), optional
-        Pseudo-counts of each document that `document_counts` include: in edited models, and in what releases up to 0.1
-        have written.
-    """
-
-    document_lists: Ints
-    document_topics: Topics
+    document_lists: Ints  # Index of each document's first active topic; int64 (documents + 1,)
+    document_topics: Topics  # The topics, ascending in a document; uint16 (active,)
+    # Their E[n_dk]: exact in double precision, rounded in finished models and in checkpoints up to release 0.1; float64
+    # or float32 (active,)
     document_counts: Numbers
-    document_rest: Numbers
+    document_rest: Numbers  # Background tokens; float64 or float32 (documents,)
+    # Pseudo-counts of a start that stays in the prior; float32 (active,)
     start_counts: Counts | None = field(default=None, kw_only=True)
+    # Pseudo-counts of each document that `document_counts` include: in edited models, and in what releases up to 0.1
+    # have written; float32 or float64 (documents,)
     document_pseudo: Numbers | None = field(default=None, kw_only=True)
 
     @property
@@ -331,31 +296,18 @@ def summed_by_document(lists: Ints, values: npt.NDArray[np.floating]) -> Vector:
 
 @dataclass(frozen=True)
 class ActiveLocal(ActiveDocuments):
-    """Sparse responsibilities.
+    """Sparse responsibilities."""
 
-    Attributes
-    ----------
-    pair_shares : numpy.ndarray of uint16, shape (responsibilities,)
-        q in steps of 2^-15: pair by pair, in the order of the document's active topics.
-    age : int
-        Sweeps so far: the first ones are of another kind.
-    """
-
+    # q in steps of 2^-15: pair by pair, in the order of the document's active topics; uint16 (responsibilities,)
     pair_shares: Topics
-    age: int
+    age: int  # Sweeps so far: the first ones are of another kind
 
 
 @dataclass(frozen=True)
 class SpilledLocal(CollapsedDocuments):
-    """Sparse responsibilities on disk, which sweeps read in chunks.
+    """Sparse responsibilities on disk, which sweeps read in chunks."""
 
-    Attributes
-    ----------
-    files : SpillFiles
-        The arrays of an `ActiveLocal`.
-    """
-
-    files: SpillFiles
+    files: SpillFiles  # The arrays of an `ActiveLocal`
 
     def to_arrays(self) -> Any:
         """Return the arrays, which stay on disk."""

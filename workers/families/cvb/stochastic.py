@@ -36,28 +36,15 @@ Vector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StepSchedule:
-    """Sizes of stochastic steps.
+    """Sizes of stochastic steps."""
 
-    Attributes
-    ----------
-    batch_documents : int
-        Documents of a batch.
-    passes : int
-        Passes over each document.
-    decay_power : float
-        The step of batch t, 0 for the first, is (1 + t)^-decay_power.
-    seed_documents, seed_sweeps : int
-        Documents for each topic that the first step of a run sweeps by themselves, and the number of these sweeps.
-    seed_momentum : float
-        Momentum of these sweeps, but for the first.
-    """
-
-    batch_documents: int = 32
-    passes: int = 4
-    decay_power: float = 0.9
+    batch_documents: int = 32  # Documents of a batch
+    passes: int = 4  # Passes over each document
+    decay_power: float = 0.9  # The step of batch t, 0 for the first, is (1 + t)^-decay_power
+    # Documents for each topic that the first step of a run sweeps by themselves, and the number of these sweeps
     seed_documents: int = 20
     seed_sweeps: int = 30
-    seed_momentum: float = 0.8
+    seed_momentum: float = 0.8  # Momentum of these sweeps, but for the first
 
 
 SCHEDULE = StepSchedule()
@@ -70,24 +57,6 @@ def step(
 
     The first step of a run, whose rows are empty, begins with sweeps over a sample of its documents, so that topics
     separate.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    rows : CollapsedRows
-        Rows of the shard's words.
-    global_state : CollapsedGlobalState
-        Global state of the minibatch.
-    stream : Stream
-        Random stream of the shard.
-    parameters : Parameters
-        Dirichlet parameters of the updates.
-
-    Returns
-    -------
-    Delta
-        Fresh ``word_gain`` (word, topic), `StepSums` and `SweepSums`.
     """
     began = time.perf_counter()
     topics, corpus = parameters.topics.size, global_state.corpus_tokens
@@ -178,22 +147,7 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
 
 
 def blend(block: CollapsedRows, delta: Delta) -> tuple[CollapsedRows, Delta]:
-    """Return a block of the vocabulary after the mean of a minibatch's steps.
-
-    Parameters
-    ----------
-    block : CollapsedRows
-        Rows with ``word_topic``.
-    delta : Delta
-        The sum over the minibatch; its word ids count from the block's first word.
-
-    Returns
-    -------
-    block : CollapsedRows
-        The new rows.
-    delta : Delta
-        Fresh ``moved``, the sum of absolute changes.
-    """
+    """Return a block of the vocabulary after the mean of a minibatch's steps."""
     gain, shards = delta.read(WordGain), max(delta.number("shards"), 1.0)
     before = block.dense_counts
     after = buffers.empty(before.shape, np.float32)

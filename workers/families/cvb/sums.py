@@ -27,56 +27,30 @@ class RowChanges(State):
 
 @dataclass(frozen=True)
 class WordGain(State):
-    """Rows of a minibatch's shards.
+    """Rows of a minibatch's shards."""
 
-    Attributes
-    ----------
-    word_gain : numpy.ndarray of float32, shape (words, topics)
-        Tokens that they have gained.
-    """
-
-    word_gain: npt.NDArray[np.float32]
+    word_gain: npt.NDArray[np.float32]  # Tokens that they have gained; float32 (words, topics)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSums(State):
-    """Sums over the documents of a round of sweeps.
+    """Sums over the documents of a round of sweeps."""
 
-    Attributes
-    ----------
-    documents, tokens : float
-        Their numbers.
-    held_out : float, optional
-        Tokens of the documents that are held out.
-    tables : numpy.ndarray of float64, shape (topics,), optional
-        E[s_k].
-    log_eta : float
-        sum_d E[log eta_d].
-    bound_documents : float, optional
-        The documents' terms of the bound, with order 2.
-    """
-
+    # Their numbers
     documents: float
     tokens: float
-    held_out: float | None = None
-    tables: Vector | None = None
-    log_eta: float = 0.0
-    bound_documents: float | None = None
+    held_out: float | None = None  # Tokens of the documents that are held out
+    tables: Vector | None = None  # E[s_k]; float64 (topics,)
+    log_eta: float = 0.0  # sum_d E[log eta_d]
+    bound_documents: float | None = None  # The documents' terms of the bound, with order 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepSums(State):
-    """Sums over the shards of a minibatch.
+    """Sums over the shards of a minibatch."""
 
-    Attributes
-    ----------
-    topic_gain : numpy.ndarray of float64, shape (topics,)
-        Tokens that topics have gained.
-    decay, shards, batches : float
-        Factors of a count to which nothing is added, shards, and batches.
-    """
-
-    topic_gain: Vector
+    topic_gain: Vector  # Tokens that topics have gained; float64 (topics,)
+    # Factors of a count to which nothing is added, shards, and batches
     decay: float
     shards: float
     batches: float
@@ -84,32 +58,21 @@ class StepSums(State):
 
 @dataclass(frozen=True, kw_only=True)
 class TopicTotals(State):
-    """Totals of topics from rows of active responsibilities: the background is spread anew.
+    """Totals of topics from rows of active responsibilities: the background is spread anew."""
 
-    Attributes
-    ----------
-    topic_total, topic_ahead : numpy.ndarray of float64, shape (topics,)
-        E[n_k], and the same of the rows that run ahead.
-    topic_variance_total, topic_log_absent_total : numpy.ndarray of float64, shape (topics,), optional
-        V[n_k] and Z[n_k].
-    """
-
+    # E[n_k], and the same of the rows that run ahead; float64 (topics,)
     topic_total: Vector
     topic_ahead: Vector
+    # V[n_k] and Z[n_k]; float64 (topics,)
     topic_variance_total: Vector | None = None
     topic_log_absent_total: Vector | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicChanges(State):
-    """Changes of topics from rows of dense responsibilities.
+    """Changes of topics from rows of dense responsibilities."""
 
-    Attributes
-    ----------
-    topic, topic_variance, topic_log_absent : numpy.ndarray of float64, shape (topics,), optional
-        Changes of E[n_k], V[n_k] and Z[n_k].
-    """
-
+    # Changes of E[n_k], V[n_k] and Z[n_k]; float64 (topics,)
     topic: Vector | None = None
     topic_variance: Vector | None = None
     topic_log_absent: Vector | None = None
@@ -117,28 +80,18 @@ class TopicChanges(State):
 
 @dataclass(frozen=True)
 class WordSums(State):
-    """Sums over words, where moments are summed.
+    """Sums over words, where moments are summed."""
 
-    Attributes
-    ----------
-    tables_of_words, bound_words : float
-        sum_kw E[t_kw], and the words' terms of the bound.
-    """
-
+    # sum_kw E[t_kw], and the words' terms of the bound
     tables_of_words: float
     bound_words: float
 
 
 @dataclass(frozen=True)
 class TauSums(State):
-    """Sums over words of q(tau)'s divergence from its prior.
+    """Sums over words of q(tau)'s divergence from its prior."""
 
-    Attributes
-    ----------
-    tau_gammaln, tau_digamma, tau_more : float
-        Of log G(tau_w), of (tau_w - a_w) psi(tau_w), and of tau_w - a_w.
-    """
-
+    # Of log G(tau_w), of (tau_w - a_w) psi(tau_w), and of tau_w - a_w
     tau_gammaln: float
     tau_digamma: float
     tau_more: float
@@ -146,41 +99,26 @@ class TauSums(State):
 
 @dataclass(frozen=True)
 class ProposalSums(State):
-    """Sums for proposing moves.
+    """Sums for proposing moves."""
 
-    Attributes
-    ----------
-    topic_products : numpy.ndarray of float64, shape (topics, topics)
-        Products of the topics' columns.
-    delete_spill : numpy.ndarray of float64, shape (candidates, topics)
-        Tokens that other topics would get of candidates.
-    """
-
-    topic_products: Vector
-    delete_spill: Vector
+    topic_products: Vector  # Products of the topics' columns; float64 (topics, topics)
+    delete_spill: Vector  # Tokens that other topics would get of candidates; float64 (candidates, topics)
 
 
+# Groups of documents, to which those of a shard belong in turn. The powers of weights differ between the first and
+# third group and the others, the sizes of active sets between the first and second and the others, so that neither
+# difference is taken for the other.
 SCORED_GROUPS = 4
-"""Groups of documents, to which those of a shard belong in turn.
-
-The powers of weights differ between the first and third group and the others, the sizes of active sets between the
-first and second and the others, so that neither difference is taken for the other.
-"""
 LARGER_POWER, SMALLER_POWER = (0, 2), (1, 3)
 LARGE_SETS, SMALL_SETS = (0, 1), (2, 3)
 
 
 @dataclass(frozen=True)
 class HeldScoreSums(State):
-    """Score of held-out tokens, by which the power of the weights and the size of active sets are chosen.
+    """Score of held-out tokens, by which the power of the weights and the size of active sets are chosen."""
 
-    Attributes
-    ----------
-    cooling_score : numpy.ndarray of float64, shape (2, 4)
-        Their log probability and their number in the documents of four groups: the first, fifth, ninth document of a
-        shard and so on, and likewise from the second, the third and the fourth.
-    """
-
+    # Their log probability and their number in the documents of four groups: the first, fifth, ninth document of a
+    # shard and so on, and likewise from the second, the third and the fourth; float64 (2, 4)
     cooling_score: Vector
 
     def in_groups(self, first: Sequence[int], second: Sequence[int]) -> tuple[Vector, Vector]:
@@ -191,18 +129,11 @@ class HeldScoreSums(State):
 
 @dataclass(frozen=True)
 class ScoreSums(State):
-    """Sums over held-out tokens for accepting moves.
+    """Sums over held-out tokens for accepting moves."""
 
-    Attributes
-    ----------
-    merge_gain, merge_square, delete_gain, delete_square : numpy.ndarray of float64, shape (candidates,)
-        Gains of candidates, and their squares.
-    held_score : numpy.ndarray of float64, shape (2,)
-        Log probability of held-out tokens, and their number.
-    """
-
+    # Gains of candidates, and their squares; float64 (candidates,)
     merge_gain: Vector
     merge_square: Vector
     delete_gain: Vector
     delete_square: Vector
-    held_score: Vector
+    held_score: Vector  # Log probability of held-out tokens, and their number; float64 (2,)

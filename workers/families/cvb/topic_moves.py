@@ -39,8 +39,7 @@ HOLDING_KERNELS = (
     kernels.move_responsibilities,
 )
 KERNELS = (*HOLDING_KERNELS, deletion_scores.reassign, deletion_scores.score_deletions, kernels.gram)
-MIN_CELL_TOKENS = 0.1
-"""Least expected tokens of a word in a topic that count when topics are compared."""
+MIN_CELL_TOKENS = 0.1  # Least expected tokens of a word in a topic that count when topics are compared
 
 
 def key_of(held: HeldTokens, shard: int, purpose: str) -> int:
@@ -79,15 +78,7 @@ class Statistics(Protocol):
 
 
 class HeldScore:
-    """Score of a shard's held-out tokens.
-
-    Parameters
-    ----------
-    held : numpy.ndarray of int32, shape (pairs,)
-        Held-out copies of its pairs.
-    plain_ratio : numpy.ndarray of float64, shape (topics,) or (0,)
-        See `CollapsedGlobalState`; empty without weights of words.
-    """
+    """Score of a shard's held-out tokens."""
 
     def __init__(self, held: Counts, plain_ratio: Vector) -> None:
         self._held, self._score, self._plain_ratio = held, np.zeros((2, SCORED_GROUPS)), plain_ratio
@@ -107,22 +98,13 @@ class HeldScore:
 
 @dataclass(frozen=True)
 class Moving:
-    """Moves that a shard carries out before it is swept.
+    """Moves that a shard carries out before it is swept."""
 
-    Attributes
-    ----------
-    into, split : numpy.ndarray of int64, shape (topics,)
-        See `kernels.topic_moves.Moves`.
-    key : int
-        Key from which the shard's documents are hashed.
-    released : numpy.ndarray of int32, shape (pairs,)
-        Tokens of each pair that are no longer held out.
-    """
-
+    # See `kernels.topic_moves.Moves`; int64 (topics,)
     into: Ints
     split: Ints
-    key: int
-    released: Counts
+    key: int  # Key from which the shard's documents are hashed
+    released: Counts  # Tokens of each pair that are no longer held out; int32 (pairs,)
 
     def before(self, chunk: DocumentChunk) -> DocumentPairs:
         """Return a chunk's pairs with their counts before held-out tokens were released."""
@@ -165,24 +147,7 @@ class Moving:
 
 
 def moving(shard: Shard, held: HeldTokens | None, state: MovesState | None, topics: int) -> Moving | None:
-    """Return the moves that a shard carries out before this sweep; None for none.
-
-    Parameters
-    ----------
-    shard : Shard
-        All tokens of its documents.
-    held : HeldTokens or None
-        Held-out tokens of the global state.
-    state : MovesState or None
-        Moves of the global state.
-    topics : int
-        K.
-
-    Returns
-    -------
-    Moving or None
-        Merges, deletes and splits, and tokens that are no longer held out.
-    """
+    """Return the moves that a shard carries out before this sweep; None for none."""
     releasing = held is not None and held.held_share < held.held_before
     if held is None or not (releasing or (state is not None and state.moving)):
         return None
@@ -197,17 +162,7 @@ def moving(shard: Shard, held: HeldTokens | None, state: MovesState | None, topi
 
 
 class MoveStatistics:
-    """Sums over a shard for proposing or accepting moves, from the state before its sweep.
-
-    Parameters
-    ----------
-    held : numpy.ndarray of int32, shape (pairs,)
-        Held-out copies of its pairs, which score moves.
-    state : MovesState
-        Candidates for moves.
-    plain_ratio : numpy.ndarray of float64, shape (topics,) or (0,)
-        As for `HeldScore`.
-    """
+    """Sums over a shard for proposing or accepting moves, from the state before its sweep."""
 
     def __init__(self, held: Counts, state: MovesState, plain_ratio: Vector) -> None:
         self._plain_ratio = plain_ratio

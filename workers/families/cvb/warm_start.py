@@ -34,33 +34,13 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 Vector = npt.NDArray[np.float64]
+# Least share of an active topic in a document that begins with even topics, so that shares have a positive sum
 MIN_SHARE = np.float32(1e-6)
-"""Least share of an active topic in a document that begins with even topics, so that shares have a positive sum."""
-MIN_PSEUDO_COUNT = 1.0
-"""Smaller pseudo-counts of a start are left out, in tokens: they say less than a token would."""
+MIN_PSEUDO_COUNT = 1.0  # Smaller pseudo-counts of a start are left out, in tokens: they say less than a token would
 
 
 def start(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLocal | DenseLocal, Delta]:
-    """Return a shard's first local state from another run's proportions and topics.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    parameters : Parameters
-        Dirichlet parameters of the updates.
-    warm : Arrays
-        ``document_topic``, shape (documents, topics of that run), and ``word_topic``, shape (words of the shard, topics
-        of that run), or none if topics are even over the words. With ``document_strength``, shape (documents,), so many
-        tokens of the proportions stay in each document's prior, as pseudo-counts; only with active responsibilities.
-
-    Returns
-    -------
-    local : ActiveLocal or DenseLocal
-        Its age is past annealing, so that sweeps do not treat it as a cold start.
-    delta : Delta
-        Changes from nothing.
-    """
+    """Return a shard's first local state from another run's proportions and topics."""
     even = parameters.active is not None and "word_topic" not in warm
     # Where all tokens of a document begin alike, no weights of its words are needed.
     theta, phi = proportions_and_topics(warm, 0 if even else shard.words.size, np.float32)
@@ -105,23 +85,7 @@ def _start_active(
 def first_lists(expected: Vector, prior: Vector, limits: Ints, occupied: npt.NDArray[np.bool_]) -> tuple[Steps, Ints]:
     """Select documents' active topics by expected counts, as `kernels.cvb.active_selection.select` does.
 
-    Parameters
-    ----------
-    expected : numpy.ndarray of float64, shape (documents, topics or fewer)
-        E[n_dk].
-    prior : numpy.ndarray of float64, shape (topics,)
-        a_k.
-    limits : numpy.ndarray of int64, shape (documents,)
-        Most active topics of each document.
-    occupied : numpy.ndarray of bool, shape (documents,)
-        Whether each document has tokens; the others have no active topics.
-
-    Returns
-    -------
-    topic : numpy.ndarray of uint16, shape (active,)
-        Topics, ascending in a document.
-    sizes : numpy.ndarray of int64, shape (documents,)
-        Number of active topics of each document.
+    Returns topic: Topics, ascending in a document; sizes: Number of active topics of each document
     """
     documents, known = expected.shape
     passing = (expected > np.maximum(prior[:known], SELECTION.min_tokens)) & occupied[:, np.newaxis]

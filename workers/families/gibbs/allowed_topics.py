@@ -18,18 +18,10 @@ if TYPE_CHECKING:
 
 
 class TopicSizes(NamedTuple):
-    """Numbers of topics: those of each label, which come first, and those of the background, the last ones.
+    """Numbers of topics: those of each label, which come first, and those of the background, the last ones."""
 
-    Attributes
-    ----------
-    per_label : int
-        N; label l has the topics l N to l N + N - 1.
-    background : int
-        Topics that all documents may have.
-    """
-
-    per_label: int
-    background: int
+    per_label: int  # N; label l has the topics l N to l N + N - 1
+    background: int  # Topics that all documents may have
 
     def topics(self, labels: int) -> int:
         """Return the number of all topics, with a number of labels."""
@@ -38,17 +30,10 @@ class TopicSizes(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelLists(State):
-    """Labels of documents.
+    """Labels of documents."""
 
-    Attributes
-    ----------
-    document_labels : numpy.ndarray of int64, shape (documents + 1,)
-        Index of each document's first label.
-    document_label : numpy.ndarray of int32, shape (labels of all documents,)
-        Their numbers in the training corpus's table.
-    """
-
-    document_labels: Ints
+    document_labels: Ints  # Index of each document's first label; int64 (documents + 1,)
+    # Their numbers in the training corpus's table; int32 (labels of all documents,)
     document_label: npt.NDArray[np.int32]
 
     @classmethod
@@ -63,20 +48,11 @@ class AllowedTopics:
     """Topics that documents may have: those of their labels, and the background's.
 
     A document without labels that training had may have the background's topics or, where there are none, all.
-
-    Attributes
-    ----------
-    labels : LabelLists
-        Labels of the documents.
-    sizes : TopicSizes
-        Topics of a label, and of the background.
-    topics : int
-        Number of all topics.
     """
 
-    labels: LabelLists
-    sizes: TopicSizes
-    topics: int
+    labels: LabelLists  # Labels of the documents
+    sizes: TopicSizes  # Topics of a label, and of the background
+    topics: int  # Number of all topics
 
     @property
     def record(self) -> DocumentLabels:

@@ -55,18 +55,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AuthorTopicGlobalState(SymmetricGlobalState):
-    """Global state of the author-topic model.
+    """Global state of the author-topic model."""
 
-    Attributes
-    ----------
-    label_table : numpy.ndarray of uint8
-        The training corpus's labels, which are the authors, packed.
-    label_topic : numpy.ndarray of int64, shape (authors + 1, topics)
-        n_ak; the last author is that of documents without a known one.
-    """
-
-    label_table: npt.NDArray[np.uint8]
-    label_topic: Ints
+    label_table: npt.NDArray[np.uint8]  # The training corpus's labels, which are the authors, packed; uint8
+    label_topic: Ints  # n_ak; the last author is that of documents without a known one; int64 (authors + 1, topics)
 
     @property
     def labels(self) -> LabelTable:
@@ -98,76 +90,40 @@ class AuthorTopicGlobalState(SymmetricGlobalState):
 
 @dataclass(frozen=True)
 class AuthorChanges(State):
-    """Changes of the counts by author.
+    """Changes of the counts by author."""
 
-    Attributes
-    ----------
-    label_topic : numpy.ndarray of int32, shape (authors, topics)
-        Changes of n_ak.
-    """
-
-    label_topic: Counts
+    label_topic: Counts  # Changes of n_ak; int32 (authors, topics)
 
 
 @dataclass(frozen=True)
 class AuthorSums(State):
-    """Sums of a sweep, of which the log joint probability of the sample is made.
+    """Sums of a sweep, of which the log joint probability of the sample is made."""
 
-    Attributes
-    ----------
-    author_choices : float
-        -sum_d n_d log A_d, A_d being the document's number of authors.
-    word_rising : float
-        sum_kw log G(b + n_kw) / G(b).
-    """
-
-    author_choices: float
-    word_rising: float
+    author_choices: float  # -sum_d n_d log A_d, A_d being the document's number of authors
+    word_rising: float  # sum_kw log G(b + n_kw) / G(b)
 
 
 @dataclass(frozen=True)
 class Assignments(State):
-    """Topic and author of each token, those of a pair side by side.
+    """Topic and author of each token, those of a pair side by side."""
 
-    Attributes
-    ----------
-    token_topic : numpy.ndarray of uint16, shape (tokens,)
-        z.
-    token_author : numpy.ndarray of uint16, shape (tokens,)
-        Index of the token's author among those of its document.
-    """
-
-    token_topic: TokenTopics
-    token_author: npt.NDArray[np.uint16]
+    token_topic: TokenTopics  # z; uint16 (tokens,)
+    token_author: npt.NDArray[np.uint16]  # Index of the token's author among those of its document; uint16 (tokens,)
 
 
 @dataclass(frozen=True)
 class AuthorDocuments(LocalState):
-    """Documents with authors.
+    """Documents with authors."""
 
-    Attributes
-    ----------
-    authors : LabelLists
-        Their authors, at least one of each.
-    document_tokens : numpy.ndarray of int64, shape (documents,)
-        Their lengths.
-    """
-
-    authors: LabelLists
-    document_tokens: Ints
+    authors: LabelLists  # Their authors, at least one of each
+    document_tokens: Ints  # Their lengths; int64 (documents,)
 
 
 @dataclass(frozen=True)
 class AuthorLocal(AuthorDocuments):
-    """Local state of a shard.
+    """Local state of a shard."""
 
-    Attributes
-    ----------
-    assignments : Assignments or None
-        Topics and authors of tokens; None where documents were folded in.
-    """
-
-    assignments: Assignments | None = None
+    assignments: Assignments | None = None  # Topics and authors of tokens; None where documents were folded in
 
 
 class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobalState, AuthorLocal]):

@@ -46,28 +46,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GibbsHdpGlobalState(SampledGlobalState):
-    """Global state of the hierarchical Dirichlet process.
+    """Global state of the hierarchical Dirichlet process."""
 
-    Attributes
-    ----------
-    alpha, gamma : float
-        Concentrations of a document and of the sticks.
-    pi : numpy.ndarray of float64, shape (slots,)
-        Weights of the topics; 0 of free slots.
-    free : numpy.ndarray of bool, shape (slots,)
-        Whether no topic has a slot.
-    start_topics : int
-        Topics over which tokens are spread at the start.
-    lanes : int
-        Shards whose new topics stay apart.
-    """
-
+    # Concentrations of a document and of the sticks
     alpha: float
     gamma: float
-    pi: Vector
-    free: npt.NDArray[np.bool_]
-    start_topics: int
-    lanes: int
+    pi: Vector  # Weights of the topics; 0 of free slots; float64 (slots,)
+    free: npt.NDArray[np.bool_]  # Whether no topic has a slot; bool (slots,)
+    start_topics: int  # Topics over which tokens are spread at the start
+    lanes: int  # Shards whose new topics stay apart
 
     @property
     def topic_parameters(self) -> Vector:
@@ -105,31 +92,17 @@ class GibbsHdpGlobalState(SampledGlobalState):
 
 @dataclass(frozen=True)
 class GibbsHdpSums(State):
-    """Sums of a sweep, from which alpha, gamma and pi are drawn.
+    """Sums of a sweep, from which alpha, gamma and pi are drawn."""
 
-    Attributes
-    ----------
-    tables : numpy.ndarray of float64, shape (slots,)
-        m_k, tables of each topic.
-    log_stick : float
-        sum_d log eta_d, eta_d ~ Beta(alpha, n_d).
-    """
-
-    tables: Vector
-    log_stick: float
+    tables: Vector  # m_k, tables of each topic; float64 (slots,)
+    log_stick: float  # sum_d log eta_d, eta_d ~ Beta(alpha, n_d)
 
 
 @dataclass(frozen=True)
 class BornTopics(State):
-    """Topics that were created in a sweep.
+    """Topics that were created in a sweep."""
 
-    Attributes
-    ----------
-    born : numpy.ndarray of float64, shape (slots,)
-        Their pi_k; 0 of other slots.
-    """
-
-    born: Vector
+    born: Vector  # Their pi_k; 0 of other slots; float64 (slots,)
 
 
 class GibbsHdpShardModel(FreeTopicsShardModel[Any, GibbsHdpGlobalState]):

@@ -40,15 +40,9 @@ class GibbsLdaSettings(Protocol):
 
 @dataclass(frozen=True)
 class GibbsLdaGlobalState(SampledGlobalState):
-    """Global state of latent Dirichlet allocation.
+    """Global state of latent Dirichlet allocation."""
 
-    Attributes
-    ----------
-    alpha : numpy.ndarray of float64, shape (topics,)
-        a_k.
-    """
-
-    alpha: Vector
+    alpha: Vector  # a_k; float64 (topics,)
 
     @property
     def topic_parameters(self) -> Vector:
@@ -58,31 +52,18 @@ class GibbsLdaGlobalState(SampledGlobalState):
 
 @dataclass(frozen=True)
 class GibbsLdaSums(State):
-    """Sums of a sweep, by which a_k is learned.
+    """Sums of a sweep, by which a_k is learned."""
 
-    Attributes
-    ----------
-    log_eta : float
-        sum_d psi(A) - psi(A + n_d).
-    tables : numpy.ndarray of float64, shape (topics,), or None
-        sum_d a_k (psi(a_k + n_dk) - psi(a_k)); None where a_k is not learned.
-    """
-
-    log_eta: float
+    log_eta: float  # sum_d psi(A) - psi(A + n_d)
+    # sum_d a_k (psi(a_k + n_dk) - psi(a_k)); None where a_k is not learned; float64 (topics,)
     tables: Vector | None = None
 
 
 @dataclass(frozen=True)
 class WordTables(State):
-    """Sums over the counts by word, by which B is learned.
+    """Sums over the counts by word, by which B is learned."""
 
-    Attributes
-    ----------
-    tables_of_words : float
-        sum_kw b (psi(b + n_kw) - psi(b)).
-    """
-
-    tables_of_words: float
+    tables_of_words: float  # sum_kw b (psi(b + n_kw) - psi(b))
 
 
 class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaSettings, GibbsLdaGlobalState]):

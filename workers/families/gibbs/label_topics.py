@@ -50,25 +50,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LabelTopicsGlobalState(SymmetricGlobalState):
-    """Global state of topics of labels.
+    """Global state of topics of labels."""
 
-    Attributes
-    ----------
-    label_table : numpy.ndarray of uint8
-        The training corpus's labels, packed.
-    label_topics, background_topics : int
-        Topics of each label, and of the background.
-    carried : bool
-        Whether the fit starts from one whose topics are those of the same labels.
-    single_topics : bool
-        Whether each document may have one topic alone.
-    """
-
-    label_table: npt.NDArray[np.uint8]
+    label_table: npt.NDArray[np.uint8]  # The training corpus's labels, packed; uint8
+    # Topics of each label, and of the background
     label_topics: int
     background_topics: int
-    carried: bool
-    single_topics: bool
+    carried: bool  # Whether the fit starts from one whose topics are those of the same labels
+    single_topics: bool  # Whether each document may have one topic alone
 
     @property
     def labels(self) -> LabelTable:
@@ -87,31 +76,17 @@ class LabelTopicsGlobalState(SymmetricGlobalState):
 
 @dataclass(frozen=True)
 class LabelDocuments(LocalState):
-    """Documents with labels.
+    """Documents with labels."""
 
-    Attributes
-    ----------
-    active : ActiveTopics
-        Their topics.
-    labels : LabelLists
-        Their labels.
-    """
-
-    active: ActiveTopics
-    labels: LabelLists
+    active: ActiveTopics  # Their topics
+    labels: LabelLists  # Their labels
 
 
 @dataclass(frozen=True)
 class LabelLocal(LabelDocuments):
-    """Local state of a shard.
+    """Local state of a shard."""
 
-    Attributes
-    ----------
-    token_topic : numpy.ndarray of uint16, shape (tokens,), or None
-        z of each token; None where documents were folded in.
-    """
-
-    token_topic: TokenTopics | None = None
+    token_topic: TokenTopics | None = None  # z of each token; None where documents were folded in; uint16 (tokens,)
 
 
 class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobalState, LabelLocal]):
@@ -138,30 +113,7 @@ class LabelTopicsShardModel(GibbsShardModel[Any, LabelTopicsGlobalState, LabelLo
     ) -> tuple[LabelLocal, Delta]:
         """Draw each token's first topic from those that its document may have.
 
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        rows : SampledRows
-            Not used.
-        global_state : LabelTopicsGlobalState
-            As returned by the driver's `initialise`.
-        stream : Stream
-            Random stream of the shard.
-        warm : Arrays, optional
-            Another run's proportions and topics, by which topics are drawn; else all are equally likely.
-
-        Returns
-        -------
-        local : LabelLocal
-            The local state.
-        delta : Delta
-            Changes from nothing.
-
-        Raises
-        ------
-        OptionError
-            The other run's topics are not those of the same labels.
+        Returns local: The local state; delta: Changes from nothing
         """
         allowed = global_state.allowed(LabelLists.from_shard(shard, global_state.labels))
         owner = np.repeat(np.arange(shard.documents), shard.lengths)

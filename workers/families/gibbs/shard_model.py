@@ -73,25 +73,7 @@ class GibbsShardModel(Resumable[OptionsT, GibbsGlobalStateT, SampledRows, LocalT
         return global_state.with_changes(changes.sum(axis=0, dtype=np.int64))
 
     def fold(self, block: SampledRows, delta: Delta, global_state: GibbsGlobalStateT) -> tuple[SampledRows, Delta]:
-        """Return a block of the vocabulary after the changes of its rows.
-
-        Parameters
-        ----------
-        block : SampledRows
-            The rows so far.
-        delta : Delta
-            Changes; its word ids count from the block's first word.
-        global_state : SampledGlobalState
-            Global state at the start of the iteration.
-
-        Returns
-        -------
-        block : SampledRows
-            The new rows, with as many columns as the delta has.
-        delta : Delta
-            Changes of n_k (``topic``); fresh ``moved``, the sum of absolute changes of n_kw, ``word_rising``, the sum
-            of log G(b + n_kw) / G(b), and ``tables_of_words``, that of b (psi(b + n_kw) - psi(b)).
-        """
+        """Return a block of the vocabulary after the changes of its rows."""
         changes = delta.read(WordChanges)
         if changes is None:
             return block, Delta()

@@ -17,27 +17,16 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 TokenTopics: TypeAlias = npt.NDArray[np.uint16]
 Vector: TypeAlias = npt.NDArray[np.float64]
 
-MAX_TOPICS = 1 << 16
-"""Topics that 16 bits of a token can name."""
+MAX_TOPICS = 1 << 16  # Topics that 16 bits of a token can name
 
 
 @dataclass(frozen=True)
 class SampledGlobalState(GlobalState):
-    """Hyperparameters of the words, and the tokens of each topic.
+    """Hyperparameters of the words, and the tokens of each topic."""
 
-    Attributes
-    ----------
-    vocabulary : float
-        W, the number of words.
-    beta : float
-        B, the concentration of a topic over the words.
-    topic : numpy.ndarray of int64, shape (topics,)
-        n_k; float64 in a simulated model.
-    """
-
-    vocabulary: float
-    beta: float
-    topic: Ints
+    vocabulary: float  # W, the number of words
+    beta: float  # B, the concentration of a topic over the words
+    topic: Ints  # n_k; float64 in a simulated model; int64 (topics,)
 
     @property
     def topic_parameters(self) -> Vector:
@@ -66,15 +55,9 @@ class SampledGlobalState(GlobalState):
 
 @dataclass(frozen=True)
 class SymmetricGlobalState(SampledGlobalState):
-    """Global state of a family in which all topics of a document have the same Dirichlet parameter.
+    """Global state of a family in which all topics of a document have the same Dirichlet parameter."""
 
-    Attributes
-    ----------
-    alpha : float
-        The parameter.
-    """
-
-    alpha: float
+    alpha: float  # The parameter
 
     @property
     def topic_parameters(self) -> Vector:
@@ -95,33 +78,18 @@ def added_counts(topic: Ints, changes: Ints | None) -> Ints:
 
 @dataclass(frozen=True)
 class SampledRows(Rows):
-    """Tokens of each word by topic.
+    """Tokens of each word by topic."""
 
-    Attributes
-    ----------
-    word_topic : numpy.ndarray of int32, shape (words, topics)
-        n_kw; float64 in a simulated model.
-    """
-
-    word_topic: Counts
+    word_topic: Counts  # n_kw; float64 in a simulated model; int32 (words, topics)
 
 
 @dataclass(frozen=True)
 class ActiveTopics(State):
-    """Topics that each document uses, with their tokens.
+    """Topics that each document uses, with their tokens."""
 
-    Attributes
-    ----------
-    document_lists : numpy.ndarray of int64, shape (documents + 1,)
-        Index of each document's first entry.
-    document_topics : numpy.ndarray of uint16, shape (entries,)
-        Topic of each entry.
-    document_counts : numpy.ndarray of float32, shape (entries,)
-        n_dk, or its expectation in documents that were folded in.
-    """
-
-    document_lists: Ints
-    document_topics: TokenTopics
+    document_lists: Ints  # Index of each document's first entry; int64 (documents + 1,)
+    document_topics: TokenTopics  # Topic of each entry; uint16 (entries,)
+    # n_dk, or its expectation in documents that were folded in; float32 (entries,)
     document_counts: npt.NDArray[np.float32]
 
     @property
@@ -150,17 +118,10 @@ class ActiveTopics(State):
 
 @dataclass(frozen=True)
 class GibbsDocuments(LocalState):
-    """Topics of documents whose tokens were sampled, or that were folded in.
+    """Topics of documents whose tokens were sampled, or that were folded in."""
 
-    Attributes
-    ----------
-    active : ActiveTopics or None
-        Topics of documents whose tokens were sampled.
-    document_topic : numpy.ndarray of float32, shape (documents, topics), or None
-        E[n_dk] of documents that were folded in.
-    """
-
-    active: ActiveTopics | None = None
+    active: ActiveTopics | None = None  # Topics of documents whose tokens were sampled
+    # E[n_dk] of documents that were folded in; float32 (documents, topics)
     document_topic: npt.NDArray[np.float32] | None = None
 
     def dense(self, topics: int) -> Vector:
@@ -179,57 +140,30 @@ class GibbsDocuments(LocalState):
 
 @dataclass(frozen=True)
 class GibbsLocal(GibbsDocuments):
-    """Local state of a shard.
+    """Local state of a shard."""
 
-    Attributes
-    ----------
-    token_topic : numpy.ndarray of uint16, shape (tokens,), or None
-        z of each token, those of a pair side by side; None where documents were folded in.
-    """
-
+    # z of each token, those of a pair side by side; None where documents were folded in; uint16 (tokens,)
     token_topic: TokenTopics | None = None
 
 
 @dataclass(frozen=True)
 class WordChanges(State):
-    """Changes of the counts by word.
+    """Changes of the counts by word."""
 
-    Attributes
-    ----------
-    word_topic : numpy.ndarray of int32, shape (words, topics)
-        Change of n_kw.
-    """
-
-    word_topic: Counts
+    word_topic: Counts  # Change of n_kw; int32 (words, topics)
 
 
 @dataclass(frozen=True)
 class TopicChanges(State):
-    """Changes of the counts by topic.
+    """Changes of the counts by topic."""
 
-    Attributes
-    ----------
-    topic : numpy.ndarray of int64, shape (topics,)
-        Change of n_k.
-    """
-
-    topic: Ints
+    topic: Ints  # Change of n_k; int64 (topics,)
 
 
 @dataclass(frozen=True)
 class SampleSums(State):
-    """Sums of a sweep, of which the log joint probability of the sample is made.
+    """Sums of a sweep, of which the log joint probability of the sample is made."""
 
-    Attributes
-    ----------
-    rising : float
-        sum_dk log G(a_k + n_dk) / G(a_k).
-    falling : float
-        sum_d log G(A) / G(A + n_d).
-    word_rising : float
-        sum_kw log G(b + n_kw) / G(b).
-    """
-
-    rising: float
-    falling: float
-    word_rising: float
+    rising: float  # sum_dk log G(a_k + n_dk) / G(a_k)
+    falling: float  # sum_d log G(A) / G(A + n_d)
+    word_rising: float  # sum_kw log G(b + n_kw) / G(b)

@@ -31,32 +31,7 @@ def padded(topics: int) -> int:
 
 
 def draw_initial_topics(shard: Shard, topics: int, columns: int, stream: Stream, warm: Arrays | None) -> TokenTopics:
-    """Draw a topic for each token.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    topics : int
-        Number of topics to draw from uniformly, where there is no other run to start from.
-    columns : int
-        Number of topics that rows have.
-    stream : Stream
-        Random stream of the shard.
-    warm : Arrays or None
-        ``document_topic``, shape (documents, topics of another run), and ``word_topic``, probabilities of shape (words
-        of the shard, topics of that run), if these are not even: topics are drawn in proportion to theta_dk phi_kw.
-
-    Returns
-    -------
-    numpy.ndarray of uint16, shape (tokens,)
-        z.
-
-    Raises
-    ------
-    ValueError
-        The other run has more topics than there are columns.
-    """
+    """Draw a topic for each token."""
     if warm is None:
         return stream.generator().integers(0, topics, shard.tokens, dtype=np.uint16)
     theta, phi = proportions_and_topics(warm, shard.words.size, np.float64)
@@ -104,21 +79,7 @@ def word_changes(before: Counts, after: Counts) -> Part:
 def add_word_changes(before: Counts, changes: Counts, ids: Ints) -> tuple[Counts, dict[str, Part]]:
     """Add changes to the rows of a block.
 
-    Parameters
-    ----------
-    before : numpy.ndarray of int32, shape (words of the block, topics)
-        n_kw.
-    changes : numpy.ndarray of int32, shape (words, topics)
-        Changes of n_kw, which may be of more topics.
-    ids : numpy.ndarray of int, shape (words,)
-        Words that have changed, as rows of the block.
-
-    Returns
-    -------
-    after : numpy.ndarray of int32, shape (words of the block, topics)
-        The new n_kw.
-    parts : dict of str to Part
-        Changes of n_k (``topic``), and ``moved``, the sum of absolute changes of n_kw.
+    Returns after: The new n_kw; parts: Changes of n_k (``topic``), and ``moved``, the sum of absolute changes of n_kw
     """
     after = widened(before, max(changes.shape[1], before.shape[1]))
     if ids.size == len(after):
@@ -137,23 +98,8 @@ def count_documents(
 ) -> tuple[ActiveTopics, dict[str, Part]]:
     """Count each document's tokens by topic, and sum over documents what updates need.
 
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    token_topic : numpy.ndarray of uint16, shape (tokens,)
-        z.
-    prior : numpy.ndarray of float64, shape (topics,)
-        a_k, more than 0 where there are tokens.
-    tables : bool
-        Whether to sum mean numbers of tables.
-
-    Returns
-    -------
-    active : ActiveTopics
-        n_dk.
-    sums : dict of str to Part
-        Fresh ``rising``, sum_dk log G(a_k + n_dk) / G(a_k), and ``tables``, sum_d a_k (psi(a_k + n_dk) - psi(a_k)).
+    Returns active: n_dk; sums: Fresh ``rising``, sum_dk log G(a_k + n_dk) / G(a_k), and ``tables``, sum_d a_k (psi(a_k
+    + n_dk) - psi(a_k))
     """
     record = OutDocumentTopics(
         offsets=np.zeros(shard.documents + 1, dtype=np.int64),
@@ -171,21 +117,7 @@ def count_documents(
 
 
 def document_sums(shard: Shard, concentration: float) -> dict[str, Part]:
-    """Return the sums over documents that depend on their lengths alone.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    concentration : float
-        A.
-
-    Returns
-    -------
-    dict of str to Part
-        Fresh ``log_eta``, sum_d psi(A) - psi(A + n_d), ``falling``, sum_d log G(A) / G(A + n_d), ``documents`` and
-        ``tokens``.
-    """
+    """Return the sums over documents that depend on their lengths alone."""
     sums = np.zeros(2)
     words.log_eta(shard.lengths.astype(np.float64), np.array([concentration]), sums)
     return {"log_eta": fresh(sums[0]), "falling": fresh(sums[1]), **corpus_sums(shard)}

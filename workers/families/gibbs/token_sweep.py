@@ -22,20 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Slots:
-    """Slots for the topics that are created while a shard is swept.
+    """Slots for the topics that are created while a shard is swept."""
 
-    Attributes
-    ----------
-    gamma : float
-        Concentration of the sticks.
-    free : list of int
-        Slots that this shard may take, ascending.
-    first, stride : int
-        Further slots are `first`, `first` + `stride`, ...
-    """
-
-    gamma: float
-    free: list[int]
+    gamma: float  # Concentration of the sticks
+    free: list[int]  # Slots that this shard may take, ascending
+    # Further slots are `first`, `first` + `stride`, ..
     first: int
     stride: int
 
@@ -49,25 +40,14 @@ class Slots:
 
 @dataclass
 class TokenSweep:
-    """Counts of a shard that are updated with each token that is drawn.
+    """Counts of a shard that are updated with each token that is drawn."""
 
-    Attributes
-    ----------
-    token_topic : numpy.ndarray of uint16, shape (tokens,)
-        z.
-    word_topic : numpy.ndarray of int32, shape (words of the shard, columns)
-        n_kw, with the changes of this shard.
-    prior, totals : numpy.ndarray of float64, shape (columns,)
-        a_k and n_k.
-    remainder : numpy.ndarray of float64, shape (1,)
-        Sum of a of all topics that do not exist yet.
-    """
-
-    token_topic: TokenTopics
-    word_topic: Counts
+    token_topic: TokenTopics  # z; uint16 (tokens,)
+    word_topic: Counts  # n_kw, with the changes of this shard; int32 (words of the shard, columns)
+    # a_k and n_k; float64 (columns,)
     prior: Vector
     totals: Vector
-    remainder: Vector
+    remainder: Vector  # Sum of a of all topics that do not exist yet; float64 (1,)
 
     def widen(self, columns: int) -> None:
         """Append empty topics; raise `NumericalError` if tokens could not name them."""
@@ -113,30 +93,7 @@ def sweep_shard(
     stream: Stream,
     slots: Slots | None = None,
 ) -> TokenSweep:
-    """Draw each token's topic once.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    token_topic : numpy.ndarray of uint16, shape (tokens,)
-        z.
-    word_topic : numpy.ndarray of int32, shape (words of the shard, topics)
-        n_kw.
-    topic : numpy.ndarray of int64, shape (topics,)
-        n_k.
-    priors : DirichletPriors
-        Dirichlet parameters.
-    stream : Stream
-        Random stream of the shard.
-    slots : Slots, optional
-        Slots of new topics; None where the number of topics is fixed.
-
-    Returns
-    -------
-    TokenSweep
-        The counts after the sweep.
-    """
+    """Draw each token's topic once."""
     columns = padded(priors.topics.size)
     remainder = max(priors.concentration - float(priors.topics.sum()), 0.0) if slots else 0.0
     sweep = TokenSweep(

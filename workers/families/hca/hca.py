@@ -48,8 +48,7 @@ from collapsium.workers.kernels.trees.gaussian import nearest, sweep_components,
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import VectorShard
 
-FOLD_IN_PASSES = 20
-"""Passes over unseen vectors in the factorised form."""
+FOLD_IN_PASSES = 20  # Passes over unseen vectors in the factorised form
 
 
 class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
@@ -77,33 +76,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[VectorFactors, Delta]:
-        """Return local states without ends, and candidates for the first clusters by stable hash.
-
-        Parameters
-        ----------
-        shard : VectorShard
-            The vectors.
-        rows : HcaRows
-            Not used.
-        global_state : HcaGlobalState
-            As returned by the driver's `initialise`.
-        stream : Stream
-            Random stream of the shard.
-        warm : Arrays, optional
-            Refused.
-
-        Returns
-        -------
-        local : VectorFactors
-            Without ends.
-        delta : Delta
-            Fresh `Candidates`.
-
-        Raises
-        ------
-        OptionError
-            `warm` is given.
-        """
+        """Return local states without ends, and candidates for the first clusters by stable hash."""
         if warm is not None:
             raise OptionError("the family 'hca' cannot start from another run; omit `warm`", "warm")
         count, depth = shard.documents, global_state.full_depth
@@ -117,28 +90,7 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
     def sweep(
         self, shard: VectorShard, local: VectorFactors, rows: HcaRows, global_state: HcaGlobalState, stream: Stream
     ) -> tuple[VectorFactors, Delta]:
-        """Return the result of a sweep over a shard, or of assigning its vectors to clusters.
-
-        Parameters
-        ----------
-        shard : VectorShard
-            The vectors.
-        local : VectorFactors
-            Ends and, in the factorised form, y and C of q(x).
-        rows : HcaRows
-            Sums over vectors.
-        global_state : HcaGlobalState
-            Global state at the start of the iteration.
-        stream : Stream
-            Random stream of the shard.
-
-        Returns
-        -------
-        local : VectorFactors
-            The new one.
-        delta : Delta
-            Fresh `NodeSums` and, once there is a tree, those of `TreeSums` that are not of the rows.
-        """
+        """Return the result of a sweep over a shard, or of assigning its vectors to clusters."""
         began = time.perf_counter()
         if global_state.clustering.stage < TREE:
             return local, _cluster(shard, rows, global_state, stream)
@@ -188,21 +140,8 @@ class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactor
     def fold(self, block: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, Delta]:
         """Replace a block's sums by new ones, and return their products.
 
-        Parameters
-        ----------
-        block : HcaRows
-            The rows so far.
-        delta : Delta
-            Fresh `NodeSums`.
-        global_state : HcaGlobalState
-            Global state at the start of the iteration.
-
-        Returns
-        -------
-        block : HcaRows
-            The new rows.
-        delta : Delta
-            Fresh ``products``, B'B, ``probe_square``, and ``moved``, the relative change of B times the values.
+        Returns block: The new rows; delta: Fresh ``products``, B'B, ``probe_square``, and ``moved``, the relative
+        change of B times the values
         """
         swept = delta.read(NodeSums)
         if swept is None:

@@ -45,19 +45,7 @@ def other_side(factor: Vector, projected: Vector, *, lines: bool) -> npt.NDArray
 
 
 class LeafProbes:
-    """Steps of the probes of all leaves, and the vectors of one leaf that are on its other side.
-
-    Parameters
-    ----------
-    shard : VectorShard
-        The vectors.
-    stream : Stream
-        Random stream of the shard.
-    probe : numpy.ndarray of float64, shape (columns of the vectors, columns)
-        The probes so far.
-    splits : Splits
-        Their scale, and the leaf to split.
-    """
+    """Steps of the probes of all leaves, and the vectors of one leaf that are on its other side."""
 
     def __init__(self, shard: VectorShard, stream: Stream, probe: AnyArray, splits: Splits) -> None:
         self._shard, self._probe = shard, probe * splits.probe_scale
@@ -67,19 +55,7 @@ class LeafProbes:
         self.other: tuple[int, Ints] | None = None  # the column, and the vectors
 
     def step(self, column: int, mean: Vector, loadings: Vector, chosen: Ints, factors: Vector) -> None:
-        """Step one leaf's probe, and find the vectors on its other side if it is to be split.
-
-        Parameters
-        ----------
-        column : int
-            The leaf's.
-        mean, loadings : numpy.ndarray of float64, shape (columns,) and (depth, columns)
-            E[mu], and E[w] along the path.
-        chosen : numpy.ndarray of int64
-            The vectors whose best path it is.
-        factors : numpy.ndarray of float64, shape (chosen, depth)
-            E[x] of these.
-        """
+        """Step one leaf's probe, and find the vectors on its other side if it is to be split."""
         left = residuals(self._shard.values[chosen], mean, loadings, factors)
         projected = projections(left, self._probe[:, column], self._address[chosen])
         self.probes[:, column] = np.einsum("nw,n->w", left, projected)

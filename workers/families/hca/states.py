@@ -13,11 +13,10 @@ from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
 from collapsium.workers.families.ncrp.tree import DocumentEnds, FittedTree, Ints, MoveTable, Tree, UpcomingTree, Vector
 
+# Stages of a fit: candidates for the first clusters, clusters of one vector each, clusters, and a tree
 CANDIDATES, SEEDING, CLUSTERS, TREE = range(4)
-"""Stages of a fit: candidates for the first clusters, clusters of one vector each, clusters, and a tree."""
 
-TRIAL_ROUNDS = 5
-"""Rounds of one iteration for which a split is on trial."""
+TRIAL_ROUNDS = 5  # Rounds of one iteration for which a split is on trial
 
 SAVED = "saved_"
 
@@ -32,21 +31,11 @@ class HcaOptions(Protocol):
 
 @dataclass(frozen=True)
 class Loadings(State):
-    """Loadings and mean as sweeps see them.
+    """Loadings and mean as sweeps see them."""
 
-    Attributes
-    ----------
-    solve : numpy.ndarray of float64, shape (columns + 1, columns + 1)
-        H: loadings are B H.
-    gram : numpy.ndarray of float64, shape (columns + 1, columns + 1)
-        m_i'm_j.
-    spread : numpy.ndarray of float64, shape (columns + 1,)
-        s_i.
-    """
-
-    solve: Vector
-    gram: Vector
-    spread: Vector
+    solve: Vector  # H: loadings are B H; float64 (columns + 1, columns + 1)
+    gram: Vector  # m_i'm_j; float64 (columns + 1, columns + 1)
+    spread: Vector  # s_i; float64 (columns + 1,)
 
 
 @dataclass(frozen=True)
@@ -65,61 +54,33 @@ class NextLoadings(State):
 
 @dataclass(frozen=True)
 class NextSweep(State):
-    """The model with which the next sweep is made.
+    """The model with which the next sweep is made."""
 
-    Attributes
-    ----------
-    upcoming : UpcomingTree
-        The tree.
-    moves : MoveTable
-        Moves that bring the rows to it.
-    next_loadings : NextLoadings
-        Its loadings.
-    tau, log_tau : float
-        E[tau] and E[log tau].
-    kl : float
-        KL(q | p) of the loadings, the mean, tau and the sticks.
-    """
-
-    upcoming: UpcomingTree
-    moves: MoveTable
-    next_loadings: NextLoadings
+    upcoming: UpcomingTree  # The tree
+    moves: MoveTable  # Moves that bring the rows to it
+    next_loadings: NextLoadings  # Its loadings
+    # E[tau] and E[log tau]
     tau: float
     log_tau: float
-    kl: float
+    kl: float  # KL(q | p) of the loadings, the mean, tau and the sticks
 
 
 @dataclass(frozen=True)
 class NodeMasses(State):
-    """Vectors of the tree of the last sweep.
+    """Vectors of the tree of the last sweep."""
 
-    Attributes
-    ----------
-    node_passes, node_ends : numpy.ndarray of float64, shape (columns,)
-        Expected vectors that pass each node, and that end at it.
-    """
-
+    # Expected vectors that pass each node, and that end at it; float64 (columns,)
     node_passes: Vector
     node_ends: Vector
 
 
 @dataclass(frozen=True)
 class SavedTree(State):
-    """State to which a rejected split goes back; its arrays have the names of its fields with the prefix ``saved_``.
+    """State to which a rejected split goes back; its arrays have the names of its fields with the prefix ``saved_``."""
 
-    Attributes
-    ----------
-    next_sweep : NextSweep
-        The next sweep as it would have been without the trial.
-    masses : NodeMasses
-        Vectors of the tree before the trial.
-    node_parent : numpy.ndarray of int64, shape (columns,)
-        The tree before the trial.
-    """
-
-    next_sweep: NextSweep
-    masses: NodeMasses
-    node_parent: Ints
+    next_sweep: NextSweep  # The next sweep as it would have been without the trial
+    masses: NodeMasses  # Vectors of the tree before the trial
+    node_parent: Ints  # The tree before the trial; int64 (columns,)
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """Return the arrays by name."""
@@ -147,35 +108,21 @@ def _saved(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Splits(State):
-    """Splits of leaves.
+    """Splits of leaves."""
 
-    Attributes
-    ----------
-    split : numpy.ndarray of int64, shape (3,)
-        The leaf that the next sweep splits, the column of its other side, and whether by lines; all -1 for none.
-    probe_scale : numpy.ndarray of float64, shape (columns,)
-        By which the probes of the rows are scaled to length one.
-    tried : numpy.ndarray of int64, shape (columns,)
-        Rejected splits of each leaf.
-    trial_leaf, trial_left : int
-        Leaf whose split is on trial, -1 for none, and rounds of the trial still to come.
-    restoring : bool
-        Whether the next sweep goes back to the rows and local states of before a trial.
-    trial_bound, last_bound : float
-        Bound before the trial, and before the last iteration.
-    calm : int
-        Iterations since the tree has changed.
-    """
-
+    # The leaf that the next sweep splits, the column of its other side, and whether by lines; all -1 for none; int64
+    # (3,)
     split: Ints
-    probe_scale: Vector
-    tried: Ints
+    probe_scale: Vector  # By which the probes of the rows are scaled to length one; float64 (columns,)
+    tried: Ints  # Rejected splits of each leaf; int64 (columns,)
+    # Leaf whose split is on trial, -1 for none, and rounds of the trial still to come
     trial_leaf: int = -1
     trial_left: int = 0
-    restoring: bool = False
+    restoring: bool = False  # Whether the next sweep goes back to the rows and local states of before a trial
+    # Bound before the trial, and before the last iteration
     trial_bound: float = 0.0
     last_bound: float = 0.0
-    calm: int = 0
+    calm: int = 0  # Iterations since the tree has changed
 
     @classmethod
     def none(cls, columns: int) -> Self:
@@ -190,97 +137,45 @@ class Splits(State):
 
 @dataclass(frozen=True)
 class Clustering(State):
-    """Progress of the clustering by which a fit starts.
+    """Progress of the clustering by which a fit starts."""
 
-    Attributes
-    ----------
-    stage : int
-        `CANDIDATES`, `SEEDING`, `CLUSTERS` or `TREE`.
-    max_seeds : int
-        Most vectors that start clusters.
-    seeds : numpy.ndarray of int64, shape (seeds,)
-        Stable hashes of the vectors that start clusters, ascending.
-    cluster_counts : numpy.ndarray of float64, shape (columns,)
-        Vectors of each cluster.
-    """
-
-    stage: int
-    max_seeds: int
-    seeds: Ints
-    cluster_counts: Vector
+    stage: int  # `CANDIDATES`, `SEEDING`, `CLUSTERS` or `TREE`
+    max_seeds: int  # Most vectors that start clusters
+    seeds: Ints  # Stable hashes of the vectors that start clusters, ascending; int64 (seeds,)
+    cluster_counts: Vector  # Vectors of each cluster; float64 (columns,)
 
 
 @dataclass(frozen=True)
 class TreeModel:
-    """A tree with its loadings, to which vectors are fitted.
+    """A tree with its loadings, to which vectors are fitted."""
 
-    Attributes
-    ----------
-    tree : Tree
-        The nodes.
-    loadings : Loadings
-        The loadings.
-    end_log : numpy.ndarray of float64, shape (columns,)
-        Log prior mass of each end.
-    without_root : bool
-        Whether the tree is of chains under a root that no vector has.
-    """
-
-    tree: Tree
-    loadings: Loadings
-    end_log: Vector
-    without_root: bool
+    tree: Tree  # The nodes
+    loadings: Loadings  # The loadings
+    end_log: Vector  # Log prior mass of each end; float64 (columns,)
+    without_root: bool  # Whether the tree is of chains under a root that no vector has
 
 
 @dataclass(frozen=True)
 class HcaGlobalState(GlobalState):
-    """The trees of the last and the next sweep, with their loadings.
+    """The trees of the last and the next sweep, with their loadings."""
 
-    Attributes
-    ----------
-    vocabulary : float
-        D, the number of columns of the vectors.
-    documents : float
-        Number of vectors.
-    full_depth : int
-        Levels of the tree.
-    factorised : bool
-        Whether the form is q(c) q(x), and local states have q(x).
-    separate_factors : bool
-        Whether q(x) is updated separately by now: the factorised form begins after some sweeps with q(x | c).
-    rounds : int
-        Sweeps so far.
-    chain_sweeps_left : int
-        Sweeps until chains are joined to a tree.
-    clustering : Clustering
-        Progress of the start.
-    fitted, masses, loadings : FittedTree, NodeMasses and Loadings
-        The tree of the last sweep.
-    next_sweep : NextSweep
-        The tree of the next sweep.
-    splits : Splits
-        Splits of leaves.
-    another_round : bool
-        Whether the iteration goes on with one more sweep.
-    saved : SavedTree or None
-        State to which a rejected split would go back; None if no split is on trial.
-    """
-
-    vocabulary: float
-    documents: float
-    full_depth: int
-    factorised: bool
+    vocabulary: float  # D, the number of columns of the vectors
+    documents: float  # Number of vectors
+    full_depth: int  # Levels of the tree
+    factorised: bool  # Whether the form is q(c) q(x), and local states have q(x)
+    # Whether q(x) is updated separately by now: the factorised form begins after some sweeps with q(x | c)
     separate_factors: bool
-    rounds: int
-    chain_sweeps_left: int
-    clustering: Clustering
+    rounds: int  # Sweeps so far
+    chain_sweeps_left: int  # Sweeps until chains are joined to a tree
+    clustering: Clustering  # Progress of the start
+    # The tree of the last sweep
     fitted: FittedTree
     masses: NodeMasses
     loadings: Loadings
-    next_sweep: NextSweep
-    splits: Splits
-    another_round: bool = False
-    saved: SavedTree | None = None
+    next_sweep: NextSweep  # The tree of the next sweep
+    splits: Splits  # Splits of leaves
+    another_round: bool = False  # Whether the iteration goes on with one more sweep
+    saved: SavedTree | None = None  # State to which a rejected split would go back; None if no split is on trial
 
     @property
     def fitted_model(self) -> TreeModel:
@@ -296,21 +191,11 @@ class HcaGlobalState(GlobalState):
 
 @dataclass(frozen=True)
 class HcaRows(Rows):
-    """Sums over vectors, with a row for each of their columns.
+    """Sums over vectors, with a row for each of their columns."""
 
-    Attributes
-    ----------
-    word_node : numpy.ndarray of float64, shape (words, columns + 1)
-        B: sum_n q(c_n through i) E[x_i] t_n, and last sum_n t_n.
-    word_saved : numpy.ndarray of float64, shape (words, columns + 1), or None
-        The same before a trial; None in a finished model.
-    word_probe : numpy.ndarray of float64, shape (words, columns), or None
-        Probes of the leaves; None in a finished model.
-    """
-
-    word_node: Vector
-    word_saved: Vector | None = None
-    word_probe: Vector | None = None
+    word_node: Vector  # B: sum_n q(c_n through i) E[x_i] t_n, and last sum_n t_n; float64 (words, columns + 1)
+    word_saved: Vector | None = None  # The same before a trial; None in a finished model; float64 (words, columns + 1)
+    word_probe: Vector | None = None  # Probes of the leaves; None in a finished model; float64 (words, columns)
 
     @property
     def saved(self) -> Vector:
@@ -336,25 +221,12 @@ def _present(values: Vector | None) -> Vector:
 
 @dataclass(frozen=True)
 class VectorFactors(LocalState):
-    """Paths and factors of vectors.
+    """Paths and factors of vectors."""
 
-    Attributes
-    ----------
-    ends : DocumentEnds
-        The most probable ends.
-    document_best : numpy.ndarray of int32, shape (vectors,)
-        Column of the most probable full path's end.
-    document_factors : numpy.ndarray of float64, shape (vectors, depth)
-        E[x | best].
-    document_spread : numpy.ndarray of float64, shape (vectors, depth, depth), or None
-        Covariance of q(x), in the factorised form.
-    document_factors_saved, document_spread_saved : numpy.ndarray, or None
-        The same before a trial.
-    """
-
-    ends: DocumentEnds
-    document_best: npt.NDArray[np.int32]
-    document_factors: Vector
-    document_spread: Vector | None = None
+    ends: DocumentEnds  # The most probable ends
+    document_best: npt.NDArray[np.int32]  # Column of the most probable full path's end; int32 (vectors,)
+    document_factors: Vector  # E[x | best]; float64 (vectors, depth)
+    document_spread: Vector | None = None  # Covariance of q(x), in the factorised form; float64 (vectors, depth, depth)
+    # The same before a trial
     document_factors_saved: Vector | None = None
     document_spread_saved: Vector | None = None

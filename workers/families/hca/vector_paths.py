@@ -22,28 +22,11 @@ from collapsium.workers.kernels.trees.gaussian import (
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import VectorShard
 
-MAX_ENDS, MIN_SHARE = 16, 1e-3
-"""Most ends that are stored of a vector, and the least q(c) of a stored end."""
+MAX_ENDS, MIN_SHARE = 16, 1e-3  # Most ends that are stored of a vector, and the least q(c) of a stored end
 
 
 class VectorPaths:
-    """Paths and factors of a shard's vectors after a pass.
-
-    Parameters
-    ----------
-    shard : VectorShard
-        The vectors.
-    local : VectorFactors or None
-        Their local state; None of vectors that have not been seen.
-    sums : numpy.ndarray of float64, shape (words, columns + 1)
-        B by the columns of the tree.
-    model : TreeModel
-        The tree.
-    global_state : HcaGlobalState
-        The global state.
-    prior_variance : float
-        Variance s0 of each loading.
-    """
+    """Paths and factors of a shard's vectors after a pass."""
 
     def __init__(
         self,

@@ -42,43 +42,26 @@ if TYPE_CHECKING:
 class KeywordStart:
     """First topics of tokens."""
 
-    keyword_share: float = 0.7
-    """Share of a keyword's tokens that begin in its topics, as in the R package keyATM."""
-    concentration: float = 1.0
-    """Dirichlet parameter of the first proportions of documents."""
+    keyword_share: float = 0.7  # Share of a keyword's tokens that begin in its topics, as in the R package keyATM
+    concentration: float = 1.0  # Dirichlet parameter of the first proportions of documents
 
 
 START = KeywordStart()
-SWITCH_ROUNDS = 5
-"""Rounds of the fixed point of E[m_kw] after a sweep."""
+SWITCH_ROUNDS = 5  # Rounds of the fixed point of E[m_kw] after a sweep
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeywordGlobalState(CollapsedGlobalState):
-    """Global state of topics with keywords.
+    """Global state of topics with keywords."""
 
-    Attributes
-    ----------
-    alpha : numpy.ndarray of float64, shape (topics,)
-        a_k.
-    keyword_words, keyword_topics : numpy.ndarray of int64, shape (keywords,)
-        Word and topic of each keyword.
-    keyword_counts : numpy.ndarray of float64, shape (keywords,)
-        E[m_kw].
-    keyword_means : numpy.ndarray of float64, shape (keywords,), optional
-        With weights of words, the mean weight of a token of each keyword.
-    keyword_beta : float
-        c, the Dirichlet parameter of each keyword in its topic.
-    switch_prior : numpy.ndarray of float64, shape (2,)
-        g1 and g2.
-    """
-
-    alpha: Vector
+    alpha: Vector  # a_k; float64 (topics,)
+    # Word and topic of each keyword; int64 (keywords,)
     keyword_words: Ints
     keyword_topics: Ints
-    keyword_counts: Vector
-    keyword_beta: float
-    switch_prior: Vector
+    keyword_counts: Vector  # E[m_kw]; float64 (keywords,)
+    keyword_beta: float  # c, the Dirichlet parameter of each keyword in its topic
+    switch_prior: Vector  # g1 and g2; float64 (2,)
+    # With weights of words, the mean weight of a token of each keyword; float64 (keywords,)
     keyword_means: Vector | None = None
 
     def by_topic(self, values: Vector) -> Vector:
@@ -125,15 +108,9 @@ class KeywordGlobalState(CollapsedGlobalState):
 
 @dataclass(frozen=True)
 class KeywordSums(State):
-    """Sums of a fold over the rows.
+    """Sums of a fold over the rows."""
 
-    Attributes
-    ----------
-    keyword_cells : numpy.ndarray of float64, shape (keywords,)
-        E[n_kw] of the keywords.
-    """
-
-    keyword_cells: Vector
+    keyword_cells: Vector  # E[n_kw] of the keywords; float64 (keywords,)
 
 
 def _places(words: Ints, global_state: KeywordGlobalState) -> tuple[Ints, Ints]:
@@ -145,22 +122,7 @@ def _places(words: Ints, global_state: KeywordGlobalState) -> tuple[Ints, Ints]:
 
 
 def effective(rows: CollapsedRows, global_state: KeywordGlobalState) -> tuple[CollapsedRows, KeywordGlobalState]:
-    """Return rows and totals with which the updates of LDA are those of the model with keywords.
-
-    Parameters
-    ----------
-    rows : CollapsedRows
-        Rows with the numbers of their words.
-    global_state : KeywordGlobalState
-        The global state.
-
-    Returns
-    -------
-    rows : CollapsedRows
-        p_kw T_k - b_w in place of n_kw.
-    global_state : KeywordGlobalState
-        T_k - B in place of n_k.
-    """
+    """Return rows and totals with which the updates of LDA are those of the model with keywords."""
     totals = global_state.effective_totals
     ahead = global_state.topic_ahead + totals - global_state.beta - global_state.topic_moments[0]
     moments = np.stack([totals - global_state.beta, global_state.topic_moments[1]])

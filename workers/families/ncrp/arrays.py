@@ -34,33 +34,15 @@ from collapsium.workers.kernels.gibbs.consistency import FingerprintKeys, finger
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-MAX_DEPTH = 100
-"""Most levels of a tree, far more than any option allows."""
-
-MIN_MASS = 1e-12
-"""Least probability of a stored end, which is the largest of a document, or not far below it."""
-
-MIN_LOG = -1e300
-"""Logarithm of a prior mass of zero, as the families write it."""
+MAX_DEPTH = 100  # Most levels of a tree, far more than any option allows
+MIN_MASS = 1e-12  # Least probability of a stored end, which is the largest of a document, or not far below it
+MIN_LOG = -1e300  # Logarithm of a prior mass of zero, as the families write it
 
 MOVE_COUNTS = "grown merged pruned"
 
 
 def tree(parents: str, depth: str = "") -> Rule:
-    """Return the rule that an array has the parents of a tree.
-
-    Parameters
-    ----------
-    parents : str
-        Name of the array: column of each node's parent, `ROOT` for column 0 alone, `FREE` where there is no node.
-    depth : str, optional
-        Name of the number of levels; by default as many as ``alpha`` has.
-
-    Returns
-    -------
-    callable
-        The rule.
-    """
+    """Return the rule that an array has the parents of a tree."""
 
     def rule(arrays: Arrays, context: CheckContext) -> str | None:
         # Without a split on trial no tree is saved.

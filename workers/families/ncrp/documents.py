@@ -34,49 +34,18 @@ MIN_END_SHARE = 1e-3  # least q(c) of a stored end behind the largest
 
 @dataclass(frozen=True)
 class WordLogs:
-    """E[log w], or log w, of the words of the rows at the nodes of a tree, in the order of `Tree.columns`.
+    """E[log w], or log w, of the words of the rows at the nodes of a tree, in the order of `Tree.columns`."""
 
-    Attributes
-    ----------
-    tree : Tree
-        The nodes.
-    alpha : numpy.ndarray of float64, shape (depth,)
-        Dirichlet parameters of the level proportions.
-    log_node : numpy.ndarray of float64, shape (words, nodes)
-        Of the tree's nodes.
-    log_outside : numpy.ndarray of float64, shape (depth,)
-        Of nodes outside the tree, by level.
-    """
-
-    tree: Tree
-    alpha: Vector
-    log_node: Vector
-    log_outside: Vector
+    tree: Tree  # The nodes
+    alpha: Vector  # Dirichlet parameters of the level proportions; float64 (depth,)
+    log_node: Vector  # Of the tree's nodes; float64 (words, nodes)
+    log_outside: Vector  # Of nodes outside the tree, by level; float64 (depth,)
 
     @classmethod
     def of(
         cls, global_state: NcrpGlobalState, tree: Tree, word_topic: AnyArray, totals: Vector, *, point: bool
     ) -> WordLogs:
-        """Return those of a tree's topics.
-
-        Parameters
-        ----------
-        global_state : NcrpGlobalState
-            With the hyperparameters.
-        tree : Tree
-            The nodes.
-        word_topic : numpy.ndarray of float64, shape (words, columns)
-            Expected counts.
-        totals : numpy.ndarray of float64, shape (columns,)
-            Their sums over all words.
-        point : bool
-            Whether topics are points, not Dirichlet posteriors.
-
-        Returns
-        -------
-        WordLogs
-            Of the words.
-        """
+        """Return those of a tree's topics."""
         words = global_state.vocabulary
         alpha, eta = global_state.level_priors(tree.depth)
         prior, counts = eta[tree.level], np.ascontiguousarray(word_topic[:, tree.columns])
@@ -90,23 +59,7 @@ class WordLogs:
 
 
 class DocumentPaths:
-    """The paths and levels of a shard's documents after a pass.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    document_level : numpy.ndarray of float64, shape (documents, levels)
-        Expected tokens by level to start from.
-    pair_level : numpy.ndarray of float32, shape (pairs, depth), or None
-        q(z) to start from; None for the conditional form.
-    logs : WordLogs
-        The tree's topics.
-    end_log : numpy.ndarray of float64, shape (columns,)
-        Log prior mass of each end.
-    stopping : StoppingRule
-        Of the passes over a document.
-    """
+    """The paths and levels of a shard's documents after a pass."""
 
     def __init__(
         self,
@@ -167,22 +120,7 @@ def level_proportions(local: NcrpDocuments, global_state: NcrpGlobalState) -> Ve
 
 
 def best_paths(global_state: NcrpGlobalState, owner: AnyArray, ends: AnyArray, masses: Vector, documents: int) -> Ints:
-    """Return the most probable full path of each document in the tree.
-
-    Parameters
-    ----------
-    global_state : NcrpGlobalState
-        With the tree.
-    owner, ends, masses : numpy.ndarray
-        Document, column and q(c) of each stored end.
-    documents : int
-        Number of documents.
-
-    Returns
-    -------
-    numpy.ndarray of int64, shape (documents, depth)
-        Columns of the nodes. Where no end of a document is a leaf, the path goes on to the largest child.
-    """
+    """Return the most probable full path of each document in the tree."""
     tree, passes = global_state.fitted.tree, global_state.node_passes
     order = np.lexsort((-masses, tree.levels[ends] < tree.depth - 1, owner))
     best = np.zeros(documents, dtype=np.int64)

@@ -159,22 +159,6 @@ class GibbsNcrpShardModel(ShardModel[GibbsNcrpOptions, GibbsNcrpGlobalState, Gib
         """Fit the paths and levels of unseen documents in the tree as it is, without drawing numbers.
 
         Paths are scored by log p(c) + sum_m log sum_l theta_l phi_{c_l,w_m}, with theta fitted in between.
-
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        rows : GibbsNcrpRows
-            Of the shard's words.
-        global_state : GibbsNcrpGlobalState
-            The tree.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        GibbsNcrpDocuments
-            Paths, -1 where the tree has no such node, and E[n_dl].
         """
         depth, level = global_state.alpha.size, global_state.levels
         nodes, leaves = np.flatnonzero(level >= 0), np.flatnonzero(level == depth - 1)

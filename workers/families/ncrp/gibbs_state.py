@@ -49,65 +49,33 @@ def levels(parent: npt.ArrayLike) -> Ints:
 
 @dataclass(frozen=True)
 class NodeChanges(State):
-    """Changes of the node of each slot in a round.
+    """Changes of the node of each slot in a round."""
 
-    Attributes
-    ----------
-    node_documents : numpy.ndarray of int64, shape (slots,)
-        Documents that pass it.
-    node_parent : numpy.ndarray of int64, shape (slots,)
-        Its parent.
-    """
-
-    node_documents: Ints
-    node_parent: Ints
+    node_documents: Ints  # Documents that pass it; int64 (slots,)
+    node_parent: Ints  # Its parent; int64 (slots,)
 
 
 @dataclass(frozen=True)
 class Histograms(State):
-    """Histograms of counts, of which the probability of a sample is made.
+    """Histograms of counts, of which the probability of a sample is made."""
 
-    Attributes
-    ----------
-    word_histogram : numpy.ndarray of int64, shape (groups, word counts)
-        Words and nodes of each group that have each count n_iw.
-    group_ids : numpy.ndarray of int64, shape (groups,)
-        The groups: a level or, of a node that is new in a round, the number of levels plus its slot.
-    word_count_ids : numpy.ndarray of int64, shape (word counts,)
-        The counts n_iw.
-    level_histogram : numpy.ndarray of int64, shape (level counts, levels + 1)
-        Documents that have each count of tokens at a level and, last, in all.
-    level_count_ids : numpy.ndarray of int64, shape (level counts,)
-        The counts n_dl.
-    """
-
-    word_histogram: Ints
+    word_histogram: Ints  # Words and nodes of each group that have each count n_iw; int64 (groups, word counts)
+    # The groups: a level or, of a node that is new in a round, the number of levels plus its slot; int64 (groups,)
     group_ids: Ints
-    word_count_ids: Ints
+    word_count_ids: Ints  # The counts n_iw; int64 (word counts,)
+    # Documents that have each count of tokens at a level and, last, in all; int64 (level counts, levels + 1)
     level_histogram: Ints
-    level_count_ids: Ints
+    level_count_ids: Ints  # The counts n_dl; int64 (level counts,)
 
 
 @dataclass(frozen=True)
 class GibbsNcrpSums(State):
-    """Sums of a round over all shards.
+    """Sums of a round over all shards."""
 
-    Attributes
-    ----------
-    topic : numpy.ndarray of int64, shape (slots,), or None
-        Changes of n_i; None where no shard has words.
-    nodes : NodeChanges or None
-        Changes of the tree; None where there are no shards.
-    histograms : Histograms or None
-        None at the start, when no shard is swept.
-    outside : float
-        Documents outside the tree.
-    """
-
-    topic: Ints | None = None
-    nodes: NodeChanges | None = None
-    histograms: Histograms | None = None
-    outside: float = 0.0
+    topic: Ints | None = None  # Changes of n_i; None where no shard has words; int64 (slots,)
+    nodes: NodeChanges | None = None  # Changes of the tree; None where there are no shards
+    histograms: Histograms | None = None  # None at the start, when no shard is swept
+    outside: float = 0.0  # Documents outside the tree
 
     @classmethod
     def of(cls, delta: Delta) -> Self:
@@ -118,40 +86,23 @@ class GibbsNcrpSums(State):
 
 @dataclass(frozen=True)
 class GibbsNcrpGlobalState(GlobalState):
-    """The tree, its counts, and the hyperparameters.
+    """The tree, its counts, and the hyperparameters."""
 
-    Attributes
-    ----------
-    vocabulary : float
-        W.
-    shards, lanes : int
-        Shards of the corpus, and groups of free slots; shards of one lane take turns in creating nodes.
-    warm_topics : int
-        Topics of another run that the fit starts from; 0 for none.
-    alpha, eta : numpy.ndarray of float64, shape (levels,)
-        Dirichlet parameters of the levels in a document, and of each word at the nodes of a level.
-    gamma : float
-        Concentration of the nested Chinese restaurant process.
-    node_parent, node_documents, topic : numpy.ndarray, shape (slots,)
-        Each node's parent, the documents that pass it, and its tokens n_i.
-    free : numpy.ndarray of bool, shape (slots,)
-        Slots that new nodes may take.
-    another_round : bool
-        Whether there are documents outside the tree, which one more sweep adds.
-    """
-
-    vocabulary: float
+    vocabulary: float  # W
+    # Shards of the corpus, and groups of free slots; shards of one lane take turns in creating nodes
     shards: int
     lanes: int
-    warm_topics: int
+    warm_topics: int  # Topics of another run that the fit starts from; 0 for none
+    # Dirichlet parameters of the levels in a document, and of each word at the nodes of a level; float64 (levels,)
     alpha: Vector
     eta: Vector
-    gamma: float
+    gamma: float  # Concentration of the nested Chinese restaurant process
+    # Each node's parent, the documents that pass it, and its tokens n_i; (slots,)
     node_parent: Ints
     node_documents: npt.NDArray[np.number]
     topic: npt.NDArray[np.number]
-    free: npt.NDArray[np.bool_]
-    another_round: bool
+    free: npt.NDArray[np.bool_]  # Slots that new nodes may take; bool (slots,)
+    another_round: bool  # Whether there are documents outside the tree, which one more sweep adds
 
     @property
     def words(self) -> int:
@@ -216,47 +167,26 @@ class GibbsNcrpGlobalState(GlobalState):
 
 @dataclass(frozen=True)
 class GibbsNcrpRows(Rows):
-    """Counts of words.
+    """Counts of words."""
 
-    Attributes
-    ----------
-    word_topic : numpy.ndarray of int32, shape (words, slots)
-        n_iw.
-    """
-
-    word_topic: Counts
+    word_topic: Counts  # n_iw; int32 (words, slots)
 
 
 @dataclass(frozen=True)
 class GibbsNcrpDocuments(LocalState):
-    """Documents as a finished model saves them.
+    """Documents as a finished model saves them."""
 
-    Attributes
-    ----------
-    document_path : numpy.ndarray of int32, shape (documents, levels)
-        c; -1 of documents outside the tree, and where the tree has no such node.
-    document_level : numpy.ndarray, shape (documents, levels)
-        n_dl, or E[n_dl] of documents that were folded in.
-    """
-
+    # c; -1 of documents outside the tree, and where the tree has no such node; int32 (documents, levels)
     document_path: npt.NDArray[np.int32]
-    document_level: npt.NDArray[np.number]
+    document_level: npt.NDArray[np.number]  # n_dl, or E[n_dl] of documents that were folded in; (documents, levels)
 
 
 @dataclass(frozen=True)
 class GibbsNcrpLocal(GibbsNcrpDocuments):
-    """Local state of a shard.
+    """Local state of a shard."""
 
-    Attributes
-    ----------
-    document_level : numpy.ndarray of int32, shape (documents, levels)
-        n_dl.
-    token_level : numpy.ndarray of uint8, shape (tokens,)
-        z.
-    """
-
-    document_level: npt.NDArray[np.int32]
-    token_level: npt.NDArray[np.uint8]
+    document_level: npt.NDArray[np.int32]  # n_dl; int32 (documents, levels)
+    token_level: npt.NDArray[np.uint8]  # z; uint8 (tokens,)
 
 
 def all_columns(word_topic: AnyArray, slots: int) -> AnyArray:

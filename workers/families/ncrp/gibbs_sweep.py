@@ -26,27 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class TreeSweep:
-    """A shard's copy of the tree, which a sweep changes.
+    """A shard's copy of the tree, which a sweep changes."""
 
-    Attributes
-    ----------
-    parent, level, documents, totals : numpy.ndarray of int64, shape (slots,)
-        The tree, the documents that pass each node, and its tokens.
-    row : numpy.ndarray of int32, shape (shard words, slots)
-        n_iw.
-    path : numpy.ndarray of int32, shape (documents, levels)
-        c; -1 of documents outside the tree.
-    token_level : numpy.ndarray of uint8, shape (tokens,)
-        z.
-    """
-
+    # The tree, the documents that pass each node, and its tokens; int64 (slots,)
     parent: Ints
     level: Ints
     documents: Ints
     totals: Ints
-    row: Counts
-    path: npt.NDArray[np.int32]
-    token_level: npt.NDArray[np.uint8]
+    row: Counts  # n_iw; int32 (shard words, slots)
+    path: npt.NDArray[np.int32]  # c; -1 of documents outside the tree; int32 (documents, levels)
+    token_level: npt.NDArray[np.uint8]  # z; uint8 (tokens,)
 
     @classmethod
     def of(
@@ -56,24 +45,7 @@ class TreeSweep:
         word_topic: Counts,
         global_state: GibbsNcrpGlobalState,
     ) -> TreeSweep:
-        """Copy what a sweep starts from.
-
-        Parameters
-        ----------
-        path : numpy.ndarray of int32, shape (documents, levels)
-            Paths of the documents.
-        token_level : numpy.ndarray of uint8, shape (tokens,)
-            Levels of the tokens.
-        word_topic : numpy.ndarray of int32, shape (shard words, slots)
-            Counts.
-        global_state : GibbsNcrpGlobalState
-            The tree.
-
-        Returns
-        -------
-        TreeSweep
-            The copy, with room for further slots.
-        """
+        """Copy what a sweep starts from."""
         columns = padded(global_state.node_parent.size)
         sweep = cls(
             parent=np.array(global_state.node_parent),
@@ -113,23 +85,7 @@ class TreeSweep:
         separate: bool,
         shared: bool,
     ) -> None:
-        """Sweep once, then draw the parents of nodes; where new nodes find no slot, add some and continue.
-
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        global_state : GibbsNcrpGlobalState
-            Hyperparameters.
-        stream : Stream
-            Random stream of the shard and iteration.
-        slots : Slots or None
-            Where new nodes go; without, there are none.
-        separate : bool
-            Whether documents join the tree on paths of their own.
-        shared : bool
-            Whether nodes are in the trees of other shards too and then keep their parents.
-        """
+        """Sweep once, then draw the parents of nodes; where new nodes find no slot, add some and continue."""
         depth, reserved = global_state.alpha.size, slots.free[::-1] if slots else []
         free, free_count = np.zeros(self.parent.size, dtype=np.int64), np.array([len(reserved)])
         free[: len(reserved)] = reserved
@@ -173,18 +129,7 @@ class TreeSweep:
         return GibbsNcrpLocal(self.path, document_level, self.token_level)
 
     def node_changes(self, global_state: GibbsNcrpGlobalState) -> dict[str, Part]:
-        """Return the changes of ``node_documents``, and of ``node_parent`` of nodes that moved or are new, by slot.
-
-        Parameters
-        ----------
-        global_state : GibbsNcrpGlobalState
-            What the sweep started from.
-
-        Returns
-        -------
-        dict of str to Part
-            A node that this shard has emptied keeps its parent: another shard may have put documents there.
-        """
+        """Return the changes of ``node_documents``, and of ``node_parent`` of nodes that moved or are new, by slot."""
         columns = self.parent.size
         documents, parent = np.zeros(columns, dtype=np.int64), np.full(columns, FREE)
         documents[: global_state.node_documents.size] = global_state.node_documents
@@ -205,21 +150,8 @@ def level_histogram(shard: Shard, document_level: npt.NDArray[np.int32]) -> tupl
 def word_histogram(row: Counts, level: Ints, depth: int) -> tuple[Part, dict[str, Ints]]:
     """Tally n_iw over words and nodes.
 
-    Parameters
-    ----------
-    row : numpy.ndarray of int32, shape (words, slots)
-        n_iw.
-    level : numpy.ndarray of int64, shape (slots,)
-        Levels, as far as they are known where the counts are folded: those of nodes that were there before.
-    depth : int
-        L.
-
-    Returns
-    -------
-    histogram : Part
-        Fresh, shape (groups, counts): words and nodes of each group that have each count.
-    ids : dict of str to numpy.ndarray
-        ``group``: a level or, of a new node, L plus its slot; ``word_count``.
+    Returns histogram: Fresh, shape (groups, counts): words and nodes of each group that have each count; ids:
+    ``group``: a level or, of a new node, L plus its slot; ``word_count``
     """
     new = np.flatnonzero((level < 0) & row.any(axis=0))
     group = level.copy()

@@ -23,14 +23,9 @@ from collapsium.workers.families.ncrp.tree import FREE, DocumentEnds, Tree, Vect
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-ALL = np.iinfo(np.int64).max
-"""Hash limit that admits all documents."""
-
-CHUNK_PAIRS = 1 << 14
-"""Pairs that a warm start counts at a time."""
-
-MIN_WEIGHT = 1e-290
-"""Least weight of a pair at a node."""
+ALL = np.iinfo(np.int64).max  # Hash limit that admits all documents
+CHUNK_PAIRS = 1 << 14  # Pairs that a warm start counts at a time
+MIN_WEIGHT = 1e-290  # Least weight of a pair at a node
 
 Chosen = npt.NDArray[np.bool_]
 

@@ -46,8 +46,7 @@ from collapsium.workers.special_functions import digamma, gammaln, xlogy
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
-FOLD_IN = StoppingRule(passes=30, tolerance=1e-3)
-"""Of the passes over unseen documents."""
+FOLD_IN = StoppingRule(passes=30, tolerance=1e-3)  # Of the passes over unseen documents
 
 
 class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
@@ -76,28 +75,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
         stream: Stream,
         warm: Arrays | None = None,
     ) -> tuple[NcrpLocal, Delta]:
-        """Return even level proportions and the documents that may start nodes; or count another tree's paths.
-
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        rows : NcrpRows
-            Not used.
-        global_state : NcrpGlobalState
-            As returned by the driver's `initialise`.
-        stream : Stream
-            Random stream of the shard.
-        warm : Arrays, optional
-            Of another tree: ``document_topic``, ``word_topic`` and ``topic_parent``.
-
-        Returns
-        -------
-        local : NcrpLocal
-            The local state.
-        delta : Delta
-            Fresh ``candidates``, by hash.
-        """
+        """Return even level proportions and the documents that may start nodes; or count another tree's paths."""
         if warm is not None:
             return initialisation.warm_start(shard, global_state, warm)
         alpha = global_state.level_priors(global_state.upcoming.next_depth)[0]
@@ -113,25 +91,8 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
     ) -> tuple[NcrpLocal, Delta]:
         """Pass over a shard, or return the words of the documents that start nodes.
 
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        local : NcrpLocal
-            The local state.
-        rows : NcrpRows
-            Of the shard's words.
-        global_state : NcrpGlobalState
-            Global state at the start of the iteration.
-        stream : Stream
-            Random stream of the shard.
-
-        Returns
-        -------
-        local : NcrpLocal
-            The new one.
-        delta : Delta
-            Fresh ``word_topic`` and ``word_rest``, tokens outside the tree; and what `SweepSums` has of the documents.
+        Returns local: The new one; delta: Fresh ``word_topic`` and ``word_rest``, tokens outside the tree; and what
+        `SweepSums` has of the documents
         """
         began = time.perf_counter()
         if global_state.initialisation.seeding:
@@ -169,22 +130,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
     def fold(self, block: NcrpRows, delta: Delta, global_state: NcrpGlobalState) -> tuple[NcrpRows, Delta]:
         """Replace the counts of a block by new ones, and return what the bound and moves need of them.
 
-        Parameters
-        ----------
-        block : NcrpRows
-            The rows so far.
-        delta : Delta
-            Fresh ``word_topic``; its word ids count from the block's first word. Words that it does not have are in no
-            document.
-        global_state : NcrpGlobalState
-            Global state at the start of the iteration.
-
-        Returns
-        -------
-        block : NcrpRows
-            The new rows.
-        delta : Delta
-            What `SweepSums` has of the nodes, and ``moved``.
+        Returns block: The new rows; delta: What `SweepSums` has of the nodes, and ``moved``
         """
         before, counts = block.word_topic, delta.read(NcrpRows)
         after, rest = np.zeros(before.shape), np.zeros(len(before))
@@ -232,25 +178,7 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
         return NcrpDocuments(local.document_level, local.ends)
 
     def predict(self, heldout: Shard, local: NcrpDocuments, rows: NcrpRows, global_state: NcrpGlobalState) -> Arrays:
-        """Return each held-out pair's probability sum_c q(c) sum_l theta_l w_{c_l}, theta and w being expectations.
-
-        Parameters
-        ----------
-        heldout : Shard
-            Held-out pairs.
-        local : NcrpDocuments
-            As a sweep or `fold_in` left it.
-        rows : NcrpRows
-            Of the held-out words.
-        global_state : NcrpGlobalState
-            Global state of the model.
-
-        Returns
-        -------
-        Arrays
-            ``probability`` of each pair; ``document_log``, log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m} of each
-            document, the score of section 4.1.
-        """
+        """Return each held-out pair's probability sum_c q(c) sum_l theta_l w_{c_l}, theta and w being expectations."""
         tree = global_state.fitted.tree
         outside = np.full(tree.depth, 1.0 / global_state.vocabulary)
         offsets, ends, masses = local.ends.with_roots()
@@ -274,18 +202,6 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
 
         Shares outside the tree are in no column. Where no end of a document is a leaf, its path goes on to the largest
         child.
-
-        Parameters
-        ----------
-        local : NcrpDocuments
-            As a sweep or `fold_in` left it.
-        global_state : NcrpGlobalState
-            Global state of the model.
-
-        Returns
-        -------
-        Arrays
-            ``document_topic`` and ``document_path``.
         """
         tree, theta = global_state.fitted.tree, level_proportions(local, global_state)
         paths, (offsets, ends, masses) = tree.paths(), local.ends.with_roots()

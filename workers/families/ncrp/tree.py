@@ -31,18 +31,10 @@ NOWHERE = -1  # source of a column that starts empty
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree over columns.
+    """A tree over columns."""
 
-    Attributes
-    ----------
-    parents : numpy.ndarray of int64, shape (columns,)
-        Column of each node's parent; `ROOT` for column 0, `FREE` where there is no node.
-    depth : int
-        Nodes of a full path.
-    """
-
-    parents: Ints
-    depth: int
+    parents: Ints  # Column of each node's parent; `ROOT` for column 0, `FREE` where there is no node; int64 (columns,)
+    depth: int  # Nodes of a full path
 
     @cached_property
     def levels(self) -> Ints:
@@ -110,23 +102,12 @@ class Tree:
 
 @dataclass(frozen=True)
 class FittedTree(State):
-    """The tree of the last sweep.
+    """The tree of the last sweep."""
 
-    Attributes
-    ----------
-    node_parent : numpy.ndarray of int64, shape (columns,)
-        Column of each node's parent.
-    depth : int
-        Nodes of a full path.
-    end_log : numpy.ndarray of float64, shape (columns,)
-        Log prior mass of each end.
-    grown, merged, pruned : int
-        Nodes that were added, merged and removed before the sweep.
-    """
-
-    node_parent: Ints
-    depth: int
-    end_log: Vector
+    node_parent: Ints  # Column of each node's parent; int64 (columns,)
+    depth: int  # Nodes of a full path
+    end_log: Vector  # Log prior mass of each end; float64 (columns,)
+    # Nodes that were added, merged and removed before the sweep
     grown: int
     merged: int
     pruned: int
@@ -161,34 +142,16 @@ class UpcomingTree(State):
 
 @dataclass(frozen=True)
 class MoveTable(State):
-    """The moves from the tree of the last sweep to that of the next.
+    """The moves from the tree of the last sweep to that of the next."""
 
-    Attributes
-    ----------
-    move_source, move_target : numpy.ndarray of int64, shape (moves,)
-        Columns; each target becomes the sum of its sources times their weights. `NOWHERE` is the source of a column
-        that starts empty.
-    move_weight : numpy.ndarray of float64, shape (moves,)
-        The weights.
-    """
-
+    # Columns; each target becomes the sum of its sources times their weights. `NOWHERE` is the source of a column that
+    # starts empty.; int64 (moves,)
     move_source: Ints
     move_target: Ints
-    move_weight: Vector
+    move_weight: Vector  # The weights; float64 (moves,)
 
     def apply(self, columns: AnyArray) -> npt.NDArray[np.float64]:
-        """Bring numbers by column to the tree of the next sweep.
-
-        Parameters
-        ----------
-        columns : numpy.ndarray, shape (..., columns)
-            Of the tree of the last sweep.
-
-        Returns
-        -------
-        numpy.ndarray of float64
-            The same shape; the argument itself where nothing moves.
-        """
+        """Bring numbers by column to the tree of the next sweep."""
         if not self.move_target.size:
             return columns
         after = np.array(columns, dtype=np.float64)
@@ -201,17 +164,10 @@ class MoveTable(State):
 
 @dataclass(frozen=True)
 class DocumentEnds(State):
-    """The most probable ends of documents.
+    """The most probable ends of documents."""
 
-    Attributes
-    ----------
-    document_lists : numpy.ndarray of int64, shape (documents + 1,)
-        Index of each document's first end; the last is the number of ends.
-    document_ends, document_masses : numpy.ndarray of int32 and float32, shape (ends,)
-        Columns of the ends, and q(c).
-    """
-
-    document_lists: Ints
+    document_lists: Ints  # Index of each document's first end; the last is the number of ends; int64 (documents + 1,)
+    # Columns of the ends, and q(c); int32 (ends,)
     document_ends: npt.NDArray[np.int32]
     document_masses: npt.NDArray[np.float32]
 
@@ -222,20 +178,7 @@ class DocumentEnds(State):
 
     @classmethod
     def of_largest(cls, ends: AnyArray, masses: AnyArray, columns: AnyArray) -> Self:
-        """Return the ends that a kernel has chosen.
-
-        Parameters
-        ----------
-        ends, masses : numpy.ndarray, shape (documents, most)
-            Places of the ends and their q(c); -1 where there are no more.
-        columns : numpy.ndarray of int64, shape (nodes,)
-            Column of each place.
-
-        Returns
-        -------
-        DocumentEnds
-            Their columns.
-        """
+        """Return the ends that a kernel has chosen."""
         chosen = ends >= 0
         return cls(
             np.concatenate([[0], np.cumsum(chosen.sum(axis=1))]).astype(np.int64),
@@ -272,20 +215,7 @@ def level_sums(values: Vector, depth: int) -> Vector:
 
 
 def deepened(document_level: AnyArray, alpha: Vector) -> npt.NDArray[np.float64]:
-    """Distribute the tokens of the last level over it and further levels, in proportion to alpha.
-
-    Parameters
-    ----------
-    document_level : numpy.ndarray, shape (documents, levels)
-        Expected tokens.
-    alpha : numpy.ndarray of float64, shape (at least as many levels,)
-        Dirichlet parameters.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (documents, alpha.size)
-        The same sums.
-    """
+    """Distribute the tokens of the last level over it and further levels, in proportion to alpha."""
     last = document_level.shape[1] - 1
     if last == alpha.size - 1:
         return np.asarray(document_level, dtype=np.float64)

@@ -49,11 +49,8 @@ from collapsium.workers.kernels.networks.consistency import (
     find_unseated,
 )
 
-MAX_DISCOUNT = math.nextafter(1.0, 0.0)
-"""Largest discount, which is less than 1."""
-
-MAX_PAIR_TOPICS = 16
-"""Most topics of a pair's responsibilities (`kernels.networks.responsibilities.MAX_TOPICS`)."""
+MAX_DISCOUNT = math.nextafter(1.0, 0.0)  # Largest discount, which is less than 1
+MAX_PAIR_TOPICS = 16  # Most topics of a pair's responsibilities (`kernels.networks.responsibilities.MAX_TOPICS`)
 
 
 def _plan(global_state: Arrays, context: CheckContext) -> str | None:
@@ -81,8 +78,7 @@ def _plan(global_state: Arrays, context: CheckContext) -> str | None:
     return None if rows == shared else f"expected {shared} rows of 'shared_customers', found {rows}"
 
 
-MAX_CUSTOMERS = (1 << 31) - 1
-"""Most customers of a vector and topic: kernels count them in 32 bits."""
+MAX_CUSTOMERS = (1 << 31) - 1  # Most customers of a vector and topic: kernels count them in 32 bits
 
 
 def _shared_counts(global_state: Arrays, context: CheckContext) -> str | None:

@@ -24,37 +24,24 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-Lists: TypeAlias = tuple[Ints, Ints]
-"""Index of each document's first label, and the labels' numbers."""
-
-CORPUS, LABEL, DOCUMENT, SEGMENT = range(4)
-"""Scopes of a kind: there is a vector for each of these."""
+Lists: TypeAlias = tuple[Ints, Ints]  # Index of each document's first label, and the labels' numbers
+CORPUS, LABEL, DOCUMENT, SEGMENT = range(4)  # Scopes of a kind: there is a vector for each of these
 
 
 @dataclass(frozen=True)
 class Plan(State):
-    """Kinds of vectors and their parents.
+    """Kinds of vectors and their parents."""
 
-    Attributes
-    ----------
-    kinds : numpy.ndarray of int64, shape (kinds, 3)
-        Scope, segments that share a vector, and the field of labels by its index in the table; -1 for none.
-    links : numpy.ndarray of int64, shape (links, 4)
-        Kind, the parents' kind, the parent's position relative to the child (0 or less), and whether the link is only
-        for vectors that miss another one; those of a kind in the order of the parents.
-    link_mixing : numpy.ndarray of float64, shape (links,)
-        Dirichlet parameter of each, where a vector has several parents.
-    word_kind : int
-        Kind from whose vectors words are drawn.
-    label_table : numpy.ndarray or None
-        Labels of the training corpus, packed, where labels have vectors.
-    """
-
+    # Scope, segments that share a vector, and the field of labels by its index in the table; -1 for none; int64 (kinds,
+    # 3)
     kinds: Ints
+    # Kind, the parents' kind, the parent's position relative to the child (0 or less), and whether the link is only for
+    # vectors that miss another one; those of a kind in the order of the parents; int64 (links, 4)
     links: Ints
+    # Dirichlet parameter of each, where a vector has several parents; float64 (links,)
     link_mixing: npt.NDArray[np.float64]
-    word_kind: int
-    label_table: npt.NDArray[np.uint8] | None = None
+    word_kind: int  # Kind from whose vectors words are drawn
+    label_table: npt.NDArray[np.uint8] | None = None  # Labels of the training corpus, packed, where labels have vectors
 
     def labels(self) -> LabelTable | None:
         """Return the labels of the training corpus, where labels have vectors."""
@@ -85,35 +72,19 @@ def labels_of_field(table: LabelTable | None, field: int) -> Ints:
 
 @dataclass(frozen=True)
 class Graph(State):
-    """The nodes of a shard, and their edges to their parents.
+    """The nodes of a shard, and their edges to their parents."""
 
-    Attributes
-    ----------
-    node_kind : numpy.ndarray of int32, shape (nodes,)
-        Kind of each node; parents before children, shared nodes first.
-    node_edges : numpy.ndarray of int64, shape (nodes + 1,)
-        Index of each node's first edge.
-    edge_parent, edge_mixing : numpy.ndarray of int64 and float64, shape (edges,)
-        Parents, and Dirichlet parameters of the mixing proportions.
-    document_nodes, document_segments : numpy.ndarray of int64, shape (documents + 1,)
-        Index of each document's first node and segment.
-    segment_node : numpy.ndarray of int64, shape (segments,)
-        Node from whose vector a segment's words are drawn.
-    document_node : numpy.ndarray of int64, shape (documents,)
-        Node of the document as a whole; -1 where there is none.
-    levels : int
-        Nodes on the longest path.
-    """
-
-    node_kind: npt.NDArray[np.int32]
-    node_edges: Ints
+    node_kind: npt.NDArray[np.int32]  # Kind of each node; parents before children, shared nodes first; int32 (nodes,)
+    node_edges: Ints  # Index of each node's first edge; int64 (nodes + 1,)
+    # Parents, and Dirichlet parameters of the mixing proportions; int64 (edges,)
     edge_parent: Ints
     edge_mixing: npt.NDArray[np.float64]
+    # Index of each document's first node and segment; int64 (documents + 1,)
     document_nodes: Ints
     document_segments: Ints
-    segment_node: Ints
-    document_node: Ints
-    levels: int
+    segment_node: Ints  # Node from whose vector a segment's words are drawn; int64 (segments,)
+    document_node: Ints  # Node of the document as a whole; -1 where there is none; int64 (documents,)
+    levels: int  # Nodes on the longest path
 
     @property
     def shared(self) -> int:
@@ -176,22 +147,7 @@ def _labels(shard: Shard, plan: Plan) -> Lists:
 
 
 def graph_of(plan: Plan, segments: Ints, labels: Lists) -> Graph:
-    """Return the network of documents.
-
-    Parameters
-    ----------
-    plan : Plan
-        Kinds and links.
-    segments : numpy.ndarray of int64, shape (documents + 1,)
-        Index of each document's first segment.
-    labels : tuple of numpy.ndarray
-        Index of each document's first label, and the labels' numbers.
-
-    Returns
-    -------
-    Graph
-        The network.
-    """
+    """Return the network of documents."""
     documents = segments.size - 1
     each = np.diff(segments)
     shared = plan.shared_nodes()

@@ -45,10 +45,8 @@ if TYPE_CHECKING:
 
 KERNELS = (sweep_network, network_means, count_node_topics, pair_probabilities, word_rising, fill_ratios)
 
-BURN_IN_SWEEPS = 30
-"""Sweeps over unseen documents before samples are taken."""
-FOLD_IN_SAMPLES = 100
-"""Sweeps over unseen documents whose expected vectors are averaged."""
+BURN_IN_SWEEPS = 30  # Sweeps over unseen documents before samples are taken
+FOLD_IN_SAMPLES = 100  # Sweeps over unseen documents whose expected vectors are averaged
 
 
 class SampledNetworkModel(
@@ -147,24 +145,7 @@ class SampledNetworkModel(
     def fold_in(
         self, shard: Shard, rows: SampledRows, global_state: SampledNetworkGlobalState, stream: Stream
     ) -> SampledLocal:
-        """Sample unseen documents with topics and shared nodes fixed; keep the means of their vectors.
-
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        rows : SampledRows
-            Of its words.
-        global_state : SampledNetworkGlobalState
-            Global state of the model.
-        stream : Stream
-            Random stream of the shard.
-
-        Returns
-        -------
-        SampledLocal
-            ``document_vectors``, the means of E[nu_j] over samples.
-        """
+        """Sample unseen documents with topics and shared nodes fixed; keep the means of their vectors."""
         graph, topics, alpha = (
             Graph.of(shard, global_state.plan),
             global_state.alpha.size,

@@ -45,9 +45,9 @@ from collapsium.workers.kernels.networks.sweep import sweep_network
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
+# Entries for each topic by which the room for tables grows at least when it is too small; it doubles otherwise, as each
+# call of the kernel works through all nodes
 MORE_ENTRIES = 64
-"""Entries for each topic by which the room for tables grows at least when it is too small; it doubles otherwise, as
-each call of the kernel works through all nodes."""
 
 
 def padded(topics: int) -> int:
@@ -72,30 +72,15 @@ def _integers(counts: Array) -> npt.NDArray[np.int32]:
 
 @dataclass
 class NetworkSampler:
-    """A shard while it is swept.
+    """A shard while it is swept."""
 
-    Attributes
-    ----------
-    shard : Shard
-        The documents.
-    graph : Graph
-        Their network.
-    global_state : SampledNetworkGlobalState
-        Hyperparameters, and counts of shared nodes before the sweep.
-    settings : NetworkSettings
-        The options.
-    counts : records.SampledCounts
-        Topics of tokens, and counts of words and of shared nodes, with padded columns; moved.
-    tables : TableEntries
-        Tables of edges; replaced.
-    """
-
-    shard: Shard
-    graph: Graph
-    global_state: SampledNetworkGlobalState
-    settings: NetworkSettings
+    shard: Shard  # The documents
+    graph: Graph  # Their network
+    global_state: SampledNetworkGlobalState  # Hyperparameters, and counts of shared nodes before the sweep
+    settings: NetworkSettings  # The options
+    # Topics of tokens, and counts of words and of shared nodes, with padded columns; moved
     counts: records.SampledCounts
-    tables: TableEntries
+    tables: TableEntries  # Tables of edges; replaced
 
     @staticmethod
     def of(
@@ -124,22 +109,7 @@ class NetworkSampler:
         return NetworkSampler(shard, graph, global_state, settings, counts, tables)
 
     def run(self, stream: Stream, *, initialise: bool = False, fold_in: bool = False) -> NodeStatistics:
-        """Sweep once.
-
-        Parameters
-        ----------
-        stream : Stream
-            Random stream of the shard.
-        initialise : bool, optional
-            Whether tokens have topics and no tables yet.
-        fold_in : bool, optional
-            Whether topics and shared nodes are fixed.
-
-        Returns
-        -------
-        NodeStatistics
-            Of all nodes; those of shared nodes are 0.
-        """
+        """Sweep once."""
         keys = [stream.at(purpose=f"{stream.purpose}{name}").key() for name in ("", " tables", " joins")]
         token_draws = TokenDraws(keys[0], int(initialise), int(fold_in), int(self.graph.levels))
         count_joins = "discount" in self.settings.learn and not fold_in and not initialise

@@ -59,27 +59,7 @@ class NetworkShardModel(Resumable[NetworkSettings, GlobalStateT, RowsT, LocalT])
         return np.asarray(local.document_tokens, dtype=np.float64)
 
     def predict(self, heldout: Shard, local: LocalT, rows: RowsT, global_state: GlobalStateT) -> Mapping[str, Any]:
-        """Return each held-out pair's probability sum_k E[nu_jk] phi_kw, j being the node of its segment.
-
-        Parameters
-        ----------
-        heldout : Shard
-            Held-out pairs; without segments they are drawn from the proportions of the whole document.
-        local : NetworkDocuments
-            Network of the documents.
-        rows, global_state : Rows and NetworkGlobalState
-            Global state of the model.
-
-        Returns
-        -------
-        mapping of str to numpy.ndarray
-            ``probability``, float64, shape (pairs,).
-
-        Raises
-        ------
-        MismatchError
-            A document has other segments than it was fitted with.
-        """
+        """Return each held-out pair's probability sum_k E[nu_jk] phi_kw, j being the node of its segment."""
         graph, vectors = local.graph, self.node_vectors(local, global_state)
         if heldout.segments is None:
             vectors, node = (
@@ -105,22 +85,7 @@ class NetworkShardModel(Resumable[NetworkSettings, GlobalStateT, RowsT, LocalT])
 
 
 def document_vectors(graph: Graph, vectors: npt.NDArray[np.float32], alpha: Vector) -> npt.NDArray[np.float32]:
-    """Return the proportions of whole documents: their own vector, or the mean of their segments'.
-
-    Parameters
-    ----------
-    graph : Graph
-        The network.
-    vectors : numpy.ndarray of float32, shape (nodes of documents, topics)
-        E[nu_j].
-    alpha : numpy.ndarray of float64, shape (topics,)
-        Dirichlet parameters, for documents without segments.
-
-    Returns
-    -------
-    numpy.ndarray of float32, shape (documents, topics)
-        The proportions.
-    """
+    """Return the proportions of whole documents: their own vector, or the mean of their segments'."""
     if (graph.document_node >= 0).all():
         return vectors[graph.document_node - graph.shared]
     segments = np.diff(graph.document_segments)

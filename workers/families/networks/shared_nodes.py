@@ -16,21 +16,7 @@ from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
 
 
 def repair_tables(graph: Graph, customers: Ints, tables: Ints) -> tuple[Ints, Ints]:
-    """Return tables that their customers allow, after shards have changed them independently.
-
-    Parameters
-    ----------
-    graph : Graph
-        Of the shared nodes.
-    customers, tables : numpy.ndarray of int64, shape (shared nodes or their edges, topics)
-        Sums of the shards' changes.
-
-    Returns
-    -------
-    customers, tables : numpy.ndarray of int64
-        With 1 <= t <= m where there are customers and no tables elsewhere; customers that come from documents are
-        unchanged.
-    """
+    """Return tables that their customers allow, after shards have changed them independently."""
     own = customers.copy()
     np.subtract.at(own, graph.edge_parent, tables)
     repaired = np.maximum(tables, 0)  # several shards may have removed the same one
@@ -51,42 +37,18 @@ def repair_tables(graph: Graph, customers: Ints, tables: Ints) -> tuple[Ints, In
 
 @dataclass(frozen=True)
 class SharedSweep:
-    """Shared nodes after their tables were drawn.
+    """Shared nodes after their tables were drawn."""
 
-    Attributes
-    ----------
-    customers, tables : numpy.ndarray of int64, shape (shared nodes or their edges, topics)
-        m and s.
-    sums : SampledSums
-        Sums over the shared nodes.
-    """
-
+    # m and s; int64 (shared nodes or their edges, topics)
     customers: Ints
     tables: Ints
-    sums: SampledSums
+    sums: SampledSums  # Sums over the shared nodes
 
 
 def sweep_shared(
     global_state: SampledNetworkGlobalState, stream: Stream, *, move: bool, count_joins: bool = False
 ) -> SharedSweep:
-    """Draw the table counts of the shared nodes, or leave them, and sum over the nodes.
-
-    Parameters
-    ----------
-    global_state : SampledNetworkGlobalState
-        With counts that allow one another.
-    stream : Stream
-        Random stream of the iteration.
-    move : bool
-        Whether to draw table counts.
-    count_joins : bool, optional
-        Whether to draw the customers that speak for 1 - a.
-
-    Returns
-    -------
-    SharedSweep
-        Counts and sums.
-    """
+    """Draw the table counts of the shared nodes, or leave them, and sum over the nodes."""
     graph, topics = global_state.plan.shared_graph(), global_state.alpha.size
     columns, nodes = padded(topics), graph.shared
     customers = wide(np.asarray(global_state.shared_customers), columns, np.int32)

@@ -41,28 +41,15 @@ class NetworkSettings(Protocol):
 
 @dataclass(frozen=True)
 class NetworkGlobalState(GlobalState):
-    """Parameters of a network.
+    """Parameters of a network."""
 
-    Attributes
-    ----------
-    vocabulary : float
-        W, the number of words.
-    beta : float
-        B, the concentration of a topic over the words.
-    alpha : numpy.ndarray of float64, shape (topics,)
-        Dirichlet parameters of roots.
-    strength, discount : numpy.ndarray of float64, shape (kinds,)
-        b and a of each kind of vectors.
-    plan : Plan
-        Kinds of vectors and their parents.
-    """
-
-    vocabulary: float
-    beta: float
-    alpha: Vector
+    vocabulary: float  # W, the number of words
+    beta: float  # B, the concentration of a topic over the words
+    alpha: Vector  # Dirichlet parameters of roots; float64 (topics,)
+    # b and a of each kind of vectors; float64 (kinds,)
     strength: Vector
     discount: Vector
-    plan: Plan
+    plan: Plan  # Kinds of vectors and their parents
 
     @property
     def topic_parameters(self) -> Vector:
@@ -87,43 +74,23 @@ class NetworkGlobalState(GlobalState):
 
 @dataclass(frozen=True)
 class SampledNetworkGlobalState(NetworkGlobalState, SampledGlobalState):
-    """Global state with sampled tables.
+    """Global state with sampled tables."""
 
-    Attributes
-    ----------
-    shared_customers : numpy.ndarray of int64, shape (shared nodes, topics)
-        m of shared nodes.
-    shared_tables : numpy.ndarray of int64, shape (edges of shared nodes, topics)
-        s of their edges.
-    """
-
-    shared_customers: Ints
-    shared_tables: Ints
+    shared_customers: Ints  # m of shared nodes; int64 (shared nodes, topics)
+    shared_tables: Ints  # s of their edges; int64 (edges of shared nodes, topics)
 
 
 @dataclass(frozen=True)
 class ExpectedNetworkGlobalState(NetworkGlobalState):
-    """Global state with expected tables.
+    """Global state with expected tables."""
 
-    Attributes
-    ----------
-    topic : numpy.ndarray of float64, shape (topics,)
-        E[n_k].
-    shared_customers : numpy.ndarray of float64, shape (shared nodes, topics)
-        E[m] of shared nodes, the customers that documents are to them.
-    shared_log_absent : numpy.ndarray of float64, shape (shared nodes, topics)
-        Z, the log probability that a shared node has no customers of a topic.
-    shared_mean : numpy.ndarray of float64, shape (shared nodes, topics)
-        E[nu].
-    shared_response : numpy.ndarray of float64, shape (shared nodes, topics)
-        By how much E[nu] would fall without a customer.
-    """
-
-    topic: Vector
+    topic: Vector  # E[n_k]; float64 (topics,)
+    # E[m] of shared nodes, the customers that documents are to them; float64 (shared nodes, topics)
     shared_customers: Vector
+    # Z, the log probability that a shared node has no customers of a topic; float64 (shared nodes, topics)
     shared_log_absent: Vector
-    shared_mean: Vector
-    shared_response: Vector
+    shared_mean: Vector  # E[nu]; float64 (shared nodes, topics)
+    shared_response: Vector  # By how much E[nu] would fall without a customer; float64 (shared nodes, topics)
 
     @property
     def shared_vectors(self) -> SharedVectors:
@@ -133,33 +100,18 @@ class ExpectedNetworkGlobalState(NetworkGlobalState):
 
 @dataclass(frozen=True)
 class ExpectedRows(Rows):
-    """Expected counts of words.
+    """Expected counts of words."""
 
-    Attributes
-    ----------
-    word_topic : numpy.ndarray of float64, shape (words, topics)
-        E[n_kw].
-    """
-
-    word_topic: Vector
+    word_topic: Vector  # E[n_kw]; float64 (words, topics)
 
 
 @dataclass(frozen=True)
 class EdgeTables(State):
-    """Table counts of edges, sparse; the arrays are those of `TableEntries`.
+    """Table counts of edges, sparse; the arrays are those of `TableEntries`."""
 
-    Attributes
-    ----------
-    table_start : numpy.ndarray of int64, shape (edges,)
-        Index of each edge's first entry.
-    table_entries : numpy.ndarray of int32, shape (edges,)
-        Entries of each edge.
-    table_topic, table_number : numpy.ndarray of uint16 and int32, shape (entries,)
-        Topic of each entry, and its tables.
-    """
-
-    table_start: Ints
-    table_entries: npt.NDArray[np.int32]
+    table_start: Ints  # Index of each edge's first entry; int64 (edges,)
+    table_entries: npt.NDArray[np.int32]  # Entries of each edge; int32 (edges,)
+    # Topic of each entry, and its tables; uint16 (entries,)
     table_topic: npt.NDArray[np.uint16]
     table_number: npt.NDArray[np.int32]
 
@@ -172,17 +124,10 @@ class EdgeTables(State):
 
 @dataclass(frozen=True)
 class OwnTokens(State):
-    """Tokens of each node by topic; the arrays are those of `OwnTopics`.
+    """Tokens of each node by topic; the arrays are those of `OwnTopics`."""
 
-    Attributes
-    ----------
-    own_offsets : numpy.ndarray of int64, shape (nodes of documents + 1,)
-        Index of each node's first entry.
-    own_topic, own_tokens : numpy.ndarray of uint16 and int32, shape (entries,)
-        Topic of each entry, and its tokens.
-    """
-
-    own_offsets: Ints
+    own_offsets: Ints  # Index of each node's first entry; int64 (nodes of documents + 1,)
+    # Topic of each entry, and its tokens; uint16 (entries,)
     own_topic: npt.NDArray[np.uint16]
     own_tokens: npt.NDArray[np.int32]
 
@@ -194,17 +139,10 @@ class OwnTokens(State):
 
 @dataclass(frozen=True)
 class OwnExpectedTokens(State):
-    """Expected tokens of each node by topic; the arrays are those of `OwnExpectedTopics`.
+    """Expected tokens of each node by topic; the arrays are those of `OwnExpectedTopics`."""
 
-    Attributes
-    ----------
-    own_offsets : numpy.ndarray of int64, shape (nodes of documents + 1,)
-        Index of each node's first entry.
-    own_topic, own_tokens, own_log_absent : numpy.ndarray of uint16, float32 and float32, shape (entries,)
-        Topic of each entry, its expected tokens, and the log probability that it has none.
-    """
-
-    own_offsets: Ints
+    own_offsets: Ints  # Index of each node's first entry; int64 (nodes of documents + 1,)
+    # Topic of each entry, its expected tokens, and the log probability that it has none; uint16, float32 (entries,)
     own_topic: npt.NDArray[np.uint16]
     own_tokens: npt.NDArray[np.float32]
     own_log_absent: npt.NDArray[np.float32]
@@ -218,17 +156,10 @@ class OwnExpectedTokens(State):
 
 @dataclass(frozen=True)
 class PairResponsibilities(State):
-    """Sparse responsibilities of pairs; the arrays are those of `Responsibilities`.
+    """Sparse responsibilities of pairs; the arrays are those of `Responsibilities`."""
 
-    Attributes
-    ----------
-    pair_size : numpy.ndarray of uint8, shape (pairs,)
-        Topics of each pair.
-    pair_topic, pair_share : numpy.ndarray of uint16, shape (entries,)
-        These, pair by pair, and their responsibilities.
-    """
-
-    pair_size: npt.NDArray[np.uint8]
+    pair_size: npt.NDArray[np.uint8]  # Topics of each pair; uint8 (pairs,)
+    # These, pair by pair, and their responsibilities; uint16 (entries,)
     pair_topic: npt.NDArray[np.uint16]
     pair_share: npt.NDArray[np.uint16]
 
@@ -240,86 +171,46 @@ class PairResponsibilities(State):
 
 @dataclass(frozen=True)
 class NetworkDocuments(LocalState):
-    """Network of a shard's documents.
+    """Network of a shard's documents."""
 
-    Attributes
-    ----------
-    graph : Graph
-        The network.
-    document_tokens : numpy.ndarray of int64, shape (documents,)
-        Tokens of each document.
-    """
-
-    graph: Graph
-    document_tokens: Ints
+    graph: Graph  # The network
+    document_tokens: Ints  # Tokens of each document; int64 (documents,)
 
 
 @dataclass(frozen=True)
 class SampledCounts(State):
-    """Sampled counts of a shard's nodes.
+    """Sampled counts of a shard's nodes."""
 
-    Attributes
-    ----------
-    tables : EdgeTables
-        Tables of edges.
-    own : OwnTokens
-        Tokens of nodes.
-    """
-
-    tables: EdgeTables
-    own: OwnTokens
+    tables: EdgeTables  # Tables of edges
+    own: OwnTokens  # Tokens of nodes
 
 
 @dataclass(frozen=True)
 class SampledDocuments(NetworkDocuments):
-    """Counts of documents that were swept, or mean vectors of documents that were folded in.
+    """Counts of documents that were swept, or mean vectors of documents that were folded in."""
 
-    Attributes
-    ----------
-    counts : SampledCounts or None
-        Counts of documents that were swept.
-    document_vectors : numpy.ndarray of float32, shape (nodes of documents, topics), or None
-        Means of E[nu_j] over samples, of documents that were folded in.
-    """
-
-    counts: SampledCounts | None = None
+    counts: SampledCounts | None = None  # Counts of documents that were swept
+    # Means of E[nu_j] over samples, of documents that were folded in; float32 (nodes of documents, topics)
     document_vectors: npt.NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True)
 class SampledLocal(SampledDocuments):
-    """Local state with sampled tables.
+    """Local state with sampled tables."""
 
-    Attributes
-    ----------
-    token_topic : numpy.ndarray of uint16, shape (tokens,), or None
-        z of each token, those of a pair side by side; None where documents were folded in.
-    """
-
+    # z of each token, those of a pair side by side; None where documents were folded in; uint16 (tokens,)
     token_topic: npt.NDArray[np.uint16] | None = None
 
 
 @dataclass(frozen=True)
 class ExpectedDocuments(NetworkDocuments):
-    """Expected counts of documents.
+    """Expected counts of documents."""
 
-    Attributes
-    ----------
-    own : OwnExpectedTokens
-        Expected tokens of nodes.
-    """
-
-    own: OwnExpectedTokens
+    own: OwnExpectedTokens  # Expected tokens of nodes
 
 
 @dataclass(frozen=True)
 class ExpectedLocal(ExpectedDocuments):
-    """Local state with expected tables.
+    """Local state with expected tables."""
 
-    Attributes
-    ----------
-    responsibilities : PairResponsibilities or None
-        Of the pairs; None where documents were folded in.
-    """
-
-    responsibilities: PairResponsibilities | None = None
+    responsibilities: PairResponsibilities | None = None  # Of the pairs; None where documents were folded in

@@ -16,11 +16,8 @@ from numpy.typing import NDArray
 
 from collapsium.workers.kernels.networks.stirling import fill_ratios
 
-MIN_COUNT, MAX_COUNT = 64, 2048
-"""Range of the largest m of a table."""
-
-MAX_CACHED_BYTES = 2**27
-"""Most bytes of the tables in a process, of which the last used stay."""
+MIN_COUNT, MAX_COUNT = 64, 2048  # Range of the largest m of a table
+MAX_CACHED_BYTES = 2**27  # Most bytes of the tables in a process, of which the last used stay
 
 # By use, the last used one last.
 _tables: OrderedDict[tuple[float, ...], NDArray[np.float64]] = OrderedDict()
@@ -28,26 +25,7 @@ _lock = threading.Lock()
 
 
 def tables_for(discounts: Iterable[float], most: int) -> NDArray[np.float64]:
-    """Return the tables of V^m_t = S^m_t / S^m_{t-1} for several discounts.
-
-    Parameters
-    ----------
-    discounts : sequence of float
-        Discounts, 0 <= a < 1, in the order of the rows.
-    most : int
-        Largest count m that kernels will look up, or at least `MAX_COUNT`.
-
-    Returns
-    -------
-    float64, shape (discounts, M (M - 1) / 2), read-only
-        A row a discount, with the V^m_t of m = 2 ... M one behind the other, each with t = 2 ... m; M is a power of
-        two and at least `most` or `MAX_COUNT`. `kernels.stirling.stirling_ratio` takes a row.
-
-    Raises
-    ------
-    ValueError
-        If a discount is not in [0, 1).
-    """
+    """Return the tables of V^m_t = S^m_t / S^m_{t-1} for several discounts."""
     key = tuple(float(a) for a in discounts)
     if not all(0.0 <= a < 1.0 for a in key):
         raise ValueError(f"discounts are {key}; each must be at least 0 and less than 1")

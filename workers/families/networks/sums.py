@@ -19,39 +19,24 @@ from collapsium.workers.special_functions import digamma, gammaln
 
 CountsT = TypeVar("CountsT", Ints, Vector)
 
-MIN_GAMMA = 1e-300
-"""Least draw of a Gamma distribution that is divided by."""
+MIN_GAMMA = 1e-300  # Least draw of a Gamma distribution that is divided by
 
 
 class NodeTotals(NamedTuple, Generic[CountsT]):
-    """Customers and tables of nodes over all topics.
+    """Customers and tables of nodes over all topics."""
 
-    Attributes
-    ----------
-    kind : int32, shape (nodes,)
-        Kind of each node.
-    is_root : bool, shape (nodes,)
-        Whether it has no parents.
-    customers, tables : int64 or float64, shape (nodes,)
-        M and T, or their expectations.
-    """
-
-    kind: npt.NDArray[np.int32]
-    is_root: npt.NDArray[np.bool_]
+    kind: npt.NDArray[np.int32]  # Kind of each node; (nodes,)
+    is_root: npt.NDArray[np.bool_]  # Whether it has no parents; (nodes,)
+    # M and T, or their expectations; (nodes,)
     customers: CountsT
     tables: CountsT
 
 
 @dataclass(frozen=True)
 class SharedChanges(State):
-    """Changes of the counts of shared nodes.
+    """Changes of the counts of shared nodes."""
 
-    Attributes
-    ----------
-    shared_customers, shared_tables : numpy.ndarray of int64, shape (shared nodes or their edges, topics)
-        Changes of m and s.
-    """
-
+    # Changes of m and s; int64 (shared nodes or their edges, topics)
     shared_customers: Ints
     shared_tables: Ints
 
@@ -65,56 +50,22 @@ class SharedChanges(State):
 
 @dataclass(frozen=True)
 class SampledSums(State):
-    """Sums over nodes with sampled tables.
+    """Sums over nodes with sampled tables."""
 
-    Attributes
-    ----------
-    log_q : numpy.ndarray of float64, shape (kinds,)
-        Sum of log 1/q_j, q_j ~ Beta(b, M_j).
-    tables : numpy.ndarray of int64, shape (kinds, n)
-        By i, the nodes with more than i tables.
-    falling : numpy.ndarray of float64, shape (kinds,)
-        Sum of log G(b) / G(b + M_j), at roots of log G(A) / G(A + M_j).
-    log_eta : float
-        Sum over roots of psi(A) - psi(A + M_j).
-    stirling : numpy.ndarray of float64, shape (kinds,)
-        Sum of log S^m_t and the other terms of p(n, s) of single topics.
-    joins : numpy.ndarray of float64, shape (kinds,)
-        Customers that speak for 1 - a.
-    alpha_numerator : numpy.ndarray of float64, shape (topics,), or None
-        Sum over roots of a_k (psi(a_k + m_k) - psi(a_k)); None where alpha is not learned.
-    """
-
-    log_q: Vector
-    tables: Ints
-    falling: Vector
-    log_eta: float
-    stirling: Vector
-    joins: Vector
+    log_q: Vector  # Sum of log 1/q_j, q_j ~ Beta(b, M_j); float64 (kinds,)
+    tables: Ints  # By i, the nodes with more than i tables; int64 (kinds, n)
+    falling: Vector  # Sum of log G(b) / G(b + M_j), at roots of log G(A) / G(A + M_j); float64 (kinds,)
+    log_eta: float  # Sum over roots of psi(A) - psi(A + M_j)
+    stirling: Vector  # Sum of log S^m_t and the other terms of p(n, s) of single topics; float64 (kinds,)
+    joins: Vector  # Customers that speak for 1 - a; float64 (kinds,)
+    # Sum over roots of a_k (psi(a_k + m_k) - psi(a_k)); None where alpha is not learned; float64 (topics,)
     alpha_numerator: Vector | None = None
 
     @classmethod
     def of(
         cls, nodes: NodeTotals[Ints], statistics: NodeStatistics, global_state: NetworkGlobalState, stream: Stream
     ) -> Self:
-        """Return the sums over nodes, for which q_j are drawn.
-
-        Parameters
-        ----------
-        nodes : NodeTotals
-            The nodes.
-        statistics : NodeStatistics
-            Sums of a kernel over the same nodes.
-        global_state : NetworkGlobalState
-            Global state, for b and alpha.
-        stream : Stream
-            Random stream of the shard.
-
-        Returns
-        -------
-        SampledSums
-            The sums.
-        """
+        """Return the sums over nodes, for which q_j are drawn."""
         strength, total = np.asarray(global_state.strength), global_state.concentration
         kinds, kind = strength.size, nodes.kind
         below, top = (nodes.customers > 0) & ~nodes.is_root, (nodes.customers > 0) & nodes.is_root
@@ -171,21 +122,11 @@ class SampledSums(State):
 
 @dataclass(frozen=True)
 class ExpectedSums(State):
-    """Sums over nodes with expected tables.
+    """Sums over nodes with expected tables."""
 
-    Attributes
-    ----------
-    opened : numpy.ndarray of float64, shape (kinds,)
-        Sum of (b/a) (psi(b/a + T) - psi(b/a)), or of T where a = 0.
-    log_q : numpy.ndarray of float64, shape (kinds,)
-        Sum of psi(b + M) - psi(b).
-    log_eta : float
-        Sum over roots of psi(A) - psi(A + M).
-    """
-
-    opened: Vector
-    log_q: Vector
-    log_eta: float
+    opened: Vector  # Sum of (b/a) (psi(b/a + T) - psi(b/a)), or of T where a = 0; float64 (kinds,)
+    log_q: Vector  # Sum of psi(b + M) - psi(b); float64 (kinds,)
+    log_eta: float  # Sum over roots of psi(A) - psi(A + M)
 
     @classmethod
     def of(cls, nodes: NodeTotals[Vector], global_state: NetworkGlobalState) -> Self:

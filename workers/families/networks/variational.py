@@ -68,25 +68,16 @@ KERNELS = (
     pair_probabilities,
 )
 
-INITIAL_TOPICS = 8
-"""Topics that each pair has at the start."""
-TOKENS_TOGETHER = 64
-"""Tokens of neighbouring segments that start with the same topics."""
-FOLD_IN_SWEEPS = 50
-"""Sweeps over unseen documents."""
+INITIAL_TOPICS = 8  # Topics that each pair has at the start
+TOKENS_TOGETHER = 64  # Tokens of neighbouring segments that start with the same topics
+FOLD_IN_SWEEPS = 50  # Sweeps over unseen documents
 
 
 @dataclass(frozen=True)
 class ExpectedWordChanges(State):
-    """Changes of the expected counts of words.
+    """Changes of the expected counts of words."""
 
-    Attributes
-    ----------
-    word_topic : numpy.ndarray of float64, shape (words, topics)
-        Change of E[n_kw].
-    """
-
-    word_topic: Vector
+    word_topic: Vector  # Change of E[n_kw]; float64 (words, topics)
 
 
 class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobalState, ExpectedRows, ExpectedLocal]):
@@ -114,22 +105,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobalState, Expecte
     ) -> tuple[ExpectedLocal, Delta]:
         """Draw a few topics for the pairs of neighbouring segments, or take those that another run expects of them.
 
-        Parameters
-        ----------
-        shard, rows, global_state, stream, warm
-            As for `ShardModel.start`.
-
-        Returns
-        -------
-        local : ExpectedLocal
-            The local state.
-        delta : Delta
-            Counts as changes from zero.
-
-        Raises
-        ------
-        ValueError
-            The other run has more topics.
+        Returns local: The local state; delta: Counts as changes from zero
         """
         topics = global_state.alpha.size
         if warm is None:
@@ -203,21 +179,7 @@ class ExpectedNetworkModel(NetworkShardModel[ExpectedNetworkGlobalState, Expecte
     def fold(
         self, block: ExpectedRows, delta: Delta, global_state: ExpectedNetworkGlobalState
     ) -> tuple[ExpectedRows, Delta]:
-        """Return a block of the vocabulary after the changes of its rows.
-
-        Parameters
-        ----------
-        block, delta, global_state
-            As for `ShardModel.fold`.
-
-        Returns
-        -------
-        block : ExpectedRows
-            The new rows.
-        delta : Delta
-            Changes of E[n_k] (``topic``); fresh ``moved``, the sum of absolute changes of E[n_kw], and, where B is
-            learned, ``tables_of_words``.
-        """
+        """Return a block of the vocabulary after the changes of its rows."""
         changes = delta.read(ExpectedWordChanges)
         if changes is None:
             return block, Delta()

@@ -51,8 +51,8 @@ from collapsium.workers.kernels.vb.records import (
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
+# Sums of each label and topic over the documents that have it; as many again where values may be negative
 STATISTICS_PER_LABEL = 4
-"""Sums of each label and topic over the documents that have it; as many again where values may be negative."""
 
 
 class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobalState, LabelledDocumentTopics]):
@@ -88,26 +88,7 @@ class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobalState, Labe
     ) -> tuple[LabelledDocumentTopics, Delta]:
         """Pass over a shard, each document until its E[n_mk] have converged or its passes are used up.
 
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        local : LabelledDocumentTopics
-            Each document begins from its E[n_mk] or, in the sweeps of LDA at the start, from even proportions, as the
-            random start would hold it.
-        rows : MeanFieldRows
-            Weights of the shard's words.
-        global_state : HdspGlobalState
-            Global state at the start of the iteration.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        local : LabelledDocumentTopics
-            The new one.
-        delta : Delta
-            Fresh `WordCounts` and `HdspSums`.
+        Returns local: The new one; delta: Fresh `WordCounts` and `HdspSums`
         """
         began, as_lda = time.perf_counter(), global_state.lda_sweeps_left > 0
         if as_lda and not global_state.further_sweep:
@@ -163,18 +144,6 @@ class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobalState, Labe
 
         Words make the sum nearly certain. Labels alone do not: where alpha p_k is small, the topic whose pi happens to
         be large is not the one with the largest mean, and the quotient of means promises too much.
-
-        Parameters
-        ----------
-        local : LabelledDocumentTopics
-            The documents.
-        global_state : HdspGlobalState
-            Global state of the model.
-
-        Returns
-        -------
-        numpy.ndarray of float64, shape (documents, topics)
-            The proportions.
         """
         counts = local.counts
         theta = np.empty(counts.shape)
@@ -199,21 +168,11 @@ def _with_labels(document_topic: Counts, shard: Shard, global_state: HdspGlobalS
 
 @dataclass(frozen=True)
 class _ShardLabels:
-    """Labels of a shard's documents.
+    """Labels of a shard's documents."""
 
-    Attributes
-    ----------
-    numbers : numpy.ndarray of int64, shape (labels,)
-        Sorted numbers of the labels that the shard has, or of all.
-    record : DocumentLabels
-        The documents' labels by their places among `numbers`.
-    totals : numpy.ndarray of float64, shape (labels,)
-        sum_m r_mj.
-    """
-
-    numbers: npt.NDArray[np.int64]
-    record: DocumentLabels
-    totals: Vector
+    numbers: npt.NDArray[np.int64]  # Sorted numbers of the labels that the shard has, or of all; int64 (labels,)
+    record: DocumentLabels  # The documents' labels by their places among `numbers`
+    totals: Vector  # sum_m r_mj; float64 (labels,)
 
     def statistics(self, global_state: HdspGlobalState, with_curvature: bool) -> RateStatistics:
         """Return zeros for a sweep to add to."""

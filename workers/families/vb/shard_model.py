@@ -62,11 +62,8 @@ LocalT = TypeVar("LocalT", bound=DocumentTopics)
 
 MEAN_FIELD_KERNELS = (mean_field.count_products, mean_field.fold_words, prediction.pair_probability)
 FOLD_IN_LIMITS = PassLimits(passes=100, tolerance=1e-4)
-INITIAL_TOPICS = 8
-"""Topics of a document at the start."""
-
-MIN_SHARE = 1e-100
-"""Share of a topic that a document or a word does not have: the product of two is still above zero."""
+INITIAL_TOPICS = 8  # Topics of a document at the start
+MIN_SHARE = 1e-100  # Share of a topic that a document or a word does not have: the product of two is still above zero
 
 
 class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, LocalT]):
@@ -105,21 +102,7 @@ class MeanFieldShardModel(ShardModel[OptionsT, GlobalStateT, MeanFieldRows, Loca
     def fold(self, block: MeanFieldRows, delta: Delta, global_state: GlobalStateT) -> tuple[MeanFieldRows, Delta]:
         """Replace a block's counts by new ones, and compute exp(psi(lambda_kw)) from them.
 
-        Parameters
-        ----------
-        block : MeanFieldRows
-            The rows so far.
-        delta : Delta
-            Fresh `WordCounts`; word ids count from the block's first. Words without counts are in no document.
-        global_state : MeanFieldGlobalState
-            Global state at the start of the iteration.
-
-        Returns
-        -------
-        block : MeanFieldRows
-            The new rows.
-        delta : Delta
-            `FoldSums`.
+        Returns block: The new rows; delta: `FoldSums`
         """
         before, counts = block.counts, np.zeros(block.counts.shape)
         swept = delta.read(WordCounts)
@@ -186,32 +169,7 @@ def plain_rows(rows: MeanFieldRows) -> MeanFieldRows:
 
 
 def initial_counts(shard: Shard, topics: int, stream: Stream, warm: Arrays | None) -> tuple[Counts, Vector]:
-    """Return the counts of a shard's initial responsibilities, random by document or from another run.
-
-    Parameters
-    ----------
-    shard : Shard
-        The documents.
-    topics : int
-        K, the number of topics.
-    stream : Stream
-        Random stream of the shard.
-    warm : Arrays or None
-        ``document_topic``, proportions theta of shape (documents, K'), and ``word_topic``, probabilities phi of shape
-        (shard words, K'), with K' <= K: then q ~ theta phi, and further topics begin empty.
-
-    Returns
-    -------
-    document_topic : numpy.ndarray of float32, shape (documents, topics)
-        E[n_dk].
-    word_topic : numpy.ndarray of float64, shape (shard words, topics)
-        E[n_kw].
-
-    Raises
-    ------
-    ValueError
-        `warm` has more topics.
-    """
+    """Return the counts of a shard's initial responsibilities, random by document or from another run."""
     if warm is None:
         shares = _initial_shares(shard.documents, topics, stream.generator())
         phi = np.ones((shard.words.size, topics))

@@ -19,24 +19,12 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class MeanFieldGlobalState(WeighedGlobalState):
-    """Global state of all families of mean-field topics.
+    """Global state of all families of mean-field topics."""
 
-    Attributes
-    ----------
-    vocabulary : float
-        W, the number of words.
-    topic_total : numpy.ndarray of float64, shape (topics,)
-        E[n_k].
-    topic_log : numpy.ndarray of float64, shape (topics,)
-        psi(sum_w lambda_kw).
-    further_sweep : bool
-        Whether the shard was swept in this iteration already.
-    """
-
-    vocabulary: float
-    topic_total: Vector
-    topic_log: Vector
-    further_sweep: bool = False
+    vocabulary: float  # W, the number of words
+    topic_total: Vector  # E[n_k]; float64 (topics,)
+    topic_log: Vector  # psi(sum_w lambda_kw); float64 (topics,)
+    further_sweep: bool = False  # Whether the shard was swept in this iteration already
 
     @property
     def plain_ratio(self) -> Vector | None:
@@ -51,18 +39,10 @@ class MeanFieldGlobalState(WeighedGlobalState):
 
 @dataclass(frozen=True, kw_only=True)
 class VbLdaGlobalState(MeanFieldGlobalState):
-    """Global state of latent Dirichlet allocation.
+    """Global state of latent Dirichlet allocation."""
 
-    Attributes
-    ----------
-    alpha : numpy.ndarray of float64, shape (topics,)
-        a_k.
-    beta : float
-        B.
-    """
-
-    alpha: Vector
-    beta: float
+    alpha: Vector  # a_k; float64 (topics,)
+    beta: float  # B
 
     @property
     def priors(self) -> DirichletPriors:
@@ -72,119 +52,61 @@ class VbLdaGlobalState(MeanFieldGlobalState):
 
 @dataclass(frozen=True)
 class InverseGammaWeights(State):
-    """Weights of labels, w_kj ~ InvGamma(a_w, b_w), with q(w) of the same form.
+    """Weights of labels, w_kj ~ InvGamma(a_w, b_w), with q(w) of the same form."""
 
-    Attributes
-    ----------
-    weight_prior : numpy.ndarray of float64, shape (2,)
-        a_w and b_w.
-    weight_shape, weight_rate : numpy.ndarray of float64, shape (labels, topics)
-        Parameters of q(w).
-    """
-
-    weight_prior: Vector
+    weight_prior: Vector  # a_w and b_w; float64 (2,)
+    # Parameters of q(w); float64 (labels, topics)
     weight_shape: Vector
     weight_rate: Vector
 
 
 @dataclass(frozen=True)
 class LogLinearWeights(State):
-    """Weights of labels and numbers, w_kj ~ N(0, sigma), at the most probable w.
+    """Weights of labels and numbers, w_kj ~ N(0, sigma), at the most probable w."""
 
-    Attributes
-    ----------
-    weight_variance : float
-        sigma.
-    label_topic : numpy.ndarray of float64, shape (labels, topics)
-        w.
-    """
-
-    weight_variance: float
-    label_topic: Vector
+    weight_variance: float  # sigma
+    label_topic: Vector  # w; float64 (labels, topics)
 
 
 @dataclass(frozen=True)
 class LabelRates(State):
-    """Rates that labels give to topics, and the weights of which they are made.
+    """Rates that labels give to topics, and the weights of which they are made."""
 
-    Attributes
-    ----------
-    label_log, label_mean_log : numpy.ndarray of float64, shape (labels, topics)
-        log E[R] and E[log R] of each label of value 1.
-    inverse_gamma, log_linear : InverseGammaWeights or LogLinearWeights, or None
-        The weights; one of the two.
-    """
-
+    # log E[R] and E[log R] of each label of value 1; float64 (labels, topics)
     label_log: Vector
     label_mean_log: Vector
+    # The weights; one of the two
     inverse_gamma: InverseGammaWeights | None = None
     log_linear: LogLinearWeights | None = None
 
 
 @dataclass(frozen=True)
 class LabelRange(State):
-    """Range of the documents' labels, which bounds how far weights may move at once.
+    """Range of the documents' labels, which bounds how far weights may move at once."""
 
-    Attributes
-    ----------
-    label_most, label_least : float
-        Largest and smallest sum of |r_mj| over the labels of a document.
-    label_reach : numpy.ndarray of float64, shape (labels,)
-        Largest |r_mj| of each label.
-    """
-
+    # Largest and smallest sum of |r_mj| over the labels of a document
     label_most: float
     label_least: float
-    label_reach: Vector
+    label_reach: Vector  # Largest |r_mj| of each label; float64 (labels,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HdspGlobalState(MeanFieldGlobalState):
-    """Global state of the hierarchical Dirichlet scaling process.
+    """Global state of the hierarchical Dirichlet scaling process."""
 
-    Attributes
-    ----------
-    eta : float
-        Dirichlet parameter of each word in a topic.
-    gamma : float
-        Concentration of the corpus's topics.
-    prior : numpy.ndarray of float64, shape (topics,)
-        g_k = alpha p_k.
-    last : int
-        Topic that has what all sticks leave.
-    lda_sweeps_left : int
-        Sweeps of LDA still to come.
-    another_round : bool
-        Whether the iteration goes on with one more sweep.
-    carried : bool
-        Whether the prior is another run's.
-    label_table : numpy.ndarray of uint8
-        The training corpus's labels, as `LabelTable.packed` has them.
-    rates : LabelRates
-        Rates of the labels.
-    label_range : LabelRange
-        Range of the documents' labels.
-    signed : bool
-        Whether values of labels may be negative.
-    with_curvature : bool
-        Whether sweeps sum the Hessian of the weights.
-    led : bool
-        Whether labels have topics of their own at the start.
-    """
-
-    eta: float
-    gamma: float
-    prior: Vector
-    last: int
-    lda_sweeps_left: int
-    another_round: bool = False
-    carried: bool = False
-    label_table: npt.NDArray[np.uint8]
-    rates: LabelRates
-    label_range: LabelRange
-    signed: bool
-    with_curvature: bool
-    led: bool
+    eta: float  # Dirichlet parameter of each word in a topic
+    gamma: float  # Concentration of the corpus's topics
+    prior: Vector  # g_k = alpha p_k; float64 (topics,)
+    last: int  # Topic that has what all sticks leave
+    lda_sweeps_left: int  # Sweeps of LDA still to come
+    another_round: bool = False  # Whether the iteration goes on with one more sweep
+    carried: bool = False  # Whether the prior is another run's
+    label_table: npt.NDArray[np.uint8]  # The training corpus's labels, as `LabelTable.packed` has them; uint8
+    rates: LabelRates  # Rates of the labels
+    label_range: LabelRange  # Range of the documents' labels
+    signed: bool  # Whether values of labels may be negative
+    with_curvature: bool  # Whether sweeps sum the Hessian of the weights
+    led: bool  # Whether labels have topics of their own at the start
 
     @property
     def priors(self) -> DirichletPriors:
@@ -199,21 +121,13 @@ class HdspGlobalState(MeanFieldGlobalState):
 
 @dataclass(frozen=True)
 class MeanFieldRows(WeighedRows):
-    """Weights of words during a fit, and their counts.
+    """Weights of words during a fit, and their counts."""
 
-    Attributes
-    ----------
-    word_expected : numpy.ndarray of float64, shape (words, topics), or None
-        exp(psi(lambda_kw)), each word's scaled so that the largest is one; None in a finished model.
-    block_topic : numpy.ndarray of float64, shape (words, topics), or None
-        E[n_kw] during a fit, which sweeps do not see.
-    word_topic : numpy.ndarray of float64, shape (words, topics), or None
-        E[n_kw] of a finished model.
-    """
-
+    # exp(psi(lambda_kw)), each word's scaled so that the largest is one; None in a finished model; float64 (words,
+    # topics)
     word_expected: Vector | None = None
-    block_topic: Vector | None = block_only()
-    word_topic: Vector | None = None
+    block_topic: Vector | None = block_only()  # E[n_kw] during a fit, which sweeps do not see; float64 (words, topics)
+    word_topic: Vector | None = None  # E[n_kw] of a finished model; float64 (words, topics)
 
     @property
     def counts(self) -> Vector:
@@ -233,15 +147,9 @@ class MeanFieldRows(WeighedRows):
 
 @dataclass(frozen=True)
 class DocumentTopics(LocalState):
-    """Topics of documents.
+    """Topics of documents."""
 
-    Attributes
-    ----------
-    document_topic : numpy.ndarray of float32, shape (documents, topics)
-        E[n_dk].
-    """
-
-    document_topic: Counts
+    document_topic: Counts  # E[n_dk]; float32 (documents, topics)
 
     @property
     def counts(self) -> Vector:
@@ -251,142 +159,73 @@ class DocumentTopics(LocalState):
 
 @dataclass(frozen=True)
 class VbLdaLocal(DocumentTopics):
-    """Local state of a shard.
+    """Local state of a shard."""
 
-    Attributes
-    ----------
-    even_sweeps_left : int
-        Sweeps still to begin from even proportions; 0 where documents were folded in.
-    """
-
-    even_sweeps_left: int = 0
+    even_sweeps_left: int = 0  # Sweeps still to begin from even proportions; 0 where documents were folded in
 
 
 @dataclass(frozen=True)
 class LabelledDocumentTopics(DocumentTopics):
-    """Topics and labels of documents.
+    """Topics and labels of documents."""
 
-    Attributes
-    ----------
-    document_label_offsets : numpy.ndarray of int64, shape (documents + 1,)
-        Where the labels of each document begin.
-    document_label : numpy.ndarray of int32
-        Number of each label in the training corpus's table.
-    document_label_value : numpy.ndarray of float64
-        r_mj of each.
-    """
-
-    document_label_offsets: npt.NDArray[np.int64]
-    document_label: npt.NDArray[np.int32]
-    document_label_value: Vector
+    document_label_offsets: npt.NDArray[np.int64]  # Where the labels of each document begin; int64 (documents + 1,)
+    document_label: npt.NDArray[np.int32]  # Number of each label in the training corpus's table; int32
+    document_label_value: Vector  # r_mj of each; float64
 
 
 @dataclass(frozen=True)
 class WordCounts(State):
-    """Counts by word of a sweep or of the start.
+    """Counts by word of a sweep or of the start."""
 
-    Attributes
-    ----------
-    word_topic : numpy.ndarray of float64, shape (words, topics)
-        E[n_kw].
-    """
-
-    word_topic: Vector
+    word_topic: Vector  # E[n_kw]; float64 (words, topics)
 
 
 @dataclass(frozen=True)
 class FoldSums(State):
-    """Sums over the words of new rows.
+    """Sums over the words of new rows."""
 
-    Attributes
-    ----------
-    topic_total : numpy.ndarray of float64, shape (topics,)
-        E[n_k].
-    moved : float
-        Sum of the absolute changes of E[n_kw].
-    bound_words : float
-        The words' part of the bound.
-    log_phi : float
-        sum_kw psi(lambda_kw).
-    """
-
-    topic_total: Vector
-    moved: float
-    bound_words: float
-    log_phi: float
+    topic_total: Vector  # E[n_k]; float64 (topics,)
+    moved: float  # Sum of the absolute changes of E[n_kw]
+    bound_words: float  # The words' part of the bound
+    log_phi: float  # sum_kw psi(lambda_kw)
 
 
 @dataclass(frozen=True)
 class SweepSums(State):
-    """Sums over the documents of a sweep; the start has none.
+    """Sums over the documents of a sweep; the start has none."""
 
-    Attributes
-    ----------
-    bound_documents : float
-        The documents' part of the bound.
-    documents, tokens : float
-        How many were swept.
-    """
-
-    bound_documents: float
+    bound_documents: float  # The documents' part of the bound
+    # How many were swept
     documents: float
     tokens: float
 
 
 @dataclass(frozen=True)
 class VbLdaSums(SweepSums):
-    """Sums over the documents of a sweep of latent Dirichlet allocation.
+    """Sums over the documents of a sweep of latent Dirichlet allocation."""
 
-    Attributes
-    ----------
-    even : float
-        Documents that began from even proportions.
-    log_theta : numpy.ndarray of float64, shape (topics,), or None
-        sum_d E[log theta_dk] over the documents that are not empty, where a_k is learned.
-    occupied : float or None
-        How many documents these are.
-    """
-
-    even: float
+    even: float  # Documents that began from even proportions
+    # sum_d E[log theta_dk] over the documents that are not empty, where a_k is learned; float64 (topics,)
     log_theta: Vector | None = None
-    occupied: float | None = None
+    occupied: float | None = None  # How many documents these are
 
 
 @dataclass(frozen=True)
 class HdspSums(SweepSums):
-    """Sums over the documents of a sweep of the hierarchical Dirichlet scaling process.
+    """Sums over the documents of a sweep of the hierarchical Dirichlet scaling process."""
 
-    Attributes
-    ----------
-    tables : numpy.ndarray of float64, shape (topics,)
-        sum_m g_k (psi(g_k + n_mk) - psi(g_k)).
-    minus_log_rate : numpy.ndarray of float64, shape (topics,)
-        -sum_m log b_mk.
-    labels : LabelSums or None
-        Sums of the labels that documents have; None in sweeps of LDA.
-    """
-
-    tables: Vector
-    minus_log_rate: Vector
-    labels: LabelSums | None = None
+    tables: Vector  # sum_m g_k (psi(g_k + n_mk) - psi(g_k)); float64 (topics,)
+    minus_log_rate: Vector  # -sum_m log b_mk; float64 (topics,)
+    labels: LabelSums | None = None  # Sums of the labels that documents have; None in sweeps of LDA
 
 
 @dataclass(frozen=True)
 class LabelSums(State):
-    """Sums of the labels that the documents of a sweep have; see `collapsium.workers.kernels.vb.records`.
+    """Sums of the labels that the documents of a sweep have; see `collapsium.workers.kernels.vb.records`."""
 
-    Attributes
-    ----------
-    label_total : numpy.ndarray of float64, shape (labels,)
-        sum_m r_mj.
-    label_sums : numpy.ndarray of float64, shape (labels, 4 or 8, topics)
-        As in `RateStatistics`.
-    label_curvature : numpy.ndarray of float64, shape (labels, 2 labels, topics), or None
-        The Hessian of the weights, where it is summed.
-    """
-
-    label_total: Vector
-    label_sums: Vector
+    label_total: Vector  # sum_m r_mj; float64 (labels,)
+    label_sums: Vector  # As in `RateStatistics`; float64 (labels, 4 or 8, topics)
+    # The Hessian of the weights, where it is summed; float64 (labels, 2 labels, topics)
     label_curvature: Vector | None = None
 
     def of_all(self, labels: int, present: npt.NDArray[np.int64]) -> Self:

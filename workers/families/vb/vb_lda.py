@@ -104,26 +104,7 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
     ) -> tuple[VbLdaLocal, Delta]:
         """Pass over a shard, each document until its gamma has converged or its passes are used up.
 
-        Parameters
-        ----------
-        shard : Shard
-            The documents.
-        local : VbLdaLocal
-            Each document begins from its E[n_dk] or, in the first sweeps, from even proportions, as the random start
-            would hold it.
-        rows : MeanFieldRows
-            Weights of the shard's words.
-        global_state : VbLdaGlobalState
-            Global state at the start of the iteration.
-        stream : Stream
-            Not used.
-
-        Returns
-        -------
-        local : VbLdaLocal
-            The new one.
-        delta : Delta
-            Fresh `WordCounts` and `VbLdaSums`.
+        Returns local: The new one; delta: Fresh `WordCounts` and `VbLdaSums`
         """
         began, topics, shard = time.perf_counter(), global_state.alpha.size, self.weighed(shard, rows)
         log_theta = np.zeros(topics if self.options.learns_alpha else 0)

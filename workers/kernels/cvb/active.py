@@ -60,40 +60,30 @@ from collapsium.workers.kernels.lanes import (
 )
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
-UNIT = 32768
-"""Steps of a responsibility of one."""
+UNIT = 32768  # Steps of a responsibility of one
 
 STEP = np.float32(1.0 / UNIT)
 
-EXACT_TOKENS = 512
-"""Tokens whose responsibilities add up exactly in float32: 2^24 steps."""
+EXACT_TOKENS = 512  # Tokens whose responsibilities add up exactly in float32: 2^24 steps
 
+# Tokens of a topic in float32, and tokens updated together, of a document that has more than `EXACT_TOKENS`
 WINDOW = EXACT_TOKENS // 2
-"""Tokens of a topic in float32, and tokens updated together, of a document that has more than `EXACT_TOKENS`."""
 
+# A little less than `UNIT`: rounding in float32 never makes the sum of a pair's steps exceed `UNIT`
 NEARLY = np.float32(UNIT - 0.01)
-"""A little less than `UNIT`: rounding in float32 never makes the sum of a pair's steps exceed `UNIT`."""
 
-AHEAD = 4
-"""Pairs ahead of the update whose rows are prefetched."""
+AHEAD = 4  # Pairs ahead of the update whose rows are prefetched
+CACHE_LINE = 16  # Numbers of 4 bytes in a cache line of most processors
+FIELDS = 8  # Numbers of an active topic; see `DocumentWorkspace`
 
-CACHE_LINE = 16
-"""Numbers of 4 bytes in a cache line of most processors."""
-
-FIELDS = 8
-"""Numbers of an active topic; see `DocumentWorkspace`."""
-
+# Offsets of the numbers in a group of eight active topics
 PLACES, HERE, PRIOR, INVERSE, RATIO, UNITS, BEFORE, WEIGHT = (LANES * field for field in range(FIELDS))
-"""Offsets of the numbers in a group of eight active topics."""
 
 ZERO, HALF, ONE, TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
 MIN_PRIOR, MIN_TOTAL = np.float32(1e-12), np.float32(1e-37)
 
-ROUNDING = np.float32(1e-5)
-"""Share of S_w below which a background weight is rounding error alone."""
-
-MIN_INACTIVE_PRIOR = 1e-9
-"""Share of the prior below which the inactive topics of a document have no background."""
+ROUNDING = np.float32(1e-5)  # Share of S_w below which a background weight is rounding error alone
+MIN_INACTIVE_PRIOR = 1e-9  # Share of the prior below which the inactive topics of a document have no background
 
 
 @kernel
@@ -108,24 +98,7 @@ def sweep_active(
 ) -> None:
     """Update the responsibilities of a run of documents by the zeroth order; twin: `naive.active.sweep`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    active : ActiveTopics
-        Their active topics.
-    before : ActiveState
-        After the previous sweep.
-    priors : Priors
-        a_k, b_w, and B, which is the least that B + E[n_k] counts as.
-    powers : float64, shape (2,)
-        Powers of the weights to which responsibilities are proportional, of documents with even and with odd places in
-        the run: 1 for the plain update, less to flatten them (a higher temperature; the power is approximate), 2 to
-        sharpen them.
-    running : RunningCounts
-        Changed by these documents.
-    after : NewActiveState
-        Filled.
+    Shapes: `powers` (2,).
     """
     rows, topics, offsets, starts = running.rows, priors.topics.size, pairs.offsets, before.starts
     active_offsets, counts = active.offsets, before.counts
@@ -236,24 +209,12 @@ def _end_document(
 
 
 class _Windows(NamedTuple):
-    """Runs of pairs that are updated together: documents, or parts of those with more than `EXACT_TOKENS`.
+    """Runs of pairs that are updated together: documents, or parts of those with more than `EXACT_TOKENS`."""
 
-    Attributes
-    ----------
-    documents : numpy.ndarray of int64, shape (windows,)
-        Document of each.
-    offsets : numpy.ndarray of int64, shape (windows + 1,)
-        First pair of each.
-    starts : numpy.ndarray of int64, shape (windows,)
-        Index of its first responsibility.
-    long : numpy.ndarray of bool, shape (windows,)
-        Whether its document has more than `EXACT_TOKENS`.
-    """
-
-    documents: Array
-    offsets: Array
-    starts: Array
-    long: Array
+    documents: Array  # Document of each; int64 (windows,)
+    offsets: Array  # First pair of each; int64 (windows + 1,)
+    starts: Array  # Index of its first responsibility; int64 (windows,)
+    long: Array  # Whether its document has more than `EXACT_TOKENS`; bool (windows,)
 
 
 @helper
@@ -290,19 +251,7 @@ def _windows(pairs: DocumentPairs, lists: Array, starts: Array) -> _Windows:
 def count_documents(
     pairs: DocumentPairs, active: ActiveTopics, before: ActiveState, every: int, after: NewActiveState
 ) -> None:
-    """Fill the counts of documents' active topics from their responsibilities; twin: `naive.active.document_counts`.
-
-    Parameters
-    ----------
-    pairs, active : DocumentPairs, ActiveTopics
-        The documents and their active topics.
-    before : ActiveState
-        Their responsibilities, and counts that may be rounded.
-    every : int
-        1 for all documents; 0 for those in which counts are rounded, while others keep theirs.
-    after : NewActiveState
-        Its counts and background tokens are filled.
-    """
+    """Fill the counts of documents' active topics from their responsibilities; twin: `naive.active.document_counts`."""
     places, steps, nothing = active.offsets, np.zeros(LANES, np.uint16), np.empty(0, np.float32)
     most = 0
     for document in range(pairs.offsets.size - 1):

@@ -42,42 +42,25 @@ class _Moves(NamedTuple):
     """Topics of a document that stay and that go, and their places among the old ones and among the new ones.
 
     Most places have no signs, so that the compiler knows that no index counts from the end.
-
-    Attributes
-    ----------
-    place : numpy.ndarray of int64, shape (topics,)
-        While topics are compared, the place of each among the new ones, -1 for none; else -1.
-    source, target : numpy.ndarray of uint16, shape (topics,)
-        Places of the topics that stay, among the old and among the new ones.
-    dropped : numpy.ndarray of uint16, shape (topics,)
-        Places of topics that go, among the old ones.
-    topics : numpy.ndarray of uint16, shape (topics,)
-        The topics that go.
-    ratio : numpy.ndarray of float32, shape (topics,)
-        Their a_k / (B + E[n_k]) of S_w.
     """
 
+    # While topics are compared, the place of each among the new ones, -1 for none; else -1; int64 (topics,)
     place: Array
+    # Places of the topics that stay, among the old and among the new ones; uint16 (topics,)
     source: Array
     target: Array
-    dropped: Array
-    topics: Array
-    ratio: Array
+    dropped: Array  # Places of topics that go, among the old ones; uint16 (topics,)
+    topics: Array  # The topics that go; uint16 (topics,)
+    ratio: Array  # Their a_k / (B + E[n_k]) of S_w; float32 (topics,)
 
 
 class _Sizes(NamedTuple):
-    """Numbers of a document's topics.
+    """Numbers of a document's topics."""
 
-    Attributes
-    ----------
-    old, new : int
-        Topics so far, and from now on.
-    stay, go : int
-        Topics that are among both, and among the old ones alone.
-    """
-
+    # Topics so far, and from now on
     old: int
     new: int
+    # Topics that are among both, and among the old ones alone
     stay: int
     go: int
 
@@ -94,21 +77,6 @@ def carry(
     """Carry responsibilities over to new active topics; those of dropped topics go to the background.
 
     Twin: `naive.active_topics.carry`.
-
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    active : ActiveTopics
-        Their active topics so far.
-    before : ActiveState
-        After the previous sweep.
-    new_active : ActiveTopics
-        Their active topics from now on.
-    running : RunningCounts
-        Tokens of dropped topics are moved to the background.
-    after : NewActiveState
-        Filled.
     """
     topics, rows, places = running.ratio.size, running.rows, running.ratio.size + LANES
     words = rows.units, np.empty(0), rows.background_weight, rows.background, rows.long_place

@@ -38,110 +38,55 @@ from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import load, prefetch, spread_evenly, sum_of
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
-TOGETHER = 4
-"""Pairs that are processed together; the functions that do so are written for this number."""
-
-HALVINGS = 16
-"""Halvings of the interval of the limit, where too many topics pass the threshold."""
+TOGETHER = 4  # Pairs that are processed together; the functions that do so are written for this number
+HALVINGS = 16  # Halvings of the interval of the limit, where too many topics pass the threshold
 
 
 class SelectionRows(NamedTuple):
-    """Rows as the iteration began.
+    """Rows as the iteration began."""
 
-    Attributes
-    ----------
-    expected : float32, shape (rows, topics)
-        E[n_kw].
-    background_weight : float32, shape (rows,)
-        S_w.
-    totals : float64, shape (topics,)
-        B + E[n_k].
-    """
-
-    expected: Float32Matrix
-    background_weight: Float32Vector
-    totals: Float64Vector
+    expected: Float32Matrix  # E[n_kw]; (rows, topics)
+    background_weight: Float32Vector  # S_w; (rows,)
+    totals: Float64Vector  # B + E[n_k]; (topics,)
 
 
 class Selection(NamedTuple):
-    """Selected topics.
+    """Selected topics."""
 
-    Attributes
-    ----------
-    most : int64, shape (documents,)
-        Most topics of each document, 1 or more.
-    topics : uint16, shape (at least the sum of `most`,)
-        Filled with the topics, those of one document after those of another, ascending in a document.
-    sizes : int64, shape (documents,)
-        Filled with the number of topics of each document; an empty document has none.
-    """
-
-    most: Int64Vector
+    most: Int64Vector  # Most topics of each document, 1 or more; (documents,)
+    # Filled with the topics, those of one document after those of another, ascending in a document; (at least the sum
+    # of `most`,)
     topics: OutUInt16Vector
-    sizes: OutInt64Vector
+    sizes: OutInt64Vector  # Filled with the number of topics of each document; an empty document has none; (documents,)
 
 
 class _FlatRows(NamedTuple):
-    """Rows of words, flattened.
+    """Rows of words, flattened."""
 
-    Attributes
-    ----------
-    topics : int
-        Cells of a row.
-    expected : numpy.ndarray of float32, shape (rows * topics,)
-        E[n_kw].
-    word_prior : numpy.ndarray of float64, shape (rows,)
-        b_w.
-    background_weight : numpy.ndarray of float32, shape (rows,)
-        S_w.
-    """
-
-    topics: int
-    expected: Array
-    word_prior: Array
-    background_weight: Array
+    topics: int  # Cells of a row
+    expected: Array  # E[n_kw]; float32 (rows * topics,)
+    word_prior: Array  # b_w; float64 (rows,)
+    background_weight: Array  # S_w; float32 (rows,)
 
 
 class _Sums(NamedTuple):
-    """Numbers of the topics of a document, and of pairs that are processed together.
+    """Numbers of the topics of a document, and of pairs that are processed together."""
 
-    Attributes
-    ----------
-    ratio : numpy.ndarray of float32, shape (topics,)
-        a_k / (B + E[n_k]).
-    active : numpy.ndarray of float32, shape (topics,)
-        The same of the document's active topics; zero of others.
-    units : numpy.ndarray of float32, shape (at least topics,)
-        The value of a step of the responsibility of each active topic in turn; zero beyond them.
-    plain : numpy.ndarray of float32, shape (topics,)
-        Sums of the pairs' rows, with the background tokens as weights.
-    known : numpy.ndarray of float32, shape (4,)
-        Sums of a_k E[n_kw] / (B + E[n_k]) over the active topics, of each pair.
-    background : numpy.ndarray of float32, shape (4,)
-        Background tokens of each pair, divided by their weight.
-    """
-
-    ratio: Array
-    active: Array
+    ratio: Array  # a_k / (B + E[n_k]); float32 (topics,)
+    active: Array  # The same of the document's active topics; zero of others; float32 (topics,)
+    # The value of a step of the responsibility of each active topic in turn; zero beyond them; float32 (at least
+    # topics,)
     units: Array
-    plain: Array
-    known: Array
-    background: Array
+    plain: Array  # Sums of the pairs' rows, with the background tokens as weights; float32 (topics,)
+    known: Array  # Sums of a_k E[n_kw] / (B + E[n_k]) over the active topics, of each pair; float32 (4,)
+    background: Array  # Background tokens of each pair, divided by their weight; float32 (4,)
 
 
 class _Passing(NamedTuple):
-    """Topics above their thresholds.
+    """Topics above their thresholds."""
 
-    Attributes
-    ----------
-    topics : numpy.ndarray of uint16, shape (topics,)
-        The topics.
-    counts : numpy.ndarray of float32, shape (topics,)
-        Their counts.
-    """
-
-    topics: Array
-    counts: Array
+    topics: Array  # The topics; uint16 (topics,)
+    counts: Array  # Their counts; float32 (topics,)
 
 
 @kernel
@@ -160,22 +105,7 @@ def select(
     a_k sum over pairs of c (1 - sum q) phi_kw / (S_w - sum over active a_l phi_lw). Those above the threshold are
     selected; where there are more than the document has room for, the largest.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    active : ActiveTopics
-        Their active topics so far.
-    state : ActiveState
-        After the previous sweep.
-    priors : Priors
-        a_k and b_w.
-    rows : SelectionRows
-        Of the shard's words.
-    threshold : float64, shape (topics,)
-        Least expected count of an active topic.
-    selection : Selection
-        Filled.
+    Shapes: `threshold` (topics,).
     """
     offsets, active_offsets, active_topics, topics = pairs.offsets, active.offsets, active.topics, priors.topics.size
     least, count, ratio = threshold.astype(np.float32), np.empty(topics, np.float32), priors.topics / rows.totals

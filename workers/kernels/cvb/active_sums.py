@@ -27,24 +27,12 @@ from collapsium.workers.kernels.special import digamma
 
 
 class _DocumentSums(NamedTuple):
-    """Sums over the pairs of a document by its active topics, filled up to a multiple of eight.
+    """Sums over the pairs of a document by its active topics, filled up to a multiple of eight."""
 
-    Attributes
-    ----------
-    units : numpy.ndarray of float32
-        Value of a step of a responsibility: 2^-15, and 0 beyond the list.
-    present : numpy.ndarray of float32
-        P(n_dk > 0). In a document of more than 100,000 pairs, rounding may cost it 1e-4.
-    variance : numpy.ndarray of float32
-        V[n_dk].
-    eight : numpy.ndarray of float32, shape (8,)
-        For numbers of eight topics.
-    """
-
-    units: Array
-    present: Array
-    variance: Array
-    eight: Array
+    units: Array  # Value of a step of a responsibility: 2^-15, and 0 beyond the list; float32
+    present: Array  # P(n_dk > 0). In a document of more than 100,000 pairs, rounding may cost it 1e-4.; float32
+    variance: Array  # V[n_dk]; float32
+    eight: Array  # For numbers of eight topics; float32 (8,)
 
 
 @kernel
@@ -60,19 +48,7 @@ def active_tables(
 
     Pseudo-counts of a start have tables as tokens do.
 
-    Parameters
-    ----------
-    pairs, active : DocumentPairs, ActiveTopics
-        The documents and their active topics.
-    state : ActiveState
-        After a sweep.
-    prior : float64, shape (topics,)
-        g of E[s_dk].
-    tables : float64, shape (topics,)
-        Increased by the sums over documents of E[s_dk].
-    growth : float64, shape (topics + 1,)
-        Increased, in the last place, by the sum over documents of E[n_d,rest] / a_rest, and decreased for each topic by
-        those of documents where it is active: together, and times a_k, its background tokens.
+    Shapes: `prior`, `tables` (topics,); `growth` (topics + 1,).
     """
     offsets, active_offsets, active_topics = pairs.offsets, active.offsets, active.topics
     topics, all_prior, below = prior.size, prior.sum(), np.empty(prior.size)
@@ -157,16 +133,7 @@ def active_moments(
 ) -> None:
     """Add V[n_kw] and Z[n_kw] of the active topics' responsibilities; twin: `naive.active_topics.moments`.
 
-    Parameters
-    ----------
-    pairs, active : DocumentPairs, ActiveTopics
-        The documents and their active topics.
-    state : ActiveState
-        Their responsibilities.
-    sign : float
-        1 to add, -1 to subtract.
-    row_variance, row_log_absent : float64, shape (rows, topics)
-        Increased by sum c q (1 - q) and by sum c log(1 - q).
+    Shapes: `row_variance`, `row_log_absent` (rows, topics).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     active_offsets, active_topics = active.offsets, active.topics
@@ -202,22 +169,7 @@ def active_probability(
     With E[n_dk] = a_k E[n_d,rest] / a_rest for inactive topics, the sum is that over the active ones, of the counts
     beyond this, and (1 + E[n_d,rest] / a_rest) S_w.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        Held-out pairs of the documents.
-    active : ActiveTopics
-        Active topics of the documents.
-    active_counts, background : float64, shape (active,) and (documents,)
-        E[n_dk] of the active topics, with pseudo-counts, and the documents' background tokens.
-    priors : Priors
-        a_k and b_w.
-    topics : TopicCounts
-        E[n_kw] of the held-out words, and B + E[n_k].
-    rest_prior : float64, shape (2,)
-        A - sum_k a_k, and B.
-    probability : float64, shape (pairs,)
-        Filled.
+    Shapes: `active_counts`, `background` (active,); `rest_prior` (2,); `probability` (pairs,).
     """
     offsets, position, active_offsets, active_topics = pairs.offsets, pairs.position, active.offsets, active.topics
     prior, word_prior, row_topic, totals = priors.topics, priors.words, topics.rows, topics.totals

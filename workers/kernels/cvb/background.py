@@ -26,26 +26,17 @@ from collapsium.workers.kernels.cvb.records import SpreadRows, SweepRows
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
+# Tokens of a unit where tokens have weights, in a row that has room: sums of weights are no multiples of a step
 WEIGHTED_UNIT = np.float32(2.0**-20)
-"""Tokens of a unit where tokens have weights, in a row that has room: sums of weights are no multiples of a step."""
 
-MAX_UNITS = 2.0**30
-"""Most units of a cell, however a shard's tokens move: half of what 32 bits hold."""
+MAX_UNITS = 2.0**30  # Most units of a cell, however a shard's tokens move: half of what 32 bits hold
 
 
 class RowDelta(NamedTuple):
-    """Changes of some rows of a block.
+    """Changes of some rows of a block."""
 
-    Attributes
-    ----------
-    values : float32, shape (rows, topics)
-        The changes.
-    place : int64, shape (words,)
-        Row of `values` for each word of the block; -1 for none.
-    """
-
-    values: Float32Matrix
-    place: Int64Vector
+    values: Float32Matrix  # The changes; (rows, topics)
+    place: Int64Vector  # Row of `values` for each word of the block; -1 for none; (words,)
 
 
 @kernel
@@ -58,18 +49,7 @@ def spread(
 ) -> None:
     """Fill E[n_kw] of rows whose background is spread over the topics, and S_w; twin: `naive.background.spread`.
 
-    Parameters
-    ----------
-    rows : SpreadRows
-        Counts of active topics, and background tokens.
-    word_prior : float64, shape (rows,)
-        b_w.
-    ratio : float64, shape (topics,)
-        a_k / (B + E[n_k]).
-    expected : float32, shape (rows, topics)
-        Filled with E[n_kw].
-    background_weight : float32, shape (rows,)
-        Filled with S_w = sum_k ratio_k (b_w + E[n_kw]).
+    Shapes: `word_prior`, `background_weight` (rows,); `ratio` (topics,); `expected` (rows, topics).
     """
     active, rest, even, weight, seeded = rows.active, rows.background, rows.even, rows.weight, np.empty(ratio.size)
     for row in range(rest.size):
@@ -96,18 +76,7 @@ def begin_rows(
 ) -> None:
     """Fill the rows with which a shard's sweep begins, as `spread`, in units; twin: `naive.background.spread`.
 
-    Parameters
-    ----------
-    rows : SpreadRows
-        Counts of active topics, and background tokens.
-    word_prior : float64, shape (rows,)
-        b_w.
-    ratio : float64, shape (topics,)
-        a_k / (B + E[n_k]).
-    pairs : DocumentPairs
-        The shard's documents, whose tokens may all move to one topic.
-    swept : SweepRows
-        Its cells, units and S_w are filled.
+    Shapes: `word_prior` (rows,); `ratio` (topics,).
     """
     active, rest, even, weight, cells = rows.active, rows.background, rows.even, rows.weight, swept.cells
     tokens, expected, seeded = np.zeros(rest.size), np.empty(weight.size, dtype=np.float32), np.empty(weight.size)
@@ -155,14 +124,7 @@ def with_long_rows(swept: SweepRows) -> SweepRows:
 def changes_since(start: Int32Matrix, swept: SweepRows, changes: OutFloat32Matrix) -> None:
     """Fill the changes of rows, in tokens.
 
-    Parameters
-    ----------
-    start : int32, shape (rows, topics)
-        The cells as the sweep began.
-    swept : SweepRows
-        The rows now.
-    changes : float32, shape (rows, topics)
-        Filled; it may have the memory of `start`.
+    Shapes: `start`, `changes` (rows, topics).
     """
     for row in range(len(start)):
         unit, long_row = swept.units[row], swept.long_place[row]
@@ -217,22 +179,7 @@ def fold_rows(
 ) -> None:
     """Add the change of some rows to a block's, and sum the block up by topic; twin: `naive.background.fold_rows`.
 
-    Parameters
-    ----------
-    rows : SpreadRows
-        The block, with the background tokens of the new rows.
-    delta : RowDelta
-        Added.
-    momentum : float
-        Share of the change by which `ahead` goes beyond the new rows; 0 or more.
-    new_active : float32, shape (words, topics)
-        Filled.
-    ahead : float32, shape (words, topics) or (0, topics)
-        Filled with max(new_active + momentum change, 0), unless it is empty.
-    totals : float64, shape (2, topics)
-        Zero on entry; increased by the sums of E[n_kw] of the new rows and of those ahead.
-    moved : float64, shape (1,)
-        Increased by the sum of the absolute changes.
+    Shapes: `new_active`, `ahead` (words, topics); `totals` (2, topics); `moved` (1,).
     """
     active, rest, even, weight = rows.active, rows.background, rows.even, rows.weight
     change, place = delta.values, delta.place

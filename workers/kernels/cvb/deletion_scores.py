@@ -27,81 +27,45 @@ from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 
 class Deletions(NamedTuple):
-    """Topics that may be deleted, and their gains.
+    """Topics that may be deleted, and their gains."""
 
-    Attributes
-    ----------
-    candidate : int64, shape (topics,)
-        Index of each topic among the candidates; -1 for none.
-    reassigned : float64, shape (candidates, topics)
-        C, as `reassign` sums it over all documents.
-    gain, square : float64, shape (candidates,)
-        Increased by sum c delta and sum c delta^2 over held-out tokens, delta being log(s' / s) of normalised
-        probabilities.
-    """
-
-    candidate: Int64Vector
-    reassigned: Float64Matrix
+    candidate: Int64Vector  # Index of each topic among the candidates; -1 for none; (topics,)
+    reassigned: Float64Matrix  # C, as `reassign` sums it over all documents; (candidates, topics)
+    # Increased by sum c delta and sum c delta^2 over held-out tokens, delta being log(s' / s) of normalised
+    # probabilities; (candidates,)
     gain: OutFloat64Vector
     square: OutFloat64Vector
 
 
 class _Documents(NamedTuple):
-    """Documents with their responsibilities.
+    """Documents with their responsibilities."""
 
-    Attributes
-    ----------
-    pairs, active, state : DocumentPairs, ActiveTopics, ActiveState
-        As the kernels take them.
-    """
-
+    # As the kernels take them
     pairs: DocumentPairs
     active: ActiveTopics
     state: ActiveState
 
 
 class _Model(NamedTuple):
-    """Topics and their priors.
+    """Topics and their priors."""
 
-    Attributes
-    ----------
-    priors, topics : Priors, TopicCounts
-        As the kernels take them.
-    background_weight : numpy.ndarray of float32, shape (rows,)
-        S_w.
-    inverse : numpy.ndarray of float64, shape (topics,)
-        1 / (B + E[n_k]).
-    weights : numpy.ndarray of float64, shape (topics,)
-        For the weights of a pair.
-    """
-
+    # As the kernels take them
     priors: Priors
     topics: TopicCounts
-    background_weight: Array
-    inverse: Array
-    weights: Array
+    background_weight: Array  # S_w; float32 (rows,)
+    inverse: Array  # 1 / (B + E[n_k]); float64 (topics,)
+    weights: Array  # For the weights of a pair; float64 (topics,)
 
 
 class _Recipients(NamedTuple):
-    """Topics that get tokens of deleted topics.
+    """Topics that get tokens of deleted topics."""
 
-    Attributes
-    ----------
-    deleted : numpy.ndarray of int64, shape (candidates,)
-        The topic of each candidate.
-    given : numpy.ndarray of float64, shape (candidates, topics)
-        C, 0 for the topic itself.
-    retained, gained : numpy.ndarray of float64, shape (candidates, topics)
-        (B + E[n_j]) / (B + E[n_j] + C_j), and C_j / (B + E[n_j] + C_j).
-    more : numpy.ndarray of float64, shape (candidates, topics)
-        Tokens of the document at hand that each gets.
-    """
-
-    deleted: Array
-    given: Array
+    deleted: Array  # The topic of each candidate; int64 (candidates,)
+    given: Array  # C, 0 for the topic itself; float64 (candidates, topics)
+    # (B + E[n_j]) / (B + E[n_j] + C_j), and C_j / (B + E[n_j] + C_j); float64 (candidates, topics)
     retained: Array
     gained: Array
-    more: Array
+    more: Array  # Tokens of the document at hand that each gets; float64 (candidates, topics)
 
 
 @borrower
@@ -158,16 +122,7 @@ def reassign(
 ) -> None:
     """Add the tokens that other topics would get if topics were deleted; twin: `naive.topic_moves.reassign`.
 
-    Parameters
-    ----------
-    pairs, active, state, priors, topics
-        As for `merge_scores.score_merges`.
-    background_weight : float32, shape (rows,)
-        S_w.
-    candidate : int64, shape (topics,)
-        Index of each topic among the candidates; -1 for none.
-    reassigned : float64, shape (candidates, topics)
-        Increased by the tokens that go from a candidate to each topic that is active beside it.
+    Shapes: `background_weight` (rows,); `candidate` (topics,); `reassigned` (candidates, topics).
     """
     prior, active_offsets, active_topics = priors.topics, active.offsets, active.topics
     active_counts, background = state.counts, state.background
@@ -207,14 +162,7 @@ def score_deletions(
     A document's tokens of the topic go to the others in proportion to the update without it, which gives theta'. A
     word's go to topic j in proportion to C_j phi_jw, C_j being the tokens that j gets in all, which gives phi'.
 
-    Parameters
-    ----------
-    pairs, held_out, active, state, priors, topics
-        As for `merge_scores.score_merges`.
-    background_weight : float32, shape (rows,)
-        S_w.
-    deletions : Deletions
-        Candidates, whose gains are increased.
+    Shapes: `background_weight` (rows,).
     """
     offsets, position, active_offsets, active_topics = pairs.offsets, pairs.position, active.offsets, active.topics
     prior, word_prior, row_topic = priors.topics, priors.words, topics.rows

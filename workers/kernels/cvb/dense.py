@@ -36,96 +36,54 @@ MAX_EXPONENT = np.float32(60.0)  # of the second order: beyond it a topic is cer
 
 
 class Tables(NamedTuple):
-    """Expected tables of the documents.
+    """Expected tables of the documents."""
 
-    Attributes
-    ----------
-    prior : float64, shape (topics,) or (0,)
-        g of E[s_dk]; empty where none are needed.
-    sums : float64, shape (topics,)
-        Increased by the sums over documents of E[s_dk].
-    """
-
-    prior: Float64Vector
-    sums: OutFloat64Vector
+    prior: Float64Vector  # g of E[s_dk]; empty where none are needed; (topics,)
+    sums: OutFloat64Vector  # Increased by the sums over documents of E[s_dk]; (topics,)
 
 
 class RowMoments(NamedTuple):
-    """Moments of the rows of the shard's words as the iteration began.
+    """Moments of the rows of the shard's words as the iteration began."""
 
-    Attributes
-    ----------
-    mean, variance : float32, shape (rows, topics)
-        E[n_kw] and V[n_kw].
-    """
-
+    # E[n_kw] and V[n_kw]; (rows, topics)
     mean: Float32Matrix
     variance: Float32Matrix
 
 
 class MomentChanges(NamedTuple):
-    """Changes of the moments of the rows.
+    """Changes of the moments of the rows."""
 
-    Attributes
-    ----------
-    mean, variance : float64, shape (rows, topics)
-        Zero on entry; filled with the changes of E[n_kw] and V[n_kw].
-    """
-
+    # Zero on entry; filled with the changes of E[n_kw] and V[n_kw]; (rows, topics)
     mean: OutFloat64Matrix
     variance: OutFloat64Matrix
 
 
 class BoundTerms(NamedTuple):
-    """Terms of the documents in the bound.
+    """Terms of the documents in the bound."""
 
-    Attributes
-    ----------
-    tables : float64, shape (topics,)
-        Zero on entry; filled with the sums over documents of E[s_dk], with g = a_k.
-    sums : float64, shape (2,)
-        Zero on entry; filled with the bound's sum_dk F[log G(a_k + n_dk) / G(a_k)] and - sum c q log q.
-    """
-
-    tables: OutFloat64Vector
+    tables: OutFloat64Vector  # Zero on entry; filled with the sums over documents of E[s_dk], with g = a_k; (topics,)
+    # Zero on entry; filled with the bound's sum_dk F[log G(a_k + n_dk) / G(a_k)] and - sum c q log q; (2,)
     sums: OutFloat64Vector
 
 
 class DocumentWork(NamedTuple):
-    """Running moments of the document at hand, and of the topics.
+    """Running moments of the document at hand, and of the topics."""
 
-    Attributes
-    ----------
-    mean : float32, shape (topics,)
-        E[n_dk].
-    variance : float64, shape (topics,)
-        V[n_dk].
-    prior : float32, shape (topics,)
-        a_k.
-    total, total_variance : float64, shape (topics,)
-        B + E[n_k] and V[n_k].
-    """
-
-    mean: Array
-    variance: Array
-    prior: Array
+    mean: Array  # E[n_dk]; (topics,)
+    variance: Array  # V[n_dk]; (topics,)
+    prior: Array  # a_k; (topics,)
+    # B + E[n_k] and V[n_k]; (topics,)
     total: Array
     total_variance: Array
 
 
 class WordRow(NamedTuple):
-    """Moments of a word as the iteration began, and their changes since; arrays of shape (topics,).
+    """Moments of a word as the iteration began, and their changes since; arrays of shape (topics,)."""
 
-    Attributes
-    ----------
-    mean, mean_change : float32, float64
-        E[n_kw].
-    variance, variance_change : float32, float64
-        V[n_kw].
-    """
-
+    # E[n_kw]
     mean: Array
     mean_change: Array
+    # V[n_kw]
     variance: Array
     variance_change: Array
 
@@ -143,24 +101,7 @@ def sweep_zeroth(
 ) -> None:
     """Update the responsibilities of all pairs of a shard by the zeroth order; twin: `naive.assign.sweep_zeroth`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    rows : float32, shape (rows, topics)
-        E[n_kw] as the iteration began.
-    priors : Priors
-        a_k and b_w.
-    totals : float64, shape (topics,)
-        B + E[n_k] as the iteration began.
-    before : DenseState
-        q and E[n_dk] after the previous sweep.
-    after : NewDenseState
-        Filled with q and E[n_dk] after this sweep.
-    row_change : float64, shape (rows, topics)
-        Zero on entry; filled with the change of E[n_kw].
-    tables : Tables
-        Increased by the sums over documents of E[s_dk].
+    Shapes: `rows`, `row_change` (rows, topics); `totals` (topics,).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     pair_topic, document_topic = before.pair_topic, before.document_topic
@@ -275,22 +216,7 @@ def sweep_second(
 ) -> None:
     """Update the responsibilities of all pairs of a shard by the second order; twin: `naive.assign.sweep_second`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    rows : RowMoments
-        E[n_kw] and V[n_kw] as the iteration began.
-    priors : Priors
-        a_k and b_w.
-    totals : float64, shape (2, topics)
-        B + E[n_k] and V[n_k] as the iteration began.
-    before, after : DenseState, NewDenseState
-        As for `sweep_zeroth`.
-    changes : MomentChanges
-        Filled with the changes of E[n_kw] and V[n_kw].
-    terms : BoundTerms
-        Filled with the tables, and the documents' terms of the bound.
+    Shapes: `totals` (2, topics).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     pair_topic, document_topic = before.pair_topic, before.document_topic

@@ -28,21 +28,14 @@ SMALL = 0.01  # up to here, the logarithm of 1 + x is a series
 
 
 class Merges(NamedTuple):
-    """Pairs of topics that may merge, and their gains.
+    """Pairs of topics that may merge, and their gains."""
 
-    Attributes
-    ----------
-    retained, merged : int64, shape (candidates,)
-        Topics k and l of each candidate.
-    plain_ratio : float64, shape (topics,) or (0,)
-        With weights of words, (B + plain tokens) / (B + E[n_k]) of each topic; empty without.
-    gain, square : float64, shape (candidates,)
-        Increased by sum c delta and sum c delta^2 over held-out tokens, delta being the gain of one.
-    """
-
+    # Topics k and l of each candidate; (candidates,)
     retained: Int64Vector
     merged: Int64Vector
+    # With weights of words, (B + plain tokens) / (B + E[n_k]) of each topic; empty without; (topics,)
     plain_ratio: Float64Vector
+    # Increased by sum c delta and sum c delta^2 over held-out tokens, delta being the gain of one; (candidates,)
     gain: OutFloat64Vector
     square: OutFloat64Vector
 
@@ -97,24 +90,7 @@ def score_merges(
     With theta and phi of the two as one, log(1 + (theta phi - theta_k phi_k - theta_l phi_l) / s). B counts once in the
     topic that two become, as b_w does.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    held_out : int32, shape (pairs,)
-        Held-out copies of each pair.
-    active, state : ActiveTopics, ActiveState
-        After the previous sweep.
-    priors : Priors
-        a_k, b_w and B.
-    topics : TopicCounts
-        E[n_kw] and B + E[n_k].
-    merges : Merges
-        Candidates, whose gains are increased.
-    score : float64, shape (2, groups)
-        Increased by sum c log p, p being the probability of a held-out token's word before the move, and sum c, of
-        the documents in each group. Documents belong to the groups in turn. With weights of words, p is short of a
-        factor of the word.
+    Shapes: `held_out` (pairs,); `score` (2, groups).
     """
     offsets, position, active_offsets, active_topics = pairs.offsets, pairs.position, active.offsets, active.topics
     prior, word_prior, row_topic, totals = priors.topics, priors.words, topics.rows, topics.totals

@@ -27,274 +27,142 @@ from collapsium.workers.kernels.argument_types import (
     UInt16Vector,
 )
 
-NO_PSEUDO_COUNTS = np.zeros(0, dtype=np.float32)
-"""Pseudo-counts of documents whose start does not stay in the prior."""
+NO_PSEUDO_COUNTS = np.zeros(0, dtype=np.float32)  # Pseudo-counts of documents whose start does not stay in the prior
 
+# Pseudo-counts of rows of which none is a seed
 NO_SEED_PLACES, NO_SEED_COUNTS = np.zeros(0, dtype=np.int32), np.zeros((0, 0))
-"""Pseudo-counts of rows of which none is a seed."""
 
 
 class Priors(NamedTuple):
-    """Dirichlet parameters of the documents' topics and of the topics' words.
+    """Dirichlet parameters of the documents' topics and of the topics' words."""
 
-    Attributes
-    ----------
-    topics : float64, shape (topics,)
-        a_k.
-    words : float64, shape (rows,)
-        b_w of the words that have a row.
-    words_total : float
-        B, the sum of b_w over the vocabulary.
-    """
-
-    topics: Float64Vector
-    words: Float64Vector
-    words_total: float
+    topics: Float64Vector  # a_k; (topics,)
+    words: Float64Vector  # b_w of the words that have a row; (rows,)
+    words_total: float  # B, the sum of b_w over the vocabulary
 
 
 class TopicCounts(NamedTuple):
-    """Expected counts of topics.
+    """Expected counts of topics."""
 
-    Attributes
-    ----------
-    rows : float32, shape (rows, topics)
-        E[n_kw].
-    totals : float64, shape (topics,)
-        B + E[n_k].
-    """
-
-    rows: Float32Matrix
-    totals: Float64Vector
+    rows: Float32Matrix  # E[n_kw]; (rows, topics)
+    totals: Float64Vector  # B + E[n_k]; (topics,)
 
 
 class ActiveTopics(NamedTuple):
-    """Active topics of documents.
+    """Active topics of documents."""
 
-    Attributes
-    ----------
-    offsets : int64, shape (documents + 1,)
-        Index of each document's first active topic.
-    topics : uint16, shape (active,)
-        The topics, ascending in a document.
-    """
-
-    offsets: Int64Vector
-    topics: UInt16Vector
+    offsets: Int64Vector  # Index of each document's first active topic; (documents + 1,)
+    topics: UInt16Vector  # The topics, ascending in a document; (active,)
 
 
 class ActiveState(NamedTuple):
-    """Sparse responsibilities of documents, and the counts that follow from them.
+    """Sparse responsibilities of documents, and the counts that follow from them."""
 
-    Attributes
-    ----------
-    starts : int64, shape (documents + 1,)
-        Index of each document's first responsibility.
-    responsibilities : uint16, shape (responsibilities,)
-        q in steps of 2^-15: pair by pair, in the order of the document's active topics.
-    counts : float64, shape (active,)
-        E[n_dk] of the active topics.
-    background : float64, shape (documents,)
-        Background tokens of each document.
-    pseudo : float32, shape (active,) or (0,)
-        Pseudo-counts of a start that stays in the prior, which the update adds to the counts; empty without one.
-    """
-
-    starts: Int64Vector
+    starts: Int64Vector  # Index of each document's first responsibility; (documents + 1,)
+    # q in steps of 2^-15: pair by pair, in the order of the document's active topics; (responsibilities,)
     responsibilities: UInt16Vector
-    counts: Float64Vector
-    background: Float64Vector
+    counts: Float64Vector  # E[n_dk] of the active topics; (active,)
+    background: Float64Vector  # Background tokens of each document; (documents,)
+    # Pseudo-counts of a start that stays in the prior, which the update adds to the counts; empty without one;
+    # (active,)
     pseudo: Float32Vector = NO_PSEUDO_COUNTS
 
 
 class NewActiveState(NamedTuple):
-    """An `ActiveState` to fill.
+    """An `ActiveState` to fill."""
 
-    Attributes
-    ----------
-    starts : int64, shape (documents + 1,)
-        Index of each document's first responsibility; read.
-    responsibilities : uint16, shape (responsibilities,)
-        Filled with q.
-    counts : float64, shape (active,)
-        Filled with E[n_dk] of the active topics.
-    background : float64, shape (documents,)
-        Filled with the background tokens.
-    pseudo : float32, shape (active,) or (0,)
-        Filled with the pseudo-counts where active topics are selected anew.
-    """
-
-    starts: Int64Vector
-    responsibilities: OutUInt16Vector
-    counts: OutFloat64Vector
-    background: OutFloat64Vector
+    starts: Int64Vector  # Index of each document's first responsibility; read; (documents + 1,)
+    responsibilities: OutUInt16Vector  # Filled with q; (responsibilities,)
+    counts: OutFloat64Vector  # Filled with E[n_dk] of the active topics; (active,)
+    background: OutFloat64Vector  # Filled with the background tokens; (documents,)
+    # Filled with the pseudo-counts where active topics are selected anew; (active,)
     pseudo: OutFloat32Vector = NO_PSEUDO_COUNTS
 
 
 class RowChanges(NamedTuple):
-    """Changes of the counts by word.
+    """Changes of the counts by word."""
 
-    Attributes
-    ----------
-    active : float32, shape (rows, topics)
-        Change of the counts of active topics.
-    background : float64, shape (rows,)
-        Change of each word's background tokens.
-    """
-
-    active: OutFloat32Matrix
-    background: OutFloat64Vector
+    active: OutFloat32Matrix  # Change of the counts of active topics; (rows, topics)
+    background: OutFloat64Vector  # Change of each word's background tokens; (rows,)
 
 
 class SweepRows(NamedTuple):
-    """Rows of the shard's words while it is swept.
+    """Rows of the shard's words while it is swept."""
 
-    Attributes
-    ----------
-    cells : int32, shape (rows, topics)
-        E[n_kw], in units of the row.
-    units : float32, shape (rows,)
-        Tokens of a unit: a step of a responsibility, or less where tokens have weights, and a power of two more where a
-        row would not have room.
-    background_weight : float64, shape (rows,)
-        S_w.
-    background : float64, shape (rows,)
-        Change of each word's background tokens since the sweep began.
-    long_place : int32, shape (rows,)
-        Row of `long_changes` of a word whose unit is longer than a step; -1 for others.
-    long_changes : float32, shape (long rows, topics)
-        Changes of E[n_kw] of such words, in tokens: in their cells they are rounded.
-    seed_place : int32, shape (rows,) or (0,)
-        Row of `seed_counts` of a seed word, -1 for others; empty without seeds apart.
-    seed_counts : float64, shape (seed words, topics)
-        Pseudo-counts of seed words, which cells do not have.
-    """
-
-    cells: OutInt32Matrix
+    cells: OutInt32Matrix  # E[n_kw], in units of the row; (rows, topics)
+    # Tokens of a unit: a step of a responsibility, or less where tokens have weights, and a power of two more where a
+    # row would not have room; (rows,)
     units: OutFloat32Vector
-    background_weight: OutFloat64Vector
-    background: OutFloat64Vector
-    long_place: Int32Vector
+    background_weight: OutFloat64Vector  # S_w; (rows,)
+    background: OutFloat64Vector  # Change of each word's background tokens since the sweep began; (rows,)
+    long_place: Int32Vector  # Row of `long_changes` of a word whose unit is longer than a step; -1 for others; (rows,)
+    # Changes of E[n_kw] of such words, in tokens: in their cells they are rounded; (long rows, topics)
     long_changes: OutFloat32Matrix
+    # Row of `seed_counts` of a seed word, -1 for others; empty without seeds apart; (rows,)
     seed_place: Int32Vector = NO_SEED_PLACES
+    # Pseudo-counts of seed words, which cells do not have; (seed words, topics)
     seed_counts: Float64Matrix = NO_SEED_COUNTS
 
 
 class RunningCounts(NamedTuple):
-    """Counts that move from document to document.
+    """Counts that move from document to document."""
 
-    Attributes
-    ----------
-    totals : float64, shape (topics,)
-        B + E[n_k] before these documents; on return, after them.
-    ratio : float64, shape (topics,)
-        a_k / (B + E[n_k]) of S_w, as the sweep began.
-    rows : SweepRows
-        Rows of the shard's words.
-    """
-
-    totals: OutFloat64Vector
-    ratio: Float64Vector
-    rows: SweepRows
+    totals: OutFloat64Vector  # B + E[n_k] before these documents; on return, after them; (topics,)
+    ratio: Float64Vector  # a_k / (B + E[n_k]) of S_w, as the sweep began; (topics,)
+    rows: SweepRows  # Rows of the shard's words
 
 
 class SpreadRows(NamedTuple):
     """Rows of words whose background tokens are spread over the topics.
 
     A word's are spread in proportion to weight_k (even + active_kw).
-
-    Attributes
-    ----------
-    active : float32, shape (rows, topics)
-        Counts of active topics.
-    background : float64, shape (rows,)
-        Background tokens of each word.
-    even : float
-        Keeps the spread even where a word has no tokens.
-    weight : float64, shape (topics,)
-        a_k / (B + E[n_k]), as when E[n_k] was last summed.
-    seed_place, seed_counts : int32, shape (rows,) or (0,), and float64, shape (seed words, topics)
-        Pseudo-counts of seed words; see `SweepRows`.
     """
 
-    active: Float32Matrix
-    background: Float64Vector
-    even: float
-    weight: Float64Vector
+    active: Float32Matrix  # Counts of active topics; (rows, topics)
+    background: Float64Vector  # Background tokens of each word; (rows,)
+    even: float  # Keeps the spread even where a word has no tokens
+    weight: Float64Vector  # a_k / (B + E[n_k]), as when E[n_k] was last summed; (topics,)
+    # Pseudo-counts of seed words; see `SweepRows`; (rows,)
     seed_place: Int32Vector = NO_SEED_PLACES
     seed_counts: Float64Matrix = NO_SEED_COUNTS
 
 
 class DocumentModel(NamedTuple):
-    """A fitted model of documents, from which responsibilities start.
+    """A fitted model of documents, from which responsibilities start."""
 
-    Attributes
-    ----------
-    theta : float32, shape (documents, topics)
-        Proportions.
-    phi : float32, shape (rows, topics)
-        Probabilities of words.
-    """
-
-    theta: Float32Matrix
-    phi: Float32Matrix
+    theta: Float32Matrix  # Proportions; (documents, topics)
+    phi: Float32Matrix  # Probabilities of words; (rows, topics)
 
 
 class DenseState(NamedTuple):
-    """Responsibilities of all topics, and the counts that follow from them.
+    """Responsibilities of all topics, and the counts that follow from them."""
 
-    Attributes
-    ----------
-    pair_topic : float32, shape (pairs, topics)
-        q.
-    document_topic : float32, shape (documents, topics)
-        E[n_dk].
-    """
-
-    pair_topic: Float32Matrix
-    document_topic: Float32Matrix
+    pair_topic: Float32Matrix  # q; (pairs, topics)
+    document_topic: Float32Matrix  # E[n_dk]; (documents, topics)
 
 
 class NewDenseState(NamedTuple):
-    """A `DenseState` to fill.
+    """A `DenseState` to fill."""
 
-    Attributes
-    ----------
-    pair_topic : float32, shape (pairs, topics)
-        Filled with q.
-    document_topic : float32, shape (documents, topics)
-        Filled with E[n_dk].
-    """
-
-    pair_topic: OutFloat32Matrix
-    document_topic: OutFloat32Matrix
+    pair_topic: OutFloat32Matrix  # Filled with q; (pairs, topics)
+    document_topic: OutFloat32Matrix  # Filled with E[n_dk]; (documents, topics)
 
 
 class WordMoments(NamedTuple):
-    """Moments of the numbers of tokens by word and topic.
+    """Moments of the numbers of tokens by word and topic."""
 
-    Attributes
-    ----------
-    mean, variance, log_absent : float64, shape (words, topics)
-        E, V and Z of n_kw.
-    """
-
+    # E, V and Z of n_kw; (words, topics)
     mean: Float64Matrix
     variance: Float64Matrix
     log_absent: Float64Matrix
 
 
 class DocumentCounts(NamedTuple):
-    """Exact counts of a document's topics while its pairs are added up.
+    """Exact counts of a document's topics while its pairs are added up."""
 
-    Attributes
-    ----------
-    exact : numpy.ndarray of float64, shape (at least topics,)
-        Tokens.
-    short : numpy.ndarray of float32, shape (at least topics + 8,)
-        Tokens, in steps of a responsibility, that are not yet among them: at most 2^24, up to which float32 is exact.
-    """
-
-    exact: Array
+    exact: Array  # Tokens; float64 (at least topics,)
+    # Tokens, in steps of a responsibility, that are not yet among them: at most 2^24, up to which float32 is exact;
+    # float32 (at least topics + 8,)
     short: Array
 
 
@@ -304,62 +172,25 @@ class DocumentWorkspace(NamedTuple):
     A group has eight topics, and eight numbers of each of E[n_dk] (of long documents up to a limit, and what exceeds it
     beside a_k), a_k with pseudo-counts, 1 / (B + E[n_k]), a_k / (B + E[n_k]) of S_w, the value of a step of a
     responsibility (2^-15, and 0 beyond the list), and a pair's responsibilities before and weights.
-
-    Attributes
-    ----------
-    places : numpy.ndarray of int32, shape (64 groups,)
-        The bits of `cells`, by which topics are read and written.
-    cells : numpy.ndarray of float32, shape (64 groups,)
-        The groups.
-    steps : numpy.ndarray of uint16, shape (8,)
-        Responsibilities at the end of their array.
-    power : float32
-        Power of the weights.
-    inside : bool
-        Whether eight responsibilities from any of the document's on are within their array.
     """
 
-    places: Array
-    cells: Array
-    steps: Array
-    power: Number
-    inside: bool
+    places: Array  # The bits of `cells`, by which topics are read and written; int32 (64 groups,)
+    cells: Array  # The groups; float32 (64 groups,)
+    steps: Array  # Responsibilities at the end of their array; uint16 (8,)
+    power: Number  # Power of the weights
+    inside: bool  # Whether eight responsibilities from any of the document's on are within their array
 
 
 class FlatRows(NamedTuple):
-    """Rows of words, flattened.
+    """Rows of words, flattened."""
 
-    Attributes
-    ----------
-    topics : int
-        Cells of a row.
-    cells : numpy.ndarray of int32, shape (rows * topics,)
-        E[n_kw], in units of the row.
-    units : numpy.ndarray of float32, shape (rows,)
-        Tokens of a unit.
-    word_prior : numpy.ndarray of float64, shape (rows,)
-        b_w.
-    background_weight : numpy.ndarray of float64, shape (rows,)
-        S_w.
-    background_change : numpy.ndarray of float64, shape (rows,)
-        Change of each word's background tokens.
-    long_place : numpy.ndarray of int32, shape (rows,)
-        Row of `long_changes`; see `SweepRows`.
-    long_changes : numpy.ndarray of float32, shape (long rows * topics,)
-        Changes of rows whose units are longer than a step.
-    seed_place : numpy.ndarray of int32, shape (rows,) or (0,)
-        Row of `seed_counts`; see `SweepRows`.
-    seed_counts : numpy.ndarray of float64, shape (seed words * topics,)
-        Pseudo-counts of seed words.
-    """
-
-    topics: int
-    cells: Array
-    units: Array
-    word_prior: Array
-    background_weight: Array
-    background_change: Array
-    long_place: Array
-    long_changes: Array
-    seed_place: Array
-    seed_counts: Array
+    topics: int  # Cells of a row
+    cells: Array  # E[n_kw], in units of the row; int32 (rows * topics,)
+    units: Array  # Tokens of a unit; float32 (rows,)
+    word_prior: Array  # b_w; float64 (rows,)
+    background_weight: Array  # S_w; float64 (rows,)
+    background_change: Array  # Change of each word's background tokens; float64 (rows,)
+    long_place: Array  # Row of `long_changes`; see `SweepRows`; int32 (rows,)
+    long_changes: Array  # Changes of rows whose units are longer than a step; float32 (long rows * topics,)
+    seed_place: Array  # Row of `seed_counts`; see `SweepRows`; int32 (rows,)
+    seed_counts: Array  # Pseudo-counts of seed words; float64 (seed words * topics,)

@@ -17,80 +17,37 @@ MIN_TOTAL = np.float32(1e-30)
 
 
 class Batches(NamedTuple):
-    """Batches of documents.
+    """Batches of documents."""
 
-    Attributes
-    ----------
-    documents : int
-        Documents a batch.
-    passes : int
-        Passes over each document.
-    rates : float64, shape (batches,)
-        Step of each batch.
-    scales : float64, shape (batches,)
-        Tokens of the corpus for each token of the batch.
-    """
-
-    documents: int
-    passes: int
-    rates: Float64Vector
-    scales: Float64Vector
+    documents: int  # Documents a batch
+    passes: int  # Passes over each document
+    rates: Float64Vector  # Step of each batch; (batches,)
+    scales: Float64Vector  # Tokens of the corpus for each token of the batch; (batches,)
 
 
 class MovingCounts(NamedTuple):
-    """Counts of the topics, which batches move.
+    """Counts of the topics, which batches move."""
 
-    Attributes
-    ----------
-    rows : float32, shape (rows, topics)
-        E[n_kw] divided by `decay`.
-    totals : float64, shape (topics,)
-        E[n_k].
-    decay : float64, shape (1,)
-        Factor of a count to which no batch adds.
-    """
-
-    rows: OutFloat32Matrix
-    totals: OutFloat64Vector
-    decay: OutFloat64Vector
+    rows: OutFloat32Matrix  # E[n_kw] divided by `decay`; (rows, topics)
+    totals: OutFloat64Vector  # E[n_k]; (topics,)
+    decay: OutFloat64Vector  # Factor of a count to which no batch adds; (1,)
 
 
 class _Document(NamedTuple):
-    """The document at hand; arrays of float32.
+    """The document at hand; arrays of float32."""
 
-    Attributes
-    ----------
-    counts : numpy.ndarray of int32, shape (pairs,)
-        Tokens of the pairs.
-    weights : numpy.ndarray of float32, shape (pairs,) or (0,)
-        Weights of these tokens.
-    phi : numpy.ndarray, shape (pairs, topics)
-        phi_kw of the pairs.
-    prior : numpy.ndarray, shape (topics,)
-        a_k.
-    expected : numpy.ndarray, shape (topics,)
-        n_dk.
-    share : numpy.ndarray, shape (topics,)
-        To write on.
-    """
-
-    counts: Array
-    weights: Array
-    phi: Array
-    prior: Array
-    expected: Array
-    share: Array
+    counts: Array  # Tokens of the pairs; int32 (pairs,)
+    weights: Array  # Weights of these tokens; float32 (pairs,)
+    phi: Array  # phi_kw of the pairs; (pairs, topics)
+    prior: Array  # a_k; (topics,)
+    expected: Array  # n_dk; (topics,)
+    share: Array  # To write on; (topics,)
 
 
 class _Moments(NamedTuple):
-    """Moments of n_dk to fill, float64 of shape (topics,).
+    """Moments of n_dk to fill, float64 of shape (topics,)."""
 
-    Attributes
-    ----------
-    absent, variance, mean : numpy.ndarray
-        P(n_dk = 0), V[n_dk] and E[n_dk].
-    """
-
+    # P(n_dk = 0), V[n_dk] and E[n_dk]
     absent: Array
     variance: Array
     mean: Array
@@ -111,20 +68,7 @@ def sweep_stochastic(
     counts are n_dk = sum over pairs of c q, q ~ (a_k + n_dk) phi_kw, after some passes over it; then
     N_kw <- (1 - rate) N_kw + rate scale sum over the batch's pairs of c q, and N_k likewise.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    priors : Priors
-        a_k, b_w and B.
-    batches : Batches
-        How the documents are divided.
-    counts : MovingCounts
-        Moved.
-    document_topic : float32, shape (documents, topics)
-        Filled with n_dk.
-    tables : float64, shape (topics,) or (0,)
-        Increased by the sums over documents of E[s_dk], unless it is empty.
+    Shapes: `document_topic` (documents, topics); `tables` (topics,).
     """
     offsets, position, tokens, weights = pairs.offsets, pairs.position, pairs.counts, pairs.weights
     prior, word_prior, rates, scales = priors.topics, priors.words, batches.rates, batches.scales

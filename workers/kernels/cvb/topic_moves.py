@@ -31,42 +31,20 @@ STRIDE = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Moves(NamedTuple):
-    """Accepted moves of topics, and the hash keys of the documents in which they are carried out.
+    """Accepted moves of topics, and the hash keys of the documents in which they are carried out."""
 
-    Attributes
-    ----------
-    into : int64, shape (topics,)
-        The topic that each becomes; -1 for none.
-    split : int64, shape (topics,)
-        The topic that it becomes in about half of the documents, by a stable hash; -1 for the same.
-    key : uint64
-        Address of the shard's documents.
-    first_document : int
-        Number in the shard of the first of these documents.
-    """
-
-    into: Int64Vector
+    into: Int64Vector  # The topic that each becomes; -1 for none; (topics,)
+    # The topic that it becomes in about half of the documents, by a stable hash; -1 for the same; (topics,)
     split: Int64Vector
-    key: np.uint64
-    first_document: int
+    key: np.uint64  # Address of the shard's documents
+    first_document: int  # Number in the shard of the first of these documents
 
 
 @kernel
 def hold_out(pairs: DocumentPairs, words: Int32Vector, key: np.uint64, share: float, held_out: OutInt32Vector) -> None:
     """Draw the number of held-out copies of each pair, by a stable hash; twin: `naive.topic_moves.hold_out`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    words : int32, shape (rows,)
-        Ids of the rows' words.
-    key : uint64
-        Address of the shard's documents.
-    share : float
-        Probability that a copy is held out.
-    held_out : int32, shape (pairs,)
-        Filled.
+    Shapes: `words` (rows,); `held_out` (pairs,).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     limit = np.uint64(share * 2.0**53)
@@ -83,16 +61,7 @@ def hold_out(pairs: DocumentPairs, words: Int32Vector, key: np.uint64, share: fl
 def move_topics(active: ActiveTopics, moves: Moves, new_topics: OutUInt16Vector, sizes: OutInt64Vector) -> None:
     """Fill each document's active topics after moves; twin: `naive.topic_moves.moved`.
 
-    Parameters
-    ----------
-    active : ActiveTopics
-        Active topics of the documents.
-    moves : Moves
-        To carry out.
-    new_topics : uint16, shape (active,)
-        Filled with the new topics, ascending, each document's from where the old ones began.
-    sizes : int64, shape (documents,)
-        Filled with the number of topics of each document.
+    Shapes: `new_topics` (active,); `sizes` (documents,).
     """
     active_offsets, active_topics, into, split = active.offsets, active.topics, moves.into, moves.split
     taken = np.zeros(into.size, dtype=np.int64)
@@ -140,24 +109,7 @@ def move_responsibilities(
 
     Responsibilities of a deleted topic go to the background. Twin: `naive.topic_moves.moved`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents, with the tokens that count from now on.
-    released : int32, shape (pairs,)
-        Tokens of them that were held out until now.
-    active : ActiveTopics
-        Active topics before the moves.
-    before : ActiveState
-        After the previous sweep.
-    moves : Moves
-        To carry out.
-    new_active : ActiveTopics
-        Active topics after the moves.
-    running : RunningCounts
-        Its rows and totals are increased by the changes of the counts.
-    after : NewActiveState
-        Filled; all of it but `starts` is zero on entry.
+    Shapes: `released` (pairs,).
     """
     offsets, responsibilities, background_change = pairs.offsets, before.responsibilities, running.rows.background
     target, held, count = (
@@ -225,14 +177,7 @@ def _fill_targets(document: int, begin: int, size: int, active: ActiveTopics, mo
 def gram(row_topic: Float32Matrix, least: float, products: OutFloat64Matrix) -> None:
     """Add the products of columns, of cells above a limit; twin: `naive.topic_moves.gram`.
 
-    Parameters
-    ----------
-    row_topic : float32, shape (words, topics)
-        E[n_kw].
-    least : float
-        Cells up to this are left out, as most words occur in few topics.
-    products : float64, shape (topics, topics)
-        Increased by sum_w E[n_kw] E[n_lw], for k up to l only.
+    Shapes: `row_topic` (words, topics); `products` (topics, topics).
     """
     topics = row_topic.shape[1]
     place, value = np.empty(topics, dtype=np.int64), np.empty(topics)

@@ -31,18 +31,7 @@ def initialise(
 ) -> None:
     """Fill equal responsibilities of all pairs of a document, in proportion to noise; twin: `naive.active.initialise`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    active : ActiveTopics
-        Their active topics.
-    noise : float32, shape (active,)
-        Positive numbers.
-    state : NewActiveState
-        Filled.
-    rows : RowChanges
-        Increased by the counts by words.
+    Shapes: `noise` (active,).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     active_offsets, active_topics, starts = active.offsets, active.topics, state.starts
@@ -77,14 +66,7 @@ def initialise(
 def expected_counts(pairs: DocumentPairs, model: DocumentModel, document_topic: OutFloat64Matrix) -> None:
     """Fill E[n_dk] = sum over pairs of c theta_dk phi_kw / sum_l theta_dl phi_lw; twin: `naive.warm_start`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    model : DocumentModel
-        theta and phi.
-    document_topic : float64, shape (documents, topics)
-        Filled; a pair that no topic explains adds nothing.
+    Shapes: `document_topic` (documents, topics).
     """
     offsets, position, counts, theta, phi = pairs.offsets, pairs.position, pairs.counts, model.theta, model.phi
     for document in range(offsets.size - 1):
@@ -103,12 +85,7 @@ def expected_counts(pairs: DocumentPairs, model: DocumentModel, document_topic: 
 def initialise_dense(pairs: DocumentPairs, model: DocumentModel, pair_topic: OutFloat32Matrix) -> None:
     """Fill the pairs' responsibilities over all topics; twin: `naive.warm_start`.
 
-    Parameters
-    ----------
-    pairs, model
-        As for `expected_counts`.
-    pair_topic : float32, shape (pairs, topics or more)
-        Filled; 0 for topics beyond those of the model, even over all others for a pair that no topic explains.
+    Shapes: `pair_topic` (pairs, topics or more).
     """
     offsets, position, theta, phi = pairs.offsets, pairs.position, model.theta, model.phi
     known = theta.shape[1]
@@ -132,17 +109,6 @@ def initialise_active(
     """Fill the pairs' responsibilities over the documents' active topics; twin: `naive.warm_start`.
 
     The share of inactive topics, and what rounding to steps cuts off, is background.
-
-    Parameters
-    ----------
-    pairs, model
-        As for `expected_counts`.
-    active : ActiveTopics
-        Active topics of the documents.
-    state : NewActiveState
-        Filled.
-    rows : RowChanges
-        Increased by the counts by words.
     """
     offsets, position, counts, theta, phi = pairs.offsets, pairs.position, pairs.counts, model.theta, model.phi
     active_offsets, active_topics, starts = active.offsets, active.topics, state.starts
@@ -179,17 +145,7 @@ def initialise_active(
 
 @kernel
 def count_active(pairs: DocumentPairs, active: ActiveTopics, state: ActiveState, rows: RowChanges) -> None:
-    """Count by words the tokens of sparse responsibilities; twin: `naive.active.word_counts`.
-
-    Parameters
-    ----------
-    pairs, active : DocumentPairs, ActiveTopics
-        The documents and their active topics.
-    state : ActiveState
-        Their responsibilities.
-    rows : RowChanges
-        Increased by the counts by words.
-    """
+    """Count by words the tokens of sparse responsibilities; twin: `naive.active.word_counts`."""
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     active_offsets, active_topics = active.offsets, active.topics
     starts, responsibilities, row_active, row_background = (

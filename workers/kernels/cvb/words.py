@@ -43,16 +43,7 @@ def add_log_absent(
     The probability itself is a product, with one logarithm a cell at the end, and has a lower limit, so that the
     difference of two sweeps is always finite.
 
-    Parameters
-    ----------
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
-    weights : float32, shape (pairs,) or (0,)
-        Weights of their tokens; see `DocumentPairs`.
-    pair_topic : float32, shape (pairs, topics)
-        Responsibilities.
-    row_topic : float64, shape (shard words, topics)
-        Filled with Z, 0 where the shard has none, never below log(1e-300).
+    Shapes: `position`, `counts`, `weights` (pairs,); `pair_topic` (pairs, topics); `row_topic` (shard words, topics).
     """
     row_topic[:] = 1.0
     for pair in range(position.size):
@@ -76,18 +67,8 @@ def add_counts(
 ) -> None:
     """Add E[n_kw] and V[n_kw] of a shard's pairs; twin: `naive.words.counts`.
 
-    Parameters
-    ----------
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
-    weights : float32, shape (pairs,) or (0,)
-        Weights of their tokens; see `DocumentPairs`.
-    pair_topic : float32, shape (pairs, topics)
-        Responsibilities.
-    row_topic : float64, shape (shard words, topics)
-        Increased by sum c q.
-    row_variance : float64, shape (shard words, topics) or (0, 0)
-        Increased by sum c q (1 - q), unless it is empty.
+    Shapes: `position`, `counts`, `weights` (pairs,); `pair_topic` (pairs, topics); `row_topic`, `row_variance` (shard
+    words, topics).
     """
     for pair in range(position.size):
         row, tokens = position[pair], counts[pair] * token_weight(weights, pair)
@@ -103,16 +84,7 @@ def add_counts(
 def word_tables(words: WordMoments, prior: Float64Vector, tables: OutFloat64Vector, bound: OutFloat64Vector) -> None:
     """Fill sum_k E[t_kw] of each word and sum_kw F[log G(h_w + n_kw) / G(h_w)]; twin: `naive.words.word_tables`.
 
-    Parameters
-    ----------
-    words : WordMoments
-        E, V and Z of n_kw.
-    prior : float64, shape (words,)
-        h_w.
-    tables : float64, shape (words,)
-        Filled with sum_k E[t_kw].
-    bound : float64, shape (1,)
-        Increased by the bound's term.
+    Shapes: `prior`, `tables` (words,); `bound` (1,).
     """
     word_topic, variance, log_absent = words.mean, words.variance, words.log_absent
     for word in range(word_topic.shape[0]):
@@ -136,14 +108,7 @@ def topic_totals(
 ) -> None:
     """Fill E[log xi_k] and F[log G(B + n_k) / G(B)] of each topic; twin: `naive.words.topic_totals`.
 
-    Parameters
-    ----------
-    total, variance, log_absent : float64, shape (topics,)
-        E, V and Z of n_k.
-    prior : float64, shape (1,)
-        B.
-    log_xi, log_rising : float64, shape (topics,)
-        Filled.
+    Shapes: `total`, `variance`, `log_absent`, `log_xi`, `log_rising` (topics,); `prior` (1,).
     """
     for k in range(total.size):
         absent, present = math.exp(log_absent[k]), -math.expm1(log_absent[k])
@@ -156,14 +121,7 @@ def topic_totals(
 def log_eta(lengths: Float64Vector, prior: Float64Vector, sums: OutFloat64Vector) -> None:
     """Add sum_d E[log eta_d] and sum_d log G(A)/G(A + n_d) over documents; twin: `naive.words.log_eta`.
 
-    Parameters
-    ----------
-    lengths : float64, shape (documents,)
-        n_d; empty documents add nothing.
-    prior : float64, shape (1,)
-        A.
-    sums : float64, shape (2,)
-        Increased by sum_d psi(A) - psi(A + n_d) and by sum_d log G(A) - log G(A + n_d).
+    Shapes: `lengths` (documents,); `prior` (1,); `sums` (2,).
     """
     unit = np.ones(1)
     for document in range(lengths.size):

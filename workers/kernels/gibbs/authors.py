@@ -52,24 +52,7 @@ def sweep_authors(
     p(a, k) ~ (n_ak' + alpha) / (n_a' + K alpha) (n_kw' + b) / (n_k' + B). First the author is drawn, by number 2 t of
     the random stream, then the topic of this author, by number 2 t + 1, t being the token.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The documents.
-    key : uint64, shape (2,)
-        Key of the random stream.
-    authors : DocumentAuthors
-        The documents' authors.
-    topic_prior : float
-        alpha.
-    word_prior : WordPrior
-        b and B.
-    topic_counts : TopicCounts
-        n_k and n_kw; updated.
-    author_topic : int32, shape (authors, topics)
-        n_ak; updated.
-    assignments : TokenAssignments
-        Topic and author of each token; updated.
+    Shapes: `key` (2,); `author_topic` (authors, topics).
     """
     offsets, position, counts = documents.offsets, documents.position, documents.counts
     first_author, author = authors.offsets, authors.author

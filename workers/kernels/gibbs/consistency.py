@@ -27,18 +27,10 @@ from collapsium.workers.kernels.records import DocumentPairs
 
 
 class FingerprintKeys(NamedTuple):
-    """Random keys of fingerprints.
+    """Random keys of fingerprints."""
 
-    Attributes
-    ----------
-    word : uint64, shape (rows,)
-        r of the word of each row.
-    column : uint64, shape (columns,)
-        s.
-    """
-
-    word: UInt64Vector
-    column: UInt64Vector
+    word: UInt64Vector  # r of the word of each row; (rows,)
+    column: UInt64Vector  # s; (columns,)
 
 
 @kernel
@@ -47,16 +39,7 @@ def fingerprint_tokens(
 ) -> None:
     """Sum the products of the keys of tokens; twin: `naive.gibbs.fingerprint`.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The documents.
-    token_topic : uint16, shape (tokens,)
-        Column of each token, those of a pair side by side.
-    keys : FingerprintKeys
-        Keys of the documents' words, and of the columns.
-    total : uint64, shape (1,)
-        Increased by the sum, modulo 2^64.
+    Shapes: `token_topic` (tokens,); `total` (1,).
     """
     token, fingerprint = 0, np.uint64(0)
     for pair in range(documents.position.size):
@@ -80,18 +63,7 @@ def fingerprint_levels(
 ) -> None:
     """Do the same for tokens whose columns are those of the path of their document; twin: `naive.gibbs.fingerprint`.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The documents.
-    token_level : uint8, shape (tokens,)
-        Level of each token, those of a pair side by side.
-    document_path : int32, shape (documents, levels)
-        Column of each level; -1 for none.
-    keys : FingerprintKeys
-        Keys of the documents' words, and of the columns.
-    total : uint64, shape (1,)
-        Increased by the sum over the tokens that have a column, modulo 2^64.
+    Shapes: `token_level` (tokens,); `document_path` (documents, levels); `total` (1,).
     """
     token, fingerprint = 0, np.uint64(0)
     for document in range(documents.offsets.size - 1):
@@ -112,16 +84,7 @@ def fingerprint_rows(
 ) -> None:
     """Sum the products of counts and their keys; twin: `naive.gibbs.fingerprint`.
 
-    Parameters
-    ----------
-    word_topic : int32, shape (rows, columns)
-        n_kw.
-    keys : FingerprintKeys
-        Keys of the rows' words, and of the columns or more.
-    totals : int64, shape (columns or more,)
-        Increased by the sum of each column.
-    total : uint64, shape (1,)
-        Increased by the sum, modulo 2^64.
+    Shapes: `word_topic` (rows, columns); `totals` (columns or more,); `total` (1,).
     """
     fingerprint = np.uint64(0)
     for row in range(word_topic.shape[0]):
@@ -135,18 +98,10 @@ def fingerprint_rows(
 
 
 class DocumentLabels(NamedTuple):
-    """Labels of documents.
+    """Labels of documents."""
 
-    Attributes
-    ----------
-    offsets : int64, shape (documents + 1,)
-        Index of each document's first label.
-    label : int32, shape (labels of documents,)
-        The labels, ascending in a document.
-    """
-
-    offsets: Int64Vector
-    label: Int32Vector
+    offsets: Int64Vector  # Index of each document's first label; (documents + 1,)
+    label: Int32Vector  # The labels, ascending in a document; (labels of documents,)
 
 
 @kernel
@@ -164,18 +119,7 @@ def find_disallowed(
     Each label has topics of its own, and the last topics are the background's, which all documents may have. Documents
     without labels may have all topics where there is no background.
 
-    Parameters
-    ----------
-    labels : DocumentLabels
-        Labels of the documents.
-    lengths : int64, shape (documents,)
-        Tokens of each document.
-    token_topic : uint16, shape (tokens,)
-        z.
-    topics_per_label, topics, background : int
-        Topics of each label, of all, and of the background.
-    disallowed : int64, shape (1,)
-        Filled with the number of the first such document, -1 if there is none.
+    Shapes: `lengths` (documents,); `token_topic` (tokens,); `disallowed` (1,).
     """
     barred, begin = np.ones(topics, dtype=np.uint8), 0
     barred[topics - background :] = 0
@@ -209,18 +153,7 @@ def find_uncounted(
 ) -> None:
     """Find tokens that the counts of the model do not have; twin: `naive.gibbs.uncounted`.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The documents.
-    token_column : int64, shape (tokens,)
-        Column of the counts that has each token, those of a pair side by side; -1 of tokens that none has.
-    word_topic : int32, shape (rows, columns)
-        n_kw; reduced by the tokens before the first that is not counted.
-    totals : int64, shape (columns or more,)
-        n_k; reduced alike.
-    uncounted : int64, shape (1,)
-        Filled with the number of the first token that is not counted, -1 if there is none.
+    Shapes: `token_column` (tokens,); `word_topic` (rows, columns); `totals` (columns or more,); `uncounted` (1,).
     """
     token, columns = 0, min(word_topic.shape[1], totals.size)
     uncounted[0] = -1

@@ -21,8 +21,7 @@ from collapsium.workers.kernels.jit import borrower, kernel
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.records import DocumentPairs
 
-FOLD_IN_TOLERANCE = 1e-4
-"""Tokens: a document is folded in once no count has moved by more in a sweep."""
+FOLD_IN_TOLERANCE = 1e-4  # Tokens: a document is folded in once no count has moved by more in a sweep
 
 
 @borrower
@@ -59,22 +58,7 @@ def sweep_labels(
     p(z = k) ~ (n_dk' + a) (n_kw' + b) / (n_k' + B) over the topics that the document may have. Number t of the random
     stream belongs to token t.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The documents.
-    key : uint64, shape (2,)
-        Key of the random stream.
-    labels : DocumentLabels
-        The documents' labels.
-    topic_prior : float
-        a.
-    word_prior : WordPrior
-        b and B.
-    topic_counts : TopicCounts
-        n_k and n_kw; updated.
-    token_topic : uint16, shape (tokens,)
-        z of each token, those of a pair side by side; updated.
+    Shapes: `key` (2,); `token_topic` (tokens,).
     """
     offsets, position, counts = documents.offsets, documents.position, documents.counts
     word_parameter, total_prior = word_prior.parameter, word_prior.total
@@ -134,21 +118,6 @@ def fold_in_labels(
     """Fit the counts of unseen documents with the topics held fixed; twin: `naive.gibbs_labels.fold_in`.
 
     Zeroth-order sweeps as in `predict.fold_in`, over the topics that each document may have.
-
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The documents.
-    labels : DocumentLabels
-        The documents' labels.
-    topics : FixedTopics
-        n_kw, b and 1 / (B + n_k).
-    topic_prior : float
-        a.
-    sweeps : int
-        The most sweeps of a document.
-    document_topics : OutDocumentTopics
-        Filled with the topics that each document may have, and E[n_dk]; the offsets are read.
     """
     offsets, position, counts = documents.offsets, documents.position, documents.counts
     word_topic, word_parameter, inverse = topics.word_topic, topics.word_parameter, topics.inverse_totals
@@ -198,20 +167,7 @@ def label_probability(
 
     Twin: `naive.gibbs_labels.probability`.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        Held-out pairs.
-    labels : DocumentLabels
-        The documents' labels.
-    topics : FixedTopics
-        n_kw, b and 1 / (B + n_k).
-    topic_prior : float
-        a.
-    document_topics : DocumentTopics
-        Topics that have tokens, and n_dk.
-    probability : float64, shape (pairs,)
-        Filled.
+    Shapes: `probability` (pairs,).
     """
     offsets, position = documents.offsets, documents.position
     word_topic, word_parameter, inverse = topics.word_topic, topics.word_parameter, topics.inverse_totals

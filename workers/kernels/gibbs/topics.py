@@ -31,12 +31,10 @@ from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.special import digamma
 
-CHUNK = 32
-"""Topics whose weights are summed together; arrays by topic are padded to a multiple."""
+CHUNK = 32  # Topics whose weights are summed together; arrays by topic are padded to a multiple
+# Most factors of a rising factorial that are multiplied one by one; beyond, special functions are faster
 MAX_FACTORS = 16
-"""Most factors of a rising factorial that are multiplied one by one; beyond, special functions are faster."""
-TALLIED_COUNTS = 4096
-"""Counts below this are tallied; each greater one is evaluated by itself."""
+TALLIED_COUNTS = 4096  # Counts below this are tallied; each greater one is evaluated by itself
 
 
 @helper
@@ -151,25 +149,7 @@ def sweep_tokens(
     v ~ Beta(1, gamma); a topic that has lost its last token gives its a_k back (Teh, Jordan, Beal and Blei 2006,
     section 5.3, with a_k = alpha pi_k). Numbers 2 t and 2 t + 1 of the random stream belong to token t.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The documents.
-    key : uint64, shape (2,)
-        Key of the random stream.
-    word_prior : WordPrior
-        b and B.
-    topic_prior : TopicPrior
-        a_k and a_rest; updated where topics are born and die.
-    slots : TopicSlots
-        gamma, and the slots that new topics may take.
-    topic_counts : TopicCounts
-        n_k and n_kw; updated.
-    token_topic : uint16, shape (tokens,)
-        z of each token, those of a pair side by side; updated.
-    progress : int64, shape (3,)
-        Document to go on with, its first token, and the token to go on with; updated. The sweep ends before a token
-        for which no slot is free, else with the number of documents.
+    Shapes: `key` (2,); `token_topic` (tokens,); `progress` (3,).
     """
     offsets, position, counts = documents.offsets, documents.position, documents.counts
     word_parameter, total_prior = word_prior.parameter, word_prior.total
@@ -254,21 +234,7 @@ def list_documents(
 ) -> None:
     """Count each document's tokens by topic; twin: `naive.gibbs.list_documents`.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The documents.
-    token_topic : uint16, shape (tokens,)
-        z.
-    prior : float64, shape (topics,)
-        a_k.
-    document_topics : OutDocumentTopics
-        Filled with each document's topics in the order in which they occur, and n_dk; there is room for an entry a
-        token.
-    tables : float64, shape (topics,)
-        Increased by sum_d a_k (psi(a_k + n_dk) - psi(a_k)), unless its size is 0.
-    rising : float64, shape (1,)
-        Increased by sum_dk log G(a_k + n_dk) / G(a_k).
+    Shapes: `token_topic` (tokens,); `prior`, `tables` (topics,); `rising` (1,).
     """
     offsets, counts = documents.offsets, documents.counts
     first_topic, topic, count = document_topics.offsets, document_topics.topic, document_topics.counts
@@ -303,18 +269,7 @@ def draw_tables(
     m_dk are the tables of a Chinese restaurant with n_dk customers and strength a_k: customer j + 1 opens one with
     probability a_k / (a_k + j).
 
-    Parameters
-    ----------
-    topic : uint16, shape (entries,)
-        Topic of each entry of `DocumentTopics`.
-    count : float32, shape (entries,)
-        n_dk.
-    prior : float64, shape (topics,)
-        a_k.
-    key : uint64, shape (2,)
-        Key of the random stream.
-    tables : float64, shape (topics,)
-        Increased by sum_d m_dk.
+    Shapes: `topic`, `count` (entries,); `prior`, `tables` (topics,); `key` (2,).
     """
     first_number = 0
     for entry in range(topic.size):
@@ -330,14 +285,7 @@ def draw_tables(
 def word_rising(word_topic: Int32Matrix, prior: float, sums: OutFloat64Vector) -> None:
     """Sum over the cells of counts by word and topic; twin: `naive.gibbs.word_rising`.
 
-    Parameters
-    ----------
-    word_topic : int32, shape (words, topics)
-        n_kw.
-    prior : float
-        b.
-    sums : float64, shape (2,)
-        Increased by the sums of log G(b + n_kw) / G(b) and of b (psi(b + n_kw) - psi(b)).
+    Shapes: `word_topic` (words, topics); `sums` (2,).
     """
     tally = np.zeros(TALLIED_COUNTS)
     for word in range(word_topic.shape[0]):
@@ -366,18 +314,7 @@ def draw_topics(
 ) -> None:
     """Draw the topic of each token in proportion to theta_dk phi_kw; twin: `naive.gibbs.draw_topics`.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The documents.
-    proportions : float64, shape (documents, topics)
-        theta.
-    word_probability : float64, shape (rows, topics)
-        phi.
-    key : uint64, shape (2,)
-        Key of the random stream; number t belongs to token t.
-    token_topic : uint16, shape (tokens,)
-        Filled.
+    Shapes: `proportions` (documents, topics); `word_probability` (rows, topics); `key` (2,); `token_topic` (tokens,).
     """
     offsets, position, counts = documents.offsets, documents.position, documents.counts
     topics, token = proportions.shape[1], 0

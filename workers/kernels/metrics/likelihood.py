@@ -26,36 +26,18 @@ from collapsium.workers.kernels.random import uniform
 
 
 class TokenSequences(NamedTuple):
-    """Documents as sequences of tokens.
+    """Documents as sequences of tokens."""
 
-    Attributes
-    ----------
-    offsets : int64, shape (documents + 1,)
-        Index of each document's first token; the last is the number of tokens.
-    position : int32, shape (tokens,)
-        Row of each token's word in `DirichletTopics.word_topic`.
-    first : int64, shape (documents,)
-        Number of the first random number of each document; the next ones follow.
-    """
-
-    offsets: Int64Vector
-    position: Int32Vector
-    first: Int64Vector
+    offsets: Int64Vector  # Index of each document's first token; the last is the number of tokens; (documents + 1,)
+    position: Int32Vector  # Row of each token's word in `DirichletTopics.word_topic`; (tokens,)
+    first: Int64Vector  # Number of the first random number of each document; the next ones follow; (documents,)
 
 
 class DirichletTopics(NamedTuple):
-    """Fixed topics, and the Dirichlet prior of their proportions in a document.
+    """Fixed topics, and the Dirichlet prior of their proportions in a document."""
 
-    Attributes
-    ----------
-    word_topic : float64, shape (words, topics)
-        Probability phi_kw of each word in each topic.
-    prior : float64, shape (topics,)
-        Dirichlet parameter a_k.
-    """
-
-    word_topic: Float64Matrix
-    prior: Float64Vector
+    word_topic: Float64Matrix  # Probability phi_kw of each word in each topic; (words, topics)
+    prior: Float64Vector  # Dirichlet parameter a_k; (topics,)
 
 
 @helper
@@ -93,18 +75,7 @@ def left_to_right(
     log p(w) = sum_n log 1/R sum_r p(w_n | z_1..z_{n-1}), where each particle r draws z_1..z_{n-1} anew before token n.
     The time grows with the square of a document's tokens.
 
-    Parameters
-    ----------
-    documents : TokenSequences
-        The documents.
-    topics : DirichletTopics
-        Topics and prior.
-    particles : int
-        R.
-    key : uint64, shape (2,)
-        Of the random stream.
-    log_likelihood : float64, shape (documents,)
-        Filled, in nats.
+    Shapes: `key` (2,); `log_likelihood` (documents,).
     """
     offsets, position, word_topic, prior = documents.offsets, documents.position, topics.word_topic, topics.prior
     weight, all_prior = np.empty(prior.size), prior.sum()
@@ -145,20 +116,7 @@ def annealed_importance(
     z is drawn from its prior, then by a Gibbs sweep of p(z | a) p(w | z)^s for each s = 1/S, 2/S, .., (S - 1)/S. The
     log of a run's weight is the mean of log p(w | z) over these S states.
 
-    Parameters
-    ----------
-    documents : TokenSequences
-        The documents.
-    topics : DirichletTopics
-        Topics and prior.
-    steps : int
-        S.
-    runs : int
-        Weights that are averaged.
-    key : uint64, shape (2,)
-        Of the random stream.
-    log_likelihood : float64, shape (documents,)
-        Filled, in nats.
+    Shapes: `key` (2,); `log_likelihood` (documents,).
     """
     offsets, word_topic, prior = documents.offsets, topics.word_topic, topics.prior
     weight, log_weight = np.empty(prior.size), np.empty(runs)

@@ -11,36 +11,18 @@ from collapsium.workers.kernels.jit import helper, kernel
 
 
 class TextTokens(NamedTuple):
-    """Texts as sequences of tokens.
+    """Texts as sequences of tokens."""
 
-    Attributes
-    ----------
-    offsets : int64, shape (texts + 1,)
-        Index of each text's first token; the last is the number of tokens.
-    number : int64, shape (tokens,)
-        Number of each token's word; -1 for words that are not counted.
-    """
-
-    offsets: Int64Vector
-    number: Int64Vector
+    offsets: Int64Vector  # Index of each text's first token; the last is the number of tokens; (texts + 1,)
+    number: Int64Vector  # Number of each token's word; -1 for words that are not counted; (tokens,)
 
 
 class CountedPairs(NamedTuple):
-    """Pairs of words that are counted, listed for each of their two words.
+    """Pairs of words that are counted, listed for each of their two words."""
 
-    Attributes
-    ----------
-    start : int64, shape (words + 1,)
-        Index of each word's first partner.
-    partner : int64, shape (2 pairs,)
-        Numbers of the partners.
-    pair : int64, shape (2 pairs,)
-        Number of each pair.
-    """
-
-    start: Int64Vector
-    partner: Int64Vector
-    pair: Int64Vector
+    start: Int64Vector  # Index of each word's first partner; (words + 1,)
+    partner: Int64Vector  # Numbers of the partners; (2 pairs,)
+    pair: Int64Vector  # Number of each pair; (2 pairs,)
 
 
 @helper
@@ -75,26 +57,7 @@ def count_windows(
     The windows in which a word, or a pair, is present are counted when a word leaves, so that a token takes time in
     proportion to the partners of its word.
 
-    Parameters
-    ----------
-    texts : TextTokens
-        The texts; one with fewer tokens than `size` is one window.
-    pairs : CountedPairs
-        Pairs to count.
-    size : int
-        Tokens of a window; 0 for one window a text.
-    exact : int
-        1: a word is present as long as any of its tokens is in the window. 0: until the first of its tokens leaves, and
-        again from its next token on.
-    word_windows : int64, shape (words,)
-        Windows with each word, added to.
-    pair_windows : int64, shape (pairs,)
-        Windows with both words of each pair, added to.
-
-    Returns
-    -------
-    int
-        Number of windows.
+    Shapes: `word_windows` (words,); `pair_windows` (pairs,).
     """
     since, tokens = np.full(word_windows.size, -1, dtype=np.int64), np.zeros(word_windows.size, dtype=np.int64)
     total = 0

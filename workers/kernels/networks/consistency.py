@@ -16,10 +16,9 @@ from collapsium.workers.kernels.argument_types import (
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, OwnTopics, TableEntries
 
+# Faults of nodes that `find_misplaced` reports
 SOUND, WRONG_PARENT, PARENT_OF_ANOTHER, NO_MIXING, WRONG_SEGMENT_NODE, SEGMENT_OF_ANOTHER, NODE_OF_ANOTHER = range(7)
-"""Faults of nodes that `find_misplaced` reports."""
-UNSEATED, OTHER_TOKENS = 1, 2
-"""Faults of tables that `find_unseated` reports."""
+UNSEATED, OTHER_TOKENS = 1, 2  # Faults of tables that `find_unseated` reports
 
 
 @helper
@@ -66,20 +65,7 @@ def find_misplaced(
     Parents are of kinds to which a link leads, stand before their children, and are shared or of the same document.
     Indices must be sound, and offsets must not fall.
 
-    Parameters
-    ----------
-    graph : GraphArrays
-        The network.
-    documents : DocumentNodes
-        Nodes of documents and segments.
-    linked : int64, shape (kinds, kinds)
-        1 where a link leads from a kind to the kind of its parents, else 0.
-    word_kind : int
-        Kind of the nodes of segments.
-    most : int64, shape (kinds,)
-        Filled with the largest number of nodes of each kind that a document has.
-    fault : int64, shape (1,)
-        Filled with the first fault, `SOUND` if there is none.
+    Shapes: `linked` (kinds, kinds); `most` (kinds,); `fault` (1,).
     """
     shared, here = documents.nodes[0], np.zeros(most.size, dtype=np.int64)
     most[:] = 0
@@ -119,25 +105,8 @@ def find_unseated(
     A node has at least one table of a topic that it has customers of, and at most as many as customers; a root has
     customers alone. Indices must be sound.
 
-    Parameters
-    ----------
-    graph : GraphArrays
-        The network.
-    document_nodes : int64, shape (documents + 1,)
-        Index of each document's first node.
-    document_tokens : int64, shape (documents,)
-        Tokens of each document.
-    tables : TableEntries
-        Tables of the edges of documents' nodes.
-    own : OwnTopics
-        Tokens of documents' nodes.
-    topics : int
-        Number of topics.
-    shared_customers : int64, shape (shared nodes, topics)
-        Increased by the customers that these tables are of shared nodes.
-    fault : int64, shape (1,)
-        Filled with `OTHER_TOKENS` if the nodes of a document do not have its tokens, else with `UNSEATED` if there are
-        such tables, else with `SOUND`.
+    Shapes: `document_nodes` (documents + 1,); `document_tokens` (documents,); `shared_customers` (shared nodes,
+    topics); `fault` (1,).
     """
     shared, most, unseated = document_nodes[0], 0, 0
     for document in range(document_nodes.size - 1):
@@ -195,20 +164,8 @@ def find_unlisted(
     The sums of keys over a node's tokens and over its own topics, modulo 2^64, are the same where the topics are, and
     else with a probability of some 2^-60.
 
-    Parameters
-    ----------
-    pairs : int64, shape (nodes of documents + 1,)
-        Index of each node's first pair.
-    counts : int32, shape (pairs,)
-        Count of each pair.
-    token_topic : uint16, shape (tokens,)
-        Topic of each token.
-    own : OwnTopics
-        To compare with; topics of a node are distinct.
-    keys : uint64, shape (topics,)
-        Random key of each topic.
-    unlisted : int64, shape (1,)
-        Filled with the number of the first such node, -1 if there is none.
+    Shapes: `pairs` (nodes of documents + 1,); `counts` (pairs,); `token_topic` (tokens,); `keys` (topics,);
+    `unlisted` (1,).
     """
     first = 0
     unlisted[0] = -1

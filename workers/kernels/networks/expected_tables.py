@@ -29,10 +29,10 @@ from collapsium.workers.kernels.networks.workspaces import (
     ExpectedTotals,
 )
 
+# Customers that come one by one; further customers come in steps of one part in so many of those before
 EXACT_CUSTOMERS, RELATIVE_STEP = 32, 16
-"""Customers that come one by one; further customers come in steps of one part in so many of those before."""
+# Arrays by node and topic: own counts and their Z, customers and theirs, tables, mu, E[nu], both responses
 OWN, OWN_ABSENT, CUSTOMERS, ABSENT, TABLES, ABOVE, RISE, MEAN, RESPONSE = range(9)
-"""Arrays by node and topic: own counts and their Z, customers and theirs, tables, mu, E[nu], both responses."""
 
 
 @helper
@@ -117,15 +117,6 @@ def gather(document: ExpectedDocument, count_shared: int, first_round: int) -> N
 
     In the first round nothing is known of the parents, and each topic that is there has one table. Customers of
     shared nodes are left as they are, unless they are to be counted.
-
-    Parameters
-    ----------
-    document : ExpectedDocument
-        Customers, absences, tables, totals and shares are filled.
-    count_shared : int
-        Whether customers of shared nodes are counted.
-    first_round : int
-        Whether this is the first round.
     """
     values, topics = document.values, document.values.shape[2]
     for node in range(document.first_node, document.end_node):

@@ -48,22 +48,8 @@ def network_means(
     (alpha_k + m_jk) / (sum alpha + M_j) at a root, else (m_jk - a t_jk + (b + a T_j) sum_l rho_lj E[nu_lk]) / (b +
     M_j).
 
-    Parameters
-    ----------
-    graph : GraphArrays
-        The network.
-    document_nodes : int64, shape (documents + 1,)
-        Index of each document's first node.
-    hyperparameters : Hyperparameters
-        Of the network.
-    tables : TableEntries
-        Tables of the edges of documents' nodes.
-    own : OwnTopics
-        Tokens of documents' nodes.
-    shared_customers, shared_tables : int32, shape (shared nodes, topics) and (their edges, topics)
-        m and s of shared nodes.
-    mean : float32, shape (nodes of documents, topics)
-        Filled.
+    Shapes: `document_nodes` (documents + 1,); `shared_customers`, `shared_tables` (shared nodes, topics); `mean`
+    (nodes of documents, topics).
     """
     alpha, ratios, shared = hyperparameters.alpha, np.empty((hyperparameters.strength.size, 0)), document_nodes[0]
     priors = Priors(hyperparameters.strength, hyperparameters.discount, alpha, alpha.sum(), ratios)
@@ -105,18 +91,7 @@ def count_node_topics(
 ) -> None:
     """Fill the topics of each node's own tokens; twin: `naive.network_sums.count_node_topics`.
 
-    Parameters
-    ----------
-    pairs : int64, shape (nodes + 1,)
-        Index of each node's first pair.
-    counts : int32, shape (pairs,)
-        Count of each pair.
-    token_topic : uint16, shape (tokens,)
-        Topic of each token.
-    topics : int
-        Number of topics.
-    offsets, topic, tokens
-        Filled as in `OwnTopics`; the last two have room for an entry a token.
+    Shapes: `pairs` (nodes + 1,); `counts` (pairs,); `token_topic` (tokens,).
     """
     here, seen = np.zeros(topics, dtype=np.int64), np.zeros(topics, dtype=np.int64)
     token = filled = 0
@@ -145,18 +120,7 @@ def pair_probabilities(
 ) -> None:
     """Fill sum_k nu_jk phi_kw of each pair; twin: `naive.network_sums.pair_probabilities`.
 
-    Parameters
-    ----------
-    segments : DocumentPairs
-        Pairs of each segment.
-    node : int64, shape (segments,)
-        Row of `mean` of each segment.
-    mean : float32, shape (nodes, topics)
-        nu.
-    phi : float64, shape (words, topics)
-        Probabilities of words.
-    probability : float64, shape (pairs,)
-        Filled.
+    Shapes: `node` (segments,); `mean` (nodes, topics); `phi` (words, topics); `probability` (pairs,).
     """
     offsets, position = segments.offsets, segments.position
     for segment in range(offsets.size - 1):

@@ -31,8 +31,7 @@ from collapsium.workers.kernels.networks.workspaces import (
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.special import digamma
 
-DOCUMENT, TOKEN, FILLED, DRAWN = 0, 1, 2, 3
-"""Places in `SweepResults.progress`."""
+DOCUMENT, TOKEN, FILLED, DRAWN = 0, 1, 2, 3  # Places in `SweepResults.progress`
 
 
 @helper

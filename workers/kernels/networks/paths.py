@@ -14,8 +14,7 @@ from collapsium.workers.kernels.networks.stirling import stirling_ratio
 from collapsium.workers.kernels.networks.workspaces import RowMap, Sampler
 from collapsium.workers.kernels.random import uniform
 
-CHUNK = 16
-"""Topics whose weights are summed together; arrays by topic are padded to a multiple."""
+CHUNK = 16  # Topics whose weights are summed together; arrays by topic are padded to a multiple
 
 
 @borrower

@@ -25,166 +25,83 @@ from collapsium.workers.kernels.argument_types import (
 
 
 class GraphArrays(NamedTuple):
-    """Nodes and their edges to their parents.
+    """Nodes and their edges to their parents."""
 
-    Attributes
-    ----------
-    node_kind : int32, shape (nodes,)
-        Kind of each node; parents before children, shared nodes first, then each document's.
-    node_edges : int64, shape (nodes + 1,)
-        Index of each node's first edge; a root has none.
-    edge_parent : int64, shape (edges,)
-        Parent that each edge leads to.
-    edge_mixing : float64, shape (edges,)
-        Dirichlet parameter g of the mixing proportions, where a node has several parents.
-    """
-
+    # Kind of each node; parents before children, shared nodes first, then each document's; (nodes,)
     node_kind: Int32Vector
-    node_edges: Int64Vector
-    edge_parent: Int64Vector
+    node_edges: Int64Vector  # Index of each node's first edge; a root has none; (nodes + 1,)
+    edge_parent: Int64Vector  # Parent that each edge leads to; (edges,)
+    # Dirichlet parameter g of the mixing proportions, where a node has several parents; (edges,)
     edge_mixing: Float64Vector
 
 
 class DocumentNodes(NamedTuple):
-    """Nodes of each document, and those of its segments.
+    """Nodes of each document, and those of its segments."""
 
-    Attributes
-    ----------
-    nodes, segments : int64, shape (documents + 1,)
-        Index of each document's first node and segment.
-    segment_node : int64, shape (segments,)
-        Node from whose vector a segment's words are drawn.
-    document_node : int64, shape (documents,)
-        Node of the document as a whole; -1 where there is none.
-    """
-
+    # Index of each document's first node and segment; (documents + 1,)
     nodes: Int64Vector
     segments: Int64Vector
-    segment_node: Int64Vector
-    document_node: Int64Vector
+    segment_node: Int64Vector  # Node from whose vector a segment's words are drawn; (segments,)
+    document_node: Int64Vector  # Node of the document as a whole; -1 where there is none; (documents,)
 
 
 class Hyperparameters(NamedTuple):
-    """Parameters of the vectors.
+    """Parameters of the vectors."""
 
-    Attributes
-    ----------
-    strength : float64, shape (kinds,)
-        b of each kind.
-    discount : float64, shape (kinds,)
-        a of each kind.
-    alpha : float64, shape (topics,)
-        Dirichlet parameters of roots; 0 in padding.
-    """
-
-    strength: Float64Vector
-    discount: Float64Vector
-    alpha: Float64Vector
+    strength: Float64Vector  # b of each kind; (kinds,)
+    discount: Float64Vector  # a of each kind; (kinds,)
+    alpha: Float64Vector  # Dirichlet parameters of roots; 0 in padding; (topics,)
 
 
 class SamplingHyperparameters(NamedTuple):
-    """Parameters of the vectors, with the Stirling ratios that sampling needs.
+    """Parameters of the vectors, with the Stirling ratios that sampling needs."""
 
-    Attributes
-    ----------
-    strength, discount, alpha
-        As in `Hyperparameters`.
-    stirling_ratios : float64, shape (kinds, n)
-        Table of Stirling ratios of each kind's discount (`kernels.networks.stirling`).
-    """
-
+    # As in `Hyperparameters`
     strength: Float64Vector
     discount: Float64Vector
     alpha: Float64Vector
+    # Table of Stirling ratios of each kind's discount (`kernels.networks.stirling`); (kinds, n)
     stirling_ratios: Float64Matrix
 
 
 class SegmentedDocuments(NamedTuple):
-    """Documents of segments, as pairs of a word and its count.
+    """Documents of segments, as pairs of a word and its count."""
 
-    Attributes
-    ----------
-    nodes : int64, shape (documents + 1,)
-        Index of each document's first node; the first is the number of shared nodes.
-    segments : int64, shape (documents + 1,)
-        Index of each document's first segment.
-    segment_pairs : int64, shape (segments + 1,)
-        Index of each segment's first pair.
-    segment_node : int64, shape (segments,)
-        Node that each segment's tokens are drawn from; segments of a node are neighbours.
-    position, counts : int32, shape (pairs,)
-        As in `DocumentPairs`.
-    """
-
-    nodes: Int64Vector
-    segments: Int64Vector
-    segment_pairs: Int64Vector
+    nodes: Int64Vector  # Index of each document's first node; the first is the number of shared nodes; (documents + 1,)
+    segments: Int64Vector  # Index of each document's first segment; (documents + 1,)
+    segment_pairs: Int64Vector  # Index of each segment's first pair; (segments + 1,)
+    # Node that each segment's tokens are drawn from; segments of a node are neighbours; (segments,)
     segment_node: Int64Vector
+    # As in `DocumentPairs`; (pairs,)
     position: Int32Vector
     counts: Int32Vector
 
 
 class TokenDraws(NamedTuple):
-    """Options and random stream for drawing the topics and table paths of tokens.
+    """Options and random stream for drawing the topics and table paths of tokens."""
 
-    Attributes
-    ----------
-    key : uint64, shape (2,)
-        Key of the random stream.
-    initialise : int
-        Whether tokens have topics but no tables yet.
-    fold_in : int
-        Whether topics and shared nodes are fixed.
-    levels : int
-        Nodes on the longest path from a node to a root.
-    """
-
-    key: UInt64Vector
-    initialise: int
-    fold_in: int
-    levels: int
+    key: UInt64Vector  # Key of the random stream; (2,)
+    initialise: int  # Whether tokens have topics but no tables yet
+    fold_in: int  # Whether topics and shared nodes are fixed
+    levels: int  # Nodes on the longest path from a node to a root
 
 
 class TableDraws(NamedTuple):
-    """Options and random streams for drawing table counts, and sums for the discount's update.
+    """Options and random streams for drawing table counts, and sums for the discount's update."""
 
-    Attributes
-    ----------
-    move : int
-        Whether table counts are drawn.
-    key : uint64, shape (2,)
-        Key of the random stream of table counts.
-    count_joins : int
-        Whether the customers that speak for 1 - a are drawn.
-    join_key : uint64, shape (2,)
-        Key of their random stream.
-    """
-
-    move: int
-    key: UInt64Vector
-    count_joins: int
-    join_key: UInt64Vector
+    move: int  # Whether table counts are drawn
+    key: UInt64Vector  # Key of the random stream of table counts; (2,)
+    count_joins: int  # Whether the customers that speak for 1 - a are drawn
+    join_key: UInt64Vector  # Key of their random stream; (2,)
 
 
 class TableEntries(NamedTuple):
-    """Table counts of edges, one entry for each edge and topic that has tables.
+    """Table counts of edges, one entry for each edge and topic that has tables."""
 
-    Attributes
-    ----------
-    start : int64, shape (edges,)
-        Index of each edge's first entry.
-    entries : int32, shape (edges,)
-        Entries of each edge.
-    topic : uint16, shape (n,)
-        Topic of each entry.
-    number : int32, shape (n,)
-        Its tables.
-    """
-
-    start: Int64Vector
-    entries: Int32Vector
-    topic: UInt16Vector
-    number: Int32Vector
+    start: Int64Vector  # Index of each edge's first entry; (edges,)
+    entries: Int32Vector  # Entries of each edge; (edges,)
+    topic: UInt16Vector  # Topic of each entry; (n,)
+    number: Int32Vector  # Its tables; (n,)
 
 
 class NewTableEntries(NamedTuple):
@@ -197,84 +114,44 @@ class NewTableEntries(NamedTuple):
 
 
 class SampledCounts(NamedTuple):
-    """Counts that a sweep moves.
+    """Counts that a sweep moves."""
 
-    Attributes
-    ----------
-    token_topic : uint16, shape (tokens,)
-        Topic of each token; those of a pair are neighbours.
-    word_topic : int32, shape (words, topics)
-        n_kw.
-    topic : float64, shape (topics,)
-        n_k.
-    word_prior, total_prior : float
-        b of a word, and B.
-    shared_customers : int32, shape (shared nodes, topics)
-        m of shared nodes.
-    shared_tables : int32, shape (edges of shared nodes, topics)
-        s of their edges.
-    """
-
-    token_topic: OutUInt16Vector
-    word_topic: OutInt32Matrix
-    topic: OutFloat64Vector
+    token_topic: OutUInt16Vector  # Topic of each token; those of a pair are neighbours; (tokens,)
+    word_topic: OutInt32Matrix  # n_kw; (words, topics)
+    topic: OutFloat64Vector  # n_k; (topics,)
+    # b of a word, and B
     word_prior: float
     total_prior: float
-    shared_customers: OutInt32Matrix
-    shared_tables: OutInt32Matrix
+    shared_customers: OutInt32Matrix  # m of shared nodes; (shared nodes, topics)
+    shared_tables: OutInt32Matrix  # s of their edges; (edges of shared nodes, topics)
 
 
 class NodeStatistics(NamedTuple):
-    """Sums over nodes, for the objective and the hyperparameters' updates.
+    """Sums over nodes, for the objective and the hyperparameters' updates."""
 
-    Attributes
-    ----------
-    customers, tables : int64, shape (nodes,)
-        Filled with M and T of each node.
-    kind_sums : float64, shape (kinds, 2)
-        Increased by the sums of log S^m_t and the other terms of p(n, s) of single topics, and by the customers that
-        speak for 1 - a.
-    alpha_numerator : float64, shape (topics,) or (0,)
-        Increased by the sums over roots of alpha_k (psi(alpha_k + m_k) - psi(alpha_k)).
-    """
-
+    # Filled with M and T of each node; (nodes,)
     customers: OutInt64Vector
     tables: OutInt64Vector
+    # Increased by the sums of log S^m_t and the other terms of p(n, s) of single topics, and by the customers that
+    # speak for 1 - a; (kinds, 2)
     kind_sums: OutFloat64Matrix
+    # Increased by the sums over roots of alpha_k (psi(alpha_k + m_k) - psi(alpha_k)); (topics,)
     alpha_numerator: OutFloat64Vector
 
 
 class SweepResults(NamedTuple):
-    """Results of a sweep over documents, besides the counts.
+    """Results of a sweep over documents, besides the counts."""
 
-    Attributes
-    ----------
-    tables : NewTableEntries
-        Tables after the sweep.
-    statistics : NodeStatistics
-        Of the nodes of documents.
-    progress : int64, shape (4,)
-        Next document, its first token, entries of `tables` that are filled, and numbers drawn of the stream of joins.
-    """
-
-    tables: NewTableEntries
-    statistics: NodeStatistics
+    tables: NewTableEntries  # Tables after the sweep
+    statistics: NodeStatistics  # Of the nodes of documents
+    # Next document, its first token, entries of `tables` that are filled, and numbers drawn of the stream of joins;
+    # (4,)
     progress: OutInt64Vector
 
 
 class OwnTopics(NamedTuple):
-    """Topics of each node's own tokens.
+    """Topics of each node's own tokens."""
 
-    Attributes
-    ----------
-    offsets : int64, shape (nodes of documents + 1,)
-        Index of each node's first entry.
-    topic : uint16, shape (n,)
-        Topics of a node, ascending.
-    tokens : int32, shape (n,)
-        Tokens of each.
-    """
-
-    offsets: Int64Vector
-    topic: UInt16Vector
-    tokens: Int32Vector
+    offsets: Int64Vector  # Index of each node's first entry; (nodes of documents + 1,)
+    topic: UInt16Vector  # Topics of a node, ascending; (n,)
+    tokens: Int32Vector  # Tokens of each; (n,)

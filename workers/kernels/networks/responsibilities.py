@@ -29,10 +29,8 @@ from collapsium.workers.kernels.networks.expected_records import (
 )
 from collapsium.workers.kernels.records import DocumentPairs
 
-MAX_TOPICS = 16
-"""Topics of a pair, at most."""
-MIN_SHARE = np.float32(1.0 / 256)
-"""Share of a pair's weight below which a topic is left out."""
+MAX_TOPICS = 16  # Topics of a pair, at most
+MIN_SHARE = np.float32(1.0 / 256)  # Share of a pair's weight below which a topic is left out
 
 
 @helper
@@ -80,16 +78,7 @@ def initialise_responsibilities(
 ) -> None:
     """Fill pairs' responsibilities in proportion to theta_dk phi_kw; twin: `naive.network_expected.choose`.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The documents.
-    theta, phi : float32, shape (documents, topics) and (words, topics)
-        Proportions, and probabilities of words.
-    responsibilities : NewResponsibilities
-        Filled.
-    filled : int64, shape (1,)
-        Filled with the number of entries.
+    Shapes: `theta`, `phi` (documents, topics); `filled` (1,).
     """
     offsets, position = documents.offsets, documents.position
     size, topic, share = responsibilities.size, responsibilities.topic, responsibilities.share
@@ -112,14 +101,7 @@ def count_responsibilities(
 ) -> None:
     """Add E[n_kw] of pairs' responsibilities.
 
-    Parameters
-    ----------
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair.
-    responsibilities : Responsibilities
-        Of the pairs.
-    word_topic : float64, shape (words, topics)
-        Increased.
+    Shapes: `position`, `counts` (pairs,); `word_topic` (words, topics).
     """
     size, topic, share = responsibilities.size, responsibilities.topic, responsibilities.share
     place = 0
@@ -139,18 +121,7 @@ def count_expected_node_topics(
 ) -> None:
     """Fill E[n_jk] and Z[n_jk] of each node's own tokens.
 
-    Parameters
-    ----------
-    pairs : int64, shape (nodes + 1,)
-        Index of each node's first pair.
-    counts : int32, shape (pairs,)
-        Count of each pair.
-    responsibilities : Responsibilities
-        Of the pairs.
-    topics : int
-        Number of topics.
-    own : NewOwnExpectedTopics
-        Filled.
+    Shapes: `pairs` (nodes + 1,); `counts` (pairs,).
     """
     size, topic, share = responsibilities.size, responsibilities.topic, responsibilities.share
     offsets, own_topic, own_count, own_log_absent = own.offsets, own.topic, own.tokens, own.log_absent

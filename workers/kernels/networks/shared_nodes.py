@@ -36,18 +36,7 @@ def sweep_shared_nodes(
 ) -> None:
     """Draw the table counts of all shared nodes, children first, and sum up; twin: `naive.network.move_tables`.
 
-    Parameters
-    ----------
-    graph : GraphArrays
-        Network of the shared nodes alone.
-    hyperparameters : SamplingHyperparameters
-        Of the network.
-    draws : TableDraws
-        What is drawn, and from which random streams.
-    customers, tables : int32, shape (nodes, topics) and (edges, topics)
-        m and s; moved.
-    statistics : NodeStatistics
-        Of the shared nodes.
+    Shapes: `customers`, `tables` (nodes, topics).
     """
     strength, discount, alpha = hyperparameters.strength, hyperparameters.discount, hyperparameters.alpha
     priors = Priors(strength, discount, alpha, alpha.sum(), hyperparameters.stirling_ratios)

@@ -26,12 +26,9 @@ import numpy as np
 from collapsium.workers.kernels.argument_types import Float64Vector, Int64Vector, OutFloat64Vector
 from collapsium.workers.kernels.jit import helper, kernel
 
-_MIN_LOG_WEIGHT = -34.0
-"""Logarithm of a point's weight beside the first, below which the integrals end."""
-_MAX_POINTS = 200
-"""Never reached; the loop must end."""
-_MIN_DISCOUNT = 1e-100
-"""Smaller discounts count as 0: 1 / a must be finite."""
+_MIN_LOG_WEIGHT = -34.0  # Logarithm of a point's weight beside the first, below which the integrals end
+_MAX_POINTS = 200  # Never reached; the loop must end
+_MIN_DISCOUNT = 1e-100  # Smaller discounts count as 0: 1 / a must be finite
 
 
 @helper
@@ -136,16 +133,7 @@ def log_stirling(table: np.ndarray, a: float, m: int, t: int) -> float:
 def fill_ratios(a: float, begin: int, end: int, table: OutFloat64Vector) -> None:
     """Fill a table's rows m = begin + 1 ... end from the one before; from nothing with begin = 1.
 
-    Parameters
-    ----------
-    a : float
-        Discount, 0 <= a < 1.
-    begin : int
-        The last row that is there; at least 1, whose row is empty.
-    end : int
-        The last row to fill.
-    table : float64, shape (end (end - 1) / 2,) or longer
-        V^m_t, rows one behind the other; filled.
+    Shapes: `table` (end (end - 1) / 2,).
     """
     for m in range(begin, end):
         before, row = packed(m - 1), packed(m)  # where the rows of m and m + 1 begin, with t = 2
@@ -163,16 +151,7 @@ def fill_ratios(a: float, begin: int, end: int, table: OutFloat64Vector) -> None
 def ratios_at(table: Float64Vector, a: float, m: Int64Vector, t: Int64Vector, ratios: OutFloat64Vector) -> None:
     """Fill `ratios` with V^m_t; twin: exact fractions in its tests.
 
-    Parameters
-    ----------
-    table : float64, shape (size,)
-        Of the discount `a`; may be empty.
-    a : float
-        Discount, 0 <= a < 1.
-    m, t : int64, shape (n,)
-        At least 1 and 2.
-    ratios : float64, shape (n,)
-        Filled.
+    Shapes: `table` (size,); `m`, `t`, `ratios` (n,).
     """
     for i in range(m.size):
         ratios[i] = stirling_ratio(table, a, m[i], t[i])
@@ -182,16 +161,7 @@ def ratios_at(table: Float64Vector, a: float, m: Int64Vector, t: Int64Vector, ra
 def log_stirlings(table: Float64Vector, a: float, m: Int64Vector, t: Int64Vector, logs: OutFloat64Vector) -> None:
     """Fill `logs` with log S^m_t; -inf where it is 0.
 
-    Parameters
-    ----------
-    table : float64, shape (size,)
-        Of the discount `a`; may be empty.
-    a : float
-        Discount, 0 <= a < 1.
-    m, t : int64, shape (n,)
-        At least 0.
-    logs : float64, shape (n,)
-        Filled.
+    Shapes: `table` (size,); `m`, `t`, `logs` (n,).
     """
     for i in range(m.size):
         logs[i] = log_stirling(table, a, m[i], t[i])

@@ -52,8 +52,7 @@ from collapsium.workers.kernels.networks.tables import move_tables
 from collapsium.workers.kernels.networks.workspaces import Priors, Sampler, WordWorkspace
 from collapsium.workers.kernels.random import uniform
 
-NOTHING_CHANGED = 1 << 62
-"""Later than all nodes: the weights of the line are up to date."""
+NOTHING_CHANGED = 1 << 62  # Later than all nodes: the weights of the line are up to date
 
 
 @kernel
@@ -73,24 +72,6 @@ def sweep_network(
     without a table. Its topic is drawn with weights Z_j(k) (n_kw + b) / (n_k + B), its new path by the terms of Z.
     Table counts s_ek are then drawn from their conditionals: those of nodes without children when their tokens are
     through, the others' at the document's end.
-
-    Parameters
-    ----------
-    graph : GraphArrays
-        The network.
-    documents : SegmentedDocuments
-        Documents of the shard.
-    hyperparameters : SamplingHyperparameters
-        Of the network.
-    counts : SampledCounts
-        Topics of tokens, and counts of words and of shared nodes; moved.
-    tables : TableEntries
-        Tables before the sweep.
-    token_draws, table_draws : TokenDraws and TableDraws
-        What is drawn, and from which random streams.
-    results : SweepResults
-        Filled. The sweep ends before a document for whose tables there may be no room: the first number of `progress`
-        is then less than the number of documents, and a call with more room goes on from there.
     """
     strength, discount, alpha = hyperparameters.strength, hyperparameters.discount, hyperparameters.alpha
     priors = Priors(strength, discount, alpha, alpha.sum(), hyperparameters.stirling_ratios)

@@ -51,10 +51,8 @@ from collapsium.workers.kernels.networks.records import GraphArrays, Hyperparame
 from collapsium.workers.kernels.networks.responsibilities import absence_logs, choose
 from collapsium.workers.kernels.networks.workspaces import ExpectedDocument, ExpectedPriors, NodeScale, PairWorkspace
 
-ROUNDS = 3
-"""Rounds in which tables are made from counts alone."""
-MIN_MEAN_SHARE = 1e-3
-"""Share of mu_jk that remains when a pair's own tables are removed."""
+ROUNDS = 3  # Rounds in which tables are made from counts alone
+MIN_MEAN_SHARE = 1e-3  # Share of mu_jk that remains when a pair's own tables are removed
 
 
 @helper
@@ -82,25 +80,6 @@ def sweep_expected(
 
     q_k ~ E[nu_j]'(k) (b + E'[n_kw]) / (B + E'[n_k]), where a prime means without the pair's own share: of m_jk, of its
     tables, and of their part in mu_jk.
-
-    Parameters
-    ----------
-    graph : GraphArrays
-        The network.
-    documents : NodeDocuments
-        Documents of the shard.
-    hyperparameters : Hyperparameters
-        Of the network.
-    shared : SharedVectors
-        Expected vectors of shared nodes.
-    words : ExpectedWordCounts
-        Counts of words; moved, unless they are fixed.
-    own : OwnExpectedTopics
-        Counts of each node's own tokens.
-    responsibilities : Responsibilities
-        Before the sweep.
-    results : ExpectedSweepResults
-        Filled.
     """
     alpha, nodes, statistics = hyperparameters.alpha, documents.nodes, results.statistics
     learn_alpha = statistics.alpha_numerator.size
@@ -291,20 +270,7 @@ def expected_means(
 ) -> None:
     """Fill E[nu_jk] of the nodes of documents; twin: `naive.network_expected.Document`.
 
-    Parameters
-    ----------
-    graph : GraphArrays
-        The network.
-    document_nodes : int64, shape (documents + 1,)
-        Index of each document's first node.
-    hyperparameters : Hyperparameters
-        Of the network.
-    shared : SharedVectors
-        Expected vectors of shared nodes.
-    own : OwnExpectedTopics
-        Counts of each node's own tokens.
-    mean : float32, shape (nodes of documents, topics)
-        Filled.
+    Shapes: `document_nodes` (documents + 1,); `mean` (nodes of documents, topics).
     """
     alpha, first = hyperparameters.alpha, shared.mean.shape[0]
     priors = ExpectedPriors(hyperparameters.strength, hyperparameters.discount, alpha, alpha.sum(), 0)
@@ -338,18 +304,7 @@ def expect_shared_nodes(
 ) -> None:
     """Fill the expected vectors of shared nodes; twin: `naive.network_expected.Document`.
 
-    Parameters
-    ----------
-    graph : GraphArrays
-        Network of the shared nodes alone.
-    hyperparameters : Hyperparameters
-        Of the network.
-    customers, log_absent : float64, shape (nodes, topics)
-        The customers that documents are to each, and their Z.
-    mean, response : float64, shape (nodes, topics)
-        Filled as in `SharedVectors`.
-    statistics : ExpectedStatistics
-        Of the shared nodes.
+    Shapes: `customers`, `log_absent`, `mean`, `response` (nodes, topics).
     """
     alpha, nodes = hyperparameters.alpha, graph.node_kind.size
     learn_alpha = statistics.alpha_numerator.size

@@ -19,25 +19,14 @@ if TYPE_CHECKING:
 
 
 class Priors(NamedTuple):
-    """Parameters of the vectors; see `SamplingHyperparameters`.
+    """Parameters of the vectors; see `SamplingHyperparameters`."""
 
-    Attributes
-    ----------
-    strength, discount : float64, shape (kinds,)
-        b and a.
-    alpha : float64, shape (topics,)
-        Dirichlet parameters of roots.
-    concentration : float
-        Their sum.
-    stirling_ratios : float64, shape (kinds, n)
-        Table of each kind; empty where nothing is sampled.
-    """
-
+    # b and a; (kinds,)
     strength: Float64Vector
     discount: Float64Vector
-    alpha: Float64Vector
-    concentration: float
-    stirling_ratios: Float64Matrix
+    alpha: Float64Vector  # Dirichlet parameters of roots; (topics,)
+    concentration: float  # Their sum
+    stirling_ratios: Float64Matrix  # Table of each kind; empty where nothing is sampled; (kinds, n)
 
 
 class RowMap(NamedTuple):
@@ -46,152 +35,79 @@ class RowMap(NamedTuple):
     Shared nodes have the rows of their numbers. Nodes of the document that have children have a row each. All others,
     such as the segments of a segmented model, share one, so that a document's counts stay in the processor's nearest
     memory.
-
-    Attributes
-    ----------
-    has_children : int64, shape (nodes,)
-        Whether a node has children, and thus a row of its own.
-    shared : int
-        Number of shared nodes.
-    first_node : int
-        First node of the document.
-    node_row, edge_row : int64, shape (nodes of a document,)
-        Row of each node's counts, and of its first edge's tables.
-    leaf_row, leaf_edge_row : int
-        Rows of the nodes without children.
     """
 
-    has_children: Int64Vector
-    shared: int
-    first_node: int
+    has_children: Int64Vector  # Whether a node has children, and thus a row of its own; (nodes,)
+    shared: int  # Number of shared nodes
+    first_node: int  # First node of the document
+    # Row of each node's counts, and of its first edge's tables; (nodes of a document,)
     node_row: Int64Vector
     edge_row: Int64Vector
+    # Rows of the nodes without children
     leaf_row: int
     leaf_edge_row: int
 
 
 class NodeCounts(NamedTuple):
-    """Counts of nodes by topic, and the weights that follow from them.
+    """Counts of nodes by topic, and the weights that follow from them."""
 
-    Attributes
-    ----------
-    customers, tables : int32, shape (rows, topics)
-        m_ik and t_ik.
-    join_weight : float64, shape (rows, topics)
-        A_ik, the weight of joining a table; alpha_k + m_ik at a root.
-    open_weight : float64, shape (rows, topics)
-        B_ik, the factor of opening a table.
-    weight : float64, shape (rows, topics)
-        Z_ik, the weight of one more customer.
-    edge_tables : int32, shape (rows of edges, topics)
-        s_ek.
-    """
-
+    # m_ik and t_ik; (rows, topics)
     customers: Int32Matrix
     tables: Int32Matrix
-    join_weight: Float64Matrix
-    open_weight: Float64Matrix
-    weight: Float64Matrix
-    edge_tables: Int32Matrix
+    join_weight: Float64Matrix  # A_ik, the weight of joining a table; alpha_k + m_ik at a root; (rows, topics)
+    open_weight: Float64Matrix  # B_ik, the factor of opening a table; (rows, topics)
+    weight: Float64Matrix  # Z_ik, the weight of one more customer; (rows, topics)
+    edge_tables: Int32Matrix  # s_ek; (rows of edges, topics)
 
 
 class NodeTotals(NamedTuple):
-    """Counts of nodes over all topics.
+    """Counts of nodes over all topics."""
 
-    Attributes
-    ----------
-    customers, tables : int64, shape (rows,)
-        M_i and T_i.
-    edge_tables : int64, shape (rows of edges,)
-        s_e.
-    """
-
+    # M_i and T_i; (rows,)
     customers: Int64Vector
     tables: Int64Vector
-    edge_tables: Int64Vector
+    edge_tables: Int64Vector  # s_e; (rows of edges,)
 
 
 class Clock(NamedTuple):
-    """Times of changes, by which out-of-date weights are recognised.
+    """Times of changes, by which out-of-date weights are recognised."""
 
-    Attributes
-    ----------
-    changed : int64, shape (rows,)
-        Time of the last change of each row's counts or weights.
-    computed : int64, shape (rows,)
-        Time of the last computation of its weights; -1 where they have to be computed anew.
-    now : int64, shape (1,)
-        Time of the last change of all.
-    """
-
-    changed: Int64Vector
+    changed: Int64Vector  # Time of the last change of each row's counts or weights; (rows,)
+    # Time of the last computation of its weights; -1 where they have to be computed anew; (rows,)
     computed: Int64Vector
-    now: Int64Vector
+    now: Int64Vector  # Time of the last change of all; (1,)
 
 
 class AncestorLine(NamedTuple):
-    """The node whose tokens are sampled and its ancestors in descending order, listed as far as their weights change.
+    """The node whose tokens are sampled and its ancestors, descending, listed as far as their weights change."""
 
-    Attributes
-    ----------
-    nodes : int64, shape (n,)
-        The node, and the ancestors that are listed.
-    size : int64, shape (1,)
-        Their number.
-    waiting : int64, shape (n,)
-        Heap of the ancestors to be listed next, the greatest first.
-    waiting_size : int64, shape (1,)
-        Their number.
-    visited : int64, shape (n,)
-        Epoch in which each node was last put into the heap.
-    epoch : int64, shape (1,)
-        Number of lines that were begun.
-    verified : int64, shape (n,)
-        Time at which the weights of each node and of all its ancestors were up to date; -1 for never.
-    """
-
-    nodes: Int64Vector
-    size: Int64Vector
-    waiting: Int64Vector
-    waiting_size: Int64Vector
-    visited: Int64Vector
-    epoch: Int64Vector
+    nodes: Int64Vector  # The node, and the ancestors that are listed; (n,)
+    size: Int64Vector  # Their number; (1,)
+    waiting: Int64Vector  # Heap of the ancestors to be listed next, the greatest first; (n,)
+    waiting_size: Int64Vector  # Their number; (1,)
+    visited: Int64Vector  # Epoch in which each node was last put into the heap; (n,)
+    epoch: Int64Vector  # Number of lines that were begun; (1,)
+    # Time at which the weights of each node and of all its ancestors were up to date; -1 for never; (n,)
     verified: Int64Vector
 
 
 class ChangeLog(NamedTuple):
-    """Times of changes and the nodes that were changed, both ascending: a change hides those of greater nodes before.
+    """Times of changes and their nodes, both ascending: a change hides earlier changes of greater nodes."""
 
-    Attributes
-    ----------
-    times, nodes : int64, shape (n,)
-        Time of each change, and the topmost node that it changed.
-    size : int64, shape (1,)
-        Number of changes.
-    """
-
+    # Time of each change, and the topmost node that it changed; (n,)
     times: Int64Vector
     nodes: Int64Vector
-    size: Int64Vector
+    size: Int64Vector  # Number of changes; (1,)
 
 
 class TablePath(NamedTuple):
-    """Nodes at which a token is a customer, from its own upwards.
+    """Nodes at which a token is a customer, from its own upwards."""
 
-    Attributes
-    ----------
-    nodes : int64, shape (levels,)
-        The nodes.
-    edges : int64, shape (levels,)
-        Edge by which a table of each leads to the next; -1 where the customer sits at a table that is not opened by
-        it, or at a root.
-    length : int64, shape (1,)
-        Number of nodes.
-    """
-
-    nodes: Int64Vector
+    nodes: Int64Vector  # The nodes; (levels,)
+    # Edge by which a table of each leads to the next; -1 where the customer sits at a table that is not opened by it,
+    # or at a root; (levels,)
     edges: Int64Vector
-    length: Int64Vector
+    length: Int64Vector  # Number of nodes; (1,)
 
 
 class Sampler(NamedTuple):
@@ -209,172 +125,89 @@ class Sampler(NamedTuple):
 
 
 class WordWorkspace(NamedTuple):
-    """Counts of words while tokens are sampled.
+    """Counts of words while tokens are sampled."""
 
-    Attributes
-    ----------
-    token_topic, word_topic, topic, word_prior, total_prior
-        As in `SampledCounts`.
-    inverse : float64, shape (topics,)
-        1 / (n_k + B).
-    weight : float64, shape (topics,)
-        Weights of a token's topics.
-    chunk_sums : float64, shape (topics / CHUNK,)
-        Their sums over chunks of topics.
-    """
-
+    # As in `SampledCounts`
     token_topic: Int64Vector
     word_topic: Int32Matrix
     topic: Float64Vector
     word_prior: float
     total_prior: float
-    inverse: Float64Vector
-    weight: Float64Vector
-    chunk_sums: Float64Vector
+    inverse: Float64Vector  # 1 / (n_k + B); (topics,)
+    weight: Float64Vector  # Weights of a token's topics; (topics,)
+    chunk_sums: Float64Vector  # Their sums over chunks of topics; (topics / CHUNK,)
 
 
 class TableCell(NamedTuple):
-    """An edge whose tables of one topic are drawn.
+    """An edge whose tables of one topic are drawn."""
 
-    Attributes
-    ----------
-    node, edge : int
-        The node, and its edge to a parent.
-    row : int
-        Row of the edge's tables.
-    fold_in : int
-        Whether shared nodes are fixed.
-    topic : int
-        The topic.
-    """
-
+    # The node, and its edge to a parent
     node: int
     edge: int
-    row: int
-    fold_in: int
-    topic: int
+    row: int  # Row of the edge's tables
+    fold_in: int  # Whether shared nodes are fixed
+    topic: int  # The topic
 
 
 class ExpectedPriors(NamedTuple):
-    """Parameters of the vectors; see `Hyperparameters`.
+    """Parameters of the vectors; see `Hyperparameters`."""
 
-    Attributes
-    ----------
-    strength, discount : float64, shape (kinds,)
-        b and a.
-    alpha : float64, shape (topics,)
-        Dirichlet parameters of roots.
-    concentration : float
-        Their sum.
-    learn_alpha : int
-        Positive if alpha is learned.
-    """
-
+    # b and a; (kinds,)
     strength: Float64Vector
     discount: Float64Vector
-    alpha: Float64Vector
-    concentration: float
-    learn_alpha: int
+    alpha: Float64Vector  # Dirichlet parameters of roots; (topics,)
+    concentration: float  # Their sum
+    learn_alpha: int  # Positive if alpha is learned
 
 
 class EdgeShares(NamedTuple):
-    """Edges of a document.
+    """Edges of a document."""
 
-    Attributes
-    ----------
-    share : float64, shape (edges,)
-        rho, the expected share of a node's tables that goes to the edge's parent.
-    tables : float64, shape (edges,)
-        Expected tables.
-    """
-
-    share: Float64Vector
-    tables: Float64Vector
+    share: Float64Vector  # rho, the expected share of a node's tables that goes to the edge's parent; (edges,)
+    tables: Float64Vector  # Expected tables; (edges,)
 
 
 class ExpectedTotals(NamedTuple):
-    """Expected counts of nodes over all topics.
+    """Expected counts of nodes over all topics."""
 
-    Attributes
-    ----------
-    customers, tables : float64, shape (rows,)
-        E[M] and E[T].
-    """
-
+    # E[M] and E[T]; (rows,)
     customers: Float64Vector
     tables: Float64Vector
 
 
 class ExpectedDocument(NamedTuple):
-    """Expected counts and vectors of the nodes of a document, and of shared nodes.
+    """Expected counts and vectors of the nodes of a document, and of shared nodes."""
 
-    Attributes
-    ----------
-    graph : GraphArrays
-        The network.
-    priors : ExpectedPriors
-        Parameters of the vectors.
-    values : float64, shape (9, rows, topics)
-        Arrays by node and topic (`expected_tables.OWN` and the other names there); shared nodes come first.
-    totals : ExpectedTotals
-        Counts by node.
-    edges : EdgeShares
-        Counts by edge.
-    shared : int
-        Number of shared nodes.
-    first_node, end_node : int
-        Nodes of the document.
-    """
-
-    graph: GraphArrays
-    priors: ExpectedPriors
+    graph: GraphArrays  # The network
+    priors: ExpectedPriors  # Parameters of the vectors
+    # Arrays by node and topic (`expected_tables.OWN` and the other names there); shared nodes come first; (9, rows,
+    # topics)
     values: Float64Cube
-    totals: ExpectedTotals
-    edges: EdgeShares
-    shared: int
+    totals: ExpectedTotals  # Counts by node
+    edges: EdgeShares  # Counts by edge
+    shared: int  # Number of shared nodes
+    # Nodes of the document
     first_node: int
     end_node: int
 
 
 class PairWorkspace(NamedTuple):
-    """Pairs whose responsibilities are updated, and arrays for it.
+    """Pairs whose responsibilities are updated, and arrays for it."""
 
-    Attributes
-    ----------
-    pairs : DocumentPairs
-        Pairs of each node of documents.
-    before, after : Responsibilities and NewResponsibilities
-        Of the pairs.
-    place : int64, shape (2,)
-        Next entry of `before`, and of `after`.
-    logs : float64, shape (UNIT + 1,)
-        log(1 - q) of each responsibility.
-    mean, weight : float32, shape (topics,)
-        E[nu_jk] of the pair's node, but for its divisor, and the weights of the pair's topics.
-    inverse : float32, shape (topics,)
-        1 / (B + E[n_k]).
-    """
-
-    pairs: DocumentPairs
+    pairs: DocumentPairs  # Pairs of each node of documents
+    # Of the pairs
     before: Responsibilities
     after: NewResponsibilities
-    place: Int64Vector
-    logs: Float64Vector
+    place: Int64Vector  # Next entry of `before`, and of `after`; (2,)
+    logs: Float64Vector  # log(1 - q) of each responsibility; (UNIT + 1,)
+    # E[nu_jk] of the pair's node, but for its divisor, and the weights of the pair's topics; (topics,)
     mean: Float32Vector
     weight: Float32Vector
-    inverse: Float32Vector
+    inverse: Float32Vector  # 1 / (B + E[n_k]); (topics,)
 
 
 class NodeScale(NamedTuple):
-    """Numbers of a node from which E[nu_jk] follows.
+    """Numbers of a node from which E[nu_jk] follows."""
 
-    Attributes
-    ----------
-    factor : float
-        b + a T, or 1 at a root.
-    discount : float
-        a, or 0 at a root.
-    """
-
-    factor: float
-    discount: float
+    factor: float  # b + a T, or 1 at a root
+    discount: float  # a, or 0 at a root

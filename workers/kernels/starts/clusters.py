@@ -25,16 +25,7 @@ def document_vectors(
 ) -> None:
     """Fill sum_w log(1 + c_w) u_w e_w of each document, at unit length; twin: `naive.starts.document_vectors`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    weight : float64, shape (rows,)
-        u_w.
-    word_vectors : float32, shape (rows, dimensions)
-        e_w.
-    vectors : float32, shape (documents, dimensions)
-        Filled; zero where no word has a vector.
+    Shapes: `weight` (rows,); `word_vectors` (rows, dimensions); `vectors` (documents, dimensions).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     total = np.empty(vectors.shape[1])
@@ -81,16 +72,7 @@ def choose_seeds(vectors: Float32Matrix, weights: Float64Vector, draws: Float64M
     The distance of a vector is 1 - cosine of the nearest seed so far, half the squared distance on the sphere. Of
     several vectors that are drawn, the one is chosen that leaves the least distance.
 
-    Parameters
-    ----------
-    vectors : float32, shape (vectors, dimensions)
-        Of unit length.
-    weights : float64, shape (vectors,) or (0,)
-        Weight of each; empty where all weigh one.
-    draws : float64, shape (seeds, candidates)
-        Numbers from 0 to 1.
-    seeds : int64, shape (seeds,)
-        Filled with the rows of the seeds.
+    Shapes: `vectors` (vectors, dimensions); `weights` (vectors,); `draws` (seeds, candidates); `seeds` (seeds,).
     """
     size = len(vectors)
     distance = weights.copy() if weights.size else np.ones(size)
@@ -137,25 +119,8 @@ def nearest(
 ) -> float:
     """Label each vector with its nearest centroid, and add it to its sum; twin: `naive.starts.nearest`.
 
-    Parameters
-    ----------
-    vectors : float32, shape (documents, dimensions)
-        Of unit length, or zero.
-    weights : float64, shape (documents,) or (0,)
-        Weight of each; empty where all weigh one.
-    centroids : float32, shape (clusters, dimensions)
-        Of unit length.
-    labels : int64, shape (documents,)
-        Filled; -1 for a vector of zero.
-    sums : float64, shape (clusters, dimensions)
-        Increased by the vectors of each cluster, times their weights.
-    sizes : float64, shape (clusters,)
-        Increased by the weights of these.
-
-    Returns
-    -------
-    float
-        The sum of the vectors' cosines, times their weights.
+    Shapes: `vectors` (documents, dimensions); `weights`, `labels` (documents,); `centroids`, `sums` (clusters,
+    dimensions); `sizes` (clusters,).
     """
     cosines = 0.0
     for document in range(vectors.shape[0]):
@@ -182,16 +147,7 @@ def cluster_shares(
 ) -> None:
     """Fill exp(s (c_dk - max_j c_dj)), c_dk being the cosine with a centroid; twin: `naive.starts.cluster_shares`.
 
-    Parameters
-    ----------
-    vectors : float32, shape (documents, dimensions)
-        Of unit length, or zero.
-    centroids : float32, shape (clusters, dimensions)
-        Of unit length.
-    sharpness : float
-        s.
-    shares : float32, shape (documents, clusters)
-        Filled; zero for a vector of zero.
+    Shapes: `vectors` (documents, dimensions); `centroids` (clusters, dimensions); `shares` (documents, clusters).
     """
     for document in range(vectors.shape[0]):
         if is_zero(vectors, document):

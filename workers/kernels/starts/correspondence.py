@@ -19,21 +19,11 @@ from collapsium.workers.kernels.starts.word_vectors import MAX_COUNT
 
 
 class WordMixtures(NamedTuple):
-    """Clusters of words: for each word, those that it may be of.
+    """Clusters of words: for each word, those that it may be of."""
 
-    Attributes
-    ----------
-    offsets : int64, shape (words + 1,)
-        Index of each word's first entry; the last is the number of entries.
-    clusters : int32, shape (entries,)
-        Cluster of each entry.
-    shares : float32, shape (entries,)
-        In proportion to the word's probability in the cluster, positive.
-    """
-
-    offsets: Int64Vector
-    clusters: Int32Vector
-    shares: Float32Vector
+    offsets: Int64Vector  # Index of each word's first entry; the last is the number of entries; (words + 1,)
+    clusters: Int32Vector  # Cluster of each entry; (entries,)
+    shares: Float32Vector  # In proportion to the word's probability in the cluster, positive; (entries,)
 
 
 @kernel
@@ -42,16 +32,7 @@ def add_products(
 ) -> None:
     """Add N^T D^-1 N X, of the documents' counts N and their row sums D; twin: `naive.starts.add_products`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    number : int64, shape (rows,)
-        Number of each row's word, -1 for words that have none.
-    directions : float32, shape (words, columns)
-        X.
-    products : float32, shape (words, columns)
-        Increased. A count is at most `MAX_COUNT`.
+    Shapes: `number` (rows,); `directions`, `products` (words, columns).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     total = np.empty(directions.shape[1], dtype=np.float32)
@@ -85,20 +66,7 @@ def mix_documents(
 ) -> None:
     """Fill documents' shares of clusters by steps of EM from even shares; twin: `naive.starts.mix_documents`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    number : int64, shape (rows,)
-        Number of each row's word, -1 for words that have none.
-    words : WordMixtures
-        Probabilities of the words in clusters.
-    rounds : int
-        Steps.
-    first : int
-        The first document of the block.
-    mixed : float32, shape (documents of the block, clusters)
-        Filled; a row adds up to 1, or to 0 where no word has a number.
+    Shapes: `number` (rows,); `mixed` (documents of the block, clusters).
     """
     total = np.empty(mixed.shape[1])
     for row in range(mixed.shape[0]):

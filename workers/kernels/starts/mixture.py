@@ -20,27 +20,13 @@ from collapsium.workers.kernels.records import DocumentPairs
 
 
 class Mixture(NamedTuple):
-    """Topics of the words that count, and their shares.
+    """Topics of the words that count, and their shares."""
 
-    Attributes
-    ----------
-    leaf : float32, shape (words, topics)
-        phi_wk.
-    root : float64, shape (words,)
-        Probability of each word in the root.
-    log_share : float64, shape (topics,)
-        log of each topic's number of documents, up to a constant.
-    root_share : float
-        Share of a document's tokens that are the root's; 0 without a root.
-    power : float
-        Power of the likelihood, up to 1.
-    """
-
-    leaf: Float32Matrix
-    root: Float64Vector
-    log_share: Float64Vector
-    root_share: float
-    power: float
+    leaf: Float32Matrix  # phi_wk; (words, topics)
+    root: Float64Vector  # Probability of each word in the root; (words,)
+    log_share: Float64Vector  # log of each topic's number of documents, up to a constant; (topics,)
+    root_share: float  # Share of a document's tokens that are the root's; 0 without a root
+    power: float  # Power of the likelihood, up to 1
 
 
 @kernel
@@ -49,16 +35,7 @@ def document_shares(pairs: DocumentPairs, number: Int64Vector, mixture: Mixture,
 
     r_dk ~ (m_k prod over pairs of ((1 - s) phi_wk + s root_w)^c)^power.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    number : int64, shape (rows,)
-        Number of each row's word, -1 for words that have none.
-    mixture : Mixture
-        The topics.
-    shares : float32, shape (documents, topics)
-        Filled.
+    Shapes: `number` (rows,); `shares` (documents, topics).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     leaf, topics = mixture.leaf, mixture.leaf.shape[1]
@@ -98,20 +75,7 @@ def count_words(
 ) -> None:
     """Add the tokens of words in topics and in the root; twin: `naive.starts.count_words`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    number : int64, shape (rows,)
-        Number of each row's word, -1 for words that have none.
-    mixture : Mixture
-        The topics, from which each pair's share of the root follows.
-    shares : float32, shape (documents, topics)
-        r_dk.
-    leaf : float64, shape (words, topics)
-        Increased.
-    root : float64, shape (words,)
-        Increased.
+    Shapes: `number` (rows,); `shares` (documents, topics); `leaf` (words, topics); `root` (words,).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     topics = shares.shape[1]

@@ -17,11 +17,8 @@ from collapsium.workers.kernels.argument_types import (
 from collapsium.workers.kernels.jit import kernel
 from collapsium.workers.kernels.records import DocumentPairs
 
-MAX_COUNT = 3
-"""Largest count of a word in a document that tells more of its company."""
-
-MIN_NORM = 1e-9
-"""Share of a vector's length below which what remains of it is rounding."""
+MAX_COUNT = 3  # Largest count of a word in a document that tells more of its company
+MIN_NORM = 1e-9  # Share of a vector's length below which what remains of it is rounding
 
 
 @kernel
@@ -31,16 +28,7 @@ def cooccurrences(pairs: DocumentPairs, number: Int64Vector, low: int, together:
     A document of n tokens has sum_w min(c_w, 3) = m of them counted; a pair of different words adds
     min(c_v, 3) min(c_w, 3) / (m - 1), so that each token has one companion.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    number : int64, shape (rows,)
-        Number of each row's word, -1 for words that have none.
-    low : int
-        Number of the block's first word.
-    together : float64, shape (block, words)
-        Increased.
+    Shapes: `number` (rows,); `together` (block, words).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     high, longest = low + together.shape[0], 0
@@ -72,16 +60,7 @@ def positive_information(
 ) -> None:
     """Fill max(0, log(C_wv / (r_w p_v))); twin: `naive.starts.positive_information`.
 
-    Parameters
-    ----------
-    together : float64, shape (block, words)
-        C_wv.
-    sums : float64, shape (block,)
-        r_w = sum_v C_wv.
-    context : float64, shape (words,)
-        p_v, which add up to 1.
-    information : float32, shape (block, words)
-        Filled.
+    Shapes: `together`, `information` (block, words); `sums` (block,); `context` (words,).
     """
     for word in range(together.shape[0]):
         for other in range(together.shape[1]):
@@ -156,14 +135,7 @@ def products(vectors: Float64Matrix, sums: OutFloat64Matrix) -> None:
 def eigenvectors(matrix: OutFloat64Matrix, vectors: OutFloat64Matrix, sweeps: int) -> None:
     """Turn a symmetric matrix into a diagonal one by Jacobi's rotations.
 
-    Parameters
-    ----------
-    matrix : float64, shape (n, n)
-        Symmetric; its diagonal becomes the eigenvalues.
-    vectors : float64, shape (n, n)
-        Filled: row i is the eigenvector of the eigenvalue i.
-    sweeps : int
-        Rotations of each pair of rows.
+    Shapes: `matrix`, `vectors` (n, n).
     """
     n = matrix.shape[0]
     for i in range(n):

@@ -30,84 +30,43 @@ from collapsium.workers.kernels.trees.paths import keep_largest, softmax
 
 
 class GaussianTree(NamedTuple):
-    """A tree as vectors see it.
+    """A tree as vectors see it."""
 
-    Attributes
-    ----------
-    loadings : numpy.ndarray of float64, shape (nodes, columns)
-        E[w].
-    mean : numpy.ndarray of float64, shape (columns,)
-        E[mu].
-    paths : numpy.ndarray of int64, shape (nodes, depth)
-        Places of the nodes on the path to each end; -1 outside the tree.
-    matrices : numpy.ndarray of float64, shape (nodes, depth, depth)
-        Of each end: C_c for `sweep_components`, M_c'M_c + D diag(s_c) for `sweep_factors`.
-    end_log : numpy.ndarray of float64, shape (nodes,)
-        Log prior mass of each end; for `sweep_components` with log|C_c| / 2.
-    precision : float
-        E[tau].
-    """
-
-    loadings: Float64Matrix
-    mean: Float64Vector
-    paths: Int64Matrix
+    loadings: Float64Matrix  # E[w]; float64 (nodes, columns)
+    mean: Float64Vector  # E[mu]; float64 (columns,)
+    paths: Int64Matrix  # Places of the nodes on the path to each end; -1 outside the tree; int64 (nodes, depth)
+    # Of each end: C_c for `sweep_components`, M_c'M_c + D diag(s_c) for `sweep_factors`; float64 (nodes, depth, depth)
     matrices: Float64Cube
-    end_log: Float64Vector
-    precision: float
+    end_log: Float64Vector  # Log prior mass of each end; for `sweep_components` with log|C_c| / 2; float64 (nodes,)
+    precision: float  # E[tau]
 
 
 class VectorPosterior(NamedTuple):
-    """Variational distributions of vectors, which a sweep fills.
+    """Variational distributions of vectors, which a sweep fills."""
 
-    Attributes
-    ----------
-    ends, masses : numpy.ndarray of int32 and float32, shape (vectors, most)
-        The largest ends of each vector, and their q(c).
-    best : numpy.ndarray of int32, shape (vectors,)
-        End of the most probable full path.
-    factors : numpy.ndarray of float64, shape (vectors, depth)
-        E[x | best].
-    """
-
+    # The largest ends of each vector, and their q(c); int32 (vectors, most)
     ends: OutInt32Matrix
     masses: OutFloat32Matrix
-    best: OutInt32Vector
-    factors: OutFloat64Matrix
+    best: OutInt32Vector  # End of the most probable full path; int32 (vectors,)
+    factors: OutFloat64Matrix  # E[x | best]; float64 (vectors, depth)
 
 
 class FactorPosterior(NamedTuple):
-    """The factors' own distributions q(x_n) = N(y_n, C_n), which a sweep updates.
+    """The factors' own distributions q(x_n) = N(y_n, C_n), which a sweep updates."""
 
-    Attributes
-    ----------
-    mean : numpy.ndarray of float64, shape (vectors, depth)
-        y_n.
-    covariance : numpy.ndarray of float64, shape (vectors, depth, depth)
-        C_n.
-    """
-
-    mean: OutFloat64Matrix
-    covariance: OutFloat64Cube
+    mean: OutFloat64Matrix  # y_n; float64 (vectors, depth)
+    covariance: OutFloat64Cube  # C_n; float64 (vectors, depth, depth)
 
 
 class TreeStatistics(NamedTuple):
-    """Sufficient statistics of a tree, which a sweep increases.
+    """Sufficient statistics of a tree, which a sweep increases."""
 
-    Attributes
-    ----------
-    by_node : numpy.ndarray of float64, shape (nodes + 1, columns)
-        sum_n q(c through i) E[x_i] t_n, and last sum_n t_n.
-    second : numpy.ndarray of float64, shape (nodes + 1, nodes + 1)
-        sum_n q E[x_i x_j]; the last row and column are those of the mean, whose x is 1.
-    ends : numpy.ndarray of float64, shape (nodes,)
-        sum_n q(c) at each end.
-    sums : numpy.ndarray of float64, shape (3,)
-        The vectors' part of the bound but for constants, the squared lengths of t, and E[x^2] outside the tree.
-    """
-
-    by_node: OutFloat64Matrix
+    by_node: OutFloat64Matrix  # sum_n q(c through i) E[x_i] t_n, and last sum_n t_n; float64 (nodes + 1, columns)
+    # sum_n q E[x_i x_j]; the last row and column are those of the mean, whose x is 1; float64 (nodes + 1, nodes + 1)
     second: OutFloat64Matrix
-    ends: OutFloat64Vector
+    ends: OutFloat64Vector  # sum_n q(c) at each end; float64 (nodes,)
+    # The vectors' part of the bound but for constants, the squared lengths of t, and E[x^2] outside the tree; float64
+    # (3,)
     sums: OutFloat64Vector
 
 
@@ -115,14 +74,7 @@ class TreeStatistics(NamedTuple):
 def nearest(values: Float64Matrix, centres: Float64Matrix, label: OutInt32Vector) -> None:
     """Fill the nearest centre of each vector, the first of several; twin: `naive.components.nearest`.
 
-    Parameters
-    ----------
-    values : float64, shape (vectors, columns)
-        The vectors.
-    centres : float64, shape (centres, columns)
-        The centres.
-    label : int32, shape (vectors,)
-        Filled.
+    Shapes: `values` (vectors, columns); `centres` (centres, columns); `label` (vectors,).
     """
     for row in range(values.shape[0]):
         best = math.inf
@@ -222,18 +174,7 @@ def sweep_components(
 ) -> None:
     """Update q(c) q(x | c) of each vector; twin: `naive.components.sweep_components`.
 
-    Parameters
-    ----------
-    values : float64, shape (vectors, columns)
-        The vectors t.
-    tree : GaussianTree
-        The tree, fixed.
-    min_share : float
-        Smallest q(c) of an end in a vector's list.
-    posterior : VectorPosterior
-        Filled.
-    statistics : TreeStatistics
-        Increased.
+    Shapes: `values` (vectors, columns).
     """
     loadings, mean, paths, covariance, end_log, precision = tree
     largest_ends, masses, best, factors = posterior
@@ -300,19 +241,7 @@ def sweep_factors(
     posterior: VectorPosterior,
     statistics: TreeStatistics,
 ) -> None:
-    """Update q(c), then q(x) of each vector, mutually independent; twin: `naive.components.sweep_factors`.
-
-    Parameters
-    ----------
-    values, tree, min_share
-        As for `sweep_components`.
-    own : FactorPosterior
-        Replaced by the new one.
-    posterior : VectorPosterior
-        Filled.
-    statistics : TreeStatistics
-        Increased; the bound is that of the old q(x).
-    """
+    """Update q(c), then q(x) of each vector, mutually independent; twin: `naive.components.sweep_factors`."""
     loadings, mean, paths, quadratic, end_log, precision = tree
     location, spread = own
     largest_ends, masses, best, factors = posterior

@@ -89,23 +89,7 @@ def sweep_documents(
     times over. With T tokens and D documents in the shard, T random numbers are for levels and D for paths, as many for
     proposals, and D for whether these are accepted; and as many again for each further time.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    key : uint64, shape (2,)
-        Of the random stream.
-    priors : TreePriors
-        Hyperparameters.
-    options : SweepOptions
-        Options.
-    tree : SampledTree
-        The tree, which is changed.
-    assignments : Assignments
-        Paths and levels, which are changed.
-    cursor : int64, shape (2,)
-        Document to continue with and its first token; changed. The sweep ends before a document for which too few slots
-        are free, else with the number of documents.
+    Shapes: `key`, `cursor` (2,).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     path, token_level, documents = assignments.path, assignments.token_level, tree.documents
@@ -149,18 +133,7 @@ def count_histogram(
 ) -> None:
     """Tally the counts by word and node, for each level; twin: `naive.gibbs_tree.count_histogram`.
 
-    Parameters
-    ----------
-    row : int32, shape (words, slots)
-        n_iw.
-    level : int64, shape (slots,)
-        -1 of free slots.
-    tally : int64, shape (levels, 4096)
-        Increased by the number of words and nodes of each level that have each count.
-    large : int64, shape (1,)
-        Increased by the number of words and nodes that have 4096 or more.
-    larger : int64, shape (n, 2)
-        Filled with level and count of each of these.
+    Shapes: `row` (words, slots); `level` (slots,); `tally` (levels, 4096); `large` (1,); `larger` (n, 2).
     """
     for word in range(row.shape[0]):
         for node in range(level.size):
@@ -200,18 +173,7 @@ def fold_documents(
     q(c) ~ p(c) prod_m (sum_l theta_l phi_{c_l,w_m}), theta_l ~ alpha_l + E[n_l] under q, a few times over; then theta
     alone, on the path of the largest q.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    alpha : float64, shape (levels,)
-        Dirichlet parameters.
-    paths : CandidatePaths
-        The tree.
-    chosen : int64, shape (documents,)
-        Filled with each document's path.
-    mean : float64, shape (documents, levels)
-        Filled with E[n_dl].
+    Shapes: `alpha` (levels,); `chosen` (documents,); `mean` (documents, levels).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     nodes, log_prior, phi = paths.nodes, paths.log_prior, paths.phi

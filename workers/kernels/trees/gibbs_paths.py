@@ -216,22 +216,7 @@ def draw_levels(
 ) -> Number:
     """Draw each token's level given those of all others, or count tokens in one after another.
 
-    Parameters
-    ----------
-    document, tree, priors, state, work : tuple
-        See `collapsium.workers.kernels.trees.gibbs_records`.
-    mode : int
-        `DRAW`: all tokens are counted already. `ADD_DRAWN`: none is, and levels are drawn as they are counted.
-        `ADD_STORED`: none is, and levels stay.
-    key : uint64, shape (2,)
-        Of the random stream.
-    number : int
-        Random number of the shard's first token.
-
-    Returns
-    -------
-    float
-        Where tokens are counted in, the sum of the logarithms of all levels' weights.
+    Shapes: `key` (2,).
     """
     first, position, counts, token = document.first, document.position, document.counts, document.token
     totals, row, alpha, eta, total = tree.totals, tree.row, priors.alpha, priors.eta, priors.eta_total

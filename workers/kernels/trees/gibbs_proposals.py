@@ -176,14 +176,7 @@ def metropolis_step(
     the product of the mixtures by which a path is drawn, p(c', z') / q(c', z') is W' / M' but for a factor common to
     all; so the proposal is accepted with probability (W' / M') / (W / M).
 
-    Parameters
-    ----------
-    document, tree, priors, state, work : tuple
-        See `collapsium.workers.kernels.trees.gibbs_records`.
-    key : uint64, shape (2,)
-        Of the random stream.
-    number, stride : int
-        Random number of the shard's first token, and how many numbers the shard's tokens and documents take together.
+    Shapes: `key` (2,).
     """
     path, old_end = state.path, 0
     nodes, starts, log_mixture, documents = work.nodes, work.starts, work.log_mixture, tree.documents

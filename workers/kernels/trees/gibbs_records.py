@@ -22,158 +22,79 @@ FREE = -2  # parent of a free slot; the root's is -1
 
 
 class TreePriors(NamedTuple):
-    """Hyperparameters of a tree.
+    """Hyperparameters of a tree."""
 
-    Attributes
-    ----------
-    alpha, eta : float64, shape (levels,)
-        Dirichlet parameters of the levels in a document, and of each word at the nodes of a level.
-    eta_total : float64, shape (levels,)
-        W eta.
-    gamma : float
-        Concentration of the nested Chinese restaurant process.
-    """
-
+    # Dirichlet parameters of the levels in a document, and of each word at the nodes of a level; (levels,)
     alpha: Float64Vector
     eta: Float64Vector
-    eta_total: Float64Vector
-    gamma: float
+    eta_total: Float64Vector  # W eta; (levels,)
+    gamma: float  # Concentration of the nested Chinese restaurant process
 
 
 class FreeSlots(NamedTuple):
-    """Slots that new nodes take.
+    """Slots that new nodes take."""
 
-    Attributes
-    ----------
-    can_grow : int
-        Whether there may be new nodes. If not, a document that has nodes to itself stays where it is.
-    reusable : int64, shape (slots,)
-        Not 0 for slots that become free again when no document passes them.
-    free : int64, shape (slots,)
-        Free slots, of which the last is taken next; changed.
-    free_count : int64, shape (1,)
-        Number of free slots; changed.
-    """
-
-    can_grow: int
-    reusable: Int64Vector
-    free: OutInt64Vector
-    free_count: OutInt64Vector
+    can_grow: int  # Whether there may be new nodes. If not, a document that has nodes to itself stays where it is.
+    reusable: Int64Vector  # Not 0 for slots that become free again when no document passes them; (slots,)
+    free: OutInt64Vector  # Free slots, of which the last is taken next; changed; (slots,)
+    free_count: OutInt64Vector  # Number of free slots; changed; (1,)
 
 
 class SampledTree(NamedTuple):
-    """A tree and its counts, which a sweep changes.
+    """A tree and its counts, which a sweep changes."""
 
-    Attributes
-    ----------
-    parent, level : int64, shape (slots,)
-        -1 and 0 of the root; -2 and -1 of free slots.
-    documents, totals : int64, shape (slots,)
-        Documents that pass each node, and its tokens.
-    row : int32, shape (rows, slots)
-        Tokens of each word at each node.
-    slots : FreeSlots
-        Slots that new nodes take.
-    """
-
+    # -1 and 0 of the root; -2 and -1 of free slots; (slots,)
     parent: OutInt64Vector
     level: OutInt64Vector
+    # Documents that pass each node, and its tokens; (slots,)
     documents: OutInt64Vector
     totals: OutInt64Vector
-    row: OutInt32Matrix
-    slots: FreeSlots
+    row: OutInt32Matrix  # Tokens of each word at each node; (rows, slots)
+    slots: FreeSlots  # Slots that new nodes take
 
 
 class Assignments(NamedTuple):
-    """Paths of documents and levels of tokens, which a sweep changes.
+    """Paths of documents and levels of tokens, which a sweep changes."""
 
-    Attributes
-    ----------
-    path : int32, shape (documents, levels)
-        c; -1 of a document outside the tree.
-    token_level : uint8, shape (tokens,)
-        z of each token; those of a pair are neighbours.
-    """
-
-    path: OutInt32Matrix
-    token_level: OutUInt8Vector
+    path: OutInt32Matrix  # c; -1 of a document outside the tree; (documents, levels)
+    token_level: OutUInt8Vector  # z of each token; those of a pair are neighbours; (tokens,)
 
 
 class SweepOptions(NamedTuple):
-    """Options of one sweep.
+    """Options of one sweep."""
 
-    Attributes
-    ----------
-    separate : int
-        Whether a document joins the tree on a path of its own.
-    iteration : int
-        Number of the sweep, by which documents take turns in path proposals.
-    """
-
-    separate: int
-    iteration: int
+    separate: int  # Whether a document joins the tree on a path of its own
+    iteration: int  # Number of the sweep, by which documents take turns in path proposals
 
 
 class CandidatePaths(NamedTuple):
-    """The full paths of a tree.
+    """The full paths of a tree."""
 
-    Attributes
-    ----------
-    nodes : int64, shape (paths, levels)
-        Nodes of each path; there is one path at least.
-    log_prior : float64, shape (paths,)
-        log p(c).
-    phi : float64, shape (rows, nodes)
-        Probabilities of words.
-    """
-
-    nodes: Int64Matrix
-    log_prior: Float64Vector
-    phi: Float64Matrix
+    nodes: Int64Matrix  # Nodes of each path; there is one path at least; (paths, levels)
+    log_prior: Float64Vector  # log p(c); (paths,)
+    phi: Float64Matrix  # Probabilities of words; (rows, nodes)
 
 
 class TreeDocument(NamedTuple):
-    """A document of a shard.
+    """A document of a shard."""
 
-    Attributes
-    ----------
-    number : int
-        Its number in the shard.
-    first, last : int
-        Its pairs are `first` to `last` - 1.
-    token : int
-        Its first token.
-    position, counts : int32, shape (pairs,)
-        Row and count of each pair of the shard.
-    """
-
-    number: int
+    number: int  # Its number in the shard
+    # Its pairs are `first` to `last` - 1
     first: int
     last: int
-    token: int
+    token: int  # Its first token
+    # Row and count of each pair of the shard; (pairs,)
     position: Array
     counts: Array
 
 
 class DocumentState(NamedTuple):
-    """Path and levels of a document.
+    """Path and levels of a document."""
 
-    Attributes
-    ----------
-    path : int32, shape (levels,)
-        Its nodes.
-    pair_level : int64, shape (pairs of the document or more, levels)
-        Tokens of each pair at each level.
-    level_tokens : int64, shape (levels,)
-        Its tokens at each level.
-    token_level : uint8, shape (tokens,)
-        Levels of all tokens of the shard.
-    """
-
-    path: Array
-    pair_level: Array
-    level_tokens: Array
-    token_level: Array
+    path: Array  # Its nodes; (levels,)
+    pair_level: Array  # Tokens of each pair at each level; (pairs of the document or more, levels)
+    level_tokens: Array  # Its tokens at each level; (levels,)
+    token_level: Array  # Levels of all tokens of the shard; (tokens,)
 
 
 class Workspace(NamedTuple):
@@ -181,35 +102,21 @@ class Workspace(NamedTuple):
 
     A document's choices are places in a list of all nodes: the path to a leaf, or all paths that leave the tree below
     an inner node.
-
-    Attributes
-    ----------
-    nodes, starts : int64, shape (slots,) and (levels + 1,)
-        Nodes level by level, and where each level starts.
-    score : float64, shape (slots,)
-        By node: log probability of the words and path down to it. By place: mixture weight down to it.
-    weight : float64, shape (slots,)
-        By place: log weight of a choice, or what counts of its node are multiplied by.
-    product, log_mixture : float64, shape (slots,)
-        By place: product of factors whose logarithm is pending; log probability of the document by its path's mixture.
-    new_score : float64, shape (levels + 1,)
-        Log probability of the words of each level and those below at new nodes.
-    level_weight : float64, shape (levels,)
-        Weights of a token's levels.
-    saved_levels : uint8, shape (tokens of the longest document,)
-        Levels before a proposal.
-    parent_place, place_of : int64, shape (slots,)
-        Place of the parent of each place's node, and place of each node.
     """
 
+    # Nodes level by level, and where each level starts; (slots,)
     nodes: Array
     starts: Array
+    # By node: log probability of the words and path down to it. By place: mixture weight down to it.; (slots,)
     score: Array
-    weight: Array
+    weight: Array  # By place: log weight of a choice, or what counts of its node are multiplied by; (slots,)
+    # By place: product of factors whose logarithm is pending; log probability of the document by its path's mixture;
+    # (slots,)
     product: Array
     log_mixture: Array
-    new_score: Array
-    level_weight: Array
-    saved_levels: Array
+    new_score: Array  # Log probability of the words of each level and those below at new nodes; (levels + 1,)
+    level_weight: Array  # Weights of a token's levels; (levels,)
+    saved_levels: Array  # Levels before a proposal; (tokens of the longest document,)
+    # Place of the parent of each place's node, and place of each node; (slots,)
     parent_place: Array
     place_of: Array

@@ -16,22 +16,13 @@ from collapsium.workers.kernels.trees.gibbs_records import FREE, Assignments, Sa
 
 
 class Subtree(NamedTuple):
-    """A node, with what moves along.
+    """A node, with what moves along."""
 
-    Attributes
-    ----------
-    node, level : int
-        Its slot and level.
-    members : int64, shape (n,)
-        Documents that pass it, ascending.
-    path : int32, shape (levels,)
-        Path of the first of them.
-    """
-
+    # Its slot and level
     node: int
     level: int
-    members: Array
-    path: Array
+    members: Array  # Documents that pass it, ascending; (n,)
+    path: Array  # Path of the first of them; (levels,)
 
 
 class TokenLevels(NamedTuple):
@@ -42,21 +33,11 @@ class TokenLevels(NamedTuple):
 
 
 class SubtreeWords(NamedTuple):
-    """Words of a subtree's documents at the levels between the root and the subtree.
+    """Words of a subtree's documents at the levels between the root and the subtree."""
 
-    Attributes
-    ----------
-    counts : int64, shape (words, levels)
-        Tokens by word and level; in column 0, 1 of the words that have any.
-    words : int64, shape (words,)
-        The words that have any, as many as `_tally_words` returns.
-    tokens : int64, shape (levels,)
-        Tokens by level.
-    """
-
-    counts: Array
-    words: Array
-    tokens: Array
+    counts: Array  # Tokens by word and level; in column 0, 1 of the words that have any; (words, levels)
+    words: Array  # The words that have any, as many as `_tally_words` returns; (words,)
+    tokens: Array  # Tokens by level; (levels,)
 
 
 class PlaceWeights(NamedTuple):
@@ -246,15 +227,6 @@ def move_subtrees(
 
     Documents of other shards cannot be taken along: where there are any, the nodes that they share stay where they are,
     as does a node for which too few slots are free. With S slots, random numbers i, S + i and 2 S + i are slot i's.
-
-    Parameters
-    ----------
-    pairs, key, priors
-        As for `sweep_documents`.
-    shared : int
-        Whether nodes whose slots are not reusable are in the trees of other shards too.
-    tree, assignments
-        As for `sweep_documents`.
     """
     path, documents, row, reusable = assignments.path, tree.documents, tree.row, tree.slots.reusable
     can_grow, free_count, depth, slots = tree.slots.can_grow, tree.slots.free_count, priors.eta.size, tree.level.size

@@ -21,18 +21,10 @@ from collapsium.workers.kernels.trees.records import DocumentPrior, LargestEnds,
 
 
 class LevelCounts(NamedTuple):
-    """Levels of the documents' tokens.
+    """Levels of the documents' tokens."""
 
-    Attributes
-    ----------
-    document_level : float64, shape (documents, depth)
-        Filled with the expected tokens by level.
-    pair_level : float32, shape (pairs, depth)
-        Filled with q(z).
-    """
-
-    document_level: OutFloat64Matrix
-    pair_level: OutFloat32Matrix
+    document_level: OutFloat64Matrix  # Filled with the expected tokens by level; (documents, depth)
+    pair_level: OutFloat32Matrix  # Filled with q(z); (pairs, depth)
 
 
 class Document(NamedTuple):
@@ -51,24 +43,12 @@ class Passing(NamedTuple):
 
 
 class LevelVectors(NamedTuple):
-    """Numbers of a document by level, shape (depth,).
+    """Numbers of a document by level, shape (depth,)."""
 
-    Attributes
-    ----------
-    outside : float64
-        E[log w] of nodes outside the tree.
-    logs : float64
-        E[log theta].
-    weights : float64
-        Working space.
-    tokens : float64
-        Filled with the expected tokens.
-    """
-
-    outside: Array
-    logs: Array
-    weights: Array
-    tokens: Array
+    outside: Array  # E[log w] of nodes outside the tree
+    logs: Array  # E[log theta]
+    weights: Array  # Working space
+    tokens: Array  # Filled with the expected tokens
 
 
 @borrower
@@ -160,25 +140,7 @@ def sweep_levels(
     q(c) ~ exp(E[log p(c | V)] + sum_m sum_l q(z_m = l) E[log w_{c_l, t_m}]), then q(z_m = l) ~ exp(E[log theta_l] +
     sum_c q(c) E[log w_{c_l, t_m}]), then theta, `passes` times.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    topics : TreeTopics
-        With E[log w].
-    prior : DocumentPrior
-        Of paths and level proportions.
-    previous : float32, shape (pairs, depth)
-        q(z) at the start.
-    passes : int
-        Passes over a document.
-    levels : LevelCounts
-        Filled.
-    statistics : TreeStatistics
-        Its bound is increased by H(q(c)) + E[log p(c | V)] + H(q(z)) + log B(alpha + n) - log B(alpha), and E[log w] of
-        the tokens outside the tree.
-    largest : LargestEnds
-        Filled with each document's most probable ends.
+    Shapes: `previous` (pairs, depth).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     alpha, end_log, pair_level = prior.alpha, prior.end_log, levels.pair_level

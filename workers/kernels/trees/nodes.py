@@ -24,12 +24,7 @@ MIN_COUNT = 1e-9  # expected tokens of a word below which it is taken not to occ
 def root_products(word_node: Float64Matrix, gram: OutFloat64Matrix) -> None:
     """Fill sum_w sqrt(n_iw n_jw) of all pairs of nodes; twin: `naive.tree.root_products`.
 
-    Parameters
-    ----------
-    word_node : float64, shape (words, nodes)
-        Expected counts.
-    gram : float64, shape (nodes, nodes)
-        Filled.
+    Shapes: `word_node` (words, nodes); `gram` (nodes, nodes).
     """
     nodes = word_node.shape[1]
     occurring, root = np.empty(nodes, dtype=np.int64), np.empty(nodes)
@@ -54,16 +49,7 @@ def merge_gains(
 ) -> None:
     """Fill sum_w log G(a + n_iw + n_jw) G(a) / (G(a + n_iw) G(a + n_jw)) of pairs; twin: `naive.tree.merge_gains`.
 
-    Parameters
-    ----------
-    word_node : float64, shape (words, nodes)
-        Expected counts.
-    first, second : int64, shape (pairs,)
-        Nodes i and j.
-    prior : float64, shape (pairs,)
-        a, the Dirichlet parameter of each word.
-    gain : float64, shape (pairs,)
-        Filled.
+    Shapes: `word_node` (words, nodes); `first`, `second`, `prior`, `gain` (pairs,).
     """
     gain[:] = 0.0
     for word in range(word_node.shape[0]):
@@ -86,20 +72,7 @@ def path_probability(
 ) -> None:
     """Predict pairs, and whole documents, by the paths of each document; twin: `naive.tree.path_probability`.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    topics : TreeTopics
-        With E[w].
-    theta : float64, shape (documents, depth)
-        E[theta].
-    stored : StoredEnds
-        Each document's ends with q(c).
-    probability : float64, shape (pairs,)
-        Filled with sum_c q(c) sum_l theta_l w_{c_l}.
-    document_log : float64, shape (documents,)
-        Filled with log sum_c q(c) prod_m sum_l theta_l w_{c_l, t_m}.
+    Shapes: `theta` (documents, depth); `probability` (pairs,); `document_log` (documents,).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     parent, level, word_node, outside = topics.parent, topics.level, topics.word_node, topics.outside

@@ -32,21 +32,11 @@ MIN_PROBABILITY = 1e-145  # of a word at a node, and of a level: products of the
 
 
 class LevelWeights(NamedTuple):
-    """Probabilities of a word outside of the nodes of a document's paths.
+    """Probabilities of a word outside of the nodes of a document's paths."""
 
-    Attributes
-    ----------
-    theta : float64, shape (depth,)
-        exp(E[log theta]).
-    outside : float64, shape (depth,)
-        Probability of a word at nodes outside the tree, by level.
-    remainder : float64, shape (depth,)
-        Probability of a word at the levels below each, outside the tree.
-    """
-
-    theta: Array
-    outside: Array
-    remainder: Array
+    theta: Array  # exp(E[log theta]); (depth,)
+    outside: Array  # Probability of a word at nodes outside the tree, by level; (depth,)
+    remainder: Array  # Probability of a word at the levels below each, outside the tree; (depth,)
 
 
 @helper
@@ -246,24 +236,7 @@ def sweep_paths(
 
     log S_c = E[log p(c | V)] + sum_m log sum_l exp(E[log theta_l] + E[log w_{c_l, t_m}]), q(c) = S_c / sum S.
 
-    Parameters
-    ----------
-    pairs : DocumentPairs
-        The documents.
-    topics : TreeTopics
-        With exp(E[log w]), or w itself; at least `MIN_PROBABILITY`.
-    prior : DocumentPrior
-        Of paths and level proportions.
-    previous : float64, shape (documents, depth)
-        Expected tokens by level at the start.
-    stopping : StoppingRule
-        Of the passes over a document.
-    document_level : float64, shape (documents, depth)
-        Filled with the expected tokens by level.
-    statistics : TreeStatistics
-        Its bound is increased by log sum S - sum_l n_l E[log theta_l] + log B(alpha + n) - log B(alpha).
-    largest : LargestEnds
-        Filled with each document's most probable ends.
+    Shapes: `previous`, `document_level` (documents, depth).
     """
     offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
     alpha, end_log = prior.alpha, prior.end_log

@@ -108,25 +108,7 @@ def sweep_gamma_proportions(
 ) -> None:
     """Update q(pi) and the responsibilities of each document in turn; twin: `naive.gamma_proportions.sweep`.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The shard's documents.
-    topics : MeanFieldTopics
-        The topics, fixed; the prior is g_k = beta p_k.
-    labels : DocumentLabels
-        The documents' labels; all labels, in order, if `statistics` has a curvature.
-    before : float32, shape (documents, topics)
-        Initial E[n_mk].
-    limits : PassLimits
-        When a document has converged.
-    expected : ExpectedCounts
-        Filled with those of the last passes.
-    statistics : RateStatistics
-        Increased.
-    bound : float64, shape (1,)
-        Increased by sum_mk (log G(a) - log G(g) - a log b) + sum_m (N - N log(N / u)), and by -sum c q log q without
-        the part that is linear in the logarithms of `word_expected`.
+    Shapes: `before` (documents, topics); `bound` (1,).
     """
     offsets = documents.offsets
     word_expected, prior, _ = topics
@@ -263,14 +245,7 @@ def expected_proportions(labels: DocumentLabels, prior: Float64Vector, theta: Ou
     (1 + t / R_l)^-g_l. With t = exp(y) it falls on both sides and is analytic beside the real line, without
     growing up to pi / 2, so that sums over steps h of y are off by some exp(-pi^2 / h) of themselves: 3e-9.
 
-    Parameters
-    ----------
-    labels : DocumentLabels
-        The documents' labels.
-    prior : float64, shape (topics,)
-        g_k = beta p_k.
-    theta : float64, shape (documents, topics)
-        Filled.
+    Shapes: `prior` (topics,); `theta` (documents, topics).
     """
     offsets, label, value, label_rates = labels
     topics, all_prior = prior.size, _sum(prior)
@@ -308,16 +283,7 @@ def gamma_proportions(
 ) -> None:
     """Fill theta_mk = E[pi_mk] / sum_k E[pi_mk], E[pi] = a / b; twin: `naive.gamma_proportions.proportions`.
 
-    Parameters
-    ----------
-    labels : DocumentLabels
-        The documents' labels.
-    prior : float64, shape (topics,)
-        g_k = beta p_k.
-    document_topic : float64, shape (documents, topics)
-        E[n_mk].
-    theta : float64, shape (documents, topics)
-        Filled.
+    Shapes: `prior` (topics,); `document_topic`, `theta` (documents, topics).
     """
     offsets, label, value, label_rates = labels
     topics = prior.size

@@ -41,23 +41,7 @@ def sweep_mean_field(
 ) -> None:
     """Update gamma and the responsibilities of each document in turn; twin: `naive.mean_field.sweep`.
 
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The shard's documents.
-    topics : MeanFieldTopics
-        The topics, fixed.
-    before : float32, shape (documents, topics)
-        Initial E[n_dk] = gamma_dk - a_k.
-    limits : PassLimits
-        When a document has converged.
-    expected : ExpectedCounts
-        Filled with those of the last passes.
-    log_theta : float64, shape (topics,) or (0,)
-        Unless it is empty, increased by sum_d E[log theta_dk] over the documents that are not empty.
-    bound : float64, shape (1,)
-        Increased by the documents' part of the bound: sum_dk log G(a_k + n_dk)/G(a_k) - sum_d log G(A + n_d)/G(A), and
-        -sum c q log q without the part that is linear in the logarithms of `word_expected`.
+    Shapes: `before` (documents, topics); `log_theta` (topics,); `bound` (1,).
     """
     offsets, counts, weights = documents.offsets, documents.counts, documents.weights
     word_expected, prior, _ = topics
@@ -127,17 +111,7 @@ def _fit_document(
 def count_products(
     documents: DocumentPairs, document_weight: Float64Matrix, word_weight: Float64Matrix, expected: ExpectedCounts
 ) -> None:
-    """Count responsibilities that are products of a document's and a word's weights; twin: `naive.mean_field.products`.
-
-    Parameters
-    ----------
-    documents : DocumentPairs
-        The shard's documents.
-    document_weight, word_weight : float64, shapes (documents, topics) and (words, topics)
-        q_dwk is proportional to their product, which is above zero for at least one topic.
-    expected : ExpectedCounts
-        Filled.
-    """
+    """Count responsibilities, products of document and word weights; twin: `naive.mean_field.products`."""
     offsets = documents.offsets
     document_topic, word_topic = expected
     topics = document_weight.shape[1]
@@ -220,18 +194,7 @@ def fold_words(
 ) -> None:
     """Compute the weights of words from their new counts, and their part of the bound; twin: `naive.mean_field.fold`.
 
-    Parameters
-    ----------
-    word_topic : float64, shape (words, topics)
-        E[n_kw]; lambda_kw is this plus b_w.
-    word_expected : float64, shape (words, topics)
-        The weights that these counts were computed with.
-    prior : float64, shape (words,)
-        b_w.
-    new_expected : float64, shape (words, topics)
-        Filled with exp(psi(lambda_kw)), each word's scaled so that the largest is one.
-    sums : float64, shape (2,)
-        Increased by sum_kw log G(b_w + n_kw)/G(b_w) - n_kw log `word_expected`, and by sum_kw psi(lambda_kw).
+    Shapes: `word_topic`, `word_expected`, `new_expected` (words, topics); `prior` (words,); `sums` (2,).
     """
     topics = word_topic.shape[1]
     value, logs, new, work = np.zeros(topics), np.zeros(topics), np.zeros(topics), np.zeros(topics)

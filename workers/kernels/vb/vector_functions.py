@@ -12,8 +12,7 @@ import numpy as np
 from collapsium.workers.kernels.argument_types import Array, Float64Vector, OutFloat64Vector
 from collapsium.workers.kernels.jit import helper, kernel
 
-SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
-"""The bits of sqrt(1/2), read as an integer."""
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD  # The bits of sqrt(1/2), read as an integer
 
 LN2, PER_LN2, HALF_LOG_2PI = math.log(2.0), 1.0 / math.log(2.0), 0.5 * math.log(2.0 * math.pi)
 
@@ -97,12 +96,7 @@ def special_functions(
 ) -> None:
     """Fill log x, exp(-x), log G(x) and psi(x), as the kernels above compute them.
 
-    Parameters
-    ----------
-    x : float64, shape (n,)
-        Positive; the exponential's argument is cut at 700.
-    logs, exponential, log_gamma, first : float64, shape (n,)
-        Filled.
+    Shapes: `x`, `logs`, `exponential`, `log_gamma`, `first` (n,).
     """
     work, negative = np.zeros(x.size), -x
     bits = work.view(np.int64)

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 from collapsium.storage.data_types import JsonObject
 
+# Environment that limits numerical libraries to one thread for each process or thread of a peer
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""Environment that limits numerical libraries to one thread for each process or thread of a peer."""
 
 
 class BaselineError(Exception):
@@ -23,33 +23,14 @@ class BaselineError(Exception):
 
 
 class Baseline(ABC):
-    """A model to compare the families with, fitted once to the same documents and scored alike.
+    """A model to compare the families with, fitted once to the same documents and scored alike."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its record.
-    iterations : int
-        Iterations of its fit.
-    """
-
-    name: str
-    iterations: int
+    name: str  # Name of its record
+    iterations: int  # Iterations of its fit
 
     @abstractmethod
     def measure(self) -> JsonObject:
-        """Fit and score the baseline.
-
-        Returns
-        -------
-        dict
-            The row: ``baseline``, ``topics``, ``start``, ``score``, ``seconds`` and further fields.
-
-        Raises
-        ------
-        BaselineError
-            The library is not installed, or has failed.
-        """
+        """Fit and score the baseline."""
 
 
 def print_result(function: Callable[[SimpleNamespace], JsonObject]) -> None:
@@ -60,27 +41,7 @@ def print_result(function: Callable[[SimpleNamespace], JsonObject]) -> None:
 
 
 def run_module(module: str, arguments: Mapping[str, object], first: str) -> JsonObject:
-    """Run a module that calls `print_result` in a process of its own, and return the result.
-
-    Parameters
-    ----------
-    module : str
-        The module's name.
-    arguments : mapping
-        Its arguments.
-    first : str
-        The first key of the result, which distinguishes it from the library's own output.
-
-    Returns
-    -------
-    dict
-        The result.
-
-    Raises
-    ------
-    BaselineError
-        The module has printed no result.
-    """
+    """Run a module that calls `print_result` in a process of its own, and return the result."""
     command = [sys.executable, "-m", module, json.dumps(arguments)]
     environment = {**os.environ, **ONE_THREAD}
     process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603

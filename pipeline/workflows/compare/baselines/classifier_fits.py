@@ -43,21 +43,14 @@ if TYPE_CHECKING:
 else:
     classifier_tuning = LazyModule("collapsium.pipeline.workflows.compare.baselines.classifier_tuning")
 
-MAX_RESPONSES = 20
-"""Largest number of classes for supervised LDA, which has a response variable for each."""
+MAX_RESPONSES = 20  # Largest number of classes for supervised LDA, which has a response variable for each
 
 
 @dataclass(frozen=True)
 class LabelledDocuments:
-    """The training and unseen documents of classifiers, read into memory when they are needed.
+    """The training and unseen documents of classifiers, read into memory when they are needed."""
 
-    Attributes
-    ----------
-    target : Target
-        The corpora, and the field to predict.
-    """
-
-    target: Target
+    target: Target  # The corpora, and the field to predict
 
     @property
     def field(self) -> str:
@@ -84,30 +77,14 @@ class LabelledDocuments:
 
 @dataclass(frozen=True)
 class ClassifierFit(Baseline):
-    """A classifier that is fitted once.
+    """A classifier that is fitted once."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its record.
-    iterations : int
-        Iterations of the fit of its topics, if it has topics.
-    classifier : str
-        One of `collapsium.pipeline.workflows.compare.catalogue.CLASSIFIERS`.
-    topics : int or None
-        Number of topics K, if it has topics.
-    start : str
-        Its difference to other fits of this classifier, as text.
-    documents : LabelledDocuments
-        The documents.
-    """
-
-    name: str
-    iterations: int
-    classifier: str
-    topics: int | None
-    start: str
-    documents: LabelledDocuments
+    name: str  # Name of its record
+    iterations: int  # Iterations of the fit of its topics, if it has topics
+    classifier: str  # One of `collapsium.pipeline.workflows.compare.catalogue.CLASSIFIERS`
+    topics: int | None  # Number of topics K, if it has topics
+    start: str  # Its difference to other fits of this classifier, as text
+    documents: LabelledDocuments  # The documents
 
     def measure(self) -> JsonObject:
         """Fit the classifier, predict the unseen documents, and return the scores."""
@@ -146,18 +123,10 @@ class WordClassifier(ClassifierFit):
 
 @dataclass(frozen=True)
 class TopicClassifier(ClassifierFit):
-    """A linear SVM on the proportions of LDA and the other labels.
+    """A linear SVM on the proportions of LDA and the other labels."""
 
-    Attributes
-    ----------
-    labels : tuple of str
-        Fields of labels in addition to the proportions.
-    fitter : Fitter
-        Fits LDA.
-    """
-
-    labels: tuple[str, ...]
-    fitter: Fitter
+    labels: tuple[str, ...]  # Fields of labels in addition to the proportions
+    fitter: Fitter  # Fits LDA
 
     def predict(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
         """Fit LDA, unless it is fitted, then the classifier, and predict."""
@@ -197,15 +166,9 @@ def _read_proportions(path: Path, topics: int) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class SupervisedLDA(ClassifierFit):
-    """Supervised LDA of tomotopy, in a process of its own.
+    """Supervised LDA of tomotopy, in a process of its own."""
 
-    Attributes
-    ----------
-    workers : int or None
-        Number of cores; by default all.
-    """
-
-    workers: int | None
+    workers: int | None  # Number of cores; by default all
 
     def predict(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
         """Fit the model to words, and predict."""

@@ -46,23 +46,7 @@ def learned(
 ) -> tuple[list[Value], JsonObject]:
     """Tune a classifier, fit it to all training examples, and classify documents.
 
-    Parameters
-    ----------
-    name : str
-        Name of the classifier.
-    features, unseen : array-like, shape (documents, features)
-        Features of all training documents, and of those to classify.
-    examples : TrainingExamples
-        The training examples.
-    seed : int
-        Seed, for classifiers that draw random numbers.
-
-    Returns
-    -------
-    list of str or float
-        The predicted classes.
-    dict
-        The parameters with the best macro F1 on the tuning documents.
+    Returns the predicted classes. The parameters with the best macro F1 on the tuning documents.
     """
     model, prefix = _classifier(name, seed)
     grid = {prefix + option: list(values) for option, values in GRIDS[name].items()}

@@ -21,27 +21,16 @@ from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.errors import InputError
 from collapsium.workers.arrays.random_streams import Stream
 
-TUNING_SHARE = 0.1
-"""Share of the training documents on which parameters are tuned."""
+TUNING_SHARE = 0.1  # Share of the training documents on which parameters are tuned
 
 
 @dataclass(frozen=True)
 class LabelledCorpus:
-    """Documents in memory, with their labels.
+    """Documents in memory, with their labels."""
 
-    Attributes
-    ----------
-    words : scipy.sparse.csr_matrix, shape (documents, words)
-        Word counts.
-    labels : scipy.sparse.csr_matrix, shape (documents, labels and covariates)
-        Other labels, as 1, and covariates, standardised.
-    values : list of tuple of str or float
-        Values of the field to predict.
-    """
-
-    words: csr_matrix
-    labels: csr_matrix
-    values: list[tuple[Value, ...]]
+    words: csr_matrix  # Word counts; (documents, words)
+    labels: csr_matrix  # Other labels, as 1, and covariates, standardised; (documents, labels and covariates)
+    values: list[tuple[Value, ...]]  # Values of the field to predict
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -76,24 +65,12 @@ def values_of(labels: Labels, field: str, *, numeric: bool) -> list[tuple[Value,
 
 @dataclass(frozen=True)
 class TrainingExamples:
-    """Training documents with words and exactly one value.
+    """Training documents with words and exactly one value."""
 
-    Attributes
-    ----------
-    rows : numpy.ndarray of int64
-        Numbers of the training documents.
-    classes : list of str or float
-        The values, ascending.
-    target : numpy.ndarray of int64, shape (rows,)
-        Their positions in `classes`.
-    tuning : numpy.ndarray of bool, shape (rows,)
-        True for the documents on which parameters are tuned.
-    """
-
-    rows: npt.NDArray[np.int64]
-    classes: list[Value]
-    target: npt.NDArray[np.int64]
-    tuning: npt.NDArray[np.bool_]
+    rows: npt.NDArray[np.int64]  # Numbers of the training documents; int64
+    classes: list[Value]  # The values, ascending
+    target: npt.NDArray[np.int64]  # Their positions in `classes`; int64 (rows,)
+    tuning: npt.NDArray[np.bool_]  # True for the documents on which parameters are tuned; bool (rows,)
 
     @staticmethod
     def of(train: LabelledCorpus, seed: int, source: str) -> TrainingExamples:

@@ -22,17 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Data:
-    """A corpus in memory.
-
-    Parameters
-    ----------
-    offsets : ndarray of int64, shape (documents + 1,)
-        Position of each document's first pair.
-    words, counts : ndarray of int32, shape (pairs,)
-        Distinct words of each document, and their counts.
-    size : int
-        Size of the vocabulary.
-    """
+    """A corpus in memory."""
 
     def __init__(
         self, offsets: npt.NDArray[np.int64], words: npt.NDArray[np.int32], counts: npt.NDArray[np.int32], size: int

@@ -33,22 +33,7 @@ else:
 
 
 def probabilities(held: Data, theta: Floats, phi: Floats) -> Floats:
-    """Return the probability of each held-out pair's word.
-
-    Parameters
-    ----------
-    held : Data
-        The held-out tokens.
-    theta : numpy.ndarray, shape (documents, topics)
-        Proportions of the same documents.
-    phi : numpy.ndarray, shape (topics, words)
-        Topics.
-
-    Returns
-    -------
-    numpy.ndarray of float64, shape (pairs,)
-        sum_k theta_dk phi_kw.
-    """
+    """Return the probability of each held-out pair's word."""
     probability, columns = np.empty(held.words.size), np.ascontiguousarray(phi.T)
     for d in held.documents():
         first, last = held.offsets[d], held.offsets[d + 1]
@@ -194,9 +179,9 @@ class Sklearn:
         return theta / theta.sum(axis=1, keepdims=True), phi
 
 
+# Pairs of documents and words that gensim has as Python lists, which take 130 bytes a pair and copies of pages in each
+# of its processes; of more, each document is made as it is read
 MOST_PAIRS_AS_LISTS = 20_000_000
-"""Pairs of documents and words that gensim has as Python lists, which take 130 bytes a pair and copies of pages in each
-of its processes; of more, each document is made as it is read."""
 
 
 class Gensim:
@@ -241,25 +226,12 @@ PEERS: dict[str, Callable[[Data, SimpleNamespace], Peer]] = {
     "topica": Topica,
 }
 ALL: dict[str, Callable[[Data, SimpleNamespace], Peer]] = {**PEERS, **HDPS}
+# Libraries whose longer fits start afresh, so that their time is not the sum of the steps
 RESTARTS = {"topica", "gensim", "scikit-learn"}
-"""Libraries whose longer fits start afresh, so that their time is not the sum of the steps."""
 
 
 def fitted(arguments: SimpleNamespace) -> JsonObject:
-    """Fit a library's model, and return its score, time and topics.
-
-    Parameters
-    ----------
-    arguments : types.SimpleNamespace
-        ``peer``, ``train``, ``heldout``, ``topics``, ``iterations``, ``samples``, ``sample_every``, ``alpha``,
-        ``beta``, ``workers``, ``seed``, ``words``, the number of top words of a topic, and the library's own options.
-
-    Returns
-    -------
-    dict
-        ``score``, ``seconds``, ``samples`` (averaged), ``topics_99`` (number of the largest topics that hold 99% of the
-        tokens) and ``words``, the top words of each topic, the largest topic first.
-    """
+    """Fit a library's model, and return its score, time and topics."""
     data, held = Data.read(arguments.train), Data.read(arguments.heldout)
     peer: Peer = ALL[arguments.peer](data, arguments)
     last, samples = arguments.iterations, arguments.samples

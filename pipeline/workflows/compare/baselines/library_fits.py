@@ -31,10 +31,8 @@ from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.runs.run import Run
 
 OPTIONS: dict[str, type] = {"iterations": int, "alpha": float, "beta": float}
-SAMPLING: dict[str, type] = {"samples": int, "sample_every": int}
-"""Further options of libraries that sample."""
-PRIORS = {"alpha": 0.1, "beta": 100.0}
-"""Default priors, which are those of Collapsium's families."""
+SAMPLING: dict[str, type] = {"samples": int, "sample_every": int}  # Further options of libraries that sample
+PRIORS = {"alpha": 0.1, "beta": 100.0}  # Default priors, which are those of Collapsium's families
 WORDS, SHOWN_TOPICS = 10, 10
 NOTES = """\
 Score: document completion, the mean over the held-out tokens of log sum_k theta_dk phi_kw, in nats, the same for all;
@@ -49,46 +47,19 @@ table.
 
 @dataclass(frozen=True)
 class LibraryFit(Baseline):
-    """One fit of another library.
+    """One fit of another library."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its record.
-    iterations : int
-        Iterations of the fit.
-    library : Library
-        The library.
-    topics : int or None
-        Number of topics K; None if the library determines it.
-    start_topics : int
-        Number of topics to start from.
-    options : dict
-        ``iterations``, ``samples``, ``sample_every``, ``alpha``, ``beta`` and the library's own.
-    target : Target
-        Training and held-out tokens.
-    resources : Resources
-        Resources of Collapsium's fits; the library uses as many cores as these have workers.
-    """
-
-    name: str
-    iterations: int
-    library: Library
-    topics: int | None
-    start_topics: int
-    options: JsonObject
-    target: Target
-    resources: Resources
+    name: str  # Name of its record
+    iterations: int  # Iterations of the fit
+    library: Library  # The library
+    topics: int | None  # Number of topics K; None if the library determines it
+    start_topics: int  # Number of topics to start from
+    options: JsonObject  # ``iterations``, ``samples``, ``sample_every``, ``alpha``, ``beta`` and the library's own
+    target: Target  # Training and held-out tokens
+    resources: Resources  # Resources of Collapsium's fits; the library uses as many cores as these have workers
 
     def measure(self) -> JsonObject:
-        """Fit the library's model in a process of its own, and score it on the held-out tokens.
-
-        Returns
-        -------
-        dict
-            ``baseline``, ``topics``, ``start``, ``iterations``, ``samples``, ``score``, ``perplexity``, ``seconds``,
-            ``topics_99`` and ``words``, the top words of each topic, the largest topic first.
-        """
+        """Fit the library's model in a process of its own, and score it on the held-out tokens."""
         if not installed(self.library.module):
             raise BaselineError(f"{self.library.module} is not installed")
         arguments = {

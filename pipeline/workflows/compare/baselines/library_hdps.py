@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data
 
 Floats = npt.NDArray[np.float64]
-ALPHA = GAMMA = 1.0
-"""Default concentrations, the means of the priors of Collapsium's families."""
+ALPHA = GAMMA = 1.0  # Default concentrations, the means of the priors of Collapsium's families
 
 
 def _texts(data: Data) -> tuple[list[int], list[list[str]]]:
@@ -29,24 +28,7 @@ def _texts(data: Data) -> tuple[list[int], list[list[str]]]:
 
 
 def with_new(counts: Floats, alpha: float, gamma: float, phi: Floats) -> tuple[Floats, Floats]:
-    """Return smoothed proportions, and topics with a last one for all new topics.
-
-    Parameters
-    ----------
-    counts : numpy.ndarray, shape (documents, topics)
-        Tokens of a document in each topic.
-    alpha, gamma : float
-        Concentrations of the documents and of the corpus.
-    phi : numpy.ndarray, shape (topics, words)
-        Topics.
-
-    Returns
-    -------
-    theta : numpy.ndarray, shape (documents, topics + 1)
-        Proportions; rows sum to one.
-    phi : numpy.ndarray, shape (topics + 1, words)
-        Topics, the last one uniform.
-    """
+    """Return smoothed proportions, and topics with a last one for all new topics."""
     tables = np.append((counts > 0).sum(axis=0), gamma)
     wide = np.pad(counts, ((0, 0), (0, 1)))
     theta = (wide + alpha * tables / tables.sum()) / (counts.sum(axis=1, keepdims=True) + alpha)

@@ -31,10 +31,8 @@ else:
 
 Ints = npt.NDArray[np.int64]
 LINEAR, BINARY = "linear", "binary"
-COEFFICIENT_VARIANCE = 10.0
-"""Prior variance of the coefficients; responses are standardised, and proportions are small."""
-FOLD_IN_ITERATIONS = 100
-"""Iterations in which the topics of an unseen document are sampled."""
+COEFFICIENT_VARIANCE = 10.0  # Prior variance of the coefficients; responses are standardised, and proportions are small
+FOLD_IN_ITERATIONS = 100  # Iterations in which the topics of an unseen document are sampled
 
 
 def tokens(known: LabelledCorpus, row: int) -> list[str]:
@@ -99,18 +97,7 @@ def fitted(
 
 
 def classified(arguments: SimpleNamespace) -> JsonObject:
-    """Fit supervised LDA, and classify the unseen documents.
-
-    Parameters
-    ----------
-    arguments : types.SimpleNamespace
-        ``train``, ``unseen``, ``field``, ``numeric``, ``topics``, ``iterations``, ``seed`` and ``workers``.
-
-    Returns
-    -------
-    dict
-        ``predicted``, a class for each unseen document, and ``tuned``, the chosen way.
-    """
+    """Fit supervised LDA, and classify the unseen documents."""
     train, unseen = (
         read_known(Corpus(url), arguments.field, numeric=arguments.numeric, table=LabelTable())
         for url in (arguments.train, arguments.unseen)

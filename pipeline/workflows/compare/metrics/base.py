@@ -14,37 +14,14 @@ from collapsium.storage.data_types import JsonObject
 
 
 class Metric(ABC):
-    """A measure of a cell's fits, with its fields of the row and its columns and definition in the report.
+    """A measure of a cell's fits, with its fields of the row and its columns and definition in the report."""
 
-    Attributes
-    ----------
-    fields : mapping
-        Types of its fields of the table, by name.
-    definition : str
-        Definitions of the fields, as items of a Markdown list.
-    """
-
-    fields: Mapping[str, pa.DataType]
-    definition: str
+    fields: Mapping[str, pa.DataType]  # Types of its fields of the table, by name
+    definition: str  # Definitions of the fields, as items of a Markdown list
 
     @abstractmethod
     def measure(self, fits: CellFits, target: Target, resources: Resources) -> JsonObject:
-        """Measure a cell with completed fits.
-
-        Parameters
-        ----------
-        fits : CellFits
-            The fits.
-        target : Target
-            The held-out data.
-        resources : Resources
-            Executor, memory and scratch space.
-
-        Returns
-        -------
-        dict
-            Its fields of the cell's row, and further figures for the cell's record.
-        """
+        """Measure a cell with completed fits."""
 
     def require(self, target: Target) -> None:  # noqa: B027
         """Refuse a comparison whose metric cannot be measured, before the first fit."""

@@ -26,6 +26,7 @@ from collapsium.pipeline.workflows.compare.targets import Target
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.runs.members import leaves
 
+# Figures of each class, with a row for each cell and value of the field
 CLASSES = pa.schema(
     {
         **dict.fromkeys(("cell", "field", "value"), pa.string()),
@@ -33,9 +34,7 @@ CLASSES = pa.schema(
         "support": pa.int64(),
     }
 )
-"""Figures of each class, with a row for each cell and value of the field."""
-SHOWN_CLASSES = 12
-"""Number of classes whose F1 the report shows."""
+SHOWN_CLASSES = 12  # Number of classes whose F1 the report shows
 
 
 def classification_fields(classification: Classification) -> JsonObject:

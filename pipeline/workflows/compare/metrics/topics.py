@@ -88,15 +88,7 @@ class TopicQuality(Metric):
 
 
 class TopicMetrics(Metric):
-    """Metrics of the catalogue that the user names.
-
-    Parameters
-    ----------
-    options : CompareOptions
-        Names of the metrics, and what they are computed from.
-    others : sequence of str
-        Fields of the comparison's other metrics, which are not measured twice.
-    """
+    """Metrics of the catalogue that the user names."""
 
     definition = ""
 

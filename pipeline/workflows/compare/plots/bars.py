@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
 PERPLEXITY = "perplexity of unseen documents given labels"
 BAR_INCHES, WIDTH_INCHES = 0.3, 7.5
-MAX_CLASSES = 30
-"""Largest number of classes of a confusion matrix."""
-NUMBERED_CLASSES = 12
-"""Largest number of classes for which the cells of a confusion matrix show numbers."""
+MAX_CLASSES = 30  # Largest number of classes of a confusion matrix
+NUMBERED_CLASSES = 12  # Largest number of classes for which the cells of a confusion matrix show numbers
 MATRIX_INCHES, MATRICES_ACROSS, MAX_MATRICES = 3.2, 4, 16
 
 

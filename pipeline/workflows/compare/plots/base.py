@@ -16,22 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a comparison.
+    """The results of a comparison."""
 
-    Attributes
-    ----------
-    options : CompareOptions
-        Options of the comparison.
-    rows, baselines : sequence of mapping
-        Rows of the cells, and of other libraries and classifiers.
-    series : sequence of mapping
-        Iterations of the fits; see `collapsium.pipeline.workflows.compare.tables.SERIES`.
-    """
-
-    options: CompareOptions
+    options: CompareOptions  # Options of the comparison
+    # Rows of the cells, and of other libraries and classifiers
     rows: Rows
     baselines: Rows
-    series: Rows
+    series: Rows  # Iterations of the fits; see `collapsium.pipeline.workflows.compare.tables.SERIES`
 
     @property
     def classified(self) -> list[Row]:
@@ -44,18 +35,10 @@ class Results:
 
 
 class Plot(ABC):
-    """A picture of a comparison's results.
+    """A picture of a comparison's results."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its files, without their endings.
-    style : mapping
-        Matplotlib's settings under which it is drawn.
-    """
-
-    name: str
-    style: Mapping[str, object] = {}
+    name: str  # Name of its files, without their endings
+    style: Mapping[str, object] = {}  # Matplotlib's settings under which it is drawn
 
     @abstractmethod
     def draw(self, results: Results) -> Figure | None:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LINES = ("-", "--", ":", "-.")
-"""Line styles of a family, by the start of its fits."""
+LINES = ("-", "--", ":", "-.")  # Line styles of a family, by the start of its fits
 SCORE = "held-out score (nats a token)"
 
 
@@ -72,21 +71,11 @@ class ObjectiveByTopics(LinePlot):
 
 @dataclass(frozen=True)
 class ScoreCourse(LinePlot):
-    """The score against a running total, in a panel for each K; families that determine K are in all panels.
+    """The score against a running total, in a panel for each K; families that determine K are in all panels."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its files.
-    across : str
-        Field of the series: ``steps`` or ``seconds``.
-    label : str
-        Label of the axis.
-    """
-
-    name: str
-    across: str
-    label: str
+    name: str  # Name of its files
+    across: str  # Field of the series: ``steps`` or ``seconds``
+    label: str  # Label of the axis
 
     def draw(self, results: Results) -> Figure | None:
         """Draw the mean over the restarts of each cell."""
