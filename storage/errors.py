@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from collapsium.storage.printable import printable
 
@@ -103,6 +104,17 @@ class SettingError(InputError, OptionError):
 
 class MissingError(CollapsiumError, ImportError):
     """A package of an optional extra is not installed."""
+
+
+@contextmanager
+def optional(package: str, message: str) -> Iterator[None]:
+    """Raise `MissingError` with a message where an import within finds that an optional package is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        raise MissingError(message) from None
 
 
 class MismatchError(CollapsiumError, ValueError):

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.readers.texts.date_tally import DAY_FIRST, DateTally
 from collapsium.storage.readers.texts.values import is_missing
 from collapsium.workers.ingest.dates import DAY, EPOCH, HOUR, MONTH, YEAR, Date, read_date, tally_of
-
-if TYPE_CHECKING:
-    from scipy import sparse
-else:
-    sparse = LazyModule("scipy.sparse")
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -120,6 +114,8 @@ def _groups(exact: Ints, hour: Ints, day_first: Ints) -> tuple[Ints, Ints]:
 
 def _group_sums(weights: Floats, rows: Ints, starts: Ints, values: Floats) -> Floats:
     """Return the weighted sum of the rows of each group, which are added in their order."""
+    from scipy import sparse
+
     shape = starts.size - 1, len(values)
     if not rows.size:
         return np.zeros((shape[0], *values.shape[1:]))

@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.date_sums import DateSums
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from scipy import sparse
-else:
-    sparse = LazyModule("scipy.sparse")
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -164,6 +160,8 @@ def _candidates(theta: Floats, tokens: Floats, shard: int, count: int) -> Candid
 
 def _fields(theta: Floats, labels: pa.Array, occupied: npt.NDArray[np.bool_]) -> dict[str, Labelled]:
     """Return sums over the documents of each value of each field; a value counts once in a document."""
+    from scipy import sparse
+
     owners: dict[str, dict[str, dict[int, None]]] = {}
     for row, pairs in enumerate(labels.to_pylist()):
         for pair in pairs or () if occupied[row] else ():

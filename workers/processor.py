@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import functools
 import platform
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.processor import Processor
-
-if TYPE_CHECKING:
-    import threadpoolctl
-
-    from collapsium.workers.kernels import target as compilation
-else:
-    threadpoolctl = LazyModule("threadpoolctl")
-    compilation = LazyModule("collapsium.workers.kernels.target")
 
 
 @functools.cache
 def processor(blas: bool) -> Processor:
     """Return the description of this process's processor."""
+    from collapsium.workers.kernels import target as compilation
+
     compilation_target = compilation.target()
     return Processor(
         machine=compilation_target.triple,
@@ -35,6 +27,8 @@ def processor(blas: bool) -> Processor:
 
 def _blas() -> str:
     """Return the name and the core type of the library that NumPy has loaded."""
+    import threadpoolctl
+
     folder = np.__path__[0].rstrip("/")
     libraries = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
     # SciPy may have loaded a library of its own.

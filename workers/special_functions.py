@@ -7,18 +7,12 @@ fast.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.kernels.special import elementary
-
-if TYPE_CHECKING:
-    from scipy import special
-else:
-    special = LazyModule("scipy.special")
 
 Value: TypeAlias = Any  # A float for a float, an array for an array
 LOG, EXP, LOG1P, EXPM1 = range(4)  # Numbers of the functions in `kernels.special.elementary`
@@ -52,24 +46,34 @@ def _elementary(which: int, x: npt.ArrayLike) -> Value:
 
 def betaln(a: npt.ArrayLike, b: npt.ArrayLike) -> Value:
     """Return log B(a, b)."""
+    from scipy import special
+
     return special.betaln(a, b)
 
 
 def digamma(x: npt.ArrayLike) -> Value:
     """Return the derivative of log Gamma(x)."""
+    from scipy import special
+
     return special.digamma(x)
 
 
 def gammaln(x: npt.ArrayLike) -> Value:
     """Return log |Gamma(x)|."""
+    from scipy import special
+
     return special.gammaln(x)
 
 
 def polygamma(n: int, x: npt.ArrayLike) -> Value:
     """Return the derivative n of digamma(x)."""
+    from scipy import special
+
     return special.polygamma(n, x)
 
 
 def xlogy(x: npt.ArrayLike, y: npt.ArrayLike) -> Value:
     """Return x log(y), 0 where x = 0."""
+    from scipy import special
+
     return special.xlogy(x, y)

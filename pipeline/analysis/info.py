@@ -12,7 +12,6 @@ from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.comparison import RECORD as COMPARISON_RECORD
 from collapsium.storage.runs.comparison import cells_done, record_of, row_of
 from collapsium.storage.runs.members import restarts_in, samples_of
@@ -22,11 +21,6 @@ from collapsium.storage.runs.run import Run
 
 if TYPE_CHECKING:
     from collapsium.pipeline.families import model
-    from collapsium.storage.building import flatten, label_split
-else:
-    model = LazyModule("collapsium.pipeline.families.model")
-    flatten = LazyModule("collapsium.storage.building.flatten")
-    label_split = LazyModule("collapsium.storage.building.label_split")
 
 
 @keywords()
@@ -58,6 +52,8 @@ def info(path: str | os.PathLike[str]) -> JsonObject:
     if folder.exists(COMPARISON_RECORD):
         return _comparison(folder)
     if folder.exists(MODEL_RECORD):
+        from collapsium.pipeline.families import model
+
         return {"kind": "model", "path": folder.url, **_model(model.Model(path))}
     raise AbsentError(
         f"{folder.url}: expected a corpus, run, comparison or model; it has no {MANIFEST}, {RUN_RECORD}, "
@@ -70,8 +66,12 @@ def _summary(corpus: Corpus) -> JsonObject:
     counts: JsonObject = {}
     fields = corpus.manifest.fields
     if "labels" in fields or "double" in fields.values():
+        from collapsium.storage.building import label_split
+
         counts.update(label_split.summary(corpus))
     if "segments" in fields:
+        from collapsium.storage.building import flatten
+
         counts.update(flatten.segment_summary(corpus))
     return counts
 
@@ -98,6 +98,8 @@ def _corpus(corpus: Corpus, folder: Folder) -> JsonObject:
 
 
 def _run(run: Run) -> JsonObject:
+    from collapsium.pipeline.families import model
+
     record = run.record()
     events = run.events()
     iterations = [event for event in events if event.get("event") == "iteration"]

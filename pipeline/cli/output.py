@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING
 from collapsium.pipeline.cli.command import in_flags
 from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.monitoring.console import LogLines
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.printable import json_text
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.corpora import text_sources
     from collapsium.storage.building.ingest_record import Report
-else:
-    text_sources = LazyModule("collapsium.pipeline.corpora.text_sources")
 
 
 def print_error(text: str, form: str | None = None) -> None:
@@ -46,6 +42,8 @@ def print_report(report: Report, unit: str = "document") -> None:
     if report.unmatched_rows:
         print(f"  {counted(report.unmatched_rows, 'id')} in side files without a document")
     if report.unspaced_tokens:
+        from collapsium.pipeline.corpora import text_sources
+
         print(f"  {text_sources.unspaced_notice(report, '--tokenizer MODULE:FUNCTION')}")
     if report.attachments:
         print(f"  {counted(report.attachments, 'encoded attachment')} left out")

@@ -8,26 +8,15 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from collapsium.pipeline.corpora.texts_in_memory import ID, fields_of, named_texts, table_of, write_texts
 from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.pipeline.families.model import Model
+from collapsium.storage.building import ingest_record
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.run import CORPUS, RECORD
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.corpora import ingest as ingesting
-    from collapsium.pipeline.corpora import text_sources
-    from collapsium.storage.building import ingest_record
-else:
-    # Fits of corpora on disk need no readers of texts.
-    ingesting = LazyModule("collapsium.pipeline.corpora.ingest")
-    text_sources = LazyModule("collapsium.pipeline.corpora.text_sources")
-    ingest_record = LazyModule("collapsium.storage.building.ingest_record")
 
 PREFIX = "collapsium-"
 
@@ -42,6 +31,9 @@ class RunFolder:
 
     def ingest(self, texts: object, options: Mapping[str, object]) -> str:
         """Ingest texts into a corpus in the run's folder."""
+        from collapsium.pipeline.corpora import ingest as ingesting
+        from collapsium.pipeline.corpora import text_sources
+
         table = table_of(texts, fields_of(options), () if options.get(ID) else (ID,))
         if not table.num_rows:
             raise OptionError("expected at least one text")

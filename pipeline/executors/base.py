@@ -6,16 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, ClusterError
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    import psutil
-else:
-    psutil = LazyModule("psutil")
 
 # Seconds after which a silent worker or scheduler, or a cluster without workers, counts as lost
 CLUSTER_TIMEOUT = 300.0
@@ -192,6 +186,8 @@ class SerialExecutor:
 
     def activity(self) -> list[Activity]:
         """Return the memory of this process."""
+        import psutil
+
         return [Activity("driver", psutil.Process().memory_info().rss, ())]
 
     def publish(self, message: JsonObject) -> None:

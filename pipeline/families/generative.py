@@ -8,16 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.families import corpus_columns
     from collapsium.storage.corpus.shard import Documents
-else:
-    corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
 Vector = npt.NDArray[np.float64]
 
@@ -125,6 +121,8 @@ def draw_documents(
 
 def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generator: np.random.Generator) -> Documents:
     """Draw documents with proportions `theta`, shape (documents, topics); see `draw_documents`."""
+    from collapsium.pipeline.families import corpus_columns
+
     documents = len(theta)
     owner, topic = _draw_tokens(theta, tokens, generator)
     word = _draw_words(topics, topic, generator)

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.families.model import Model
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.arrays.state import Rows
-
-if TYPE_CHECKING:
-    from scipy import optimize
-else:
-    optimize = LazyModule("scipy.optimize")
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -103,6 +96,8 @@ def lasting_ids(model: Model, before: Model) -> dict[int, int]:
 
 def _assigned(apart: Floats, ours: Ints, theirs: Ints) -> tuple[list[int], list[int], list[float]]:
     """Return the ids of topics matched one to one with the smallest sum of distances, and their distances."""
+    from scipy import optimize
+
     selected = apart[np.ix_(ours, theirs)]
     rows, columns = optimize.linear_sum_assignment(selected)
     return ours[rows].tolist(), theirs[columns].tolist(), selected[rows, columns].tolist()

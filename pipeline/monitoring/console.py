@@ -18,21 +18,14 @@ from collapsium.pipeline.formatting import counted, duration_text, plain, quanti
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.run_status import UNITS, RunStatus, loss_text, saving_text
 from collapsium.pipeline.monitoring.terminal import raw_stream
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.printable import json_text
 from collapsium.storage.runs.event_records import REQUIRED
 from collapsium.workers.kernels.compilation_text import progress_text
 
 if TYPE_CHECKING:
-    from rich import text as rich_text
     from rich.console import Console
 
-    from collapsium.pipeline.monitoring import guarded_console
     from collapsium.pipeline.monitoring import live as live_view
-else:
-    guarded_console = LazyModule("collapsium.pipeline.monitoring.guarded_console")
-    live_view = LazyModule("collapsium.pipeline.monitoring.live")
-    rich_text = LazyModule("rich.text")
 
 
 @dataclass(frozen=True)
@@ -54,6 +47,8 @@ def is_live(stream: IO[str]) -> bool:
 
 def console_of(stream: IO[str]) -> Console:
     """Return a console that writes control characters only to terminals."""
+    from collapsium.pipeline.monitoring import guarded_console
+
     live = is_live(stream)
     options: dict[str, Any] = {} if live else {"color_system": None, "width": 200}
     options |= {"highlight": False, "soft_wrap": True, "force_terminal": live, "force_interactive": live}
@@ -163,6 +158,8 @@ class RunView:
         sizes = [f"{event[name]:,} {unit}" for name, unit in zip(UNITS["documents"], units, strict=True)]
         self._print(f"{event['family']}: {', '.join(sizes)}, {counted(event['shards'], 'shard')}", event)
         if self.log.live:
+            from collapsium.pipeline.monitoring import live as live_view
+
             self._live = self._live or live_view.LiveView(self.log.console, self._status, self._lock)
 
     def _iteration(self, event: Event) -> None:
@@ -274,6 +271,8 @@ def page_address(dashboard: str | None) -> str | None:
 
 def print_status(events: Sequence[Event], state: str, stream: IO[str]) -> None:
     """Print the current status of a run."""
+    from collapsium.pipeline.monitoring import live as live_view
+
     status, console = RunStatus(), console_of(stream)
     for event in events:
         status.add(event)
@@ -297,6 +296,8 @@ class _CountLines:
 @contextmanager
 def counting(activity: str, unit: str = "documents") -> Iterator[Callable[[int], None]]:
     """Show the number of processed documents: at once in a terminal, else in a line every ten seconds."""
+    from rich import text as rich_text
+
     if not is_live(sys.stderr):
         yield _CountLines(activity, unit)
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +12,6 @@ from scipy.linalg import eigh
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import pdist, squareform
 from threadpoolctl import threadpool_limits
-
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from sklearn import manifold
-else:
-    manifold = LazyModule("sklearn.manifold")
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -99,6 +91,8 @@ def _has_scikit_learn() -> bool:
 
 
 def _tsne(apart: Floats, options: EmbeddingOptions) -> Floats:
+    from sklearn import manifold
+
     begin = classical_scaling(apart)
     begin = 1e-4 * begin / max(float(begin.std(axis=0).max()), 1e-12)
     perplexity = min(options.perplexity, (apart.shape[0] - 1) / 3)
@@ -122,6 +116,8 @@ def _smacof(apart: Floats, options: EmbeddingOptions) -> Floats:
 
 def scaled(apart: Floats, iterations: int = OPTIONS.smacof_iterations) -> Floats:
     """Return the positions of smallest stress by SMACOF, started from classical scaling, shape (objects, 2)."""
+    from sklearn import manifold
+
     begin = classical_scaling(apart)
     if len(begin) < 3 or not begin.any() or not _has_scikit_learn():
         return begin

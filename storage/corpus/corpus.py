@@ -17,7 +17,6 @@ from collapsium.storage.corpus.manifest import (
 )
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, MismatchError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.lazy_module import LazyModule
 
 # Readers of shards import PyArrow, which opening a manifest does not need.
 if TYPE_CHECKING:
@@ -27,15 +26,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from collapsium.storage.corpus import list_columns, shard
+    from collapsium.storage.corpus import shard
     from collapsium.storage.corpus import vectors as vector_files
     from collapsium.storage.corpus import vocabulary as vocabulary_file
     from collapsium.storage.corpus.labels import Labels
-else:
-    list_columns = LazyModule("collapsium.storage.corpus.list_columns")
-    shard = LazyModule("collapsium.storage.corpus.shard")
-    vector_files = LazyModule("collapsium.storage.corpus.vectors")
-    vocabulary_file = LazyModule("collapsium.storage.corpus.vocabulary")
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,11 @@ class ShardReference:
 
     def documents(self) -> shard.Documents:
         """Read the shard's documents with all columns; for vectors, ids and columns without pairs."""
+        from collapsium.storage.corpus import vectors as vector_files
+
         if self.dense is None:
+            from collapsium.storage.corpus import shard
+
             documents = shard.read_documents(self.folder, self.record, self.words)
             self._require_fields(documents.extras)
             return documents
@@ -61,12 +59,18 @@ class ShardReference:
 
     def ids(self) -> pa.Array:
         """Read the ids of the shard's documents or vectors."""
+        from collapsium.storage.corpus import vectors as vector_files
+
         if self.dense is None:
+            from collapsium.storage.corpus import shard
+
             return shard.read_ids(self.folder, self.record)
         return vector_files.read_columns(self.folder, self.record)[0]
 
     def vectors(self) -> vector_files.Vectors:
         """Read the shard's vectors with all their columns."""
+        from collapsium.storage.corpus import vectors as vector_files
+
         values = self._values()
         ids, extras = vector_files.read_columns(self.folder, self.record)
         self._require_fields(extras)
@@ -75,8 +79,12 @@ class ShardReference:
     def further(self) -> dict[str, pa.Array]:
         """Read the further columns of the shard's documents, without decoding ids and words."""
         if self.dense is None:
+            from collapsium.storage.corpus import shard
+
             extras = shard.read_further(self.folder, self.record)
         else:
+            from collapsium.storage.corpus import vectors as vector_files
+
             _, extras = vector_files.read_columns(self.folder, self.record)
         self._require_fields(extras)
         return extras
@@ -89,18 +97,26 @@ class ShardReference:
             raise DamagedError(path, f"expected the further columns of the manifest, {expected}, found {actual}")
 
     def _values(self) -> npt.NDArray[np.float64]:
+        from collapsium.storage.corpus import vectors as vector_files
+
         if self.dense is None:
             raise MismatchError(f"{self.folder.url}: expected a corpus of vectors, found one of documents")
         return vector_files.read_values(self.folder, self.dense, self.number, self.record, self.words)
 
     def load(self, *, labelled: bool = False, segmented: bool = False) -> vector_files.AnyShard:
         """Read the shard for sweeping, with labels and segments on request."""
+        from collapsium.storage.corpus import shard
+
         if self.dense is not None:
+            from collapsium.storage.corpus import vectors as vector_files
+
             return vector_files.VectorShard.of(self.number, self._values())
         return shard.Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented)
 
     def labels(self) -> Labels:
         """Read the labels and covariates of the shard's documents, without decoding ids and words."""
+        from collapsium.storage.corpus import list_columns
+
         return list_columns.labels_of(self.record.documents, self.further())
 
 
@@ -139,6 +155,8 @@ class Corpus:
     @cached_property
     def vocabulary(self) -> vocabulary_file.Vocabulary:
         """Vocabulary, read on first use."""
+        from collapsium.storage.corpus import vocabulary as vocabulary_file
+
         return vocabulary_file.read_vocabulary(self.folder, self.manifest.vocabulary)
 
     @property
@@ -188,6 +206,8 @@ class Corpus:
 
     def begins_with(self, vocabulary: VocabularyRecord) -> bool:
         """Return True if this corpus has a vocabulary, or that with further words appended."""
+        from collapsium.storage.corpus import vocabulary as vocabulary_file
+
         own = self.manifest.vocabulary
         if own.words_sha256 == vocabulary.words_sha256 or own.words <= vocabulary.words:
             return own.words_sha256 == vocabulary.words_sha256

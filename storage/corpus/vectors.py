@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,7 @@ from collapsium.storage.corpus.shard_columns import ids_and_extras
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.arrays import LEAST_LIMIT, RATIO, damage, require_plain
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.short_repr import ShortRepr
-
-if TYPE_CHECKING:
-    from collapsium.storage.io import digest_store
-else:
-    digest_store = LazyModule("collapsium.storage.io.digest_store")
 
 ARRAY = "vectors.zarr"
 METADATA = "zarr.json"
@@ -116,6 +110,8 @@ class ArrayWriter:
     """Writes the Zarr array of a corpus of vectors chunk by chunk."""
 
     def __init__(self, folder: Folder, rows: int, columns: int) -> None:
+        from collapsium.storage.io import digest_store
+
         self._store = digest_store.DigestStore(folder, {}, read_only=False)
         self.rows, self._chunks, self._written = rows, 0, 0
         self._array = digest_store.empty_array(self._store, rows, columns)
@@ -170,6 +166,8 @@ def read_values(
     place = folder / stored.file
     file = chunk_file(chunk)
     with damage(place):
+        from collapsium.storage.io import digest_store
+
         array = digest_store.open_array(place, {METADATA: stored.sha256, file: str(record.vectors_sha256)})
     path, first = f"{place.url}/{file}", chunk * stored.rows
     require_plain(place.url, array)

@@ -25,17 +25,12 @@ from collapsium.storage.io.zarr_fast_path import (
     plain_group,
     write_array,
 )
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.units import size as size_text
 
 if TYPE_CHECKING:
     from types import EllipsisType
 
     import zarr
-
-    from collapsium.storage.io import digest_store
-else:
-    digest_store = LazyModule("collapsium.storage.io.digest_store")
 
 CHUNK_BYTES = 16 << 20  # Size of a chunk, uncompressed
 MOST_CHUNK_BYTES = 1 << 30  # Largest chunk that is read, as anyone may have written a group
@@ -147,6 +142,8 @@ def _plain_arrays(store: DigestedFiles) -> tuple[dict[str, ZarrArray], Mapping[s
 def _zarr_arrays(store: DigestedFiles) -> tuple[dict[str, ZarrArray], Mapping[str, Json]]:
     """Open the arrays and the group's attributes with Zarr."""
     with damage(store.folder):
+        from collapsium.storage.io import digest_store
+
         group = digest_store.open_group(store.folder, store.files)
         arrays, attributes = dict(group.arrays()), dict(group.attrs)
     for name, array in arrays.items():
@@ -199,6 +196,8 @@ def _open_files(folder: Folder, digest: str | None) -> DigestedFiles:
 
 def require_plain(path: str, array: zarr.Array[zarr.core.metadata.v3.ArrayV3Metadata]) -> None:
     """Raise an error for arrays of other dtypes than plain numbers, or with large chunks."""
+    from collapsium.storage.io import digest_store
+
     if array.dtype.kind not in "biuf" or not digest_store.has_plain_codecs(array):
         raise DamagedError(path, "expected an array of plain numbers")
     if math.prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:

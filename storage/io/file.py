@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING
 from collapsium.storage.io import local
 from collapsium.storage.io.locations import locate
 from collapsium.storage.io.retry import with_retries
-from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
-    from fsspec.implementations import local as local_files
-else:
-    local_files = LazyModule("fsspec.implementations.local")
 
 
 class File:
@@ -38,6 +34,8 @@ class File:
 
     def put(self, source: Path) -> None:
         """Copy a local file here; a local target is written atomically."""
+        from fsspec.implementations import local as local_files
+
         if isinstance(self._fs, local_files.LocalFileSystem):
             with_retries(self._path, lambda: local.copy_atomically(source, Path(self._path)))
         else:

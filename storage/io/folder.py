@@ -17,13 +17,9 @@ from collapsium.storage.io import local
 from collapsium.storage.io.locations import locate
 from collapsium.storage.io.names import is_name, require_inside, require_unlinked
 from collapsium.storage.io.retry import with_retries
-from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
-    from fsspec.implementations import local as local_files
-else:
-    local_files = LazyModule("fsspec.implementations.local")
 
 T = TypeVar("T")
 
@@ -39,6 +35,8 @@ class Folder:
     """A folder, local or on any store that fsspec knows."""
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
+        from fsspec.implementations import local as local_files
+
         self.url = os.fspath(url).rstrip("/") or "/"
         if not is_name(self.url):
             raise AbsentError(f"{self.url[:200]!r}: no folder can have a name with NUL or half of a surrogate pair")

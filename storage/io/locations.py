@@ -5,16 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from collapsium.storage.lazy_module import LazyModule
-
 if TYPE_CHECKING:
-    import fsspec
-    from fsspec import AbstractFileSystem, core
-    from fsspec.implementations import local as local_files
-else:
-    fsspec = LazyModule("fsspec")
-    core = LazyModule("fsspec.core")
-    local_files = LazyModule("fsspec.implementations.local")
+    from fsspec import AbstractFileSystem
 
 LOCAL = ("file://", "local://")
 # Protocols of fsspec that stand before another URL, with `::` between
@@ -31,10 +23,15 @@ def locate(name: str) -> tuple[AbstractFileSystem, str]:
 
     fsspec itself would read ``std::vector.txt`` as a chain of URLs and ``data:2020.csv`` as data.
     """
+    from fsspec import core
+
     if not is_url(name):
         name = next((name.removeprefix(prefix) for prefix in LOCAL if name.startswith(prefix)), name)
         if name.startswith("~") and os.path.lexists(name):
             name = f"./{name}"
+        import fsspec
+        from fsspec.implementations import local as local_files
+
         return fsspec.filesystem("file"), local_files.make_path_posix(name).rstrip("/") or "/"
     head, chained, rest = name.partition("::")
     if not chained or head.partition("://")[0] in CHAINS:

@@ -17,17 +17,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 
 from collapsium.storage.data_types import AnyArray, DType, Json
-from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     from types import EllipsisType
 
     from numcodecs import zstd
-
-    from collapsium.storage.io import digest_store
-else:
-    digest_store = LazyModule("collapsium.storage.io.digest_store")
-    zstd = LazyModule("numcodecs.zstd")
 
 
 METADATA = "zarr.json"
@@ -60,6 +54,8 @@ class Rows(Protocol):
 @functools.lru_cache(maxsize=256)
 def _example(dtype: str, ndim: int, compress: bool) -> str:
     """Return Zarr's metadata of an array of a dtype."""
+    from collapsium.storage.io import digest_store
+
     return digest_store.example_metadata(dtype, ndim, compress)
 
 
@@ -107,12 +103,16 @@ def described_group(attributes: Mapping[str, Json]) -> bytes:
 @functools.lru_cache(maxsize=1)
 def _encoder() -> zstd.Zstd:
     """Return the codec that `usual_text` names."""
+    from numcodecs import zstd
+
     return zstd.Zstd(**ZSTD)
 
 
 @functools.lru_cache(maxsize=1)
 def _decoder() -> zstd.Zstd:
     """Return a codec for decompression, for which the level does not matter."""
+    from numcodecs import zstd
+
     return zstd.Zstd()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
@@ -12,9 +11,9 @@ from collapsium.storage.choices import FORMATS
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.errors import AbsentError, CollapsiumError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.readers.base import Source, distinct, head_of, open_input, reading
 from collapsium.storage.readers.compression import PACKED, binary_kind
+from collapsium.storage.readers.counts import sparse_matrix
 from collapsium.storage.readers.counts.ldac import LDACSource
 from collapsium.storage.readers.counts.svmlight import SVMlightSource, index_base
 from collapsium.storage.readers.counts.uci import UCISource
@@ -24,13 +23,6 @@ from collapsium.storage.readers.texts.blocks import find_files, require_once
 from collapsium.storage.readers.vectors.base import DenseFile, DenseSource
 from collapsium.storage.readers.vectors.csv_file import HEADERS, TableFile
 from collapsium.storage.readers.vectors.numpy_file import ArchiveFile, MatrixFile
-
-if TYPE_CHECKING:
-    from collapsium.storage.readers.counts import sparse_matrix
-    from collapsium.storage.readers.vectors import zarr_array
-else:
-    sparse_matrix = LazyModule("collapsium.storage.readers.counts.sparse_matrix")
-    zarr_array = LazyModule("collapsium.storage.readers.vectors.zarr_array")
 
 _ENDINGS = {
     ".ldac": "ldac",
@@ -186,6 +178,8 @@ def open_vectors(
     paths: list[str], options: ReadOptions | None = None, *, tagged: bool = False, strict: bool = False
 ) -> DenseSource:
     """Open files of dense vectors; each may have a format of its own."""
+    from collapsium.storage.readers.vectors import zarr_array
+
     options = options or ReadOptions()
     if options.header not in (None, *HEADERS):
         raise OptionError(f"expected {' or '.join(HEADERS)}, found {options.header!r}", "header")

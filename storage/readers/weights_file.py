@@ -7,17 +7,8 @@ import io
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from collapsium.storage.io.encodings import SAVE_AS_UTF8, decode_text
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.storage.corpus import parquet
-    from collapsium.storage.io.parquet import bounded_file
-else:
-    parquet = LazyModule("collapsium.storage.corpus.parquet")
-    bounded_file = LazyModule("collapsium.storage.io.parquet.bounded_file")
 
 MAX_BYTES = 1 << 28  # Largest file: some ten million words
 
@@ -40,7 +31,11 @@ def read_weights(path: str) -> Iterator[tuple[object, object]]:
 
 
 def _parquet_rows(handle: io.BufferedReader) -> Iterator[tuple[object, object]]:
+    from collapsium.storage.corpus import parquet
+
     try:
+        from collapsium.storage.io.parquet import bounded_file
+
         table = bounded_file.BoundedFile(handle).table()
         columns = [column.to_pylist() for column in table.columns]
     except parquet.FAULTS as error:

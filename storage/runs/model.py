@@ -15,15 +15,10 @@ from collapsium.storage.data_types import AnyArray, Arrays, JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import Count, Digest, check, digest_of, dump, read_record
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.processor import Processor
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus import vocabulary as vocabulary_file
-    from collapsium.storage.io import arrays as stored_arrays
-else:
-    stored_arrays = LazyModule("collapsium.storage.io.arrays")
-    vocabulary_file = LazyModule("collapsium.storage.corpus.vocabulary")
 
 RECORD = "model.json"
 KIND = "collapsium-model"
@@ -133,6 +128,8 @@ class ModelWriter:
         return self._write(f"documents/{number:05d}", documents)
 
     def _write(self, name: str, arrays: Arrays) -> tuple[str, str]:
+        from collapsium.storage.io import arrays as stored_arrays
+
         return name, stored_arrays.write_arrays(self.folder / name, arrays)
 
     def finish(self, record: ModelRecord, vocabulary: vocabulary_file.Vocabulary) -> ModelRecord:
@@ -176,6 +173,8 @@ class StoredModel:
     @cached_property
     def vocabulary(self) -> vocabulary_file.Vocabulary:
         """The vocabulary of the training corpus."""
+        from collapsium.storage.corpus import vocabulary as vocabulary_file
+
         return vocabulary_file.read_vocabulary(self.folder, self.record.vocabulary)
 
     @property
@@ -192,6 +191,8 @@ class StoredModel:
         return self._read(f"documents/{shard:05d}")
 
     def _read(self, part: str) -> dict[str, AnyArray]:
+        from collapsium.storage.io import arrays as stored_arrays
+
         if part not in self.record.parts:
             raise DamagedError(f"{self.folder.url}/{RECORD}", f"expected a digest of {part}", "field 'parts'")
         return stored_arrays.read_arrays(self.folder / part, self.record.parts[part])

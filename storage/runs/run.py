@@ -20,15 +20,11 @@ from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import MAX_BYTES, Count, Digest, Number, check, dump, read_record
 from collapsium.storage.io.transactions import ensure_free, remove_parts
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.event_records import MAX_RESTARTS, parse_event
 from collapsium.storage.runs.processor import Processor
 
 if TYPE_CHECKING:
     from collapsium.storage.runs import checkpoint
-else:
-    # Few callers read arrays, which take long to import.
-    checkpoint = LazyModule("collapsium.storage.runs.checkpoint")
 
 DONE = ("iterations", "tolerance", "converged")  # Reasons for which a run has ended, rather than stopped
 
@@ -155,6 +151,8 @@ class Run:
     @property
     def checkpoints(self) -> checkpoint.Checkpoints:
         """Checkpoints of the run."""
+        from collapsium.storage.runs import checkpoint
+
         return checkpoint.Checkpoints(self.folder / CHECKPOINTS, self.generation)
 
     def member(self, number: int) -> Folder:

@@ -15,16 +15,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.kernels.compilation_text import progress_text
 from collapsium.workers.kernels.jit import AnyKernel, Helper, cache_folder, warm
-
-if TYPE_CHECKING:
-    import psutil
-else:
-    psutil = LazyModule("psutil")
 
 Report = Callable[[int, int], None]  # Called with the number of kernels compiled so far, and of all that have to be
 
@@ -130,6 +124,8 @@ def _start_child() -> subprocess.Popen[str]:
 
 
 def _children_at_most(kernels: int) -> int:
+    import psutil
+
     room = psutil.virtual_memory().available // LIMITS.child_bytes
     return max(min(len(os.sched_getaffinity(0)), kernels, int(room)), 1)
 

@@ -31,18 +31,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeAlias, TypeVar
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.kernels.argument_types import ArgumentType, RecordType, argument_types
 
 if TYPE_CHECKING:
     import numba
-    import platformdirs
-
-    from collapsium.workers.kernels import target
-else:
-    numba = LazyModule("numba")
-    platformdirs = LazyModule("platformdirs")
-    target = LazyModule("collapsium.workers.kernels.target")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -116,6 +108,10 @@ class Kernel(Generic[P, R_co]):
         return self._compiled
 
     def _new_machine_code(self) -> Callable[P, R_co]:
+        import numba
+
+        from collapsium.workers.kernels import target
+
         if INTERPRETED:
             return self.python
         for_target, folder = target.compile_for_target(), cache_folder()
@@ -164,6 +160,8 @@ AnyKernel: TypeAlias = Kernel[..., object]
 
 def _compiler_type(argument: ArgumentType | RecordType) -> numba.types.Type:
     """Return the compiler's type of an argument."""
+    import numba
+
     if isinstance(argument, RecordType):
         return numba.types.BaseTuple.from_types([_compiler_type(field) for field in argument.fields], argument.record)
     number = getattr(numba.types, argument.dtype)
@@ -189,6 +187,10 @@ class Helper(Generic[R]):
 
     @functools.cached_property
     def _dispatcher(self) -> numba.core.dispatcher.Dispatcher:
+        import numba
+
+        from collapsium.workers.kernels import target
+
         target.compile_for_target()
         return numba.njit(**self.options)(self.python)
 
@@ -245,6 +247,10 @@ def warm(kernels: Iterable[AnyKernel] | None = None) -> int:
 def cache_folder() -> Path | None:
     """Return the folder of this version's machine code; None where none can be written."""
     # numba separates the machine code of installations too.
+    import platformdirs
+
+    from collapsium.workers.kernels import target
+
     here = Path(__file__).parent
     digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {target.target()} {here}".encode())
     for source in sorted(here.rglob("*.py")):

@@ -12,19 +12,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import INTERPRETED
 from collapsium.workers.kernels.lane_size import LANES, ONE_BITS
-
-if TYPE_CHECKING:
-    from collapsium.workers.kernels import lane_code
-else:
-    lane_code = LazyModule("collapsium.workers.kernels.lane_code")
 
 R = TypeVar("R")
 
@@ -44,6 +38,8 @@ class LaneOperation(Generic[R]):
 
     @property
     def _numba_type_(self) -> object:
+        from collapsium.workers.kernels import lane_code
+
         return lane_code.operations()[self.python.__name__]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,17 +13,8 @@ from collapsium.pipeline.analysis.labels.candidates import Candidates, Candidate
 from collapsium.pipeline.analysis.scoring.predictive import Named
 from collapsium.pipeline.executors.base import Executor
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.errors import InputError, MissingError
-from collapsium.storage.lazy_module import LazyModule
+from collapsium.storage.errors import InputError, optional
 from collapsium.storage.short_repr import ShortRepr
-
-if TYPE_CHECKING:
-    from sklearn import metrics
-else:
-    metrics = LazyModule(
-        "sklearn.metrics",
-        MissingError("scores of classes need scikit-learn, which is not installed: pip install 'collapsium[sklearn]'"),
-    )
 
 CLASSIFIED = (
     "classification: the predicted value is the one, of all values in the training corpus, under which the document's "
@@ -31,6 +22,7 @@ CLASSIFIED = (
     "with a value and a known word, where any of a document's values is correct; F1, precision and recall: over the "
     "documents with exactly one value; macro: mean over all values that such documents have or that are predicted"
 )
+MISSING = "scores of classes need scikit-learn, which is not installed: pip install 'collapsium[sklearn]'"
 MAX_CLASSES = 200  # Values up to which the confusion matrix is reported
 
 Value = str | float
@@ -110,6 +102,9 @@ def classify(named: Named, corpus: Corpus, candidates: Candidates, executor: Exe
 
 def scored(field: str, tally: Tally) -> Classification:
     """Return the scores of the prediction of a field."""
+    with optional("sklearn", MISSING):
+        from sklearn import metrics
+
     classes, single = tally.classes(), tally.pairs.total()
     accuracy = tally.right / tally.documents
     if not single:

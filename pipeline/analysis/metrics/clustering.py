@@ -5,25 +5,14 @@ scikit-learn is imported by the functions, as it takes a second that commands wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
-from collapsium.storage.errors import MissingError
-from collapsium.storage.lazy_module import LazyModule
+from collapsium.storage.errors import optional
 
-MISSING = MissingError(
-    "agreement with labels needs scikit-learn, which is not installed: pip install 'collapsium[sklearn]'"
-)
+MISSING = "agreement with labels needs scikit-learn, which is not installed: pip install 'collapsium[sklearn]'"
 
-if TYPE_CHECKING:
-    from sklearn import linear_model, metrics, model_selection
-else:
-    linear_model = LazyModule("sklearn.linear_model", MISSING)
-    metrics = LazyModule("sklearn.metrics", MISSING)
-    model_selection = LazyModule("sklearn.model_selection", MISSING)
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -48,17 +37,26 @@ def purity(labels: AnyLabels, clusters: Ints) -> float:
     float
         From 0 to 1.
     """
+    with optional("sklearn", MISSING):
+        from sklearn import metrics
+
     table = metrics.cluster.contingency_matrix(labels, clusters)
     return float(table.max(axis=0).sum() / table.sum())
 
 
 def normalised_mutual_information(labels: AnyLabels, clusters: Ints) -> float:
     """Return the mutual information divided by the mean of both entropies, as scikit-learn defines it."""
+    with optional("sklearn", MISSING):
+        from sklearn import metrics
+
     return float(metrics.normalized_mutual_info_score(labels, clusters))
 
 
 def adjusted_rand_index(labels: AnyLabels, clusters: Ints) -> float:
     """Return the share of pairs of documents on which both agree, adjusted for chance (Hubert and Arabie 1985)."""
+    with optional("sklearn", MISSING):
+        from sklearn import metrics
+
     return float(metrics.adjusted_rand_score(labels, clusters))
 
 
@@ -80,6 +78,9 @@ def linear_accuracy(labels: AnyLabels, proportions: Floats, seed: int = 0) -> fl
         Share of documents whose label is predicted by a classifier fitted to the other folds; NaN if fewer than two
         labels are left.
     """
+    with optional("sklearn", MISSING):
+        from sklearn import linear_model, model_selection
+
     chosen = _frequent(labels)
     labels, proportions = labels[chosen], proportions[chosen]
     if np.unique(labels).size < 2:
@@ -110,6 +111,9 @@ def unseen_accuracy(labels: AnyLabels, proportions: Floats, unseen_labels: AnyLa
     float
         Share of unseen documents whose label is predicted; NaN if the training documents have fewer than two labels.
     """
+    with optional("sklearn", MISSING):
+        from sklearn import linear_model
+
     if np.unique(labels).size < 2:
         return float("nan")
     classifier = linear_model.LogisticRegression(max_iter=MAX_STEPS).fit(proportions, labels)

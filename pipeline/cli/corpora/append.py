@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.options import JsonOptions
@@ -18,18 +18,6 @@ from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.corpora import unknown_words
-    from collapsium.pipeline.corpora.append import additions
-    from collapsium.pipeline.corpora.append import append as appending
-    from collapsium.storage.readers.side_files import columns as side_columns
-else:
-    unknown_words = LazyModule("collapsium.pipeline.corpora.unknown_words")
-    additions = LazyModule("collapsium.pipeline.corpora.append.additions")
-    appending = LazyModule("collapsium.pipeline.corpora.append.append")
-    side_columns = LazyModule("collapsium.storage.readers.side_files.columns")
 
 EPILOG = """examples:
   collapsium append reviews today.jsonl
@@ -45,6 +33,10 @@ def execute(
     flags: Flags,
 ) -> None:
     """Append, and print the sizes of the corpus."""
+    from collapsium.pipeline.corpora import unknown_words
+    from collapsium.pipeline.corpora.append import additions
+    from collapsium.storage.readers.side_files import columns as side_columns
+
     options, side_files, execution = flags.of(AppendOptions), flags.of(SideFileOptions), flags.of(SchedulerOptions)
     addition = additions.Addition(
         options.grow,
@@ -62,6 +54,8 @@ def execute(
         side_files.label_separator,
     )
     with counting("appending") as progress:
+        from collapsium.pipeline.corpora.append import append as appending
+
         added = appending.append_with_report(corpus, sources, addition, progress)
     manifest, report, unknown = added.manifest, added.report, unknown_words.UnknownWords.of([added.report])
     if added.repeated and not flags.json:

@@ -23,18 +23,10 @@ from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.choices import FORMATS
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.corpora import new_texts, recorded_reading, unknown_words
+    from collapsium.pipeline.corpora import unknown_words
     from collapsium.storage.building import ingest_record
-    from collapsium.storage.readers import open as readers
-else:
-    new_texts = LazyModule("collapsium.pipeline.corpora.new_texts")
-    recorded_reading = LazyModule("collapsium.pipeline.corpora.recorded_reading")
-    unknown_words = LazyModule("collapsium.pipeline.corpora.unknown_words")
-    ingest_record = LazyModule("collapsium.storage.building.ingest_record")
-    readers = LazyModule("collapsium.storage.readers.open")
 
 MAX_NAMED_COLUMNS = 10  # Constant columns that the output names
 EPILOG = (
@@ -68,6 +60,8 @@ def execute(
     flags: Flags,
 ) -> None:
     """Ingest, and print the sizes of the corpus."""
+    from collapsium.storage.building import ingest_record
+
     options = flags.named(IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions, SchedulerOptions)
     with counting("ingesting") as progress:
         manifest = pipeline.ingest(sources, corpus, **options, tls=flags.of(CertificateOptions).tls, progress=progress)
@@ -96,6 +90,9 @@ def execute(
 
 def _unknown_of(flags: Flags, history: ingest_record.History | None) -> unknown_words.UnknownWords | None:
     """Return the unknown words under ``--vocabulary`` or ``--like``; with the latter, warn if there are many."""
+    from collapsium.pipeline.corpora import unknown_words
+    from collapsium.storage.readers import open as readers
+
     like = flags.values.get("like")
     has_vocabulary = (
         history is not None and flags.values.get("vocabulary") is not None and history.kind in readers.TEXTS
@@ -104,7 +101,11 @@ def _unknown_of(flags: Flags, history: ingest_record.History | None) -> unknown_
         return None
     unknown = unknown_words.UnknownWords.of([history.report])
     if like is not None:
+        from collapsium.pipeline.corpora import recorded_reading
+
         recorded = recorded_reading.recorded_reading(like)
+        from collapsium.pipeline.corpora import new_texts
+
         for line in (new_texts.notice_of(recorded, history), new_texts.warning_of(recorded, unknown)):
             if line is not None:
                 print_notice(line)

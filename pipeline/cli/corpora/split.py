@@ -14,7 +14,7 @@ training part has the remaining labels, the held-out part the dropped ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
@@ -24,12 +24,6 @@ from collapsium.pipeline.corpora.options import SplitOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.storage.building import label_split
-else:
-    label_split = LazyModule("collapsium.storage.building.label_split")
 
 EPILOG = """examples:
   collapsium split kos train heldout --fraction 0.1
@@ -67,6 +61,8 @@ def execute(
 
 def _labels(corpus: Corpus) -> str:
     """Return the numbers of labels and covariates of a corpus, as text."""
+    from collapsium.storage.building import label_split
+
     counts = label_split.summary(corpus)
     numbers = {name: one["documents"] for name, one in counts.get("covariates", {}).items()}
     parts = [counted(sum(one["labels"] for one in counts.get("labels", {}).values()), "label")]

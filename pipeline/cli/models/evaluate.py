@@ -50,13 +50,9 @@ from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import flag_of
-from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     from collapsium.pipeline.analysis.labels.classification import Classification
-    from collapsium.pipeline.corpora import new_texts
-else:
-    new_texts = LazyModule("collapsium.pipeline.corpora.new_texts")
 
 MAX_CLASSES = 20  # Classes of a field that are printed, those of most documents
 OPTIONAL_KEYS = ("members", "given_labels", "fields", "topics")  # Keys that JSON leaves out if they are empty
@@ -81,6 +77,8 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
         record.update(with_unknown(_without_empty(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
     if counted_in is not None and not metrics:
+        from collapsium.pipeline.corpora import new_texts
+
         coherent = pipeline.coherence(
             run, counted_in, **execution, **({} if new_texts.names_corpus(counted_in) else reading)
         )

@@ -30,7 +30,7 @@ Drawn only on request, each as a picture of its own:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, in_flags
@@ -44,12 +44,6 @@ from collapsium.pipeline.reporting.options import (
     TimePlotOptions,
     TopicPlotOptions,
 )
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.reporting.plots import time as time_plots
-else:
-    time_plots = LazyModule("collapsium.pipeline.reporting.plots.time")
 
 EPILOG = """examples:
   collapsium plot RUN run.svg
@@ -75,6 +69,8 @@ def execute(
     drawn = pipeline.plot(run, out, **options)
     if flags.json:
         shares = pipeline.topic_shares(run, period=options.get("period"), corpus=options.get("corpus"))
+        from collapsium.pipeline.reporting.plots import time as time_plots
+
         print_json(time_plots.record_of(shares))
         return
     if of_time:

@@ -16,7 +16,7 @@ and scores, the lists of all candidates.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
@@ -28,12 +28,6 @@ from collapsium.pipeline.executors.options import CertificateOptions, SchedulerO
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.reporting.options import PredictOptions
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.analysis.labels import candidates
-else:
-    candidates = LazyModule("collapsium.pipeline.analysis.labels.candidates")
 
 EPILOG = """examples:
   collapsium predict RUN CORPUS OUT.parquet --field topic
@@ -52,6 +46,8 @@ def execute(
     """Predict, and print the accuracy where it is known."""
     options, tls = flags.named(*OPTIONS), flags.of(CertificateOptions).tls
     if "values" in options:
+        from collapsium.pipeline.analysis.labels import candidates
+
         options["values"] = candidates.split_values(pipeline.Model(run), options["field"], options["values"])
     with counting("predicting") as progress:
         prediction = pipeline.predict(run, documents, out, **options, tls=tls, notice=print_notice, progress=progress)

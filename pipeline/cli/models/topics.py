@@ -49,7 +49,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.labels.lift import MIN_OVERALL
@@ -63,16 +63,7 @@ from collapsium.pipeline.reporting.charts import times
 from collapsium.pipeline.reporting.options import FoldingOptions, TreeFileOptions
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.printable import guarded_note
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.analysis.labels import expected_topics
-    from collapsium.pipeline.reporting import tree_files, tree_folding
-else:
-    expected_topics = LazyModule("collapsium.pipeline.analysis.labels.expected_topics")
-    tree_files = LazyModule("collapsium.pipeline.reporting.tree_files")
-    tree_folding = LazyModule("collapsium.pipeline.reporting.tree_folding")
 
 
 @dataclass(frozen=True)
@@ -105,6 +96,8 @@ def execute(
     flags: Flags,
 ) -> None:
     """Print the topics, and write their tree."""
+    from collapsium.pipeline.reporting import tree_files, tree_folding
+
     words, labels, files = flags.of(TopicOptions).words, flags.of(LabelOptions), flags.of(TreeFileOptions)
     namer = flags.of(TopicOptions).name
     if namer is None and flags.named(NamerOptions):
@@ -169,6 +162,8 @@ def _name(run: str, namer: str, flags: Flags) -> None:
 
 def _print_labelled(run: str, flags: Flags, words: int) -> None:
     """Print the topics expected given labels, or each label with its topics."""
+    from collapsium.pipeline.analysis.labels import expected_topics
+
     options = flags.of(LabelOptions)
     if options.given is not None:
         expected = pipeline.expected_topics(run, expected_topics.named_labels(run, options.given), words)
@@ -241,6 +236,8 @@ def _record(topic: pipeline.Topic, several: bool) -> JsonObject:
 
 def _records(entries: Sequence[pipeline.Topic], several: bool) -> list[JsonObject]:
     """Return topics for JSON; folded nodes are counted at the node above them."""
+    from collapsium.pipeline.reporting import tree_folding
+
     records = {
         topic.id: _record(topic, several) for topic in entries if not isinstance(topic, tree_folding.FoldedNodes)
     }
@@ -252,6 +249,8 @@ def _records(entries: Sequence[pipeline.Topic], several: bool) -> list[JsonObjec
 
 def _print(entries: Sequence[pipeline.Topic]) -> None:
     """Print a line for each topic; above a tree, the names of the columns."""
+    from collapsium.pipeline.reporting import tree_folding
+
     several, joined = (any(getattr(one, name) is not None for one in entries) for name in ("stability", "support"))
     if joined:
         print(f"{'id':>5} {'share':>8} stable  in  words")

@@ -25,7 +25,7 @@ import json
 import textwrap
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import BaseModel
 
@@ -38,14 +38,7 @@ from collapsium.pipeline.monitoring.console import LogLines, RunView
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.workflows.batch.options import BatchOptions
 from collapsium.storage.errors import CollapsiumError, LockedError, TakenOverError
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.printable import json_text
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.workflows.batch import config, job_file
-else:
-    config = LazyModule("collapsium.pipeline.workflows.batch.config")
-    job_file = LazyModule("collapsium.pipeline.workflows.batch.job_file")
 
 ALARM, LOCKED = 3, 4  # Exit codes
 EPILOG = """exit codes:
@@ -74,6 +67,8 @@ tables and keys, with their defaults:
 
 def execute(job: Annotated[str, argument("JOB.toml", "configuration of the job")], /, flags: Flags) -> int:
     """Run the job, and print its outcome."""
+    from collapsium.pipeline.workflows.batch import job_file
+
     job_file.read_job(job)
     form = flags.of(LogOptions).log_format
     view = RunView(form=form)
@@ -125,6 +120,8 @@ def _log_step(log: LogLines, event: Event) -> None:
 
 def _epilog() -> str:
     """Return the end of the help page: exit codes, an example, and all tables and keys of a job."""
+    from collapsium.pipeline.workflows.batch import config
+
     lines = [EPILOG.rstrip("\n")]
     for table, table_field in config.Job.model_fields.items():
         model = table_field.annotation

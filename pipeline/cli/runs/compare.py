@@ -22,7 +22,7 @@ tuned on a tenth of the training documents.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
@@ -33,12 +33,6 @@ from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.events import Sink
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.workflows.compare import progress as grid_progress
-else:
-    grid_progress = LazyModule("collapsium.pipeline.workflows.compare.progress")
 
 EPILOG = """examples:
   collapsium compare kos out --families lda,hdp --topics 40,80,120 --restarts 5
@@ -70,6 +64,8 @@ def execute(
     flags: Flags,
 ) -> None:
     """Compare, and print the table."""
+    from collapsium.pipeline.workflows.compare import progress as grid_progress
+
     flags.of(CompareOptions)
     options, tls = flags.named(*OPTIONS), flags.of(CertificateOptions).tls
     # All options are valid here: the first use of `pipeline` loads the compiler, which takes seconds.

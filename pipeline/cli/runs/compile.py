@@ -9,22 +9,16 @@ compiled code if they run the same target (x86-64 with AVX2 and FMA).
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from collapsium.pipeline.cli.command import Command, Flags
 from collapsium.pipeline.formatting import counted
 from collapsium.storage.errors import MissingError
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.workers.kernels import child_processes, jit
-else:
-    child_processes = LazyModule("collapsium.workers.kernels.child_processes")
-    jit = LazyModule("collapsium.workers.kernels.jit")
 
 
 def execute(*, flags: Flags) -> None:  # noqa: ARG001
     """Compile, and print how many kernels there are and where their code is."""
+    from collapsium.workers.kernels import child_processes, jit
+
     folder = jit.cache_folder()
     if folder is None:
         raise MissingError("no folder for compiled code can be written; name one with NUMBA_CACHE_DIR")

@@ -8,7 +8,7 @@ folder then has the corpus, the run, a report and, with the extra 'plots', a pic
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rich.markup import escape
 from rich.table import Table
@@ -16,12 +16,6 @@ from rich.table import Table
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import RunView, console_of
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.workflows.demo import demo as demonstration
-else:
-    demonstration = LazyModule("collapsium.pipeline.workflows.demo.demo")
 
 FOLDER = "collapsium-demo"
 BARS = "▁▂▃▄▅▆▇█"
@@ -39,6 +33,8 @@ def execute(
     print("reading 65 annual addresses of US presidents, 1945 to 2006", flush=True)
     view = RunView()
     try:
+        from collapsium.pipeline.workflows.demo import demo as demonstration
+
         results = demonstration.demonstrate(folder, [view])
     finally:
         view.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +21,7 @@ from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import ClusterError
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.families.mean import ABSENT
-
-if TYPE_CHECKING:
-    from scipy import optimize
-else:
-    optimize = LazyModule("scipy.optimize")
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -147,6 +140,8 @@ def _total(
 
 def _assigned(similar: Floats, first: JoinedModel, model: JoinedModel) -> tuple[Ints, Ints]:
     """Match joined topics and a model's one to one with the largest sum of similarities; seeded ones to themselves."""
+    from scipy import optimize
+
     joined, own = np.asarray(first.columns)[:, np.newaxis], np.asarray(model.topics)[np.newaxis]
     seeded = (joined < model.fixed) | (own < model.fixed)
     # Similarities are at most 2 each, so that a pair of the same seeds outweighs all others.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,7 @@ from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import MismatchError
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
-
-if TYPE_CHECKING:
-    from scipy import special
-else:
-    special = LazyModule("scipy.special")
 
 Table = npt.NDArray[np.int64]
 
@@ -75,11 +69,13 @@ def is_contained(table: Table) -> bool:
 def _is_part(table: Table) -> bool:
     """Return true if the counts of the columns are a part of those of the rows."""
     total_count, part = np.indices(table.shape)
-    # A fit that holds out nothing, or a split that is recorded, need not wait for the import of SciPy.
     tokens = total_count + part
     total = float((tokens * table).sum())
     if total == 0.0:
         return False
+    # A fit that holds out nothing, or a split that is recorded, need not wait for this import.
+    from scipy import special
+
     share = float((part * table).sum()) / total
     larger = np.where(tokens > 0, special.bdtrc(np.floor(tokens / 2), tokens, share), 0.0)
     expected, observed = float((larger * table).sum()), float(table[part > total_count].sum())

@@ -21,17 +21,12 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.recorded_urls import recorded_url
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.readers.proportions import DocumentProportions
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 
 if TYPE_CHECKING:
-    from collapsium.storage.readers import proportions_file
     from collapsium.storage.readers.proportions_file import ProportionsFile
-else:
-    # Only a start from a file reads one.
-    proportions_file = LazyModule("collapsium.storage.readers.proportions_file")
 
 ENDING = ".parquet"
 MIN_CLUSTERED = 2  # Documents for each topic from which fits begin from clusters: fewer would leave topics without any
@@ -68,6 +63,8 @@ class StartSource:
     @classmethod
     def of(cls, start: str, strength: float = 0.0) -> StartSource | None:
         """Return the start that an option names; None for a random one."""
+        from collapsium.storage.readers import proportions_file
+
         if start == RANDOM_START:
             if strength:
                 raise OptionError("goes with `start`: random proportions are no prior", "start_strength")
@@ -235,6 +232,8 @@ def _columns(
 
 def start_of_file(source: StartSource, corpus: Corpus, config: FamilyOptions) -> Start:
     """Return the start that a file gives."""
+    from collapsium.storage.readers import proportions_file
+
     try:
         same = proportions_file.digest_of_file(source.url) == source.digest
     except AbsentError as error:

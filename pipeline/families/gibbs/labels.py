@@ -13,14 +13,10 @@ from pydantic import Field
 from collapsium.pipeline.families.base import FamilyOptions, Summary
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import OptionError
-from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.families import corpus_columns
     from collapsium.storage.corpus.labels import Name
     from collapsium.storage.corpus.shard import Documents
-else:
-    corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
 # Labels of which simulated documents have some; as many are foreseen where a corpus's are not known
 SIMULATED_LABELS = 8
@@ -73,4 +69,6 @@ def draw_labels(labels: int, documents: int, generator: np.random.Generator) -> 
 
 def with_labels(documents: Documents, has: npt.NDArray[np.bool_], names: Sequence[Name]) -> Documents:
     """Return documents with a column of labels; `has` has the shape (documents, labels)."""
+    from collapsium.pipeline.families import corpus_columns
+
     return replace(documents, extras={**documents.extras, "labels": corpus_columns.label_column(has, names)})

@@ -11,16 +11,12 @@ import numpy.typing as npt
 from collapsium.pipeline.families.hca.options import HcaOptions
 from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.pipeline.families.ncrp.nodes import regular_tree
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.hca.states import TREE, HcaGlobalState, Loadings, NextLoadings, NodeMasses
 from collapsium.workers.families.ncrp.tree import Tree, Vector
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.families import corpus_columns
     from collapsium.storage.corpus.vectors import Vectors
-else:
-    corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
 NO_MASS = -1e300  # Logarithm of no mass
 
@@ -69,6 +65,8 @@ def draw_vectors(
 
     Returns vectors: The vectors, without ids; theta: 1 at the leaf of each vector, else 0
     """
+    from collapsium.pipeline.families import corpus_columns
+
     generator = stream.generator()
     leaf = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
     factors, noise = generator.normal(size=(documents, tree.depth)), generator.normal(size=(documents, len(rows)))

@@ -7,7 +7,6 @@ a direction that lies in the span of both chains' loadings, not nodes that are a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +16,7 @@ from collapsium.pipeline.families.hca.posterior import Components, Prior, Sums
 from collapsium.pipeline.families.ncrp import prior as nested
 from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.storage.errors import NumericalError
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
-
-if TYPE_CHECKING:
-    from scipy.cluster import hierarchy
-    from scipy.spatial import distance as spatial_distance
-else:
-    hierarchy = LazyModule("scipy.cluster.hierarchy")
-    spatial_distance = LazyModule("scipy.spatial.distance")
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
@@ -51,6 +42,9 @@ def levels(
     sizes: list[int],
 ) -> list[Ints]:
     """Return a label of each cluster for each level, by Ward's linkage of their means: each splits the one above."""
+    from scipy.cluster import hierarchy
+    from scipy.spatial import distance as spatial_distance
+
     if clusters.size == 1:
         return [np.zeros(1, dtype=np.int64) for _ in sizes]
     scaled = products[np.ix_(clusters, clusters)] / np.outer(counts[clusters], counts[clusters])
@@ -159,6 +153,9 @@ class _Chains:
 
     def linked(self) -> Vector:
         """Link leaves by the smallest angle between the unshared directions of their chains."""
+        from scipy.cluster import hierarchy
+        from scipy.spatial import distance as spatial_distance
+
         size = len(self.nodes)
         roots = [_inverse_root(self._product(one, one)) for one in range(size)]
         distance = np.zeros((size, size))
@@ -175,6 +172,8 @@ class _Chains:
         size = len(self.nodes)
         labels = np.ones(size, dtype=np.int64)
         if number > 1:
+            from scipy.cluster import hierarchy
+
             labels = hierarchy.fcluster(linked, number, "maxclust").astype(np.int64)
         direction: list[Vector] = [np.zeros(0)] * size
         after = _Chains(self.tree, self.gram, self.ends)

@@ -25,7 +25,6 @@ from collapsium.pipeline.families.ncrp.nodes import depth_first, regular_tree
 from collapsium.pipeline.families.ncrp.options import NcrpOptions
 from collapsium.pipeline.families.ncrp.prior import end_logs, learned_gamma, sticks, sticks_bound
 from collapsium.pipeline.families.ncrp.tree_update import move_nodes
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -37,11 +36,7 @@ from collapsium.workers.families.ncrp.tree import FittedTree, Tree
 from collapsium.workers.special_functions import digamma, gammaln
 
 if TYPE_CHECKING:
-    from scipy import optimize
-
     from collapsium.storage.corpus.shard import Documents
-else:
-    optimize = LazyModule("scipy.optimize")
 
 SIMULATED_TOKENS = 1e9  # Tokens of a simulated tree, so many that the prior is negligible
 
@@ -197,6 +192,8 @@ def _learned_eta(
     level: int, global_state: NcrpGlobalState, sums: SweepSums, log_phi: npt.NDArray[np.float64], tree: Tree
 ) -> float:
     """Return the eta of a level that maximises the bound given q(w), and the tokens outside the tree there."""
+    from scipy import optimize
+
     nodes, words, eta = np.flatnonzero(tree.levels == level), global_state.vocabulary, float(global_state.eta[level])
     logs = float((log_phi[nodes] - words * digamma(sums.node_tokens[nodes] + words * eta)).sum())
     outside = float(sums.level_tokens[level] - sums.node_tokens[nodes].sum())

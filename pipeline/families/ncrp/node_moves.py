@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.families.ncrp.tree import FREE, NOWHERE, ROOT, MoveTable, Tree, UpcomingTree
 from collapsium.workers.special_functions import gammaln
-
-if TYPE_CHECKING:
-    from scipy.cluster import hierarchy
-    from scipy.spatial import distance as spatial_distance
-else:
-    hierarchy = LazyModule("scipy.cluster.hierarchy")
-    spatial_distance = LazyModule("scipy.spatial.distance")
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
@@ -217,6 +208,9 @@ def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Move
 
 def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
     """Return a label of each leaf for each of some levels, the coarsest first; each level splits the one above."""
+    from scipy.cluster import hierarchy
+    from scipy.spatial import distance as spatial_distance
+
     size = len(distance)
     if size < 2:
         return [np.zeros(size, dtype=np.int64)] * levels

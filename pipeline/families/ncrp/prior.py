@@ -6,20 +6,13 @@ Arrays are by column of the rows; see `collapsium.workers.families.ncrp.tree`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.families.ncrp.tree import Tree
 from collapsium.workers.special_functions import betaln, digamma
-
-if TYPE_CHECKING:
-    from scipy import optimize
-else:
-    optimize = LazyModule("scipy.optimize")
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
@@ -108,6 +101,8 @@ def sticks_divergence(tree: Tree, factors: Sticks, gamma: float) -> float:
 
 def learned_gamma(tree: Tree, factors: Sticks, ends: Vector, gamma: float) -> float:
     """Return the gamma that maximises the bound given q(c) and q(v); at least as good as the present one."""
+    from scipy import optimize
+
     nodes = tree.columns[1:]
     rest = float(factors.log_rest[nodes].sum())
     left = float((ends[tree.columns] * (tree.depth - 1 - tree.level)).sum())

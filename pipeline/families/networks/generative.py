@@ -10,7 +10,6 @@ import numpy as np
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families.base import Summary
 from collapsium.storage.errors import OptionError
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.networks.graph import LABEL, Graph, graph_of
@@ -22,10 +21,7 @@ from collapsium.workers.families.networks.states import (
 )
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.families import corpus_columns
     from collapsium.storage.corpus.shard import Documents
-else:
-    corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
 NetworkState: TypeAlias = SampledNetworkGlobalState | ExpectedNetworkGlobalState
 
@@ -64,6 +60,8 @@ def simulate(
 
     Returns documents: Without ids, with segments; theta: The mean of each document's segments
     """
+    from collapsium.pipeline.families import corpus_columns
+
     generator, words = stream.generator(), int(global_state.vocabulary)
     many = np.maximum(generator.poisson(tokens / SEGMENT_TOKENS, documents), 1)
     segments = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)

@@ -37,7 +37,6 @@ from collapsium.pipeline.families.vb.mean_field import (
 )
 from collapsium.pipeline.families.vb.topic_prior import MIN_SHARE, log_rate_rest, next_prior, with_prior_by_size
 from collapsium.storage.corpus.label_index import LabelTable
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -57,10 +56,7 @@ from collapsium.workers.families.vb.states import (
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.families import corpus_columns
     from collapsium.storage.corpus.shard import Documents
-else:
-    corpus_columns = LazyModule("collapsium.pipeline.families.corpus_columns")
 
 INITIAL_LOG_FACTOR = 8.0  # Log of the factor by which a label favours its own topics in the sweeps of LDA
 TOPICS_PER_SHARED_TOPIC = 10  # One of so many topics belongs to no label at the start
@@ -211,6 +207,8 @@ class Hdsp(
         self, topics: Arrays, global_state: HdspGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
         """Draw documents with some labels each, pi_mk ~ Gamma(alpha p_k, R_mk), and their proportions."""
+        from collapsium.pipeline.families import corpus_columns
+
         table, generator = global_state.labels, stream.at(purpose="simulate labels").generator()
         probability = min(LABELS_PER_SIMULATED_DOCUMENT / max(len(table), 1), 1.0)
         has = generator.random((documents, len(table))) < probability

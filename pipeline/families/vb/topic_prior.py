@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.workers import special_functions as special
 from collapsium.workers.families.vb.states import HdspGlobalState, HdspSums
-
-if TYPE_CHECKING:
-    from scipy import optimize
-else:
-    optimize = LazyModule("scipy.optimize")
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
@@ -60,6 +53,8 @@ def next_prior(global_state: HdspGlobalState, sums: HdspSums, present: Ints, *, 
 
 def _with_sum(tables: Vector, fall: Vector, alpha: float) -> Vector:
     """Return the g_k, whose sum is alpha, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
+    from scipy import optimize
+
     some = tables > 0.0
     low = -float(fall[some].min(initial=np.inf)) if some.any() else np.inf
     if not np.isfinite(low):

@@ -7,19 +7,10 @@ with ``dask scheduler --preload collapsium.pipeline.monitoring.dask_dashboard.pl
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from distributed import Scheduler
 
 from collapsium.pipeline.monitoring.dask_dashboard.runs import NAME, Runs, runs_of
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.monitoring import prometheus
-    from collapsium.pipeline.monitoring.dask_dashboard import application
-else:
-    prometheus = LazyModule("collapsium.pipeline.monitoring.prometheus")
-    application = LazyModule("collapsium.pipeline.monitoring.dask_dashboard.application")
 
 
 def install(dask_scheduler: Scheduler) -> None:
@@ -29,8 +20,12 @@ def install(dask_scheduler: Scheduler) -> None:
     runs = runs_of(dask_scheduler)
     # Both are optional: a scheduler without prometheus-client has no metrics, and one without Bokeh no dashboard.
     if find_spec("prometheus_client") is not None:
+        from collapsium.pipeline.monitoring import prometheus
+
         prometheus.publish(runs)
     if find_spec("bokeh") is not None:
+        from collapsium.pipeline.monitoring.dask_dashboard import application
+
         application.serve_pages(dask_scheduler)
 
 

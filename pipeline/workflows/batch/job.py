@@ -13,7 +13,6 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.monitoring.events import Sink
@@ -25,16 +24,7 @@ from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.published import VersionRecord, Versions, score_text
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.corpora import unknown_words
-    from collapsium.pipeline.workflows.batch import sources, steps
-else:
-    unknown_words = LazyModule("collapsium.pipeline.corpora.unknown_words")
-    sources = LazyModule("collapsium.pipeline.workflows.batch.sources")
-    steps = LazyModule("collapsium.pipeline.workflows.batch.steps")
 
 LOCK = "lock"
 ALARM_SECONDS = 60.0  # Timeout of an alarm's command
@@ -200,12 +190,16 @@ class _Batch:
     """Runs a job, whose lock this process holds."""
 
     def __init__(self, context: JobContext, *, accept: bool, name: str) -> None:
+        from collapsium.pipeline.workflows.batch import steps
+
         self._context, self._journal, self._accept, self._name = context, context.journal, accept, name
         self._steps = steps.JobSteps(context)
         self._began = time.monotonic()
 
     def run(self) -> Outcome:
         """Finish an interrupted version, read new sources, and make a version of them."""
+        from collapsium.pipeline.workflows.batch import sources
+
         context, journal, worked = self._context, self._journal, False
         sources.resolve_pending(context)
         if journal.done and not journal.outcome and context.plan() == journal.plan:
@@ -245,6 +239,8 @@ class _Batch:
 
     def _make(self) -> bool:
         """Run the steps that are not done yet."""
+        from collapsium.pipeline.workflows.batch import steps
+
         context, journal = self._context, self._journal
         journal.outcome = ""
         self._steps.warn_of_unknown()
@@ -270,6 +266,8 @@ class _Batch:
         return not self._accept and self._steps.worse()
 
     def _outcome(self, *, worked: bool) -> Outcome:
+        from collapsium.pipeline.corpora import unknown_words
+
         context, journal, corpus = self._context, self._journal, self._context.corpus
         current, new = context.versions.current(), journal.scores.get("new")
         previous = journal.scores.get("previous")

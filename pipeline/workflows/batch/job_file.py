@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pydantic
 from pydantic import BaseModel
@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml, written_once
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
+from collapsium.pipeline.families import word_weights
 from collapsium.pipeline.families.base import COMPUTED_STARTS, RANDOM_START
 from collapsium.pipeline.families.registry import load_family, require_schedule
 from collapsium.pipeline.options import complaint, names_of
@@ -22,18 +23,7 @@ from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Jo
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.members import CONSENSUS
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.engine.setup import request, starts
-    from collapsium.pipeline.families import word_weights
-    from collapsium.storage.readers.texts import stopwords
-else:
-    request = LazyModule("collapsium.pipeline.engine.setup.request")
-    starts = LazyModule("collapsium.pipeline.engine.setup.starts")
-    word_weights = LazyModule("collapsium.pipeline.families.word_weights")
-    stopwords = LazyModule("collapsium.storage.readers.texts.stopwords")
 
 # Options of `ingest` that the table ``[ingest]`` accepts in addition to its own
 READING = (IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions)
@@ -147,6 +137,8 @@ def _explained(error: pydantic.ValidationError, path: str) -> SettingError:
 
 def _require_known(job: Job) -> None:
     """Refuse unknown keys, and options that a job cannot have."""
+    from collapsium.pipeline.engine.setup import request, starts
+
     family = load_family(job.fit.family)
     if (job.reading.get("format") == VECTORS) != (job.holds == VECTORS):
         kind = job.reading["format"]
@@ -200,6 +192,8 @@ def _absolute(path: str | None, base: Path) -> str | None:
 
 def _with_fit_files(job: Job, base: Path) -> Job:
     """Return a job with absolute paths of the files of its fit, which are read as it is checked."""
+    from collapsium.pipeline.engine.setup import starts
+
     further, formulas = job.fit.further, {"seeds": (), "weights": word_weights.FORMULAS}
     files: dict[str, object] = {
         name: _absolute(further[name], base)
@@ -226,6 +220,8 @@ def _with_absolute_paths(job: Job, base: Path) -> Job:
         if isinstance(further.get(name), str):
             further[name] = absolute(further[name])
     if "stop_words" in further:
+        from collapsium.storage.readers.texts import stopwords
+
         lists = names_of(further["stop_words"])
         further["stop_words"] = [absolute(one) if stopwords.is_file_name(one) else one for one in lists]
     ingest = IngestTable.model_construct(

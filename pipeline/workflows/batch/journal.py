@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 import fsspec
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -17,12 +17,6 @@ from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locations import locate
 from collapsium.storage.io.records import Count, Digest, Number, check, dump, read_record
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.storage.readers import open as readers
-else:
-    readers = LazyModule("collapsium.storage.readers.open")
 
 JOURNAL = "state.json"
 KIND = "collapsium-batch"
@@ -152,6 +146,8 @@ def find_sources(
     A file whose size and time of change are known is not read again. A Zarr array, which is a folder, counts as a file.
     Names that begin with a dot or an underscore are left out, unless they are named themselves.
     """
+    from collapsium.storage.readers import open as readers
+
     sources: Sources = {}
     for pattern in patterns:
         fs, path = locate(pattern)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from collapsium.pipeline.analysis.evaluate import Reconstruction, evaluate
 from collapsium.pipeline.analysis.infer import infer
@@ -19,6 +19,7 @@ from collapsium.pipeline.families.base import Editable
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.families.topic_matching import lasting_ids
+from collapsium.pipeline.reporting.page import report as page_report
 from collapsium.pipeline.workflows.batch.context import CYCLES, JobContext, clean_hidden
 from collapsium.pipeline.workflows.batch.journal import ScoreRecord
 from collapsium.storage.building.ingest_record import read_history
@@ -28,17 +29,11 @@ from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.members import leaves, restarts_of
 from collapsium.storage.runs.model import RECORD as MODEL
 from collapsium.storage.runs.published import RECORD, VersionRecord, copy_file, copy_run
 from collapsium.storage.runs.run import Run
 from collapsium.storage.units import Counting
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.reporting.page import report as page_report
-else:
-    page_report = LazyModule("collapsium.pipeline.reporting.page.report")
 
 STEPS = ("split", "fit", "evaluate", "infer", "publish", "report", "clean")
 RENUMBERED = "renumbered"

@@ -5,15 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    import psutil
-else:
-    # Only a lock that is held has a process to look at.
-    psutil = LazyModule("psutil")
 
 
 def this_machine() -> str:
@@ -28,6 +19,8 @@ def this_machine() -> str:
 
 def start_time(process: int) -> str | None:
     """Return the start time of a process, on a clock that is never adjusted."""
+    import psutil
+
     if Path("/proc/self/stat").exists():
         try:
             text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
@@ -43,6 +36,8 @@ def start_time(process: int) -> str | None:
 
 
 def _is_stopped(process: int) -> bool:
+    import psutil
+
     with contextlib.suppress(psutil.Error):
         return psutil.Process(process).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
     return False

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 
 from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.labels.classification import Value, scored
+from collapsium.pipeline.workflows.compare.baselines import classifier_tuning
 from collapsium.pipeline.workflows.compare.baselines.base import Baseline, BaselineError, run_module
 from collapsium.pipeline.workflows.compare.baselines.classifiers import (
     LabelledCorpus,
@@ -35,13 +35,7 @@ from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.pipeline.workflows.compare.targets import Target
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import InputError
-from collapsium.storage.lazy_module import LazyModule
 from collapsium.storage.runs.comparison import RUNS
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.workflows.compare.baselines import classifier_tuning
-else:
-    classifier_tuning = LazyModule("collapsium.pipeline.workflows.compare.baselines.classifier_tuning")
 
 MAX_RESPONSES = 20  # Largest number of classes for supervised LDA, which has a response variable for each
 

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from collapsium.storage.corpus import corpus as corpora
-    from collapsium.storage.corpus import shard
-else:
-    # What is imported at once would count as memory of the libraries in benchmarks.
-    corpora = LazyModule("collapsium.storage.corpus.corpus")
-    shard = LazyModule("collapsium.storage.corpus.shard")
+from collapsium.storage.corpus import corpus as corpora
+from collapsium.storage.corpus import shard
 
 Floats = npt.NDArray[np.float64]
 

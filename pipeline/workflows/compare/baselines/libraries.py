@@ -18,18 +18,11 @@ import numpy as np
 from collapsium.pipeline.workflows.compare.baselines.base import print_result
 from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data, Floats
 from collapsium.pipeline.workflows.compare.baselines.library_hdps import HDPS
+from collapsium.storage.corpus import corpus as corpora
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.lazy_module import LazyModule
 
 if TYPE_CHECKING:
     from scipy import sparse
-    from sklearn import decomposition
-
-    from collapsium.storage.corpus import corpus as corpora
-else:
-    sparse = LazyModule("scipy.sparse")
-    decomposition = LazyModule("sklearn.decomposition")
-    corpora = LazyModule("collapsium.storage.corpus.corpus")
 
 
 def probabilities(held: Data, theta: Floats, phi: Floats) -> Floats:
@@ -146,6 +139,8 @@ class Topica:
 
 def matrix(data: Data) -> sparse.csr_matrix:
     """Return a corpus as a sparse matrix, documents by words."""
+    from scipy import sparse
+
     return sparse.csr_matrix((data.counts, data.words, data.offsets), shape=(data.offsets.size - 1, data.size))
 
 
@@ -153,6 +148,8 @@ class Sklearn:
     """Batch variational Bayes in several processes, which are started before the time is measured."""
 
     def __init__(self, data: Data, arguments: SimpleNamespace) -> None:
+        from sklearn import decomposition
+
         self.matrix = matrix(data).astype(np.float64)
         self.model = decomposition.LatentDirichletAllocation(
             arguments.topics,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +21,6 @@ from collapsium.pipeline.workflows.compare.baselines.classifiers import Labelled
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    from sklearn import metrics
-else:
-    metrics = LazyModule("sklearn.metrics")
 
 Ints = npt.NDArray[np.int64]
 LINEAR, BINARY = "linear", "binary"
@@ -114,6 +107,8 @@ def classified(arguments: SimpleNamespace) -> JsonObject:
         learning, tuning = ~examples.tuning, examples.tuning
         rows, target = examples.rows[learning], examples.target[learning]
         texts = [tokens(train, row) for row in examples.rows[tuning].tolist()]
+        from sklearn import metrics
+
         for way in ways:
             predicted = fitted(way, train, rows, target, examples.classes, texts, arguments)
             best[way] = float(metrics.f1_score(examples.target[tuning], predicted, average="macro", zero_division=0.0))
