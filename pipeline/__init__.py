@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from collapsium.pipeline.analysis.metrics.measure import measure
     from collapsium.pipeline.analysis.metrics.measurement import Measurement
-    from collapsium.pipeline.analysis.naming.naming import name_topics
+    from collapsium.pipeline.analysis.naming import name_topics
     from collapsium.pipeline.analysis.segments import neighbour_distance
     from collapsium.pipeline.analysis.topic_shares import TimeShares, topic_shares
     from collapsium.pipeline.analysis.topics import Topic, topics
@@ -87,7 +87,7 @@ _HOMES = {
     "ingest": "collapsium.pipeline.corpora.ingest",
     "label_topics": "collapsium.pipeline.analysis.labels.expected_topics",
     "measure": "collapsium.pipeline.analysis.metrics.measure",
-    "name_topics": "collapsium.pipeline.analysis.naming.naming",
+    "name_topics": "collapsium.pipeline.analysis.naming",
     "neighbour_distance": "collapsium.pipeline.analysis.segments",
     "plot": "collapsium.pipeline.reporting.plots.run",
     "predict": "collapsium.pipeline.reporting.predict",

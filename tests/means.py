@@ -10,8 +10,7 @@ import distributed
 import numpy as np
 
 from collapsium.pipeline.families import registry
-from collapsium.pipeline.families.base import Description, Family, FamilyOptions
-from collapsium.pipeline.families.footprint import Footprint
+from collapsium.pipeline.families.base import Description, Family, FamilyOptions, Footprint
 from collapsium.storage.corpus.vectors import VectorShard
 from collapsium.workers.arrays.array_fields import ArrayGroup, FamilyArrays, counts, numbers
 from collapsium.workers.arrays.delta import Delta, change, fresh

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.storage.readers.texts.date_tally import DAY_FIRST, DateTally
+from collapsium.storage.readers.texts.fields import DAY_FIRST, DateTally
 from collapsium.storage.readers.texts.values import is_missing
 from collapsium.workers.ingest.dates import DAY, EPOCH, HOUR, MONTH, YEAR, Date, read_date, tally_of
 

@@ -14,6 +14,7 @@ from collapsium.workers.date_sums import DateSums
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ import platform
 
 import numpy as np
 
-from collapsium.storage.runs.processor import Processor
+from collapsium.storage.runs.model import Processor
 
 
 @functools.cache

@@ -8,18 +8,9 @@ from collapsium.pipeline.workflows.batch import journal
 from collapsium.storage.building import ingest_record
 from collapsium.storage.corpus import lineage, manifest
 from collapsium.storage.io import arrays
-from collapsium.storage.io.locks import lock_files
-from collapsium.storage.runs import (
-    checkpoint,
-    comparison,
-    comparison_records,
-    event_records,
-    model,
-    published,
-    run,
-    summary,
-    topic_names,
-)
+from collapsium.storage.io.locks import run_lock
+from collapsium.storage.runs import checkpoint, comparison, event_records, model, published, run, summary, topic_names
+from collapsium.storage.runs import comparison as comparison_records
 
 
 def names(record: type[BaseModel]) -> list[str]:
@@ -61,6 +52,6 @@ VERSIONS = [
     ("state.json of a batch job", journal.KIND, journal.VERSION, journal.VERSION),
     ("version.json", published.KIND, published.VERSION, published.VERSION),
     ("current.json", published.CURRENT_KIND, published.VERSION, published.VERSION),
-    ("lock/*.json", lock_files.KIND, lock_files.VERSION, lock_files.VERSION),
+    ("lock/*.json", run_lock.KIND, run_lock.VERSION, run_lock.VERSION),
 ]
 """File, format, and the versions that this release writes and reads."""

@@ -17,7 +17,7 @@ from sphinx.util import logging
 
 import collapsium.pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS
-from collapsium.pipeline.analysis.metrics.likelihoods import SETTINGS
+from collapsium.pipeline.analysis.metrics.measure import SETTINGS
 from collapsium.pipeline.analysis.metrics.topic_words import WINDOWS
 from collapsium.pipeline.cli.app import EPILOG, load_command
 from collapsium.pipeline.cli.reference import CommandEntry, OptionEntry, commands, families

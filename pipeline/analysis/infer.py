@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from collapsium.pipeline.analysis.options import InferOptions
 from collapsium.pipeline.analysis.scoring.predictive import load_blocks
-from collapsium.pipeline.corpora.new_texts import Paths, documents_for
+from collapsium.pipeline.corpora.new_texts import Paths, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
-from collapsium.pipeline.corpora.unknown_words import UnknownWords
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions

@@ -5,21 +5,51 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from collapsium.pipeline.analysis.options import RankOptions
-from collapsium.pipeline.analysis.stability import Stability, stability
-from collapsium.pipeline.analysis.words.ranking import BY_PROBABILITY, ranked_words
+from collapsium.pipeline.analysis.words import BY_PROBABILITY, ranked_words
 from collapsium.pipeline.families.base import Description
 from collapsium.pipeline.families.description import Shape, shape_of
 from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.families.topic_matching import IDENTITY, matched, occupied
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import has_consensus, leaves, members_of, restarts_of, samples_of
 from collapsium.storage.runs.summary import SummaryRecord
 from collapsium.workers.arrays.ranking import largest
+
+
+class Stability(NamedTuple):
+    """Stability of a topic over other fits."""
+
+    value: float  # One minus the mean Hellinger distance to its matches, in [0, 1]
+    support: int  # Number of the fits whose match is the same topic, at most `IdentityRule.max_distance` away
+
+
+def stability(reference: Model, others: Sequence[Model]) -> dict[int, Stability]:
+    """Return the stability of a model's topics over other fits to the same vocabulary.
+
+    Topics are matched one to one, with the smallest sum of Hellinger distances between their word probabilities. A
+    topic's stability is one minus the mean distance to its matches; without a match the distance is 1. Topics without
+    tokens are left out.
+    """
+    ids = occupied(reference)
+    if not others or not ids.size:
+        return {}
+    distance, support = np.zeros(ids.size), np.zeros(ids.size, dtype=np.int64)
+    for other in others:
+        nearest = np.ones(ids.size)
+        for topic, _, apart in matched(reference, other):
+            nearest[np.searchsorted(ids, topic)] = apart
+        distance += nearest
+        support += nearest <= IDENTITY.max_distance
+    values = (1.0 - distance / len(others)).tolist()
+    return {topic: Stability(*one) for topic, *one in zip(ids.tolist(), values, support.tolist(), strict=True)}
+
 
 # A topic is flagged if it has this share of the tokens, and is the main topic of fewer documents than this part of it.
 LARGE, FEW = 0.01, 0.1
@@ -40,7 +70,7 @@ class Topic:
         `signed`, columns of vectors with their loadings, by decreasing magnitude.
     stability : float or None
         One minus the mean Hellinger distance to the matching topics of the other members of an ensemble; see
-        `collapsium.pipeline.analysis.stability`. None without other members, or without tokens. Of a mean or a
+        `collapsium.pipeline.analysis.topics`. None without other members, or without tokens. Of a mean or a
         consensus, the distance to the topics of all members.
     support : int or None
         Number of the members of a mean or a consensus in which it was found: in which its match is at most 0.6 away.

@@ -16,7 +16,7 @@ from cyclopts.exceptions import CoercionError, MissingArgumentError, UnknownOpti
 from pydantic import Field
 
 from collapsium.pipeline.cli.command import OPTIONS, Call, Command, Flags, UsageError
-from collapsium.pipeline.cli.help import Help
+from collapsium.pipeline.cli.output import Help
 from collapsium.pipeline.options import Options, choices_of, kinds_of, spelled_flag, value_of
 from collapsium.storage.errors import flag_of, suggestion
 

@@ -7,24 +7,93 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import pyarrow as pa
+
 from collapsium.pipeline.corpora.options import READ
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family
-from collapsium.storage.building.ingest_record import History, Report, read_history
+from collapsium.storage.building.ingest_record import History, Report, SideFileColumns, read_history
+from collapsium.storage.building.label_split import covariates_of
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
+from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import encoding_guesses
-from collapsium.storage.readers.guesses import Guess, with_guesses
-from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format, resolved_index_base
+from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format, kind_of_name, resolved_index_base
+from collapsium.storage.readers.read_options import Guess, with_guesses
+from collapsium.storage.readers.side_files.columns import SideFileRequest, Sides, read_sides
 from collapsium.storage.readers.texts.batches import FIXED
+from collapsium.storage.readers.texts.blocks import find_files
+from collapsium.storage.readers.texts.fields import Fields, named
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.readers.texts.stopwords import DEFAULT as STOP_WORDS
+from collapsium.storage.readers.texts.tables import columns_of
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
+
+OWN = (*(kind for kind in TEXTS if kind not in FIXED), "vectors")  # Formats whose documents have fields of their own
+
+
+def read_side_files(
+    files: SideFileRequest, paths: list[str], kind: str, options: ReadOptions
+) -> tuple[Sides | None, ReadOptions, SideFileColumns | None]:
+    """Read side files, and return the options that are left for the documents' own fields.
+
+    A named field belongs to side files, to the documents, or to both; labels of both are united.
+    """
+    if not files.files and not files.names:
+        return None, options, None
+    content = read_sides(files, options)
+    names = Fields.of(options)
+    theirs = _columns(paths, kind, options)
+    left = {}
+    for flag, named_fields, pairs in (
+        ("labels", options.labels, names.labels),
+        ("covariates", options.covariates, names.covariates),
+    ):
+        lost = next((field for _, field in pairs if field not in content.fields), None)
+        if lost is not None and kind not in OWN:
+            there = f"; there are {named(sorted(content.fields))}" if content.fields else ""
+            raise OptionError(
+                f"`{flag}` {lost}: no side file has such a field{suggestion(lost, content.fields)}{there}"
+            )
+        left[flag] = tuple(
+            text
+            for text, (_, field) in zip(named_fields, pairs, strict=True)
+            if field not in content.fields or kind == "jsonl" or field in theirs
+        )
+    sides = Sides(content.files, guesses=content.guesses)
+    record = SideFileColumns(tuple(sorted(sides.columns)), content.labels, content.covariates, options.id)
+    own = replace(options, labels=left["labels"], covariates=left["covariates"])
+    if kind not in OWN and content.fields:
+        own = replace(own, id=None)
+    return sides, own, record
+
+
+def _columns(paths: list[str], kind: str, options: ReadOptions) -> list[str]:
+    """Return the fields of a table of documents; those of other formats are unknown before reading."""
+    if kind not in ("csv", "parquet"):
+        return []
+    files = find_files(paths, kind, kind_of_name)
+    return columns_of(files[0], kind, options)
+
+
+def read_appended_side_files(
+    files: SideFileRequest, record: SideFileColumns | None, options: ReadOptions, fields: Mapping[str, str]
+) -> Sides | None:
+    """Read side files of documents that are added to a corpus, as its own side files were read."""
+    if record is None and not files.files and not files.names:
+        return None
+    known = record or SideFileColumns(())
+    options = replace(options, labels=known.labels, covariates=known.covariates, id=known.id)
+    columns = {name: LABELS if name == "labels" else pa.float64() for name in known.columns}
+    covariates = None if known.labels or known.covariates else covariates_of(fields)
+    content = read_sides(files, options, covariates)
+    return Sides(content.files, columns, content.guesses)
+
 
 FIELDS = ("title", "date", "labels", "covariates")
 # Options of the sources' layout, not of tokenization, which may differ from the recorded ones

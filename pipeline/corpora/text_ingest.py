@@ -24,16 +24,15 @@ from collapsium.pipeline.executors.schedulers import Scheduler, as_scheduler, ch
 from collapsium.storage.building.chunks import write_table
 from collapsium.storage.building.ingest_record import History, Phrasing
 from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
-from collapsium.storage.choices import BAD_BYTES, SCORES
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.word_rule import lookup_keys
+from collapsium.storage.data_types import BAD_BYTES, SCORES
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
-from collapsium.storage.readers.base import required_words
-from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY, Dropped
-from collapsium.storage.readers.side_files.table import Sides
+from collapsium.storage.readers.base import NOT_IN_VOCABULARY, Dropped, required_words
+from collapsium.storage.readers.side_files.columns import Sides
 from collapsium.storage.readers.texts.batches import fields_of
 from collapsium.storage.readers.texts.fields import Fields
 from collapsium.storage.units import Counting

@@ -13,16 +13,14 @@ from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.errors import InputError, near
 from collapsium.storage.readers.base import distinct
-from collapsium.storage.readers.guesses import Guess, distinct_guesses
 from collapsium.storage.readers.open import kind_of_name
-from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.side_files.table import Sides
+from collapsium.storage.readers.read_options import Guess, ReadOptions, distinct_guesses
+from collapsium.storage.readers.side_files.columns import Sides
 from collapsium.storage.readers.texts.batches import are_numbered
 from collapsium.storage.readers.texts.blocks import Block, absolute, chosen_files, cut_blocks
-from collapsium.storage.readers.texts.date_tally import DAY_FIRST, DateTally
-from collapsium.storage.readers.texts.fields import Fields
+from collapsium.storage.readers.texts.fields import DAY_FIRST, DateTally, Fields
 from collapsium.storage.readers.texts.lines import first_fields
-from collapsium.storage.readers.texts.spans import LeftOut, Span
+from collapsium.storage.readers.texts.segment import LeftOut, Span
 from collapsium.workers.ingest.tasks import ChunkRecord
 
 # In texts that a segmenter has cut, few words have more than 4 characters in Chinese and Japanese, or 8 in scripts that

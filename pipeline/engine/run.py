@@ -8,15 +8,13 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from collapsium.pipeline.engine.event_log import EventLog
-from collapsium.pipeline.engine.events import Event, event_of, usage
+from collapsium.pipeline.engine.event_log import Event, EventLog, event_of, usage
 from collapsium.pipeline.engine.loop.convergence import CHANGE, OBJECTIVE, SCORE
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.loop.stochastic import folded_in, run_stochastic
 from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots
 from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
-from collapsium.pipeline.engine.model_io.names import inherit_names, matched_names, names_in
-from collapsium.pipeline.engine.model_io.save import save_model
+from collapsium.pipeline.engine.model_io.save import inherit_names, matched_names, names_in, save_model
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.setup.request import Request, differing_versions, fingerprint
 from collapsium.pipeline.engine.state import Problem, Progress, State

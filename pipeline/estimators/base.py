@@ -2,37 +2,429 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from collapsium.pipeline.analysis.options import Measure, RankOptions
-from collapsium.pipeline.analysis.words.ranking import word_scores
+from collapsium.pipeline.analysis.words import word_scores
 from collapsium.pipeline.engine.fit import fit
+from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.loop.scoring import mean_score
-from collapsium.pipeline.engine.resources.placement import Placement
-from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.loop.stochastic import run_stochastic
+from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints
+from collapsium.pipeline.engine.processors import compile_for
+from collapsium.pipeline.engine.resources.estimate import plan
+from collapsium.pipeline.engine.resources.placement import Placement, freed_memory, scratch_folder
+from collapsium.pipeline.engine.resources.plan import local_place
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
+from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
-from collapsium.pipeline.estimators.common import FOLD_IN_DOCUMENTS, WHERE, DocumentEstimator
-from collapsium.pipeline.estimators.fitted_model import Fitted, stepped
-from collapsium.pipeline.estimators.in_memory_fit import fit_here
-from collapsium.pipeline.executors.schedulers import is_elsewhere
+from collapsium.pipeline.engine.state import Snapshot, State
+from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
+from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
+from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler, is_elsewhere
+from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import make_options
-from collapsium.pipeline.options import python_number
+from collapsium.pipeline.options import python_number, python_value
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents, Shard
-from collapsium.storage.errors import InputError, OptionError
+from collapsium.storage.corpus.vocabulary import words_digest
+from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
+from collapsium.storage.errors import InputError, MismatchError, OptionError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import created
+from collapsium.storage.readers.base import INT32_MAX
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.families.base import AnyShardModel
+
+
+def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
+    """Return a model that is fitted in this process and saved nowhere.
+
+    With few documents, the files of a run would take most of the time (80% of 0.2 s).
+    """
+    place = local_place(placement.scheduler, placement.workers, placement.memory, placement.scratch)
+    planned = plan(
+        request.corpus,
+        request.family,
+        request.config,
+        place,
+        stochastic=request.stochastic,
+        start=request.start_kind,
+    )
+    planned.require()
+    executor = placement.open(lambda text: None)  # noqa: ARG005
+    try:
+        with freed_memory(executor), scratch_folder(planned, executor) as folder:
+            problem, global_state = LoadedCorpus(request, [], executor, folder).problem(request.seed)
+            compile_for(executor, problem.shard_model, global_state, start=request.start_kind, local=placement.is_local)
+            last, schedule = _Last(), run_stochastic if request.stochastic else run
+            # Only `last` refers to the state, so that each state is freed as soon as the next one exists.
+            for _ in schedule(problem, executor, global_state, request.limits, last):
+                pass
+            state = last.state
+            if state is None:
+                raise RuntimeError("the loop gave no state")
+            blocks = executor.collect(
+                [executor.submit(_finished, problem.shard_model, block, state.global_state) for block in state.blocks]
+            )
+    finally:
+        executor.close()
+    manifest = request.corpus.manifest
+    fitted = Fitted(
+        request.family, problem.shard_model, state.global_state, blocks, manifest.documents, float(manifest.tokens)
+    )
+    return fitted, state.iteration
+
+
+class _Last(NoCheckpoints):
+    """Retains the last state, in place of checkpoints."""
+
+    state: State | None = None
+
+    def save_if_due(self, snapshot: Snapshot) -> State:
+        """Retain a state in place of the previous one, and return it."""
+        self.state = snapshot.state
+        return snapshot.state
+
+
+def _finished(model: AnyShardModel, block: tasks.Block, global_state: GlobalState) -> tasks.Block:
+    return tasks.Block(block.low, block.high, model.finished_rows(block.rows, global_state), Delta())
+
+
+# Number of documents in a chunk when a corpus is written.
+WRITTEN = 100_000
+# Number of entries of a dense array that are converted to sparse ones at a time.
+CELLS = 1 << 24
+FRACTIONAL = ("error", "round")
+
+
+def as_corpus(X: Any) -> Corpus | None:
+    """Return the corpus of documents that X is, or is the path of; None for a matrix."""
+    if not isinstance(X, (Corpus, str, os.PathLike)):
+        return None
+    corpus = X if isinstance(X, Corpus) else Corpus(X)
+    corpus.require(DOCUMENTS, "an estimator of topics")
+    return corpus
+
+
+def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Return a checked matrix, and set or compare the columns of the estimator."""
+    if not is_dask(X):
+        _require_matrix(X)
+        if hasattr(X, "to_dask_array"):
+            raise InputError("X", "expected a Dask array rather than a Dask frame: X.to_dask_array(lengths=True)")
+        return validate_data(
+            estimator, X, reset=reset, accept_sparse="csr", accept_large_sparse=True, ensure_non_negative=True
+        )
+    if X.ndim != 2 or not np.isfinite(X.shape[1]):
+        raise InputError("X", f"expected a Dask array of documents x words, found the shape {X.shape}")
+    return validate_data(estimator, X, reset=reset, skip_check_array=True)
+
+
+def _require_matrix(X: Any) -> None:
+    """Refuse containers of matrices, which NumPy would take apart item by item without end."""
+    if all(hasattr(X, name) for name in ("X", "obs_names", "var_names")):
+        raise InputError(
+            "X", f"expected counts, found an {type(X).__name__} object; pass its matrix of counts, such as X.X"
+        )
+    if type(X).__name__ == "LazyFrame":
+        raise InputError("X", f"expected a frame in memory, found a {type(X).__name__}; pass X.collect()")
+    protocols = ("__array__", "__array_interface__", "__dataframe__")
+    plain = isinstance(X, (list, tuple)) or scipy.sparse.issparse(X) or not hasattr(X, "__getitem__")
+    if not plain and not any(hasattr(X, name) for name in protocols):
+        raise InputError("X", f"expected an array, a sparse matrix, a frame or a corpus, found {type(X).__name__}")
+
+
+def is_dask(X: Any) -> bool:
+    """Return True for a Dask array, without importing Dask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "blocks")
+
+
+def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[Documents]:
+    """Yield the rows of a checked matrix as chunks of documents."""
+    if fractional not in FRACTIONAL:
+        raise OptionError(f"fractional: expected {' or '.join(map(repr, FRACTIONAL))}, found {fractional!r}")
+    waiting: list[Documents] = []
+    count = first = 0
+    for part in _parts(X, most, name):
+        documents = _documents(part, first, fractional)
+        first += len(documents)
+        waiting.append(documents)
+        count += len(documents)
+        while count >= most:
+            joined = Documents.join(waiting)
+            yield joined.slice(0, most)
+            waiting, count = [joined.slice(most, count)], count - most
+    if count:
+        yield Documents.join(waiting)
+
+
+def written(X: Any, folder: str, words: list[str], shard_tokens: int | None, fractional: str, name: str) -> Corpus:
+    """Return a corpus that is written from a checked matrix."""
+    if shard_tokens is not None and shard_tokens < 1:
+        raise OptionError(f"shard_tokens: expected 1 or more, found {shard_tokens}")
+    with created(Folder(folder)) as made:
+        writer = CorpusWriter(made, len(words), shard_tokens)
+        for documents in document_chunks(X, WRITTEN, fractional, name):
+            writer.add(documents)
+        try:
+            writer.finish(words)
+        except InputError as error:
+            raise InputError("X", error.expected) from None
+    return Corpus(folder)
+
+
+def _parts(X: Any, most: int, name: str) -> Iterator[Any]:
+    """Yield a matrix in parts of rows; blocks of a Dask array are computed one after another."""
+    if not is_dask(X):
+        rows = most if scipy.sparse.issparse(X) else min(most, max(CELLS // X.shape[1], 1))
+        for first in range(0, X.shape[0], rows):
+            yield X[first : first + rows]
+        return
+    for number in range(X.numblocks[0]):
+        block = X.blocks[number].compute()
+        if not block.shape[0]:
+            continue
+        checked = check_array(
+            block,
+            accept_sparse="csr",
+            accept_large_sparse=True,
+            ensure_non_negative=True,
+            estimator=name,
+            input_name="X",
+        )
+        yield from _parts(checked, most, name)
+
+
+def _documents(part: Any, first: int, fractional: str) -> Documents:
+    """Return rows as documents, without changing the rows."""
+    counts = scipy.sparse.csr_array(part, copy=True)
+    counts.check_format(full_check=True)
+    if counts.dtype.kind != "f":
+        counts = counts.astype(np.int64)
+    counts.sum_duplicates()
+    values = counts.data
+    if fractional == "round" and values.dtype.kind == "f":
+        np.rint(values, out=values)
+    wrong = (values > INT32_MAX) | ((values != np.floor(values)) if values.dtype.kind == "f" else False)
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        row = int(np.searchsorted(counts.indptr, at, side="right")) - 1
+        raise InputError(
+            "X",
+            f"expected whole counts of words from 0 to {INT32_MAX}, found {values[at].item()!r}; fractional='round' "
+            "takes the nearest whole number",
+            f"row {first + row}, column {counts.indices[at]}",
+        )
+    counts.eliminate_zeros()
+    return Documents(
+        numbered_ids(first + 1, counts.shape[0]),
+        counts.indptr.astype(np.int64),
+        counts.indices.astype(np.int32),
+        counts.data.astype(np.int32),
+    )
+
+
+# Number of documents in a chunk. It is fixed, because the random numbers of a document may depend on it.
+FOLD_IN_DOCUMENTS = 512
+
+# Names of the options of `Placement` that ``options`` may contain
+WHERE = ("scratch", "checkpoint_every", "cluster_timeout", "tls", "strict_bits")
+
+
+class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class with the parameters of an estimator and the reading of its documents.
+
+    A subclass sets `FAMILY` and, in `OPTIONS`, the options of the family that are its own parameters. Its ``__init__``
+    lists these and the parameters annotated here, because scikit-learn reads its signature, and calls `_take`.
+    """
+
+    FAMILY: ClassVar[str]
+    OPTIONS: ClassVar[Sequence[str]] = ()
+    # The option of the family that ``n_components`` sets.
+    TOPICS: ClassVar[str] = "topics"
+    # True if the family has a stochastic schedule, which `partial_fit` requires.
+    STOCHASTIC: ClassVar[bool] = False
+
+    n_components: int
+    max_iter: int
+    tol: float
+    random_state: int | np.random.RandomState | None
+    n_jobs: int | None
+    restarts: int
+    combine: str
+    start: str | None
+    start_strength: float
+    total_documents: int
+    fractional: str
+    shard_tokens: int | None
+    scheduler: object
+    workers: int | None
+    memory: str | int | None
+    run: str | os.PathLike[str] | None
+    options: Mapping[str, object] | None
+
+    n_features_in_: int
+    n_iter_: int
+    _fitted: Fitted
+    # The vocabulary of a training corpus; None for a matrix, which may have ``feature_names_in_``.
+    _words: list[str] | None
+
+    def _take(self, arguments: Mapping[str, object]) -> None:
+        """Set the parameters to the arguments of ``__init__``; scikit-learn permits nothing else there."""
+        for name in self._get_param_names():
+            setattr(self, name, arguments[name])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes, with the address of a Dask client or cluster, which cannot be pickled."""
+        state: dict[str, Any] = super().__getstate__()
+        return state if isinstance(self.scheduler, str) else {**state, "scheduler": str(as_scheduler(self.scheduler))}
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an estimator of the same parameters, with the same Dask client or cluster, which cannot be copied."""
+        scheduler = self.scheduler
+        if isinstance(scheduler, str):
+            return cast(Self, super().__sklearn_clone__())
+        named = copy.copy(self)
+        cloned = cast(Self, super(DocumentEstimator, named).__sklearn_clone__())
+        cloned.scheduler = scheduler
+        return cloned
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _fit_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the family's options, and the other options of `fit`."""
+        self._require_named_once()
+        options = {**{name: getattr(self, name) for name in self.OPTIONS}, **(self.options or {})}
+        options[self.TOPICS] = self.n_components
+        options = {name: python_value(value) for name, value in options.items()}
+        limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
+        return options, {"iterations": self.max_iter, "tolerance": self.tol, **limits}
+
+    def _require_named_once(self) -> None:
+        """Refuse an entry of ``options`` that is a parameter too and was set there; the topics are always."""
+        parameters = {name: name for name in self.OPTIONS}
+        parameters |= {"iterations": "max_iter", "tolerance": "tol", self.TOPICS: "n_components"}
+        defaults = inspect.signature(type(self)).parameters
+        for name in self.options or {}:
+            parameter = parameters.get(name)
+            if parameter is None:
+                continue
+            value = getattr(self, parameter)
+            if name == self.TOPICS or not np.array_equal(value, defaults[parameter].default):
+                raise OptionError(
+                    f"expected no {name!r}, which is the parameter `{parameter}` (found {value!r})", "options"
+                )
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _threads(self) -> int:
+        workers: int | None = python_number(self.workers)
+        check_scheduler(self.scheduler, workers)
+        if workers is not None and self.scheduler == "threads":
+            return workers
+        return int(effective_n_jobs(python_number(self.n_jobs)))
+
+    def _corpus_of(self, X: Any, place: str) -> Corpus:
+        """Return the training corpus, opened or written from a matrix, and store its words."""
+        corpus = as_corpus(X)
+        if corpus is not None:
+            self._remember(corpus)
+            return corpus
+        X = validated(self, X, reset=True)
+        self._words = None
+        names = getattr(self, "feature_names_in_", None)
+        words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
+        return written(
+            X, f"{place}/corpus", words, python_number(self.shard_tokens), self.fractional, type(self).__name__
+        )
+
+    def _remember(self, corpus: Corpus) -> None:
+        """Store the words of a training corpus."""
+        self._forget("feature_names_in_")
+        self._words, self.n_features_in_ = corpus.vocabulary.words, corpus.manifest.vocabulary.words
+
+    def _keep(self, fitted: Fitted, iterations: int) -> None:
+        self._fitted, self.n_iter_ = fitted, iterations
+        self._n_features_out = fitted.topics.size
+        self._forget("_components")
+
+    def _forget(self, name: str) -> None:
+        if hasattr(self, name):
+            delattr(self, name)
+
+    def _chunks_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:
+        """Yield the documents of a matrix in chunks of `most`, or those of a corpus by shards."""
+        corpus = as_corpus(X)
+        if corpus is None:
+            if reset:
+                self._words = None
+            yield from document_chunks(validated(self, X, reset=reset), most, self.fractional, type(self).__name__)
+            return
+        if reset:
+            self._remember(corpus)
+        words = self._words if self._words is not None else getattr(self, "feature_names_in_", None)
+        if words is not None:
+            corpus.require_vocabulary_of(words_digest(list(words)), f"this {type(self).__name__}")
+        elif corpus.manifest.vocabulary.words != self.n_features_in_:
+            raise MismatchError(
+                f"{corpus.url}: it has {corpus.manifest.vocabulary.words} words, but this {type(self).__name__} was "
+                f"fitted to {self.n_features_in_}"
+            )
+        for reference in corpus.references:
+            yield reference.documents()
+
+    def _each(self, X: Any, task: Callable[[int, int, Documents], Call[T]]) -> Iterator[T]:
+        """Yield the result of a task for each chunk, given the numbers of the chunk and of its first document."""
+
+        def submitted() -> Iterator[Call[T]]:
+            first = 0
+            for number, documents in enumerate(self._chunks_of(X, FOLD_IN_DOCUMENTS)):
+                yield task(number, first, documents)
+                first += len(documents)
+
+        threads = self._threads()
+        executor: Executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
+        try:
+            yield from in_order(executor, submitted())
+        finally:
+            executor.close()
+
+    def _names(self) -> Sequence[str]:
+        if self._words is not None:
+            return self._words
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
+
 
 # Parameter names of the estimators, by the names of the same options elsewhere.
 NAMES = {"topics": "n_components", "iterations": "max_iter", "tolerance": "tol"}

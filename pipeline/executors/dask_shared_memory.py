@@ -9,6 +9,16 @@ reads it into memory of its own (`workers.arrays.buffer_pool`). No folder has a 
 once no process has it open, also after SIGKILL. A file that was read waits for the next message, as fresh memory takes
 longer than the copy. Workers agree on this as they connect: each must be able to open a file of the other. Otherwise
 all goes through TLS.
+
+Set up each worker of a local cluster; Dask preloads this module.
+
+Workers ignore SIGINT and SIGTERM, which a terminal or a batch system sends to all processes. The driver handles them:
+it needs the workers to save a checkpoint, and then stops them itself.
+
+Workers send messages with little delay. By default Dask batches them for some milliseconds, which costs a chain of
+short tasks 6.7 ms a task (measured).
+
+Workers share memory with one another (`dask_shared_memory`).
 """
 
 from __future__ import annotations
@@ -17,13 +27,14 @@ import asyncio
 import functools
 import os
 import secrets
+import signal
 import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from distributed.comm.core import CommClosedError
@@ -33,6 +44,10 @@ from distributed.sizeof import safe_sizeof
 from distributed.utils import ensure_memoryview, offload
 
 from collapsium.workers.arrays import buffer_pool as buffers
+
+if TYPE_CHECKING:
+    import distributed
+
 
 KEY = "collapsium-shared-memory"  # Key of messages that are places of shared memory, and of the handshake's entry
 UNREAD, READ = b"\0", b"\1"  # First byte of a file, which the receiver sets
@@ -242,3 +257,16 @@ class SharedMemoryTLS(TLS):  # type: ignore[misc]
 def share_memory() -> None:
     """Have this process share memory with those on this machine that it connects to later, and that do so too."""
     TLSListener.comm_class = TLSConnector.comm_class = SharedMemoryTLS
+
+
+MESSAGE_BATCH_SECONDS = 0.0005
+
+
+def dask_setup(worker: distributed.Worker) -> None:
+    """Ignore signals that the driver handles, send messages with little delay, and share memory."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    worker.batched_stream.interval = MESSAGE_BATCH_SECONDS
+    # Before the worker is announced to others, who then connect to it.
+    share_memory()

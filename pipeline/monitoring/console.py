@@ -47,7 +47,7 @@ def is_live(stream: IO[str]) -> bool:
 
 def console_of(stream: IO[str]) -> Console:
     """Return a console that writes control characters only to terminals."""
-    from collapsium.pipeline.monitoring import guarded_console
+    from collapsium.pipeline.monitoring import live as guarded_console
 
     live = is_live(stream)
     options: dict[str, Any] = {} if live else {"color_system": None, "width": 200}

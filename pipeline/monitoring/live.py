@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import IO, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from collapsium.pipeline.formatting import duration_text, plain, quantity, sample_text, sparkline
 from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus, RunStatus
+from collapsium.pipeline.monitoring.terminal import raw_stream
+from collapsium.storage.printable import printable
 from collapsium.storage.units import size
+
+
+class GuardedConsole(Console):
+    """A console that removes control characters from the texts it draws."""
+
+    def __init__(self, stream: IO[str], **options: Any) -> None:
+        super().__init__(file=raw_stream(stream), **options)
+
+    def on_broken_pipe(self) -> None:
+        """Raise the error, where rich would end the program with exit code 1."""
+        raise BrokenPipeError
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return super()._render_buffer(one if one.control else Segment(printable(one.text), one.style) for one in buffer)
 
 
 @dataclass(frozen=True)

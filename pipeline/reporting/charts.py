@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.runs.members import CONSENSUS, has_consensus, restarts_of
+from collapsium.storage.runs.run import RECORD as RUN_RECORD
+from collapsium.storage.runs.run import Run
 
 # Sizes in the chart's own units, about a pixel each on a wide screen.
 WIDTH, HEIGHT = 360.0, 210.0
@@ -141,3 +148,88 @@ def _digits(marks: Sequence[float]) -> int:
     """Return the number of decimals by which all ticks differ."""
     step = min((b - a for a, b in itertools.pairwise(marks)), default=abs(marks[0]) if marks else 1.0)
     return max(-math.floor(math.log10(step) + 1e-9), 0) if step > 0 else 0
+
+
+Events = Sequence[Mapping[str, Any]]
+Series = list[tuple[str, list[tuple[float, float]]]]
+
+# Titles and units; all other figures are hyperparameters, shown under their own names.
+TITLES = {
+    "score": ("Held-out score", "nats a token"),
+    "objective": ("Objective", "nats"),
+    "change": ("Tokens that moved between topics", "share of the tokens"),
+    "topics": ("Number of topics", "topics"),
+    "topics_99": ("Topics that hold 99% of the tokens", "topics"),
+    "nodes": ("Nodes of the tree", "nodes"),
+    "leaves": ("Leaves of the tree", "leaves"),
+    "grown": ("Nodes grown", "nodes"),
+    "pruned": ("Nodes pruned", "nodes"),
+    "merged": ("Nodes merged", "nodes"),
+}
+NUMBERS = ("topics", "topics_99", "nodes", "leaves")
+# Figures of how a fit proceeds rather than of its model: events have them, plots and reports do not show them.
+PROCEDURE = ("power", "small_active_sets")
+COUNTS = (*NUMBERS, "grown", "pruned", "merged")
+MAX_CHARTS = 16
+
+
+def events_of(run: str | os.PathLike[str]) -> list[tuple[str, Events]]:
+    """Read name and events of each restart of a run, and of its consensus; those of a single fit have no name."""
+    folder = Folder(run)
+    if not folder.exists(RUN_RECORD):
+        return []
+    restarts = restarts_of(run)
+    if restarts:
+        events: list[tuple[str, Events]] = [
+            (f"{number:03d}", restart.events()) for number, restart in restarts if restart.exists()
+        ]
+        return [*events, (CONSENSUS, Run(run).events())] if has_consensus(run) else events
+    return [("", Run(run).events())]
+
+
+def series_of(members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], name: str) -> Series:
+    """Return the pairs of iteration and value of a figure, for each fit whose events have it."""
+    series: Series = []
+    for member, events in members:
+        points: dict[float, float] = {}
+        for event in events:
+            value = event.get(name)
+            if event["event"] == "iteration" and isinstance(value, int | float) and not isinstance(value, bool):
+                points[float(event["iteration"])] = float(value)
+        if points:
+            series.append((member, sorted(points.items())))
+    return series
+
+
+def names_of(figures: Mapping[str, float]) -> list[str]:
+    """Return the names of the figures in order: score, change, objective, numbers of topics, hyperparameters."""
+    counted = [name for name in NUMBERS if name in figures]
+    return ["score", "change", "objective", *counted, *parameters_of(figures)]
+
+
+def parameters_of(figures: Iterable[str]) -> list[str]:
+    """Return the names of the hyperparameters among figures."""
+    return [name for name in figures if name not in (*NUMBERS, *PROCEDURE)]
+
+
+def title_of(name: str) -> tuple[str, str]:
+    """Return a figure's title and unit."""
+    return TITLES.get(name, (name.replace("_", " ").capitalize(), ""))
+
+
+def charts_of(
+    members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], figures: Mapping[str, float]
+) -> tuple[list[Chart], dict[str, float]]:
+    """Lay out the charts of a run.
+
+    Returns charts: Charts of the figures that changed; constant: Hyperparameters that did not change
+    """
+    charts, constant = [], {}
+    for name in names_of(figures):
+        series = series_of(members, name)
+        values = {value for _, points in series for _, value in points}
+        if len(values) > 1:
+            charts.append(chart(name, *title_of(name), series, counted=name in COUNTS))
+        elif name in figures:
+            constant[name] = figures[name]
+    return charts[:MAX_CHARTS], constant

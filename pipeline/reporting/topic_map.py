@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.analysis.topics import Topic
-from collapsium.pipeline.analysis.words.ranking import RULE, relevance
+from collapsium.pipeline.analysis.words import RULE, relevance
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.topic_matching import distances
 from collapsium.pipeline.reporting.embedding import MapQuality, embed, measure, separate

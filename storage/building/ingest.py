@@ -21,8 +21,8 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
 from collapsium.storage.readers.base import Source
 from collapsium.storage.readers.counts.relabelled import RelabelledSource
-from collapsium.storage.readers.guesses import Guess, distinct_guesses
-from collapsium.storage.readers.side_files.table import Sides, merged
+from collapsium.storage.readers.read_options import Guess, distinct_guesses
+from collapsium.storage.readers.side_files.columns import Sides, merged
 from collapsium.storage.readers.vectors.base import DenseSource
 from collapsium.storage.units import Counting, silent
 

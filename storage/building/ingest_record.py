@@ -13,17 +13,15 @@ from typing import Any, TypeVar
 import pydantic
 
 from collapsium.storage.building.vocabulary_cuts import Cuts
-from collapsium.storage.choices import SCORES
 from collapsium.storage.corpus.word_rule import FIRST_RULE, RULE
-from collapsium.storage.data_types import JsonObject
+from collapsium.storage.data_types import SCORES, JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump, read_record
-from collapsium.storage.readers.dropped_words import Dropped
-from collapsium.storage.readers.guesses import Guess
-from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.texts.date_tally import DateTally
-from collapsium.storage.readers.texts.spans import LeftOut
+from collapsium.storage.readers.base import Dropped
+from collapsium.storage.readers.read_options import Guess, ReadOptions
+from collapsium.storage.readers.texts.fields import DateTally
+from collapsium.storage.readers.texts.segment import LeftOut
 from collapsium.storage.short_repr import ShortRepr, short
 
 FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 7

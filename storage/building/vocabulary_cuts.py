@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.storage.errors import OptionError
-from collapsium.storage.readers.dropped_words import TOO_FREQUENT, TOO_MANY, TOO_RARE, Dropped
+from collapsium.storage.readers.base import TOO_FREQUENT, TOO_MANY, TOO_RARE, Dropped
 
 
 @dataclass(frozen=True)

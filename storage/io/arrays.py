@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     import zarr
 
+
 CHUNK_BYTES = 16 << 20  # Size of a chunk, uncompressed
 MOST_CHUNK_BYTES = 1 << 30  # Largest chunk that is read, as anyone may have written a group
 

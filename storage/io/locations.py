@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
+
 LOCAL = ("file://", "local://")
 # Protocols of fsspec that stand before another URL, with `::` between
 CHAINS = ("zip", "tar", "libarchive", "dir", "simplecache", "filecache", "blockcache", "cached", "asynclocal")

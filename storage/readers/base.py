@@ -8,6 +8,7 @@ import lzma
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, cast
 
@@ -23,8 +24,26 @@ from collapsium.storage.io.locations import locate
 from collapsium.storage.io.names import is_name
 from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.compression import HEAD, binary_kind, packing_of, unpacked
-from collapsium.storage.readers.guesses import Guess
-from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.read_options import Guess, ReadOptions
+
+NOT_IN_VOCABULARY = "not in the vocabulary"
+# Beginnings of the texts of the rules `Cuts.min_documents`, `max_words` and `max_document_share`
+TOO_RARE, TOO_MANY, TOO_FREQUENT = "in fewer than ", "beyond ", "in more than "
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Number of words that a rule has dropped, and of their tokens."""
+
+    rule: str
+    words: int
+    tokens: int
+
+    @property
+    def unknown(self) -> bool:
+        """True if the words are absent from the vocabulary because they are rare, unlike stop words."""
+        return self.rule == NOT_IN_VOCABULARY or self.rule.startswith((TOO_RARE, TOO_MANY))
+
 
 INT32_MAX = 2**31 - 1
 # Most documents per pair of a file, after 50,000 is added to its number of pairs

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from collapsium.storage.choices import FORMATS
 from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.data_types import FORMATS
 from collapsium.storage.errors import AbsentError, CollapsiumError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import Source, distinct, head_of, open_input, reading

@@ -2,14 +2,148 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import Annotated
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import check, read_record
-from collapsium.storage.runs.comparison_records import CellRecord, ComparisonRecord
+from collapsium.storage.io.records import Count, Digest, Number, check, read_record
+from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.run import Run
+
+# The table of a comparison has 32-bit integers.
+Small = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]
+Names = tuple[str, ...]
+
+# Required fields of the row of a family's fits
+OF_FITS = (
+    "cell", "family", "start", "topics", "restarts", "iterations", "samples", "score_error", "ensemble_score",
+    "perplexity", "objective", "objective_error", "seconds", "cell_seconds", "topics_99", "scores", "options",
+)  # fmt: skip
+OF_BASELINES = ("start", "topics", "seconds")  # Required fields of the row of another library or a classifier
+
+
+class _Fields(BaseModel):
+    """A part of a record that may have further fields."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ComparisonRecord(_Fields):
+    """The fields of `compare.json`: the options of the comparison, and digests of its corpora."""
+
+    families: Names
+    topics: tuple[Small, ...]
+    start_topics: tuple[Small, ...]
+    restarts: Annotated[int, Field(strict=True, ge=1, le=MAX_RESTARTS)]
+    iterations: Small
+    samples: Small
+    sample_every: Small
+    settings: dict[str, JsonObject]
+    seed: Annotated[int, Field(strict=True)]
+    corpus: Digest
+    heldout: Digest | None
+    unseen: Digest | None
+
+
+class ClassFigures(_Fields):
+    """Classification metrics of one value of a field."""
+
+    value: str | Number
+    precision: Number
+    recall: Number
+    f1: Number
+    support: Count
+
+
+class Classified(_Fields):
+    """Classification metrics of a field."""
+
+    field: str
+    classes: tuple[ClassFigures, ...]
+    confusion: tuple[tuple[Count, ...], ...]
+
+    @pydantic.model_validator(mode="after")
+    def _confusion_of_its_classes(self) -> Classified:
+        if [len(row) for row in self.confusion] != [len(self.classes)] * len(self.classes):
+            raise ValueError("expected a row and a column of the confusion matrix for each class")
+        return self
+
+
+class CellRow(_Fields):
+    """The result of a cell: a row of the table, for a family's fits or, with ``baseline``, for another method.
+
+    Further fields are figures of metrics, which have ``definitions``: by name, the definition and its source.
+    """
+
+    __pydantic_extra__: dict[str, Number | None]
+
+    cell: str | None = None
+    score: Number | None
+    family: str | None = None
+    baseline: str | None = None
+    start: str = ""
+    topics: Small | None = None
+    restarts: Small = 1
+    iterations: Small = 0
+    samples: Small = 0
+    score_error: Number | None = None
+    ensemble_score: Number | None = None
+    perplexity: Number | None = None
+    objective: Number | None = None
+    objective_error: Number | None = None
+    seconds: Number | None = None
+    cell_seconds: Number | None = None
+    topics_99: Number | None = None
+    npmi: Number | None = None
+    diversity: Number | None = None
+    documents: Count = 0
+    labelled: Count = 0
+    unknown: Count = 0
+    accuracy: Number | None = None
+    macro_f1: Number | None = None
+    micro_f1: Number | None = None
+    predict_seconds: Number | None = None
+    scores: tuple[Number, ...] = ()
+    options: str | JsonObject = ""
+    words: tuple[tuple[str, ...], ...] = ()
+    classified: Classified | None = None
+    definitions: dict[str, tuple[str, str]] = {}
+    tuned: JsonObject | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _fields_of_its_kind(self) -> CellRow:
+        for name in OF_FITS if self.baseline is None else OF_BASELINES:
+            if name not in self.model_fields_set:
+                raise ValueError(f"expected the field {name!r}")
+        if self.baseline is not None:
+            return self
+        required = (self.cell, self.score, self.ensemble_score, self.perplexity, self.seconds, self.topics_99)
+        if not self.family or any(value is None for value in required):
+            raise ValueError("expected a cell, a family, its score, perplexity, seconds and topics")
+        if not _is_object(self.options):
+            raise ValueError("expected options as an object of JSON in a text")
+        return self
+
+
+def _is_object(text: object) -> bool:
+    """Return True for a text that is a JSON object."""
+    try:
+        return isinstance(text, str) and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+class CellRecord(BaseModel):
+    """The fields of a cell's record."""
+
+    row: CellRow
+
 
 RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsium-comparison", "collapsium-comparison-cell", 3
 TABLE, TEXT, SERIES_FILE, LIBRARIES_TEXT = "table.parquet", "table.md", "series.parquet", "peers.md"

@@ -15,10 +15,27 @@ from collapsium.storage.data_types import AnyArray, Arrays, JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import Count, Digest, check, digest_of, dump, read_record
-from collapsium.storage.runs.processor import Processor
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus import vocabulary as vocabulary_file
+
+
+Text = Annotated[str, Field(max_length=10_000)]
+
+
+class Processor(BaseModel):
+    """A processor and the libraries by which the last bits of results may differ between machines."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    machine: Text  # Architecture and operating system
+    # LLVM's names of the processor that kernels are compiled for, and of its instruction sets
+    kernels: Text
+    features: Text
+    library: Text  # The C library and its version
+    # The processor for which NumPy's linear algebra chose its code; empty for families that do not use it
+    blas: Text = ""
+
 
 RECORD = "model.json"
 KIND = "collapsium-model"

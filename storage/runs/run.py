@@ -21,7 +21,7 @@ from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import MAX_BYTES, Count, Digest, Number, check, dump, read_record
 from collapsium.storage.io.transactions import ensure_free, remove_parts
 from collapsium.storage.runs.event_records import MAX_RESTARTS, parse_event
-from collapsium.storage.runs.processor import Processor
+from collapsium.storage.runs.model import Processor
 
 if TYPE_CHECKING:
     from collapsium.storage.runs import checkpoint

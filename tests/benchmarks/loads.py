@@ -22,7 +22,7 @@ from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import fingerprint
 from collapsium.pipeline.engine.setup.resumption import resumed_request
 from collapsium.pipeline.executors.threads import ThreadExecutor
-from collapsium.pipeline.families.gibbs.labels import draw_labels, with_labels
+from collapsium.pipeline.families.gibbs.label_topics import draw_labels, with_labels
 from collapsium.pipeline.families.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import read_documents

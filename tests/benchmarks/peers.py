@@ -19,9 +19,9 @@ import time
 
 import numpy as np
 
-from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data
+from collapsium.pipeline.workflows.compare.baselines.base import Data
 from collapsium.pipeline.workflows.compare.baselines.libraries import PEERS, RESTARTS, probabilities, score_of
-from collapsium.pipeline.workflows.compare.catalogue import LIBRARIES, installed
+from collapsium.pipeline.workflows.compare.options import LIBRARIES, installed
 
 __all__ = ["LIBRARIES", "PEERS", "RESTARTS", "Data", "installed"]
 

@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 
 from collapsium.pipeline import Corpus, Model
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.networks.generative import draw_vectors
+from collapsium.pipeline.families.networks.family import draw_vectors
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.storage.building.flatten import flatten_corpus
 from collapsium.storage.corpus.list_columns import segment_lists

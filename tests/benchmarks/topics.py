@@ -25,14 +25,14 @@ import scipy.sparse
 
 from collapsium.pipeline import Model, fit, ingest
 from collapsium.pipeline.analysis.coherence import count_in, npmi
-from collapsium.pipeline.analysis.metrics import clustering, diversity
+from collapsium.pipeline.analysis.metrics import labelled, topic_words
 from collapsium.pipeline.analysis.metrics.topic_words import text_coherence, top_words
 from collapsium.pipeline.analysis.model_arrays import fold_in
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import CollapsiumError
 from collapsium.workers.arrays.ranking import largest
-from collapsium.workers.families.fold_in import fold_in_counts
+from collapsium.workers.families.base import fold_in_counts
 from tests.benchmarks.peers import LIBRARIES, PEERS, Data, installed
 from tests.benchmarks.topics_data import PUBLISHED, read_data_sets
 
@@ -109,13 +109,13 @@ def figures_of(data, corpora, train, test, words):
     counts = [count_in(shard, ten) for shard in shards]
     single, both = (sum(part[side] for part in counts) for side in (0, 1))
     found = {
-        "purity": clustering.purity(data.test.labels, clusters),
-        "nmi": clustering.normalised_mutual_information(data.test.labels, clusters),
-        "ari": clustering.adjusted_rand_index(data.test.labels, clusters),
-        "accuracy": clustering.unseen_accuracy(data.train.labels, train, data.test.labels, test),
-        "strict_diversity": diversity.strict_diversity(words(15)),
-        "diversity": diversity.topic_diversity(words(25)),
-        "inverted_rbo": diversity.inverted_rbo(ten),
+        "purity": labelled.purity(data.test.labels, clusters),
+        "nmi": labelled.normalised_mutual_information(data.test.labels, clusters),
+        "ari": labelled.adjusted_rand_index(data.test.labels, clusters),
+        "accuracy": labelled.unseen_accuracy(data.train.labels, train, data.test.labels, test),
+        "strict_diversity": topic_words.strict_diversity(words(15)),
+        "diversity": topic_words.topic_diversity(words(25)),
+        "inverted_rbo": topic_words.inverted_rbo(ten),
         "npmi": float(npmi(single, both, data.train.counts.shape[0]).mean()),
     }
     if data.train.texts is not None:

@@ -11,7 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.special import elementary
 
 if TYPE_CHECKING:
@@ -26,6 +31,29 @@ if TYPE_CHECKING:
     from collapsium.workers.families.document_entries import DocumentEntries
     from collapsium.workers.kernels.jit import AnyKernel
     from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
+
+
+Vector = npt.NDArray[np.float64]
+
+FOLD_IN_SWEEPS = 100  # Most zeroth-order sweeps over a document; nearly all documents converge earlier
+
+FOLD_IN_KERNELS = (prediction.fold_in, prediction.pair_probability)
+
+
+def fold_in_counts(shard: Shard, word_probability: Vector, prior: Vector) -> npt.NDArray[np.float32]:
+    """Return the expected counts of unseen documents, fitted by zeroth-order sweeps (CVB0)."""
+    counts = np.zeros((shard.documents, prior.size))
+    prediction.fold_in(document_pairs(shard), word_probability, prior, FOLD_IN_SWEEPS, counts)
+    return counts.astype(np.float32)
+
+
+def pair_probability(heldout: Shard, theta: Vector, phi: Vector, rest_word: float) -> Vector:
+    """Return the predictive probability of each held-out pair: sum_k theta_dk phi_kw, plus that of new topics."""
+    probability, rest = np.empty(heldout.pairs), np.maximum(1.0 - theta.sum(axis=1), 0.0)
+    rest_words = np.full(len(phi), rest_word)
+    prediction.pair_probability(heldout.offsets, heldout.position, theta, phi, rest, rest_words, probability)
+    return probability
+
 
 # A shard of documents or of vectors; the methods of a family declare which of the two they take
 AnyShard: TypeAlias = Any

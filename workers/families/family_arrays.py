@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
     from collapsium.storage.corpus.vectors import AnyShard
     from collapsium.workers.families.base import AnyShardModel
+
+
+FloatT = TypeVar("FloatT", np.float32, np.float64)
+
+
+def proportions_and_topics(
+    warm: Arrays, words: int, dtype: type[FloatT]
+) -> tuple[npt.NDArray[FloatT], npt.NDArray[FloatT]]:
+    """Return the proportions of a shard's documents, and the probabilities of its words, from which a fit begins."""
+    theta = np.ascontiguousarray(warm["document_topic"], dtype=dtype)
+    if "word_topic" not in warm:
+        return theta, np.ones((words, theta.shape[1]), dtype=dtype)
+    return theta, np.ascontiguousarray(warm["word_topic"], dtype=dtype)
 
 
 @dataclass(frozen=True)

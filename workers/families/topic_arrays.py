@@ -25,7 +25,7 @@ from collapsium.workers.arrays.array_fields import (
     scalars,
 )
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.token_topics import TOKEN_TOPICS
+from collapsium.workers.families.plain_tokens import TOKEN_TOPICS
 
 MAX_SWEEPS = 10_000  # Most sweeps that a state may still have to make; a larger number would only make a fit hang
 UNIT = 1 << 15  # Responsibility of 1 in 16 bits, as in `kernels.cvb.active`

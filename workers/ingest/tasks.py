@@ -20,11 +20,11 @@ from collapsium.storage.corpus.parquet import column_of, decode_table, read_part
 from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import Documents, encode
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.guesses import Guess
-from collapsium.storage.readers.side_files.table import merged
+from collapsium.storage.readers.read_options import Guess
+from collapsium.storage.readers.side_files.columns import merged
 from collapsium.storage.readers.texts.batches import read_batches
 from collapsium.storage.readers.texts.blocks import Block
-from collapsium.storage.readers.texts.date_tally import DateTally
+from collapsium.storage.readers.texts.fields import DateTally
 from collapsium.storage.readers.texts.gathering import Batch
 from collapsium.workers.ingest.count import counted_of, counts_of, ids_of_numbers, stream_of, sum_counts, tokens_of
 from collapsium.workers.ingest.dates import counted_dates, ordered_dates

@@ -36,6 +36,7 @@ from collapsium.workers.kernels.argument_types import ArgumentType, RecordType, 
 if TYPE_CHECKING:
     import numba
 
+
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.readers.proportions import DocumentProportions, sparse_proportions
+from collapsium.storage.readers.proportions_file import DocumentProportions, sparse_proportions
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.starts import clusters as kernels

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.readers.proportions import DocumentProportions, sparse_proportions
+from collapsium.storage.readers.proportions_file import DocumentProportions, sparse_proportions
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs

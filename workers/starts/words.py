@@ -7,8 +7,9 @@ Martinsson and Tropp 2011).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,20 @@ from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.starts import word_vectors as kernels
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
+
+SumsT = TypeVar("SumsT")
+
+
+def add(parts: Sequence[SumsT]) -> SumsT:
+    """Return the sum of arrays or numbers, or of named tuples of these field by field, in their order."""
+    first = parts[0]
+    if isinstance(first, tuple):
+        return type(first)(*map(add, zip(*parts, strict=True)))
+    total = first
+    for part in parts[1:]:
+        total = total + part  # type: ignore[operator]
+    return total
+
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]

@@ -1,4 +1,9 @@
-"""Metrics of documents' topic proportions beside their labels: purity, mutual information, Rand index, classifier."""
+"""Metrics of documents' topic proportions beside their labels: purity, mutual information, Rand index, classifier.
+
+Metrics of how well documents' largest topics agree with labels, and how well proportions predict them.
+
+scikit-learn is imported by the functions, as it takes a second that commands without labels need not wait.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.analysis.labels.conditional import table_of
-from collapsium.pipeline.analysis.metrics import clustering
 from collapsium.pipeline.analysis.metrics.catalogue import Metric
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
 from collapsium.pipeline.analysis.scoring.predictive import load_blocks
@@ -18,10 +22,125 @@ from collapsium.pipeline.families.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.storage.data_types import AnyArray
+from collapsium.storage.errors import InputError, OptionError, optional, suggestion
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.shard_loading import document_parts
+
+MISSING = "agreement with labels needs scikit-learn, which is not installed: pip install 'collapsium[sklearn]'"
+
+
+AnyLabels = AnyArray
+
+FOLDS = 5  # Folds of the cross-validation of the linear classifier, and least documents of a label
+MAX_STEPS = 1000  # Steps of the classifier's fit, at most
+
+
+def purity(labels: AnyLabels, clusters: Ints) -> float:
+    """Return the share of documents whose label is the most frequent one of their cluster (Manning et al. 2008).
+
+    Parameters
+    ----------
+    labels : numpy.ndarray, shape (documents,)
+        Label of each document, a number or a text.
+    clusters : numpy.ndarray of int64, shape (documents,)
+        Cluster of each document, such as its largest topic.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+    """
+    with optional("sklearn", MISSING):
+        from sklearn import metrics
+
+    table = metrics.cluster.contingency_matrix(labels, clusters)
+    return float(table.max(axis=0).sum() / table.sum())
+
+
+def normalised_mutual_information(labels: AnyLabels, clusters: Ints) -> float:
+    """Return the mutual information divided by the mean of both entropies, as scikit-learn defines it."""
+    with optional("sklearn", MISSING):
+        from sklearn import metrics
+
+    return float(metrics.normalized_mutual_info_score(labels, clusters))
+
+
+def adjusted_rand_index(labels: AnyLabels, clusters: Ints) -> float:
+    """Return the share of pairs of documents on which both agree, adjusted for chance (Hubert and Arabie 1985)."""
+    with optional("sklearn", MISSING):
+        from sklearn import metrics
+
+    return float(metrics.adjusted_rand_score(labels, clusters))
+
+
+def linear_accuracy(labels: AnyLabels, proportions: Floats, seed: int = 0) -> float:
+    """Return the accuracy of logistic regression on proportions, by cross-validation.
+
+    Parameters
+    ----------
+    labels : numpy.ndarray, shape (documents,)
+        Label of each document. Labels of fewer documents than there are folds are left out.
+    proportions : numpy.ndarray of float64, shape (documents, topics)
+        Topic proportions.
+    seed : int, optional
+        Seed of the folds.
+
+    Returns
+    -------
+    float
+        Share of documents whose label is predicted by a classifier fitted to the other folds; NaN if fewer than two
+        labels are left.
+    """
+    with optional("sklearn", MISSING):
+        from sklearn import linear_model, model_selection
+
+    chosen = _frequent(labels)
+    labels, proportions = labels[chosen], proportions[chosen]
+    if np.unique(labels).size < 2:
+        return float("nan")
+    folds = model_selection.StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    predicted = model_selection.cross_val_predict(
+        linear_model.LogisticRegression(max_iter=MAX_STEPS), proportions, labels, cv=folds
+    )
+    return float((predicted == labels).mean())
+
+
+def unseen_accuracy(labels: AnyLabels, proportions: Floats, unseen_labels: AnyLabels, unseen: Floats) -> float:
+    """Return the accuracy on unseen documents of logistic regression that is fitted to training documents.
+
+    Parameters
+    ----------
+    labels : numpy.ndarray, shape (documents,)
+        Label of each training document.
+    proportions : numpy.ndarray of float64, shape (documents, topics)
+        Their topic proportions.
+    unseen_labels : numpy.ndarray, shape (unseen documents,)
+        Label of each unseen document.
+    unseen : numpy.ndarray of float64, shape (unseen documents, topics)
+        Their topic proportions.
+
+    Returns
+    -------
+    float
+        Share of unseen documents whose label is predicted; NaN if the training documents have fewer than two labels.
+    """
+    with optional("sklearn", MISSING):
+        from sklearn import linear_model
+
+    if np.unique(labels).size < 2:
+        return float("nan")
+    classifier = linear_model.LogisticRegression(max_iter=MAX_STEPS).fit(proportions, labels)
+    return float((classifier.predict(unseen) == unseen_labels).mean())
+
+
+def _frequent(labels: AnyLabels) -> npt.NDArray[np.bool_]:
+    """Return whether each document's label has as many documents as there are folds."""
+    _, place, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    frequent: npt.NDArray[np.bool_] = sizes[place] >= FOLDS
+    return frequent
+
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -29,9 +148,9 @@ Floats = npt.NDArray[np.float64]
 # Documents, on average, that the classifier is fitted to or tested on, to bound memory and time
 CLASSIFIED_DOCUMENTS = 50_000
 AGREEMENTS = {
-    "purity": clustering.purity,
-    "nmi": clustering.normalised_mutual_information,
-    "ari": clustering.adjusted_rand_index,
+    "purity": purity,
+    "nmi": normalised_mutual_information,
+    "ari": adjusted_rand_index,
 }
 
 
@@ -88,7 +207,7 @@ def measure_with_labels(
         for metric in metrics:
             value = _value(metric, measured, fitted, job.seed)
             if np.isnan(value):
-                raise InputError(corpus.url, f"expected two or more labels of {clustering.FOLDS} documents or more")
+                raise InputError(corpus.url, f"expected two or more labels of {FOLDS} documents or more")
             values[metric.name].append(value)
     return [measurement(metric, job.named, values[metric.name], figures) for metric in metrics]
 
@@ -98,9 +217,9 @@ def _value(metric: Metric, measured: LabelledDocuments, fitted: LabelledDocument
         return AGREEMENTS[metric.name](measured.labels, measured.topics)
     labels, proportions = measured.labels[measured.sample], measured.proportions
     if fitted is None:
-        return clustering.linear_accuracy(labels, proportions, seed)
+        return linear_accuracy(labels, proportions, seed)
     known = fitted.labels[fitted.sample], fitted.proportions
-    return clustering.unseen_accuracy(*known, labels, proportions)
+    return unseen_accuracy(*known, labels, proportions)
 
 
 def _figures(
@@ -119,7 +238,7 @@ def _figures(
     if field in {name for name, _ in table_of(model).names}:
         labelled += ", a field that the model was fitted with"
     if fitted is None:
-        how = f"by {clustering.FOLDS}-fold cross-validation of {used:,} {kind} that have one label '{field}'"
+        how = f"by {FOLDS}-fold cross-validation of {used:,} {kind} that have one label '{field}'"
     else:
         how = f"fitted to {int(fitted.sample.sum()):,} training documents, on {used:,} unseen ones, of label '{field}'"
     return {"labelled": labelled, "classified": how}

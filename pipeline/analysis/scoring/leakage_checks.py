@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from collapsium.pipeline.analysis.scoring.targets import Scored
-from collapsium.pipeline.engine.leakage.documents import require_new_documents
-from collapsium.pipeline.engine.leakage.lineage import require_held_out, require_unseen, trained_on
-from collapsium.pipeline.engine.leakage.token_counts import require_not_contained, tables_of
-from collapsium.pipeline.engine.setup.heldout import HeldoutReference
+from collapsium.pipeline.analysis.scoring.predictive import Scored
+from collapsium.pipeline.engine.leakage import (
+    require_held_out,
+    require_new_documents,
+    require_not_contained,
+    require_unseen,
+    tables_of,
+    trained_on,
+)
+from collapsium.pipeline.engine.setup.request import HeldoutReference
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import require_corpus

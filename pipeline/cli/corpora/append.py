@@ -33,7 +33,7 @@ def execute(
     flags: Flags,
 ) -> None:
     """Append, and print the sizes of the corpus."""
-    from collapsium.pipeline.corpora import unknown_words
+    from collapsium.pipeline.corpora import new_texts
     from collapsium.pipeline.corpora.append import additions
     from collapsium.storage.readers.side_files import columns as side_columns
 
@@ -57,7 +57,7 @@ def execute(
         from collapsium.pipeline.corpora.append import append as appending
 
         added = appending.append_with_report(corpus, sources, addition, progress)
-    manifest, report, unknown = added.manifest, added.report, unknown_words.UnknownWords.of([added.report])
+    manifest, report, unknown = added.manifest, added.report, new_texts.UnknownWords.of([added.report])
     if added.repeated and not flags.json:
         there = counted(report.documents, manifest.holds[:-1])
         print(f"{corpus}: these {there} were added before; nothing to add")

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
-from collapsium.pipeline.cli.new_texts import print_notice, print_unknown, with_unknown
-from collapsium.pipeline.cli.options import JsonOptions
+from collapsium.pipeline.cli.options import JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json, print_report
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
-from collapsium.storage.choices import FORMATS
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.data_types import FORMATS
 from collapsium.storage.io.folder import Folder
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.corpora import unknown_words
+    from collapsium.pipeline.corpora import new_texts
     from collapsium.storage.building import ingest_record
 
 MAX_NAMED_COLUMNS = 10  # Constant columns that the output names
@@ -88,9 +87,9 @@ def execute(
         print_report(history.report)
 
 
-def _unknown_of(flags: Flags, history: ingest_record.History | None) -> unknown_words.UnknownWords | None:
+def _unknown_of(flags: Flags, history: ingest_record.History | None) -> new_texts.UnknownWords | None:
     """Return the unknown words under ``--vocabulary`` or ``--like``; with the latter, warn if there are many."""
-    from collapsium.pipeline.corpora import unknown_words
+    from collapsium.pipeline.corpora import new_texts
     from collapsium.storage.readers import open as readers
 
     like = flags.values.get("like")
@@ -99,7 +98,7 @@ def _unknown_of(flags: Flags, history: ingest_record.History | None) -> unknown_
     )
     if history is None or (like is None and not has_vocabulary):
         return None
-    unknown = unknown_words.UnknownWords.of([history.report])
+    unknown = new_texts.UnknownWords.of([history.report])
     if like is not None:
         from collapsium.pipeline.corpora import recorded_reading
 

@@ -41,8 +41,7 @@ from collapsium import pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import listing
 from collapsium.pipeline.analysis.options import CoherenceOptions, EvaluateOptions, MetricOptions
 from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, in_flags
-from collapsium.pipeline.cli.new_texts import print_notice, with_unknown
-from collapsium.pipeline.cli.options import JsonOptions
+from collapsium.pipeline.cli.options import JsonOptions, print_notice, with_unknown
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions

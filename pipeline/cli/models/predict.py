@@ -20,8 +20,7 @@ from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
-from collapsium.pipeline.cli.new_texts import TEXTS, print_notice, print_unknown, with_unknown
-from collapsium.pipeline.cli.options import JsonOptions
+from collapsium.pipeline.cli.options import TEXTS, JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions

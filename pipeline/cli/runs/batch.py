@@ -31,12 +31,11 @@ from pydantic import BaseModel
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
-from collapsium.pipeline.cli.help import LAYOUT
 from collapsium.pipeline.cli.options import LineJsonOptions, LogOptions, QuietOptions
-from collapsium.pipeline.cli.output import print_error
+from collapsium.pipeline.cli.output import LAYOUT, print_error
 from collapsium.pipeline.monitoring.console import LogLines, RunView
 from collapsium.pipeline.monitoring.events import Event
-from collapsium.pipeline.workflows.batch.options import BatchOptions
+from collapsium.pipeline.workflows.batch.config import BatchOptions
 from collapsium.storage.errors import CollapsiumError, LockedError, TakenOverError
 from collapsium.storage.printable import json_text
 

@@ -33,7 +33,7 @@ def execute(
     print("reading 65 annual addresses of US presidents, 1945 to 2006", flush=True)
     view = RunView()
     try:
-        from collapsium.pipeline.workflows.demo import demo as demonstration
+        from collapsium.pipeline.workflows.demo import sample as demonstration
 
         results = demonstration.demonstrate(folder, [view])
     finally:

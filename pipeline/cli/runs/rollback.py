@@ -10,7 +10,7 @@ from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
-from collapsium.pipeline.workflows.batch.options import RollbackOptions
+from collapsium.pipeline.workflows.batch.config import RollbackOptions
 
 EPILOG = """examples:
   collapsium rollback job.toml

@@ -1,4 +1,10 @@
-"""Requests and results of additions to a corpus, and the steps that documents and vectors share."""
+"""Requests and results of additions to a corpus, and the steps that documents and vectors share.
+
+Additions that a corpus has already: the same documents again, as after a process died once they were in.
+
+An addition is the same if its documents have the ids of an earlier one, in the same order, and would be written as the
+very shards that it has.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +15,51 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import numpy as np
+import pyarrow as pa
+
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.manifest import Manifest
+from collapsium.storage.corpus.manifest import Manifest, ShardRecord
 from collapsium.storage.corpus.vectors import ARRAY
 from collapsium.storage.errors import MismatchError, StoreError, TakenOverError
 from collapsium.storage.io.encodings import checked_encoding
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.separators import checked_separator
+from collapsium.storage.readers.read_options import checked_separator
 from collapsium.storage.readers.side_files.columns import SideFileRequest
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """An earlier addition to a corpus."""
+
+    number: int  # Which of the additions, from 0 on
+    report: Report  # What was added then
+    # The shards that the corpus had, and those that were added
+    before: tuple[ShardRecord, ...]
+    shards: tuple[ShardRecord, ...]
+
+
+def added_ids(history: History, known: pa.Array) -> pa.Array:
+    """Return the ids of all documents that were added to a corpus since it was made."""
+    return known[max(len(known) - sum(report.documents for report in history.appended), 0) :]
+
+
+def find_earlier(manifest: Manifest, history: History, known: pa.Array, ids: pa.Array) -> Earlier | None:
+    """Find the addition of documents of some ids."""
+    bounds = np.concatenate([[0], np.cumsum([row.documents for row in manifest.shards], dtype=np.int64)]).tolist()
+    first = len(known) - sum(report.documents for report in history.appended)
+    for number, report in enumerate(history.appended):
+        end = first + report.documents
+        if first in bounds and end in bounds and known[first:end].equals(ids):
+            # Shards without documents belong to nobody, so the last of equal bounds is the first of the addition.
+            start, stop = len(bounds) - 1 - bounds[::-1].index(first), bounds.index(end)
+            return Earlier(number, report, manifest.shards[:start], manifest.shards[start:stop])
+        first = end
+    return None
+
 
 LOCK, SCRATCH = "lock", "append"
 MAX_NAMED_IDS = 5  # Ids that an error about existing documents names

@@ -4,42 +4,510 @@ The last step replaces the manifest, and nothing that it names changes before. T
 their content, so neither a reader nor an interrupted addition meets the bytes of another addition. The history is
 written just before the manifest; an addition that the manifest lacks is ignored when the history is read
 (`History.until`).
+
+Append vectors to a corpus, each addition as a Zarr array of its own, so that existing chunks do not change.
+
+The sources are read twice: first their ids and values are checked, then new vectors are written. As for documents, the
+manifest is replaced last, and the next addition removes files that it does not name.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from collapsium.pipeline.corpora.append.additions import (
     LOCK,
+    MAX_NAMED_IDS,
     Added,
     Addition,
+    Earlier,
+    added_ids,
     clean,
     clean_hidden,
+    find_earlier,
     layout_of,
+    refuse_known,
     scratch_inside,
 )
-from collapsium.pipeline.corpora.append.documents import DocumentAddition
-from collapsium.pipeline.corpora.append.vectors import append_vectors
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
-from collapsium.pipeline.corpora.recorded_reading import format_of, history_for, require_named_again
-from collapsium.pipeline.corpora.side_files import read_appended_side_files
-from collapsium.pipeline.corpora.text_ingest import check_reading
-from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.corpora.passes import (
+    Counted,
+    in_order,
+    read_all,
+    require_distinct_ids,
+    write_shards,
+    write_side_tables,
+)
+from collapsium.pipeline.corpora.recorded_reading import (
+    format_of,
+    history_for,
+    read_appended_side_files,
+    require_named_again,
+    with_guesses_of_counts,
+)
+from collapsium.pipeline.corpora.text_ingest import check_reading, drop_stopped, leave_phrases
+from collapsium.pipeline.corpora.text_sources import find_sources, numberings_of, report_of
+from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.pipeline.options import keywords
+from collapsium.storage.building.chunks import Chunk, write_table
 from collapsium.storage.building.ingest_record import History, Report, read_history
+from collapsium.storage.building.vocabulary_cuts import Sieve
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.manifest import VECTORS, Manifest
-from collapsium.storage.errors import OptionError
+from collapsium.storage.corpus.manifest import (
+    APPENDED_VECTORS,
+    VECTORS,
+    AppendedArray,
+    Manifest,
+    ShardRecord,
+    VectorsRecord,
+)
+from collapsium.storage.corpus.shard import digest_of_ids
+from collapsium.storage.corpus.vectors import ARRAY, Vectors
+from collapsium.storage.corpus.vocabulary import Vocabulary
+from collapsium.storage.corpus.writer import SIZES, VectorWriter, WrittenVectors
+from collapsium.storage.errors import InputError, MismatchError, OptionError
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
-from collapsium.storage.readers.guesses import with_guesses
-from collapsium.storage.readers.side_files.columns import SideFileRequest
+from collapsium.storage.readers.base import NOT_IN_VOCABULARY, distinct
+from collapsium.storage.readers.open import TEXTS, open_source, open_vectors
+from collapsium.storage.readers.read_options import distinct_guesses, with_guesses
+from collapsium.storage.readers.side_files.columns import SideFileRequest, Sides, merged
+from collapsium.storage.readers.texts.blocks import require_once
 from collapsium.storage.readers.texts.segment import HEADINGS
+from collapsium.storage.readers.vectors.base import DenseSource
 from collapsium.storage.units import Counting, silent
+from collapsium.workers.ingest import tasks as reading
+from collapsium.workers.ingest.count import counts_of, ids_of_numbers
+from collapsium.workers.ingest.stop_words import StopWords
+from collapsium.workers.ingest.tasks import ChunkRecord
+from collapsium.workers.ingest.token_reading import ReadRequest
+
+TAG = 12  # Digits of a digest in a file's name
+
+
+def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progress: Counting) -> Added:
+    """Add vectors to a corpus of vectors."""
+    _require_own(corpus, addition)
+    with RunLock(corpus.folder / LOCK) as lock:
+        corpus = Corpus(corpus.url)
+        corpus.folder = corpus.folder.fenced(lock)
+        own_history = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
+        options = with_guesses(replace(own_history.options, **layout_of(addition)), own_history.report.guesses)
+        options = replace(options, max_decompressed=addition.max_decompressed)
+        sides = read_appended_side_files(addition.side_files, own_history.side_files, options, corpus.manifest.fields)
+        if sides is not None and sides.by_order and addition.skip_existing:
+            raise OptionError(
+                "leaves vectors out, and side files have a line for each vector; use side files with ids",
+                "skip_existing",
+            )
+        sources = open_vectors(paths, options, tagged=True)
+        _require_columns(corpus, sources)
+        clean_hidden(corpus)
+        selection = _select(corpus, sources, sides, addition, own_history)
+        if selection.earlier is not None:
+            _require_same(corpus, sources, sides, selection, selection.earlier, progress)
+            return Added(corpus.manifest, selection.earlier.report, own_history, repeated=True)
+        if not selection.count:
+            return Added(corpus.manifest, selection.report(len(paths)), own_history)
+        clean(corpus)
+        written, unmatched = _write(corpus, corpus.folder, sources, sides, selection, progress)
+        manifest = _manifest(corpus, written)
+        guesses = distinct_guesses(() if sides is None else sides.guesses, sources.guesses)
+        report = replace(selection.report(len(paths)), unmatched_rows=unmatched, guesses=guesses)
+        lock.require()
+        own_history = replace(own_history, appended=(*own_history.appended, report))
+        own_history.write(corpus.folder)
+        manifest.write(corpus.folder)
+    return Added(manifest, report, own_history, selection.files)
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Vectors of the sources that the corpus does not have."""
+
+    keep: tuple[npt.NDArray[np.bool_], ...]  # Of each portion, in their order, which vectors are new; bool
+    ids_sha256: str  # Digest of the ids of all vectors of the sources
+    new_sha256: str  # Digest of the ids of the new ones
+    count: int  # How many are new
+    files: frozenset[str]  # Files that they are from
+    # The addition of vectors of these ids that the corpus has already, if it is to be compared; all are kept then
+    earlier: Earlier | None = None
+
+    def report(self, files: int) -> Report:
+        """Return what was read of so many files, and what was left out."""
+        every = sum(map(len, self.keep))
+        return Report(files=files, documents=self.count, skipped_documents=every - self.count)
+
+
+def _require_own(corpus: Corpus, addition: Addition) -> None:
+    """Refuse options that apply only to documents."""
+    if addition.grow:
+        raise OptionError(f"{corpus.url} is a corpus of vectors, whose columns are fixed", "grow")
+    if addition.tokenizer is not None:
+        raise OptionError(f"`tokenizer` {addition.tokenizer}: {corpus.url} is a corpus of vectors, which have no words")
+    if addition.headings is not None:
+        raise OptionError(f"{corpus.url} is a corpus of vectors, which have no segments", "headings")
+    if addition.format not in (None, VECTORS):
+        raise OptionError(f"`format` {addition.format}: {corpus.url} is a corpus of vectors")
+
+
+def _require_columns(corpus: Corpus, sources: DenseSource) -> None:
+    """Refuse vectors with other columns; files without names need the same number."""
+    own, columns = corpus.vocabulary.words, sources.columns()
+    if len(own) != len(columns):
+        raise MismatchError(f"{sources.name}: has {len(columns)} columns of values; {corpus.url} has {len(own)}")
+    if sources.named and list(own) != columns:
+        ours, theirs = next(pair for pair in zip(own, columns, strict=True) if pair[0] != pair[1])
+        raise MismatchError(f"{sources.name}: has a column {theirs!r} where {corpus.url} has {ours!r}")
+
+
+def _sided(sources: DenseSource, sides: Sides | None) -> Iterator[Vectors]:
+    """Read all vectors, with the labels and covariates of side files."""
+    first = 0
+    for part in sources.vectors():
+        yield part if sides is None else replace(part, extras=merged(part.extras, sides.of(part.ids, first)))
+        first += len(part)
+
+
+def _select(
+    corpus: Corpus, sources: DenseSource, sides: Sides | None, addition: Addition, own_history: History
+) -> _Selection:
+    """Check the sources, and select the vectors that the corpus does not have."""
+    known = pa.concat_arrays([one.documents().ids for one in corpus.references])
+    added = added_ids(own_history, known)
+    keep, every, files = [], [], set()
+    refused: list[pa.Array] = []
+    for part in _sided(sources, sides):
+        fields = {name: str(column.type) for name, column in part.extras.items()}
+        if fields != corpus.manifest.fields:
+            own, new = (", ".join(sorted(names)) or "none" for names in (corpus.manifest.fields, fields))
+            raise MismatchError(
+                f"{sources.file}: expected vectors with the further fields {own}, as in {corpus.url}, found {new}"
+            )
+        there = pc.is_in(part.ids, value_set=known)
+        again = part.ids.filter(there)
+        if len(again) and (addition.skip_existing and sources.numbered):
+            _refuse(corpus, sources, again)
+        if len(again) and not addition.skip_existing:
+            refused.append(again[:MAX_NAMED_IDS])
+            if not pc.all(pc.is_in(part.ids, value_set=added)).as_py():
+                _refuse(corpus, sources, pa.concat_arrays(refused))
+        keep.append(np.ones(len(part), dtype=bool) if refused else ~np.asarray(there, dtype=bool))
+        every.append(part.ids)
+        files.update([sources.file] if keep[-1].any() else [])
+    ids = pa.concat_arrays(every) if every else pa.array([], pa.string())
+    earlier = find_earlier(corpus.manifest, own_history, known, ids) if refused else None
+    if refused and earlier is None:
+        _refuse(corpus, sources, pa.concat_arrays(refused))
+    mask = np.concatenate(keep) if keep else np.zeros(0, dtype=bool)
+    new = ids.filter(pa.array(mask, pa.bool_()))
+    return _Selection(tuple(keep), digest_of_ids(ids), digest_of_ids(new), len(new), frozenset(files), earlier)
+
+
+def _refuse(corpus: Corpus, sources: DenseSource, ids: pa.Array) -> NoReturn:
+    """Raise `MismatchError` for ids that the corpus already has."""
+    if sources.numbered:
+        raise MismatchError(
+            f"{corpus.url}: has vectors numbered as these, such as {ids[0].as_py()!r}; rename the file, or "
+            "give vectors ids (`id` COLUMN at ingest), by which `skip_existing` leaves them out"
+        )
+    refuse_known(corpus, ids.to_pylist())
+
+
+def _require_same(
+    corpus: Corpus,
+    sources: DenseSource,
+    sides: Sides | None,
+    selection: _Selection,
+    earlier: Earlier,
+    progress: Counting,
+) -> None:
+    """Refuse vectors with the ids of an earlier addition but other content."""
+    with scratch_inside(corpus.folder) as scratch:
+        written, _ = _write(corpus, scratch, sources, sides, selection, progress)
+    if tuple(written.shards) != earlier.shards:
+        _refuse(corpus, sources, corpus.references[len(earlier.before)].documents().ids)
+
+
+def _write(
+    corpus: Corpus,
+    folder: Folder,
+    sources: DenseSource,
+    sides: Sides | None,
+    selection: _Selection,
+    progress: Counting,
+) -> tuple[WrittenVectors, int]:
+    """Write the new vectors as shards; return them with the number of side-file rows that match no vector."""
+    manifest, columns = corpus.manifest, corpus.manifest.vocabulary.words
+    before = manifest.shards if selection.earlier is None else selection.earlier.before
+    stem, _, ending = ARRAY.partition(".")
+    # Shards as large as those that there are, but not tiny ones though the corpus may have begun with few vectors.
+    values = min(max(*(row.tokens for row in before), SIZES.least), selection.count * columns)
+    array = f"{stem}-{selection.new_sha256[:TAG]}.{ending}"
+    writer = VectorWriter(folder, columns, values, array=array, behind=len(before))
+    every, read, written = [], 0, 0
+    for part, keep in zip(_sided(sources, sides), selection.keep, strict=False):
+        every.append(part.ids)
+        if len(part) != keep.size:
+            break
+        writer.add(part.take(keep))
+        read, written = read + len(part), written + int(keep.sum())
+        progress(written)
+    if digest_of_ids(pa.concat_arrays(every)) != selection.ids_sha256:
+        raise InputError(sources.name, "has changed while it was read; append it again")
+    return writer.close(), 0 if sides is None else sides.judge(read)
+
+
+def _manifest(corpus: Corpus, written: WrittenVectors) -> Manifest:
+    """Return the manifest that names the new shards too."""
+    old, vectors = corpus.manifest, corpus.manifest.vectors
+    if vectors is None:
+        raise MismatchError(f"{corpus.url}: expected a corpus of vectors")
+    before = corpus.references[0].vectors().values[0]
+    constant = tuple(
+        column for column in vectors.constant if written.least[column] == written.most[column] == before[column]
+    )
+    shards = (*old.shards, *written.shards)
+    documents = sum(row.documents for row in shards)
+    every = np.full(old.vocabulary.words, documents, dtype=np.int64)
+    new = AppendedArray(
+        file=written.array.file, sha256=written.array.sha256, rows=written.array.rows, first=len(old.shards)
+    )
+    return Manifest(
+        version=APPENDED_VECTORS,
+        documents=documents,
+        pairs=documents * old.vocabulary.words,
+        tokens=documents * old.vocabulary.words,
+        vocabulary=Vocabulary(corpus.vocabulary.words, every, every).write(corpus.folder, tagged=True),
+        fields=old.fields,
+        shards=shards,
+        vectors=VectorsRecord(
+            file=vectors.file,
+            sha256=vectors.sha256,
+            rows=vectors.rows,
+            constant=constant,
+            appended=(*(vectors.appended or ()), new),
+        ),
+    )
+
+
+def _named_alike(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return columns' types with one name for the entries of lists: Parquet's, which split corpora have, or Arrow's."""
+    return {name: kind.replace("<element: ", "<item: ") for name, kind in fields.items()}
+
+
+class DocumentAddition:
+    """One addition to a corpus."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        corpus: Corpus,
+        scratch: Folder,
+        history: History,
+        own_history: History,
+        stops: StopWords,
+        addition: Addition,
+        sides: Sides | None,
+    ) -> None:
+        self._executor, self._corpus, self._scratch = executor, corpus, scratch
+        self._history, self._stops, self._addition, self._sides = history, stops, addition, sides
+        self._own_history = own_history
+        self._numberings: list[tuple[tuple[str, int, int], ...]] = []
+        self._known = self._added = pa.array([], pa.string())
+        self._again: list[str] = []
+        self.report = Report()
+
+    def read(self, paths: list[str], scheduler: Scheduler, progress: Counting) -> Counted:
+        """Read the sources, and check their ids."""
+        history, scratch = self._history, self._scratch
+        futures = (self._executor.submit(reading.ids_of, reference) for reference in self._corpus.references)
+        arrays = [*in_order(self._executor, futures), self._known]
+        self._known = pa.concat_arrays(arrays)
+        self._added = added_ids(self._own_history, self._known)
+        if history.kind not in TEXTS:
+            counted = self._read_counted(paths, progress)
+        else:
+            write_table(scratch, reading.KNOWN, pa.table({"id": self._known}))
+            pairs = () if history.phrasing is None else history.phrasing.pairs
+            leave_phrases(scratch, history.phrasing)
+            sources = find_sources(paths, history, scheduler)
+            skip = self._addition.skip_existing
+            request = ReadRequest(
+                history.kind, history.options, scratch, sources.numbered, False, bool(pairs), self._stops, True, skip
+            )
+            counted = read_all(
+                self._executor, sources.blocks(history.kind, history.options), request, progress, self._judge
+            )
+            earlier = (self._own_history.report, *self._own_history.appended)
+            self.report = report_of(sources, counted, history, self._sides, earlier)
+            self._numberings = numberings_of(sources, counted.notes, tagged=True)
+        self._judge_numbered()
+        require_distinct_ids(counted.notes, self._numberings)
+        if not counted.notes:
+            return counted
+        counted, unmatched = write_side_tables(scratch, counted, self._numberings, self._sides)
+        self.report = replace(self.report, unmatched_rows=unmatched)
+        return counted
+
+    def _judge(self, note: ChunkRecord) -> None:
+        if note.there:
+            self._meet_again(note.ids, note.there)
+
+    def _meet_again(self, ids: pa.Array, there: Sequence[str]) -> None:
+        """Refuse documents of the corpus, unless they may be those of an earlier addition."""
+        if not pc.all(pc.is_in(ids, value_set=self._added)).as_py():
+            refuse_known(self._corpus, there)
+        self._again += there[:MAX_NAMED_IDS]
+
+    def _judge_numbered(self) -> None:
+        names = ids_of_numbers([part for one in self._numberings for part in one])
+        again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
+        if again and self._addition.skip_existing:
+            raise MismatchError(
+                f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; `skip_existing` needs ids "
+                "(`id` FIELD at ingest)"
+            )
+        if again:
+            self._meet_again(names, again)
+
+    def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
+        """Read documents of word counts, whose ids are numbers after the file's name."""
+        notes: list[ChunkRecord] = []
+        tables: list[pa.Table] = []
+        documents = skipped = 0
+        self._history = with_guesses_of_counts(self._history, paths)
+        options = self._history.options
+        require_once(paths)
+        for path, stem in zip(paths, distinct(paths), strict=True):
+            source = open_source([path], self._history.kind, options)
+            spelled = pa.array(source.words(), pa.string())
+            for part in source.documents():
+                ids = pc.binary_join_element_wise(stem, part.ids, "/")
+                there = pc.is_in(ids, value_set=self._known)
+                again = int(pc.sum(there).as_py() or 0)
+                part = replace(part, ids=ids)
+                if again and not self._addition.skip_existing:
+                    self._meet_again(ids, ids.filter(there).to_pylist())
+                elif again:
+                    part = part.take(~np.asarray(there, dtype=bool))
+                    skipped += again
+                chunk = Chunk(spelled, part.offsets, part.words, part.counts, part.ids, dict(part.extras))
+                name = f"{len(notes):07d}"
+                chunk.write(self._scratch, name)
+                tables.append(counts_of(chunk))
+                tokens = int(part.counts.sum(dtype=np.int64))
+                notes.append(ChunkRecord(name, part.ids, ((path, len(part)),), tokens=tokens, columns=chunk.columns))
+                documents += len(part)
+                progress(documents)
+        words = reading.merge_counts(tables)
+        words = words.take(pc.sort_indices(words.column("word")))
+        counted = Counted([note for note in notes if note.documents], words)
+        self._numberings = [()] * len(counted.notes)
+        self.report = Report(
+            files=len(paths),
+            documents=documents,
+            skipped_documents=skipped,
+            source_words=len(counted.words),
+            source_tokens=sum(note.tokens for note in notes),
+            guesses=distinct_guesses(self._history.report.guesses, () if self._sides is None else self._sides.guesses),
+        )
+        return counted
+
+    def repeats(self, counted: Counted) -> bool:
+        """Return True if the corpus has this addition already; refuse other documents with the same ids.
+
+        If so, `report` becomes that of the earlier addition.
+        """
+        if not self._again:
+            return False
+        pairs = zip(counted.notes, self._numberings, strict=True)
+        ids = [ids_of_numbers(numbering) if note.ids is None else note.ids for note, numbering in pairs]
+        earlier = find_earlier(self._corpus.manifest, self._own_history, self._known, pa.concat_arrays(ids))
+        if earlier is None:
+            refuse_known(self._corpus, self._again)
+        vocabulary, _ = self._vocabulary(counted)
+        rows, _ = self._write_shards(self._scratch / "again", vocabulary, counted, earlier.before)
+        if tuple(rows) != earlier.shards:
+            refuse_known(self._corpus, self._again)
+        self.report = earlier.report
+        return True
+
+    def _write_shards(
+        self, folder: Folder, vocabulary: Vocabulary, counted: Counted, before: Sequence[ShardRecord]
+    ) -> tuple[list[ShardRecord], int]:
+        """Write the documents as shards after those before; return their records, and the number of empty documents."""
+        stops = self._stops if self._history.kind in TEXTS else StopWords()
+        reading.write_vocabulary(self._scratch, vocabulary.words, stops)
+        size = max([row.tokens for row in before if row.tokens] or [1])
+        notes, numberings = counted.notes, self._numberings
+        return write_shards(self._executor, folder, self._scratch, notes, numberings, size, len(before))
+
+    def write(self, counted: Counted) -> Manifest:
+        """Write the new shards and the vocabulary, and return the manifest that will name them."""
+        corpus, old = self._corpus, self._corpus.manifest
+        self._require_fields(counted)
+        vocabulary, sieve = self._vocabulary(counted)
+        rows, empty = self._write_shards(corpus.folder, vocabulary, counted, old.shards)
+        every = (*old.shards, *rows)
+        self.report = replace(
+            self.report,
+            empty_documents=empty,
+            words=int(sieve.retained.sum()),
+            tokens=sum(row.tokens for row in rows),
+            dropped=tuple(one for one in sieve.dropped if one.words),
+        )
+        totals = {name: sum(getattr(row, name) for row in every) for name in ("documents", "pairs", "tokens")}
+        record = vocabulary.write(corpus.folder, tagged=True)
+        return old.model_copy(update={**totals, "vocabulary": record, "shards": every})
+
+    def _require_fields(self, counted: Counted) -> None:
+        """Refuse documents of other columns: all shards of a corpus have the same."""
+        fields = self._corpus.manifest.fields
+        for note in counted.notes:
+            if _named_alike(dict(note.columns)) != _named_alike(fields):
+                own, new = (", ".join(sorted(names)) or "none" for names in (fields, dict(note.columns)))
+                raise MismatchError(
+                    f"{note.origins[0][0]}: expected documents with the further fields {own}, as in "
+                    f"{self._corpus.url}, found {new}"
+                )
+
+    def _vocabulary(self, counted: Counted) -> tuple[Vocabulary, Sieve]:
+        """Return the corpus's vocabulary with new counts and, if it grows, new words."""
+        old = self._corpus.vocabulary
+        words = pa.array(old.words, pa.string())
+        spelled, documents, tokens = counted.spelled, counted.column("documents"), counted.column("tokens")
+        sieve = Sieve(spelled, documents, tokens)
+        if self._history.kind in TEXTS:
+            drop_stopped(sieve, spelled, self._stops)
+        if self._addition.grow:
+            sieve.cut(self._history.cuts, counted.documents, words)
+        else:
+            sieve.drop_frequent(self._history.cuts, self._history.frequent)
+            sieve.drop_named(NOT_IN_VOCABULARY, words, others=True)
+        fresh = sieve.retained & ~np.asarray(pc.is_in(spelled, value_set=words), dtype=bool)
+        every = [*old.words, *spelled.filter(pa.array(fresh)).to_pylist()]
+        place = pc.fill_null(
+            pc.index_in(pa.array(every, pa.string()), value_set=spelled.filter(pa.array(sieve.retained))), -1
+        )
+        at = np.asarray(place, dtype=np.int64)
+        more: list[Any] = [np.append(counts[sieve.retained], 0)[at] for counts in (documents, tokens)]
+        before = [
+            np.concatenate([counts, np.zeros(len(every) - len(old), np.int64)])
+            for counts in (old.documents, old.tokens)
+        ]
+        return Vocabulary(every, before[0] + more[0], before[1] + more[1]), sieve
 
 
 @keywords(options=AppendOptions, sides=SideFileOptions, scheduling=SchedulerOptions)

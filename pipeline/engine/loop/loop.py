@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,16 +13,46 @@ import numpy as np
 from collapsium.pipeline.engine.loop.convergence import CHANGE, OBJECTIVE, PREFIX, SCORE, Windows
 from collapsium.pipeline.engine.loop.iteration import Due, Round, iterate, require_finite, submit_round, submit_rows
 from collapsium.pipeline.engine.loop.scoring import mean_score, submit_scores
-from collapsium.pipeline.engine.loop.timing import shard_times, worker_seconds
 from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots, TopWords
 from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, NoCheckpoints
 from collapsium.pipeline.engine.setup.limits import AUTO, Limits
-from collapsium.pipeline.engine.state import Problem, Progress, Snapshot, State
+from collapsium.pipeline.engine.state import Problem, Progress, ShardTimes, Snapshot, State
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.errors import ClusterError, OptionError
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import GlobalState
+
+
+@dataclass(frozen=True)
+class TimingReport:
+    """Extent of the report on single shards."""
+
+    slowest_shards: int = 3  # Shards whose seconds are reported one by one
+
+
+REPORT = TimingReport()
+
+
+def worker_seconds(statistics: Delta, workers: int, updating: float) -> dict[str, float]:
+    """Return the seconds of sweeps and sums, a mean over the workers, and of the driver's update; see `Progress`."""
+    spent = {name: statistics.seconds.get(name, 0.0) / workers for name in ("kernel", "reduce")}
+    return {**spent, "update": updating, "score": 0.0, "wait": 0.0}
+
+
+def shard_times(statistics: Delta) -> ShardTimes:
+    """Return the seconds of single shards; see `Progress`. Empty where there are none."""
+    by_shard = {name: spent for name, spent in statistics.seconds.items() if name.startswith(tasks.SHARD_SECONDS)}
+    if not by_shard:
+        return {}
+    quartiles = np.quantile(list(by_shard.values()), [0.0, 0.25, 0.5, 0.75, 1.0])
+    slowest = sorted(by_shard, key=lambda name: -by_shard[name])[: REPORT.slowest_shards]
+    return {
+        "shards": len(by_shard),
+        "total": round(math.fsum(by_shard.values()), 6),
+        "quartiles": [round(float(second), 6) for second in quartiles],
+        "slowest": [[int(name.removeprefix(tasks.SHARD_SECONDS)), round(by_shard[name], 6)] for name in slowest],
+    }
 
 
 @dataclass(frozen=True)

@@ -4,30 +4,191 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
 
 from collapsium.pipeline.engine.partition import PARTITION, block_bounds, most_from_elsewhere, waiting_deltas
-from collapsium.pipeline.engine.resources.costs import COSTS
-from collapsium.pipeline.engine.resources.place import Place, free_bytes, local_place
-from collapsium.pipeline.engine.resources.plan import Plan
-from collapsium.pipeline.engine.resources.sampled_shards import HeldOut, held_out, sample_shards
-from collapsium.pipeline.engine.resources.start_memory import StartBytes, StartSizes, start_bytes
+from collapsium.pipeline.engine.resources.plan import Place, Plan, free_bytes, local_place
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions, Limits
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.executors.schedulers import check_scheduler
-from collapsium.pipeline.families.base import FamilyOptions, Summary
-from collapsium.pipeline.families.footprint import Footprint
+from collapsium.pipeline.families.base import FILE_START, QUICK_CLUSTERS_START, FamilyOptions, Footprint, Summary
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
+from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.shard_loading import NEARLY_ALL
+from collapsium.workers.starts.clusters import CLUSTERS, ClusterSettings
+from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
+
+
+@dataclass(frozen=True)
+class StartCosts:
+    """Bytes of arrays of a start, as they are allocated."""
+
+    # A pair of words of the vectors: its co-occurrences in double precision, and their information in single
+    word_pair: int = 12
+    direction: int = 5 * 8  # A number of an iterated direction of word vectors, with products and copies
+    # A number of the products of directions, of a chain of shards, and of the copy that the next shard adds to
+    summed_direction: int = 2 * 4
+    block_share: int = 3 * 4  # A document's share of a cluster of words, and what is kept of it
+    coordinate: int = 2 * 4  # A number of a document's vector, and its copy while a sample is drawn
+    word_share: int = 24  # A word in a topic of a mixture: its sums, probability and logarithm
+    drawn_share: int = 20  # A topic of a document whose proportions are drawn or computed
+    begun_share: int = 24  # A topic of a document, and of a word, while its shard's first state is made
+    even_share: int = 16  # A topic of a document, where active topics are selected, and topics are even over the words
+    held_share: int = 8  # A topic of a document, and its proportion, from the end of a start to the first sweep
+
+
+START_COSTS = StartCosts()
+
+
+@dataclass(frozen=True)
+class StartSizes:
+    """Sizes on which the memory of a start depends."""
+
+    # Documents, their pairs and words of the corpus, and documents and words of its largest shard
+    documents: int
+    pairs: int
+    shard_documents: int
+    vocabulary: int
+    shard_words: int
+    topics: float  # Number of topics
+    # Worker processes, and tasks that run in one at a time
+    processes: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class StartBytes:
+    """Bytes of a start, by the time when they are taken."""
+
+    computed: float = 0.0  # In a worker process, before the first sweep
+    begun: float = 0.0  # In a worker process, in the first sweep, beside what all sweeps take
+    held: float = 0.0  # In all worker processes together, from the end of the start to the first sweep
+
+
+def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
+    """Return the bytes of a start."""
+    if not kind:
+        return StartBytes()
+    cells = sizes.tasks * sizes.topics
+    if kind == QUICK_CLUSTERS_START:
+        begun = cells * START_COSTS.even_share * sizes.shard_documents
+        settings = QUICK_CLUSTERS.begun_by(sizes.pairs, sizes.documents)
+        return StartBytes(_quick_clusters(sizes), begun, _held(sizes, settings))
+    begun = cells * START_COSTS.begun_share * (sizes.shard_documents + sizes.shard_words)
+    if kind == FILE_START:
+        return StartBytes(0.0, begun)
+    vectors = CLUSTERS.vectors
+    words = min(sizes.vocabulary, vectors.max_words)
+    if kind != "clusters":
+        each = START_COSTS.word_share * words + START_COSTS.drawn_share * sizes.shard_documents
+        return StartBytes(sizes.tasks * each * sizes.topics, begun)
+    spread = START_COSTS.word_pair * words**2 + START_COSTS.coordinate * vectors.dimensions * sizes.documents
+    directions = START_COSTS.direction * words * (vectors.dimensions + vectors.oversampling)
+    return StartBytes(spread / sizes.processes + directions, begun, _held(sizes, CLUSTERS))
+
+
+def _quick_clusters(sizes: StartSizes) -> float:
+    """Return the bytes of words' coordinates, of documents' if these are clustered, and of the shares of a block."""
+    words = min(sizes.vocabulary, QUICK_CLUSTERS.max_words)
+    dimensions = min(QUICK_CLUSTERS.dimensions, math.isqrt(words))
+    numbers = words * (dimensions + QUICK_CLUSTERS.oversampling)
+    clustered = QUICK_CLUSTERS.of_documents(sizes.pairs, sizes.documents, words, sizes.topics) * sizes.documents
+    vectors = START_COSTS.coordinate * dimensions * clustered
+    sums = START_COSTS.summed_direction * QUICK_CLUSTERS.chains * numbers
+    block = min(QUICK_CLUSTERS.documents.block, sizes.shard_documents)
+    return (
+        (sums + vectors) / sizes.processes
+        + START_COSTS.direction * numbers
+        + sizes.tasks * START_COSTS.block_share * block * sizes.topics
+    )
+
+
+def _held(sizes: StartSizes, settings: ClusterSettings) -> float:
+    """Return the bytes of the documents' proportions."""
+    return START_COSTS.held_share * min(sizes.topics, settings.most_shares) * sizes.documents
+
+
+def sample_shards(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
+    """Estimate from two shards the figures that the manifest does not have.
+
+    Returns words: Words of the largest shard, extrapolated from the first by the number of pairs; growth: Exponent g: n
+    shards together have n^g times the words of one; lengths: Pairs of each document of the first shard
+    """
+    manifest = corpus.manifest
+    largest = max((row.pairs for row in manifest.shards), default=0)
+    if not largest:
+        return manifest.vocabulary.words, 0.0, None
+    width = manifest.vocabulary.words
+    if manifest.vectors is not None:
+        # Each vector has all columns.
+        return width, 0.0, np.full(manifest.shards[0].documents, width, dtype=np.int64)
+    filled = [reference for reference in corpus.references if reference.record.pairs]
+    shard, growth = cast(Shard, filled[0].load()), 0.0
+    if len(filled) > 1 and shard.words.size < NEARLY_ALL * manifest.vocabulary.words:
+        union = np.union1d(shard.words, filled[len(filled) // 2].load().words).size
+        growth = math.log2(max(union / max(shard.words.size, 1), 1.0))
+    words = shard.words.size * largest / filled[0].record.pairs
+    return int(min(words, manifest.vocabulary.words)), growth, np.diff(shard.offsets)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Pairs and documents of the held-out tokens, and the words of one of their shards."""
+
+    pairs: int = 0
+    documents: int = 0
+    words: int = 0
+
+
+def held_out(corpus: Corpus | None) -> HeldOut:
+    """Return the sizes of the held-out tokens; all are 0 without a corpus."""
+    if corpus is None:
+        return HeldOut()
+    filled = [reference for reference in corpus.references if reference.record.pairs]
+    words = cast(Shard, filled[0].load()).words.size if filled and corpus.manifest.vectors is None else 0
+    return HeldOut(corpus.manifest.pairs, corpus.manifest.documents, words)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Bytes that a fit takes besides its family's state, measured on small corpora."""
+
+    # A process with its libraries and kernels, by its use
+    processes: Mapping[str, float] = field(
+        default_factory=lambda: {"threads": 282e6, "serial": 282e6, "worker": 258e6, "driver": 297e6}
+    )
+    # Bytes that the system's allocator retains of freed rows of held-out words, as a share of them
+    score_overhead: float = 1.0
+    # Size from which the system's allocator returns an array as soon as it is freed (mallopt(3), M_MMAP_THRESHOLD)
+    retained_array: float = 32e6
+    proportion_copies: int = 2  # Copies of a shard's proportions while they are summarised
+    read_pair: int = 60  # A pair while its shard is read from Parquet
+    read_value: int = 24  # A value of a vector while its shard is read: its file, the decoded array, and a copy
+    vocabulary_word: int = 190  # A word of the vocabulary, as text, on the driver
+    pair: int = 8  # A pair of a shard in memory
+    document: int = 8  # A document of a shard in memory
+    # Copies of a shard's proportions, or a block's counts, while topics of models are compared: the mean of the models
+    # and one of them, in double precision, their rounded values, and the model's as they are read
+    joining_copies: int = 6
+    # Sweeps that keep a worker busy; so many members of an ensemble are fitted at a time as give it these
+    sweeps_per_worker: int = 2
+
+
+COSTS = Costs()
 
 
 @keywords(options=EstimateOptions, scheduling=SchedulerOptions, memory=MemoryOptions)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from collapsium.pipeline.engine.resources.place import Place
-from collapsium.pipeline.engine.resources.plan import Plan
+from collapsium.pipeline.engine.resources.plan import Place, Plan
 from collapsium.pipeline.engine.setup.limits import CheckpointOptions
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor
 from collapsium.pipeline.executors.open import open_executor

@@ -17,7 +17,7 @@ from collapsium.pipeline.engine.setup.starts import ShardProportions, StartSourc
 from collapsium.pipeline.engine.state import Shards
 from collapsium.pipeline.executors.base import Executor, Future, T
 from collapsium.pipeline.families.base import QUICK_CLUSTERS_START
-from collapsium.storage.readers.proportions import DocumentProportions, sparse_proportions
+from collapsium.storage.readers.proportions_file import DocumentProportions, sparse_proportions
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.starts.mixture import Mixture
@@ -25,7 +25,6 @@ from collapsium.workers.starts import clusters, mixtures, quick_clusters
 from collapsium.workers.starts import words as vectors
 from collapsium.workers.starts.clusters import CLUSTERS, ClusterSettings
 from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
-from collapsium.workers.starts.sums import add
 from collapsium.workers.starts.words import (
     VECTORS,
     Floats,
@@ -35,6 +34,7 @@ from collapsium.workers.starts.words import (
     Vector,
     VectorSettings,
     WordCounts,
+    add,
 )
 
 UNWEIGHTED = np.zeros(0)  # Weights of vectors that all weigh one

@@ -10,17 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.engine.growth import Growth
-from collapsium.pipeline.engine.leakage.token_counts import count_table
+from collapsium.pipeline.engine.leakage import count_table
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.partition import block_bounds, waiting_deltas
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
-from collapsium.pipeline.engine.setup.heldout import HeldoutReference, align
 from collapsium.pipeline.engine.setup.inputs import labels_of
-from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.engine.setup.seeds import seeds_of
+from collapsium.pipeline.engine.setup.request import HeldoutReference, Request, align
 from collapsium.pipeline.engine.setup.starts import Start, computed_topics
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
-from collapsium.pipeline.engine.setup.word_weights import weights_of
+from collapsium.pipeline.engine.setup.word_weights import seeds_of, weights_of
 from collapsium.pipeline.engine.state import Problem, Shards
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.families.base import FILE_START, Summary

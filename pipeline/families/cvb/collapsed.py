@@ -16,14 +16,15 @@ from collapsium.pipeline.families.base import (
     FILE_START,
     QUICK_CLUSTERS_START,
     RANDOM_START,
+    Footprint,
     Resumable,
     Simulates,
     Stochastic,
     Summary,
+    weighed,
 )
 from collapsium.pipeline.families.cvb import active_set_trial, cooling, updates
 from collapsium.pipeline.families.cvb.seeds import SeededOptions
-from collapsium.pipeline.families.footprint import Footprint, weighed
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream

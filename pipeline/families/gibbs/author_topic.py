@@ -14,9 +14,8 @@ import numpy as np
 from pydantic import Field
 
 from collapsium.pipeline.families import generative
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.footprint import Footprint
-from collapsium.pipeline.families.gibbs.labels import (
+from collapsium.pipeline.families.base import Footprint, Summary
+from collapsium.pipeline.families.gibbs.label_topics import (
     LabelOptions,
     draw_labels,
     label_count,

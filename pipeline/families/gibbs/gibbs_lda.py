@@ -14,8 +14,7 @@ import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from collapsium.pipeline.families import generative
-from collapsium.pipeline.families.base import FamilyOptions, Summary
-from collapsium.pipeline.families.footprint import Footprint
+from collapsium.pipeline.families.base import FamilyOptions, Footprint, Summary
 from collapsium.pipeline.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,

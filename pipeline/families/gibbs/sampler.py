@@ -12,12 +12,12 @@ from collapsium.pipeline.families.base import (
     COMPUTED_STARTS,
     FILE_START,
     Description,
+    Footprint,
     OptionsT,
     Resumable,
     Simulates,
     Summary,
 )
-from collapsium.pipeline.families.footprint import Footprint
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.dirichlet import DirichletPriors
 from collapsium.workers.families.gibbs.states import Ints, SampledGlobalState, SampledRows, SampleSums, TopicChanges

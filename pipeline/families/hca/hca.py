@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import Description, Simulates, Summary
-from collapsium.pipeline.families.footprint import Footprint
-from collapsium.pipeline.families.hca import generative
+from collapsium.pipeline.families.base import Description, Footprint, Simulates, Summary
 from collapsium.pipeline.families.hca import posterior as gaussian
 from collapsium.pipeline.families.hca import shared_paths as chains
-from collapsium.pipeline.families.hca.initialisation import InitialTree
 from collapsium.pipeline.families.hca.options import HcaOptions
 from collapsium.pipeline.families.hca.posterior import Sums
 from collapsium.pipeline.families.hca.tree_update import (
@@ -28,8 +25,7 @@ from collapsium.pipeline.families.hca.tree_update import (
 )
 from collapsium.pipeline.families.ncrp import node_moves
 from collapsium.pipeline.families.ncrp import prior as nested
-from collapsium.pipeline.families.ncrp.node_moves import Moves
-from collapsium.pipeline.families.ncrp.nodes import depth_first
+from collapsium.pipeline.families.ncrp.node_moves import Moves, depth_first, regular_tree
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -41,7 +37,9 @@ from collapsium.workers.families.hca.states import (
     CLUSTERS,
     SEEDING,
     TREE,
+    Candidates,
     Clustering,
+    ClusterSums,
     HcaGlobalState,
     HcaRows,
     Loadings,
@@ -49,12 +47,129 @@ from collapsium.workers.families.hca.states import (
     NextSweep,
     NodeMasses,
     Splits,
+    TreeSums,
 )
-from collapsium.workers.families.hca.sums import Candidates, ClusterSums, TreeSums
-from collapsium.workers.families.ncrp.tree import FittedTree
+from collapsium.workers.families.ncrp.tree import FREE, ROOT, FittedTree, Tree, Vector
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import Vectors
+
+
+Ints = npt.NDArray[np.int64]
+
+FACTOR_VARIANCE = 0.01  # Variance of the initial factors, without which those of one path would be one direction
+
+
+class InitialTree:
+    """A tree of clusters, each with factors of plus and minus one.
+
+    A leaf's factor is one for all its vectors, so that it starts at their mean; those of the nodes above are drawn for
+    each cluster, so that nodes on a path differ.
+    """
+
+    def __init__(self, labels: list[Ints], columns: int, clusters: Ints, stream: Stream, *, chained: bool) -> None:
+        self._clusters, depth = clusters, len(labels)
+        parents = np.full(columns, FREE, dtype=np.int64)
+        parents[0] = ROOT
+        nodes: list[dict[int, int]] = [{0: 0}]
+        free = iter(range(1, columns))
+        for level in range(1, depth):
+            nodes.append({})
+            for row, label in enumerate(labels[level]):
+                if label not in nodes[level]:
+                    nodes[level][int(label)] = next(free)
+                    parents[nodes[level][label]] = nodes[level - 1][labels[level - 1][row]]
+        self.tree = Tree(parents, depth)
+        self._leaves = np.array([nodes[-1][int(label)] for label in labels[-1]], dtype=np.int64)
+        factors = np.where(stream.generator().random((clusters.size, depth)) < 0.5, -1.0, 1.0)
+        factors[:, -1] = 1.0
+        # Weights of clusters in nodes.
+        self._weights = np.zeros((columns + 1, columns + 1))
+        self._weights[-1, -1] = 1.0
+        self.sources: dict[int, list[tuple[int, float]]] = {}
+        for row, cluster in enumerate(clusters):
+            for level in range(int(chained), depth):
+                node = nodes[level][int(labels[level][row])]
+                self.sources.setdefault(node, []).append((int(cluster), float(factors[row, level])))
+                self._weights[cluster, node] = factors[row, level]
+
+    def ends(self, counts: Vector) -> Vector:
+        """Return the vectors at each leaf, from those of each cluster."""
+        ends = np.zeros(counts.size)
+        np.add.at(ends, self._leaves, counts[self._clusters])
+        return ends
+
+    def sums(self, counts: Vector, products: Vector, square: float, documents: float, words: float) -> Sums:
+        """Return the sums of a sweep of this tree."""
+        weights = self._weights
+        second = np.einsum("ci,cj->ij", weights[:-1] * counts[:, np.newaxis], weights[:-1])
+        mean = np.einsum("ci,c->i", weights[:-1], counts)
+        second += FACTOR_VARIANCE * np.diag(np.diag(second))
+        second[-1], second[:, -1] = mean, mean
+        second[-1, -1] = documents
+        brought = np.einsum("ci,cj->ij", weights, np.einsum("cd,dj->cj", products, weights))
+        return Sums(second, brought, square, 0.0, documents, words)
+
+
+NO_MASS = -1e300  # Logarithm of no mass
+
+
+def draw_tree(
+    global_state: HcaGlobalState, options: HcaOptions, words: int, stream: Stream
+) -> tuple[Vector, HcaGlobalState]:
+    """Draw a tree's loadings and mean.
+
+    Returns rows: Loadings of each node and, last, the mean; global_state: As a sweep would leave them: all leaves are
+    equally likely, and nothing is outside
+    """
+    branching = [int(one) for one in np.resize(options.branching, options.depth - 1)]
+    parents = regular_tree(branching)
+    tree = Tree(parents, len(branching) + 1)
+    size, generator = parents.size + 1, stream.at(purpose="simulate loadings").generator()
+    rows = np.ascontiguousarray(generator.normal(scale=options.loading_scale, size=(size, words)).T)
+    full = tree.levels == tree.depth - 1
+    ends = np.where(full, global_state.documents / full.sum(), 0.0)
+    logs = np.where(full, -np.log(full.sum()), NO_MASS)
+    solve, gram, spread = np.eye(size), np.einsum("wi,wj->ij", rows, rows), np.zeros(size)
+    upcoming = replace(global_state.next_sweep.upcoming, next_parent=parents, next_end_log=logs)
+    following = replace(
+        global_state.next_sweep,
+        upcoming=upcoming,
+        moves=Moves(tree).move_table(),
+        next_loadings=NextLoadings(solve, gram, spread),
+        tau=options.noise_scale**-2.0,
+        log_tau=float(-2.0 * np.log(options.noise_scale)),
+    )
+    drawn = replace(
+        global_state,
+        clustering=replace(global_state.clustering, stage=TREE),
+        fitted=replace(global_state.fitted, node_parent=parents, end_log=logs),
+        masses=NodeMasses(tree.gathered(ends), ends),
+        loadings=Loadings(solve, gram, spread),
+        next_sweep=following,
+    )
+    return rows, drawn
+
+
+def draw_vectors(
+    rows: npt.NDArray[np.float64], tree: Tree, tau: float, documents: int, stream: Stream
+) -> tuple[Vectors, npt.NDArray[np.float64]]:
+    """Draw vectors from a tree.
+
+    Returns vectors: The vectors, without ids; theta: 1 at the leaf of each vector, else 0
+    """
+    from collapsium.pipeline.families import corpus_columns
+
+    generator = stream.generator()
+    leaf = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
+    factors, noise = generator.normal(size=(documents, tree.depth)), generator.normal(size=(documents, len(rows)))
+    values = rows[:, -1] + noise / np.sqrt(tau)
+    for level, nodes in enumerate(tree.paths()[leaf].T):
+        values += factors[:, level, np.newaxis] * rows.T[nodes]
+    theta = np.zeros((documents, tree.parents.size))
+    theta[np.arange(documents), leaf] = 1.0
+    return corpus_columns.drawn_vectors(values), theta
+
 
 SEEDS_PER_LEAF = 4  # Initial clusters for each leaf
 
@@ -170,7 +285,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
     def draw_model(self, summary: Summary, options: HcaOptions, stream: Stream) -> tuple[Arrays, HcaGlobalState]:
         """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
         global_state = self.initialise(summary, options, stream)
-        rows, drawn = generative.draw_tree(global_state, options, summary.words, stream)
+        rows, drawn = draw_tree(global_state, options, summary.words, stream)
         return {"word_node": rows}, drawn
 
     def simulate(
@@ -178,7 +293,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
     ) -> tuple[Vectors, npt.NDArray[np.float64]]:
         """Draw vectors and their leaves: all leaves are equally likely, x ~ N(0, I), t ~ N(W x + mu, I / tau)."""
         tau = global_state.next_sweep.tau
-        return generative.draw_vectors(topics["word_node"], global_state.fitted.tree, tau, documents, stream)
+        return draw_vectors(topics["word_node"], global_state.fitted.tree, tau, documents, stream)
 
 
 def _with_clusters(

@@ -1,6 +1,6 @@
 """Splits of leaves on trial, in a full tree with a merge elsewhere: SMEM (Ueda, Nakano, Ghahramani and Hinton 2000).
 
-A leaf of whose vectors most is left along one direction (`collapsium.workers.families.hca.leaf_splits`) is split in
+A leaf of whose vectors most is left along one direction (`collapsium.workers.families.hca.states`) is split in
 two. The next rounds, of one iteration, are swept with the new tree, and it stays if the bound is larger then than it
 was; else the tree, the rows and the local states are those of before. So the bound never falls for a split.
 """

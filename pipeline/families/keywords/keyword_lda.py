@@ -12,11 +12,10 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from collapsium.pipeline.families import description
-from collapsium.pipeline.families.base import FILE_START, Description, Resumable, Summary
+from collapsium.pipeline.families.base import FILE_START, Description, Footprint, Resumable, Summary, weighed
 from collapsium.pipeline.families.cvb import collapsed, updates
 from collapsium.pipeline.families.cvb.collapsed import SCHEDULE, CollapsedOptions
 from collapsium.pipeline.families.cvb.seeds import SeededTopic
-from collapsium.pipeline.families.footprint import Footprint, weighed
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.shard_model import NO_ROWS

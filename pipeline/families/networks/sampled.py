@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.footprint import Footprint
+from collapsium.pipeline.families.base import Footprint, Summary
 from collapsium.pipeline.families.gibbs import sampler as gibbs
 from collapsium.pipeline.families.hyperparameters import slice_sampled
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import State
+from collapsium.workers.families.networks.sampled import repair_tables, sweep_shared
 from collapsium.workers.families.networks.sampler import padded
-from collapsium.workers.families.networks.shared_nodes import repair_tables, sweep_shared
 from collapsium.workers.families.networks.states import SampledNetworkGlobalState, Vector
 from collapsium.workers.families.networks.sums import SampledSums, SharedChanges
 from collapsium.workers.special_functions import digamma, gammaln

@@ -12,31 +12,34 @@ log b_mk) ] + (gamma - 1) log p_K, as prod_{k<K} (1 - V_k) = p_K. With log G(g+n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, model_validator
 
 from collapsium.pipeline.families import description
 from collapsium.pipeline.families import generative as drawing
-from collapsium.pipeline.families.base import Simulates, Summary, WeighsLabels
-from collapsium.pipeline.families.footprint import Footprint
-from collapsium.pipeline.families.vb.hdsp_options import HdspOptions
+from collapsium.pipeline.families.base import FamilyOptions, Footprint, Simulates, Summary, WeighsLabels
 from collapsium.pipeline.families.vb.label_scaling import (
+    MAX_HESSIAN_SIZE,
+    AnyScaling,
     InverseGamma,
     LogLinear,
     WeightSums,
     scaling_of,
 )
 from collapsium.pipeline.families.vb.mean_field import (
+    MAX_SWEEPS,
     MeanFieldFamily,
     per_word,
     topics_footprint,
     totals_bound,
 )
-from collapsium.pipeline.families.vb.topic_prior import MIN_SHARE, log_rate_rest, next_prior, with_prior_by_size
 from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
@@ -57,6 +60,169 @@ from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents
+
+
+Ints = npt.NDArray[np.int64]
+
+MIN_SHARE = 1e-8  # Smallest g_k: from 0 a topic could not recover
+
+
+def with_prior_by_size(global_state: HdspGlobalState, total: Vector) -> HdspGlobalState:
+    """Return the topics' shares by their sizes; the smallest is the last, which takes the rest of all sticks."""
+    share = (total + 1.0) / (total + 1.0).sum()
+    return replace(global_state, prior=global_state.prior.sum() * share, last=int(np.argmin(share)))
+
+
+def log_rate_rest(global_state: HdspGlobalState, sums: HdspSums, present: Ints) -> Vector:
+    """Return sum_m (E[log R_mk] - log b_mk), shape (topics,); the labels' sums are of those `present`."""
+    if sums.labels is None:
+        return sums.minus_log_rate
+    rates = global_state.rates.label_mean_log[present]
+    rest: Vector = sums.minus_log_rate + np.einsum("j,jk->k", sums.labels.label_total, rates)
+    return rest
+
+
+def gradient(global_state: HdspGlobalState, sums: HdspSums, present: Ints) -> Vector:
+    """Return the bound's gradient along g_k = alpha p_k, with all else at its best or fixed, shape (topics,)."""
+    before, last, gamma = global_state.prior, global_state.last, global_state.gamma
+    slope: Vector = sums.tables / before + log_rate_rest(global_state, sums, present) - (gamma - 1.0) / before.sum()
+    slope[last] += (gamma - 1.0) / before[last]
+    return slope
+
+
+def next_prior(global_state: HdspGlobalState, sums: HdspSums, present: Ints, *, learn_alpha: bool) -> Vector:
+    """Return the next g_k = alpha p_k, (tables_k + [k last] (gamma - 1)) / ((gamma - 1) / alpha - rest_k)."""
+    before, gamma = global_state.prior, global_state.gamma
+    tables = np.array(sums.tables)
+    tables[global_state.last] += gamma - 1.0
+    fall = (gamma - 1.0) / before.sum() - log_rate_rest(global_state, sums, present)
+    if not learn_alpha:
+        return np.maximum(_with_sum(tables, fall, float(before.sum())), MIN_SHARE)
+    after: Vector = np.where(fall > 0.0, tables / np.where(fall > 0.0, fall, 1.0), before)
+    return np.maximum(after, MIN_SHARE)
+
+
+def _with_sum(tables: Vector, fall: Vector, alpha: float) -> Vector:
+    """Return the g_k, whose sum is alpha, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
+    from scipy import optimize
+
+    some = tables > 0.0
+    low = -float(fall[some].min(initial=np.inf)) if some.any() else np.inf
+    if not np.isfinite(low):
+        return np.full(tables.size, alpha / tables.size)
+
+    def excess(step: float) -> float:
+        return float((tables[some] / (fall[some] + low + special.exp(step))).sum()) - alpha
+
+    # An upper bound of the root, as each denominator is at least exp(step).
+    span = special.log(tables[some].sum() / alpha)
+    x = low + special.exp(optimize.brentq(excess, special.log(tables[some].min() / alpha) - 50.0, span + 50.0))
+    after: Vector = np.where(some, tables / np.where(some, fall + x, 1.0), 0.0)
+    return after
+
+
+INITIAL_ALPHA_WITH_LABELS = 1000.0  # Tokens that labels count for at the start
+
+Learned = Literal["gamma", "alpha", "weights", "variance"]
+
+
+class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, mean-field variational Bayes"):
+    """Options of the family."""
+
+    former_names: ClassVar[Mapping[str, str]] = {"start": "initial_topics"}
+
+    topics: int = Field(200, ge=1, le=65_535, description="truncation K: the largest number of topics")
+    scaling: Literal["labels", "linear"] = Field(
+        "labels",
+        description="how labels scale the proportions: labels, a weight for each label that a document has, "
+        "with an inverse-gamma prior; linear, the exponential of a linear function of labels and "
+        "covariates, with a normal prior",
+    )
+    labels: tuple[str, ...] = Field((), description="fields of labels to use (default: all fields of the corpus)")
+    covariates: tuple[str, ...] = Field(
+        (),
+        description="with linear scaling: covariates to use; they are standardised, and a missing value "
+        "counts as the mean",
+    )
+    gamma: float = Field(1.0, ge=1, description="initial concentration gamma of the corpus's topics")
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        description="initial concentration alpha of a document's topics (default: 1000 with labels, so that "
+        "topics form by labels; else 1). Labels alone predict best with alpha fixed at 1000 "
+        "(`learn`: gamma, weights), or at 5 if most labels are missing",
+    )
+    eta: float = Field(0.1, gt=0, description="Dirichlet parameter eta of each word in a topic; it is not learned")
+    weight_shape: float = Field(
+        1.0, gt=0, description="labels scaling: initial shape a_w of the weights' inverse-gamma prior"
+    )
+    weight_rate: float = Field(
+        1.0, gt=0, description="labels scaling: initial rate b_w of the weights' inverse-gamma prior"
+    )
+    weight_variance: float = Field(
+        1.0, gt=0, description="linear scaling: initial variance of the weights' normal prior"
+    )
+    learn: tuple[Learned, ...] = Field(
+        ("gamma", "alpha", "weights"),
+        description="hyperparameters to learn: gamma, alpha, weights (a_w and b_w), variance (of the linear "
+        "weights; it shrinks towards zero if most labels are rare). The weights themselves are "
+        "always learned",
+    )
+    initial_topics: Literal["labels", "lda"] = Field(
+        "labels",
+        description="labels, from sweeps of LDA that tie topics to labels; lda, from sweeps "
+        "of LDA without labels, as in the paper, which mostly gives poorer bounds and predictions",
+    )
+    lda_sweeps: int = Field(3, ge=1, le=MAX_SWEEPS, description="number of these sweeps, made in the first iteration")
+    document_sweeps: int = Field(
+        5,
+        ge=1,
+        le=MAX_SWEEPS,
+        description="largest number of passes over a document in an iteration; each pass updates q(pi) and q(z)",
+    )
+    document_tolerance: float = Field(
+        0.001,
+        ge=0,
+        description="stop the passes over a document when its expected counts change by less than this: in "
+        "tokens, the mean over the topics; 0: make all passes",
+    )
+
+    def initial_alpha(self, labels: int) -> float:
+        """Return the initial concentration of a document's topics, with so many labels."""
+        if self.alpha is not None:
+            return self.alpha
+        return INITIAL_ALPHA_WITH_LABELS if labels else 1.0
+
+    @property
+    def label_scaling(self) -> AnyScaling:
+        """The scaling function."""
+        if self.scaling == "labels":
+            return InverseGamma(self.weight_shape, self.weight_rate, "weights" in self.learn)
+        return LogLinear(self.weight_variance, "variance" in self.learn)
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """Options that these leave without effect, and for each what it applies to."""
+        if self.scaling == "labels":
+            return {"weight_variance": "`scaling` linear, found labels"}
+        return dict.fromkeys(("weight_shape", "weight_rate"), "`scaling` labels, found linear")
+
+    def sums_curvature(self, labels: int) -> bool:
+        """Return true if the Hessian of the weights is summed, as for linear weights if labels are few."""
+        return self.scaling == "linear" and labels**2 * self.topics <= MAX_HESSIAN_SIZE
+
+    @property
+    def covariates_need(self) -> str:
+        """Options that would make a fit use the covariates of a corpus; empty if it does."""
+        scaling = "" if self.scaling == "linear" else "scaling = linear and "
+        return "" if self.covariates else f"{scaling}covariates = their names"
+
+    @model_validator(mode="after")
+    def _numbers_are_linear(self) -> HdspOptions:
+        if self.covariates and self.scaling != "linear":
+            raise OptionError("numbers need `scaling` linear; `scaling` labels uses labels only", "covariates")
+        return self
+
 
 INITIAL_LOG_FACTOR = 8.0  # Log of the factor by which a label favours its own topics in the sweeps of LDA
 TOPICS_PER_SHARED_TOPIC = 10  # One of so many topics belongs to no label at the start

@@ -13,10 +13,10 @@ from collapsium.pipeline.families.base import (
     FILE_START,
     Description,
     FamilyOptions,
+    Footprint,
     Resumable,
     Summary,
 )
-from collapsium.pipeline.families.footprint import Footprint
 from collapsium.workers.families.vb.states import FoldSums, MeanFieldGlobalState, MeanFieldRows
 from collapsium.workers.special_functions import gammaln
 

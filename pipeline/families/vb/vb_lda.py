@@ -14,8 +14,7 @@ from pydantic import Field, field_validator
 
 from collapsium.pipeline.families import generative as drawing
 from collapsium.pipeline.families import hyperparameters as dirichlet
-from collapsium.pipeline.families.base import Simulates, Summary
-from collapsium.pipeline.families.footprint import Footprint, weighed
+from collapsium.pipeline.families.base import Footprint, Simulates, Summary, weighed
 from collapsium.pipeline.families.vb.mean_field import MAX_SWEEPS, MeanFieldFamily, topics_footprint, totals_bound
 from collapsium.pipeline.families.word_weights import WeightedOptions
 from collapsium.workers.arrays.delta import Delta

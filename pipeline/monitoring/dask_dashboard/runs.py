@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 
 import distributed
+from distributed import Scheduler
 
-from collapsium.pipeline.monitoring.run_status import RunStatus
+from collapsium.pipeline.formatting import duration_text
+from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
 
 TOPIC, NAME = "collapsium", "collapsium-runs"
 RUNS = 8  # Number of runs that are remembered
@@ -25,7 +28,7 @@ class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]
         self._updated: OrderedDict[str, float] = OrderedDict()
 
     def log_event(self, topic: str, msg: object) -> None:
-        """Receive a message of a driver; see `collapsium.pipeline.monitoring.dask_dashboard.feed`."""
+        """Receive a message of a driver; see `collapsium.pipeline.monitoring.dask_dashboard.runs`."""
         if topic != TOPIC or not isinstance(msg, dict) or not {"run", "event", "totals"} <= set(msg):
             return
         run, event = str(msg["run"]), msg["event"]
@@ -59,3 +62,53 @@ def runs_of(scheduler: distributed.Scheduler) -> Runs:
         runs = Runs()
         scheduler.add_plugin(runs)
     return runs
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Time after which the state of a run reports missing events; the longer one counts."""
+
+    seconds: float = 30.0  # Seconds without an event
+    iterations: float = 5.0  # Mean durations of an iteration without an event
+
+
+SILENCE = Silence()
+
+
+class View:
+    """The run that a page shows, by default the newest, and one of its members."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._runs = runs_of(scheduler)
+        self.chosen = ""
+        self.member: int | None = None
+
+    @property
+    def run(self) -> str:
+        """The folder of the run that is shown; empty if there is none."""
+        statuses = self._runs.statuses()
+        return self.chosen if self.chosen in statuses else next(reversed(statuses), "")
+
+    def choose(self, run: str = "", member: str = "") -> None:
+        """Select a run, and one of its members."""
+        self.chosen, self.member = run, int(member) if member else None
+
+    def fit(self, status: RunStatus) -> FitStatus:
+        """Return the status of the fit, or of the member that is shown."""
+        return status.fits.get(self.member, status.fit) if status.restarts else status.fit
+
+    def state(self, status: RunStatus) -> str:
+        """Return the state of the run, as text."""
+        if status.ended:
+            return f"ended ({status.ended})"
+        quiet = self._runs.quiet(self.run)
+        limit = max(SILENCE.seconds, SILENCE.iterations * status.fit.pace())
+        return f"no event for {duration_text(quiet)}" if quiet > limit else "running"
+
+    def status(self) -> RunStatus | None:
+        """Return the status of the run; None if there is no run."""
+        return self._runs.statuses().get(self.run)
+
+    def names(self) -> list[str]:
+        """Return the folders of all runs, the newest first."""
+        return list(reversed(self._runs.statuses()))

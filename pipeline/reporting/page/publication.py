@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from collapsium.pipeline.corpora.unknown_words import MAX_SHARE
+from collapsium.pipeline.corpora.new_texts import MAX_SHARE
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.published import RECORD, VersionRecord, read_version
 

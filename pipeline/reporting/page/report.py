@@ -15,21 +15,24 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from collapsium.pipeline.analysis.document_summary import SummarySource
+from collapsium.pipeline.analysis.metrics.catalogue import METRICS, Needs
+from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
+from collapsium.pipeline.analysis.metrics.measurement import Measurement
 from collapsium.pipeline.analysis.options import RankOptions
-from collapsium.pipeline.analysis.scoring.targets import HELDOUT
+from collapsium.pipeline.analysis.scoring.predictive import HELDOUT
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
+from collapsium.pipeline.analysis.topic_shares import SummarySource
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting import charts as figures
-from collapsium.pipeline.reporting.curves import charts_of
+from collapsium.pipeline.reporting.charts import charts_of
 from collapsium.pipeline.reporting.embedding import MapQuality
 from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
 from collapsium.pipeline.reporting.page import segments as segmentview
 from collapsium.pipeline.reporting.page.context import Material, gather
-from collapsium.pipeline.reporting.page.metrics import topic_metrics
 from collapsium.pipeline.reporting.page.tree import branches, view
 from collapsium.pipeline.reporting.page.view_model import (
     MAP_FONTS,
@@ -51,6 +54,30 @@ from collapsium.pipeline.reporting.tree_folding import check_folding
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.units import Counting, silent
+
+OF_TOPICS = tuple(name for name, metric in METRICS.items() if metric.needs is Needs.TOPICS)
+IN_TEXTS = ("c_v", "c_npmi")
+
+
+def topic_metrics(
+    model: Model, texts: Sequence[str] | None, scheduling: SchedulerOptions, tls: TLS | None, progress: Counting
+) -> tuple[list[Measurement], list[str]]:
+    """Measure the diversity of a model's topics and, if there are texts, their coherence.
+
+    Returns measurements: The figures, with definitions and sources; notes: A sentence on figures that are missing
+    """
+    where = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls, "progress": progress}
+    groups = [(OF_TOPICS, None)] if texts is None else [(IN_TEXTS, texts), (OF_TOPICS, None)]
+    measurements: list[Measurement] = []
+    notes: list[str] = []
+    for names, counted in groups:
+        try:
+            measured = measure(model.folder.url, metrics=names, coherence=counted, **where)
+            measurements += measured.values()
+        except REFUSALS as error:
+            notes.append(f"The topics were not measured by {', '.join(names)}: {error}.")
+    return measurements, notes
+
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_LABELS = 20  # Labels of a field that the page lists

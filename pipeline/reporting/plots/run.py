@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import os
 import tempfile
+import textwrap
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
+from collapsium.pipeline.analysis.segments import (
+    SegmentProportions,
+    colours_of,
+    compare_runs,
+    largest,
+    segment_proportions,
+)
 from collapsium.pipeline.analysis.topic_shares import topic_shares
-from collapsium.pipeline.analysis.topics import Topic
+from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.analysis.topics import topics as topics_of
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.options import keywords
-from collapsium.pipeline.reporting.curves import COUNTS, NUMBERS, Series, events_of, parameters_of, series_of, title_of
-from collapsium.pipeline.reporting.label_map import label_map
+from collapsium.pipeline.reporting.charts import COUNTS, NUMBERS, Series, events_of, parameters_of, series_of, title_of
+from collapsium.pipeline.reporting.label_map import LabelMap, label_map
 from collapsium.pipeline.reporting.options import (
     FoldingOptions,
     PlotOptions,
@@ -26,9 +35,8 @@ from collapsium.pipeline.reporting.options import (
     TimePlotOptions,
     TopicPlotOptions,
 )
-from collapsium.pipeline.reporting.plots.labels import draw as draw_labels
-from collapsium.pipeline.reporting.plots.segments import draw_segments
 from collapsium.pipeline.reporting.plots.style import (
+    ALIGNMENT,
     COLOURS,
     LATE,
     SALT,
@@ -39,16 +47,235 @@ from collapsium.pipeline.reporting.plots.style import (
     thousands,
 )
 from collapsium.pipeline.reporting.plots.time import csv_of, draw_time
-from collapsium.pipeline.reporting.plots.topic_map import NAME_CANDIDATES, MapPanel
 from collapsium.pipeline.reporting.plots.tree import draw as draw_tree
-from collapsium.pipeline.reporting.topic_map import map_names, relevant
+from collapsium.pipeline.reporting.text_layout import shortened
+from collapsium.pipeline.reporting.topic_map import circle_texts, map_names, relevant, topic_map
 from collapsium.pipeline.reporting.tree_folding import MAX_DRAWN, fold
 from collapsium.storage.errors import AbsentError, OccupiedError, OptionError, near
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
+from collapsium.workers.document_summaries import means_over_runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+# Okabe and Ito's colours, and three of Tol's that differ from them; all other topics are grey.
+AREAS = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#332288", "#999933", "#882255"
+)  # fmt: skip
+GREY = "#CFCFCF"
+OTHERS = "other topics"
+# Words in a legend, and letters of each.
+WORDS, LETTERS = 5, 18
+# Size of a panel, width of a legend at its right, and height of a line of a legend below, in inches.
+PANEL = (6.4, 3.9)
+LEGEND, ROW = 3.6, 0.19
+MAX_WIDE_OUTLINES = 60  # Segments up to which areas have broad outlines
+
+
+def draw_segments(
+    run: str | os.PathLike[str],
+    kind: str,
+    *,
+    document: str | None = None,
+    chosen: Sequence[int] | None = None,
+    other: str | os.PathLike[str] | None = None,
+    corpus: str | os.PathLike[str] | None = None,
+) -> tuple[bytes, list[str]]:
+    """Draw topic proportions along a document's segments.
+
+    Returns picture: The file; lines: A line for each panel, with the mean Hellinger distance between neighbouring
+    segments
+    """
+    matches: dict[int, int] = {}
+    if other is None:
+        panels = [segment_proportions(run, document=document, corpus=corpus)]
+    else:
+        first, second, matches = compare_runs(run, other, document=document, corpus=corpus)
+        panels = [first, second]
+    known = [{topic.id: topic for topic in topics(place, WORDS)} for place in (run, other) if place is not None]
+    coloured = _coloured(chosen, known[0], panels, matches)
+    colours = colours_of(coloured, list(known[0]), len(AREAS))
+    palettes = [{topic: AREAS[colours[topic]] for topic in coloured}]
+    back = {ours: theirs for theirs, ours in matches.items()}
+    palettes += [{back[topic]: colour for topic, colour in palettes[0].items() if topic in back}] * (len(panels) - 1)
+    lines = [f"{_title(panel)}: {panel.distance_text} (mean Hellinger distance)" for panel in panels]
+    return _drawn_segments(panels, known, palettes, kind), lines
+
+
+def _coloured(
+    chosen: Sequence[int] | None,
+    known: Mapping[int, Topic],
+    panels: Sequence[SegmentProportions],
+    matches: dict[int, int],
+) -> list[int]:
+    if chosen is None:
+        return [topic for topic in largest(panels, matches, len(AREAS)) if topic in known]
+    ids = list(dict.fromkeys(chosen))
+    if not ids or len(ids) > len(AREAS):
+        raise OptionError(f"expected 1 to {len(AREAS)} topics, found {len(ids)}", "topics")
+    for topic in ids:
+        if topic not in known:
+            raise OptionError(f"`topics` {topic}: {panels[0].name} has no topic {topic} with tokens")
+    return ids
+
+
+def _title(panel: SegmentProportions) -> str:
+    return plain(f"{panel.name}, {panel.family}" + ("" if panel.document is None else f": {panel.document}"))
+
+
+def _drawn_segments(
+    panels: Sequence[SegmentProportions],
+    known: Sequence[Mapping[int, Topic]],
+    palettes: Sequence[Mapping[int, str]],
+    kind: str,
+) -> bytes:
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    lines = max(len(palette) for palette in palettes) + 1
+    alone = len(panels) == 1
+    size = (PANEL[0] + LEGEND, PANEL[1]) if alone else (PANEL[0] * len(panels), PANEL[1] + ROW * lines)
+    style = {"font.size": 10, "svg.fonttype": "none"}
+    with warnings.catch_warnings(), rc_context({**SALT, **style}):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        figure = Figure(figsize=size, layout="constrained")
+        row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, panel, palette, topics_of in zip(row, panels, palettes, known, strict=True):
+            _areas(axes, panel, palette, topics_of)
+            position: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.13)}
+            if alone:
+                position = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+            # The legend has the order of the areas, the topmost first.
+            axes.legend(**position, frameon=False, fontsize=9, reverse=True, handlelength=1.2, labelspacing=0.35)
+            for text in axes.get_legend().get_texts():
+                text.set_parse_math(False)
+        row[0].set_ylabel("topic proportions")
+        return saved(figure, kind)
+
+
+def _areas(axes: Axes, panel: SegmentProportions, palette: Mapping[int, str], known: Mapping[int, Topic]) -> None:
+    """Draw stacked areas with a step for each segment."""
+    shares, number = means_over_runs(panel.proportions), len(panel.proportions)
+    edges = np.arange(len(shares) + 1) * number / len(shares) + 0.5
+    base = np.zeros(len(shares))
+    parts = [(shares[:, topic], colour, _named(known[topic])) for topic, colour in palette.items()]
+    rest = np.setdiff1d(np.arange(shares.shape[1]), list(palette))
+    if shares[:, rest].sum() > 0.0:
+        parts.append((shares[:, rest].sum(axis=1), GREY, OTHERS))
+    style = {"fill": True, "edgecolor": "white", "linewidth": 0.6 if number <= MAX_WIDE_OUTLINES else 0.2}
+    for values, colour, name in parts:
+        axes.stairs(base + values, edges, baseline=base, color=colour, label=name, **style)
+        base = base + values
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0.0, 1.0))
+    axes.set_xlabel(f"{panel.unit}{steps_note(number, len(shares))}")
+    integer_ticks(axes.xaxis)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(f"{_title(panel)}\n{panel.distance_text}", loc="left", fontsize=10, parse_math=False)
+
+
+def steps_note(segments: int, steps: int) -> str:
+    """Return a note about steps that are means of neighbouring segments; empty where each segment has a step."""
+    fewest, most = segments // steps, -(-segments // steps)
+    return "" if most == 1 else f" (a step is the mean of {fewest if fewest == most else f'{fewest} or {most}'})"
+
+
+def _named(topic: Topic) -> str:
+    """Return a topic's id with its title or first words."""
+    words = [topic.title] if topic.title is not None else topic.names[:WORDS]
+    return " ".join([f"{topic.id}:", *(shortened(word, LETTERS) for word in words)])
+
+
+# Width of a map in a picture of its own, its font size, and that of a map among other panels, in points.
+WIDTH = 640.0
+FONT, SMALL = 9.0, 7.0
+NAME_CANDIDATES = 4  # Words for each lambda from which a topic's name is chosen
+
+
+class MapPanel:
+    """A topic map, which is drawn once the figure's layout has fixed its size."""
+
+    def __init__(self, model: Model, topics: Sequence[Topic]) -> None:
+        ids = np.array([topic.id for topic in topics], dtype=np.int64)
+        share = np.array([topic.share for topic in topics])
+        self.topics = topics
+        self.map = topic_map(model, ids, share)
+        self.names = map_names(model, topics, relevant(model, ids, share, NAME_CANDIDATES))
+        self.alone = False
+
+    def __call__(self, axes: Axes) -> None:
+        """Clear axes for the map, and write the map's quality below."""
+        axes.grid(visible=False)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+        text = self.map.quality.describe("nodes" if self.topics[0].level is not None else "topics")
+        axes.set_xlabel(textwrap.fill(text, 130 if self.alone else 62), fontsize=9 if self.alone else 7, loc="left")
+
+    def size(self) -> tuple[float, float]:
+        """Return the width and height of a figure that shows only the map, in inches."""
+        return WIDTH / 72 + 0.3, WIDTH * self.map.height / 72 + 1.2
+
+    def finish(self, axes: Axes) -> None:
+        """Draw circles, ids and names to fill the axes, one unit of which is then a point."""
+        from matplotlib.patches import Circle
+
+        box = axes.get_window_extent()
+        wide, tall = (72.0 * pixels / axes.figure.dpi for pixels in (box.width, box.height))
+        width = min(wide, tall / self.map.height)
+        left, top = (width - wide) / 2, (width * self.map.height - tall) / 2
+        axes.set(xlim=(left, left + wide), ylim=(top + tall, top))
+        size = FONT if self.alone else SMALL
+        x, y, radius = ((width * values).tolist() for values in (self.map.x, self.map.y, self.map.radius))
+        for number in np.argsort(-self.map.radius, kind="stable").tolist():
+            circle = Circle((x[number], y[number]), radius[number], facecolor=f"{COLOURS[0]}66")
+            circle.set(edgecolor=COLOURS[0], linewidth=0.8)
+            axes.add_patch(circle)
+        style = {"fontsize": size, "va": "center", "parse_math": False}
+        for number, text in enumerate(circle_texts(self.map, self.topics, self.names, width, size)):
+            if text.inside:
+                axes.text(x[number], y[number], str(self.topics[number].id), ha="center", **style)
+            if text.outside is not None:
+                alignment = ALIGNMENT[text.outside.anchor]
+                axes.text(text.outside.anchor_x, text.outside.middle, text.text, ha=alignment, **style)
+
+
+# Height of the title above the map, and minimum width of the picture, in points.
+HEAD, MIN_WIDTH = 44.0, 360.0
+
+
+def draw(label_map: LabelMap, title: str, kind: str) -> bytes:
+    """Draw a map of labels and topics."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({**SALT, "svg.fonttype": "none"}):
+        # A unit of the map is a point, so that texts have the sizes for which they were placed.
+        width = max(label_map.width, MIN_WIDTH)
+        figure = Figure(figsize=(width / 72, (label_map.height + HEAD) / 72))
+        axes = figure.add_axes((0.0, 0.0, 1.0, label_map.height / (label_map.height + HEAD)))
+        axes.set(xlim=((label_map.width - width) / 2, (label_map.width + width) / 2), ylim=(label_map.height, 0))
+        axes.set_axis_off()
+        for mark in label_map.marks:
+            colour, alpha, shape = (COLOURS[1], 0.9, "s") if mark.topic is None else (COLOURS[0], 0.35, "o")
+            if mark.text is not None and mark.text.has_leader:
+                middle = min(max(mark.x, mark.text.left), mark.text.left + mark.text.width)
+                axes.plot([mark.x, middle], [mark.y, mark.text.middle], color=colour, linewidth=0.5, alpha=0.5)
+            axes.scatter([mark.x], [mark.y], (2 * mark.radius) ** 2, color=colour, alpha=alpha, marker=shape)
+        for mark in label_map.marks:
+            if mark.text is None:
+                continue
+            weight, ink = ("bold", "#7a3500") if mark.topic is None else ("normal", "#16384f")
+            style = {"fontsize": mark.text.size, "fontweight": weight, "color": ink, "parse_math": False}
+            axes.text(
+                mark.text.anchor_x, mark.text.middle, mark.name, ha=ALIGNMENT[mark.text.anchor], va="center", **style
+            )
+        top = label_map.height + HEAD
+        figure.text(8 / width, 1 - 6 / top, plain(title), va="top", fontsize=13, parse_math=False)
+        legend = "squares: labels; circles: topics, sized by share"
+        figure.text(8 / width, 1 - 26 / top, legend, va="top", fontsize=10)
+        return saved(figure, kind)
+
 
 PANELS = ("score", "change", "objective", "topics", "parameters", "sizes", "map")
 LABELS, SEGMENTS, TIME, TREE = "labels", "segments", "time", "tree"
@@ -200,7 +427,7 @@ def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
     table, model = label_topics(run, MAP_WORDS), Model(run)
     ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
     labels = label_map(table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)))
-    return draw_labels(labels, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
+    return draw(labels, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
 
 
 def _tree(run: str | os.PathLike[str], kind: str, min_share: float | None, levels: int | None) -> bytes:

@@ -11,11 +11,27 @@ from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.families.base import FamilyOptions
 from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.options import Options, Value
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.units import parse_size
+
+
+class BatchOptions(Options):
+    """Acceptance of the new model."""
+
+    accept: bool = Field(False, description="publish the new model even if it scores worse")
+
+
+class RollbackOptions(Options):
+    """The version to make the current one."""
+
+    to: Annotated[int | None, Value("N")] = Field(
+        None, description="number of the version (default: the one before the current version)"
+    )
+
 
 TOLERANCE = 0.01  # Default tolerance: share of the tokens that an iteration moves below which a fit ends
 WARM_SHARE = 0.4  # Default limit of a warm-started fit, as a share of the iterations

@@ -55,7 +55,7 @@ class Outcome:
     unknown_tokens : int
         Tokens of the new documents that were dropped, as their words are not in the vocabulary.
     unknown_share : float or None
-        Their share; see `collapsium.pipeline.corpora.unknown_words.UnknownWords`. None if nothing was appended.
+        Their share; see `collapsium.pipeline.corpora.new_texts.UnknownWords`. None if nothing was appended.
     holds : {"documents", "vectors"}
         Contents of the corpus. The score of vectors is the mean error of their reconstruction; smaller is better.
     members : tuple of dict
@@ -266,12 +266,12 @@ class _Batch:
         return not self._accept and self._steps.worse()
 
     def _outcome(self, *, worked: bool) -> Outcome:
-        from collapsium.pipeline.corpora import unknown_words
+        from collapsium.pipeline.corpora import new_texts
 
         context, journal, corpus = self._context, self._journal, self._context.corpus
         current, new = context.versions.current(), journal.scores.get("new")
         previous = journal.scores.get("previous")
-        unknown = self._steps.unknown() if worked and corpus is not None else unknown_words.UnknownWords()
+        unknown = self._steps.unknown() if worked and corpus is not None else new_texts.UnknownWords()
         return Outcome(
             outcome=journal.outcome if worked or journal.outcome == "alarm" else "nothing-new",
             version=current,

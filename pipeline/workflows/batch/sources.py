@@ -9,7 +9,7 @@ from dataclasses import fields
 from collapsium.pipeline.corpora.append.additions import Addition
 from collapsium.pipeline.corpora.append.append import append_with_report
 from collapsium.pipeline.corpora.ingest import ingest
-from collapsium.pipeline.corpora.unknown_words import UnknownWords
+from collapsium.pipeline.corpora.new_texts import UnknownWords
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.workflows.batch.context import JobContext, clean_hidden
 from collapsium.pipeline.workflows.batch.journal import Source, Sources, find_sources

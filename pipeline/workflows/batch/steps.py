@@ -11,10 +11,10 @@ from collapsium.pipeline.analysis.evaluate import Reconstruction, evaluate
 from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.corpora.ingest import split
-from collapsium.pipeline.corpora.unknown_words import UnknownWords, additions_of
+from collapsium.pipeline.corpora.new_texts import UnknownWords, additions_of
 from collapsium.pipeline.engine.edit.edit import renumber
 from collapsium.pipeline.engine.fit import fit, resume
-from collapsium.pipeline.engine.model_io.names import Succession, succession_of
+from collapsium.pipeline.engine.model_io.save import Succession, succession_of
 from collapsium.pipeline.families.base import Editable
 from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.families.registry import load_family

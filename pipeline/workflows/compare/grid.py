@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.families.registry import load_family, make_options, require_corpus, require_schedule
-from collapsium.pipeline.workflows.compare.option_values import GRID_OPTIONS, number_of, variants_of, with_flags
-from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.pipeline.workflows.compare.options import (
+    GRID_OPTIONS,
+    CompareOptions,
+    number_of,
+    variants_of,
+    with_flags,
+)
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import JsonObject

@@ -10,7 +10,7 @@ from typing import Any
 from collapsium.pipeline.monitoring.events import Sink, emit
 from collapsium.pipeline.workflows.compare.baselines.base import Baseline, BaselineError
 from collapsium.pipeline.workflows.compare.baselines.classifier_fits import classifier_fits
-from collapsium.pipeline.workflows.compare.baselines.library_fits import library_fits, library_report
+from collapsium.pipeline.workflows.compare.baselines.libraries import library_fits, library_report
 from collapsium.pipeline.workflows.compare.fits import Fitter, Resources
 from collapsium.pipeline.workflows.compare.grid import Cell, cells_of, require_comparable
 from collapsium.pipeline.workflows.compare.metrics.registry import (
@@ -20,10 +20,8 @@ from collapsium.pipeline.workflows.compare.metrics.registry import (
     row_schema,
     tables_text,
 )
-from collapsium.pipeline.workflows.compare.option_values import shown
-from collapsium.pipeline.workflows.compare.options import CompareOptions
-from collapsium.pipeline.workflows.compare.plots.base import Results
-from collapsium.pipeline.workflows.compare.plots.registry import draw_plots
+from collapsium.pipeline.workflows.compare.options import CompareOptions, shown
+from collapsium.pipeline.workflows.compare.plots import Results, draw_plots
 from collapsium.pipeline.workflows.compare.tables import SERIES, report_text, write_rows
 from collapsium.pipeline.workflows.compare.targets import Target, target_of
 from collapsium.storage.corpus.corpus import Corpus

@@ -12,12 +12,20 @@ on shared file systems with locks, no takeover can come between the check and th
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import logging
 import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import (
@@ -30,10 +38,99 @@ from collapsium.storage.errors import (
 )
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks import clock, processes
-from collapsium.storage.io.locks.gate import GATE, Gate
-from collapsium.storage.io.locks.lock_files import KIND, LEASE, MOST, VERSION, file_of, numbers_in
-from collapsium.storage.io.locks.lock_watch import LockWatch
-from collapsium.storage.io.records import dump
+from collapsium.storage.io.records import checked, dump, numbers_of_names, parse_record
+
+LEASE = 60.0  # Seconds without a change of the file after which an owner on another machine counts as dead
+
+KIND = "collapsium-lock"
+VERSION = 3
+
+MOST, MOST_BYTES = 10**15, 1 << 16  # Largest generation, and largest size of a lock's file in bytes
+
+
+class LockRecord(BaseModel):
+    """The record in the file of a lock; anyone may have written it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    # The owner: its machine, process id, and start time, on a clock that is never adjusted
+    machine: Annotated[str, Field(pattern=r"^[!-~]+( [!-~]+)*$", max_length=500)]
+    process: Annotated[int, Field(ge=1, lt=1 << 31)]
+    started: Annotated[str, Field(pattern="^[0-9.]+$", max_length=40)]
+    lease: Annotated[float, Field(gt=0.0, le=600.0)]  # Seconds without a change after which the owner counts as dead
+    nonce: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]  # Random text drawn by the owner
+    renewals: Annotated[int, Field(ge=0, lt=1 << 53)]  # Number of renewals
+
+
+def file_of(number: int) -> str:
+    """Return the name of the file of a generation."""
+    return f"{number:08d}.json"
+
+
+def numbers_in(folder: Folder) -> list[int]:
+    """Return the generations that have a file, ascending."""
+    return numbers_of_names(folder.names(), 8, ".json")
+
+
+def parse_lock(path: str, data: bytes) -> LockRecord | None:
+    """Parse a lock's file; None if it is damaged or of another release."""
+    try:
+        return LockRecord.model_validate(checked(parse_record(data, path, KIND, VERSION, VERSION), path))
+    except (DamagedError, ValidationError):
+        return None
+
+
+GATE = "gate"
+
+# Errors of file systems without locks
+NO_LOCKS = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EBADF, errno.EINVAL}
+
+
+class Gate:
+    """A file that is locked during writes; the operating system unlocks it when its holder dies.
+
+    An interrupt may come between any two steps, so that a file is noted before it is locked: `unlock` then finds it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if the file is open; once `lock` has returned, it is on file systems that have locks."""
+        return self._handle is not None
+
+    def lock(self) -> None:
+        """Open and lock the file; raise `BlockingIOError` if another process holds it."""
+        # What an interrupt left open would keep this process itself out.
+        self.unlock()
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | flags, 0o666)
+        # Another user may have made the file.
+        except PermissionError:
+            self._handle = os.open(self._path, os.O_RDONLY | flags)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.unlock()
+            if error.errno not in NO_LOCKS:
+                raise
+
+    def unlock(self) -> None:
+        """Close the file, which unlocks it; nothing happens if it is not open."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+    def is_at(self) -> bool:
+        """Return whether the open file is still the one of its name."""
+        try:
+            return self._handle is not None and os.path.samestat(self._path.lstat(), os.fstat(self._handle))
+        except FileNotFoundError:
+            return False
+
 
 RENEWALS = 6  # Renewals of a lock during a lease
 # Attempts to release a lock, and seconds between two. Each request to the store is itself retried (`retry`).
@@ -252,3 +349,98 @@ class RunLock:
                     raise self._taken_over() from None
             except OSError as error:
                 raise StoreError(f"{self._folder.url}/{GATE}: {error.strerror}") from error
+
+
+LOOKS = 60  # Checks of a watched lock during a lease
+
+notice: Callable[[str], None] = logging.getLogger("collapsium").warning
+
+
+class Sign(Enum):
+    """Evidence of a lock's owner being alive."""
+
+    LIVES = "lives"
+    SILENT = "silent"  # Its file has not changed since it was first read; nothing else is known
+    GONE = "gone"  # Its process is dead
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that holds a lock."""
+
+    generation: int  # The number of its file
+    data: bytes  # Contents of the file
+    record: LockRecord | None  # The parsed contents; None if they are damaged or of another release
+    sign: Sign  # Evidence of its being alive: on this machine its process, elsewhere changes of its file
+    silent: float = 0.0  # Seconds for which its file has not changed while it was watched
+
+    @property
+    def lease(self) -> float:
+        """Seconds after which a silent owner counts as dead."""
+        return LEASE if self.record is None else self.record.lease
+
+    @property
+    def lives(self) -> bool:
+        """True unless the owner counts as dead."""
+        return self.sign is Sign.LIVES or (self.sign is Sign.SILENT and self.silent <= self.lease)
+
+    @property
+    def name(self) -> str:
+        """Process and machine, for messages."""
+        if self.record is None:
+            return "a process"
+        return f"process {self.record.process} on {self.record.machine.split()[0]}"
+
+
+class LockWatch:
+    """Watches a lock without taking it."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = Folder(folder.url)
+        self._seen: tuple[int, bytes] | None = None
+        self._since, self._changed = 0.0, False
+
+    def look(self) -> Owner | None:
+        """Return the owner of the lock; None if it was never held."""
+        numbers = numbers_in(self._folder)
+        while numbers:
+            number = numbers.pop()
+            try:
+                return self._judged(number, self._folder.read(file_of(number), MOST_BYTES))
+            # A later owner has just removed the file.
+            except AbsentError:
+                continue
+            except DamagedError as error:
+                return self._judged(number, str(error).encode())
+        self._seen = None
+        return None
+
+    def _judged(self, number: int, data: bytes) -> Owner:
+        if self._seen != (number, data):
+            self._changed = self._seen is not None and self._seen[0] == number
+            self._seen, self._since = (number, data), clock.now()
+        record = parse_lock(f"{self._folder.url}/{file_of(number)}", data)
+        return Owner(number, data, record, self._sign(record), clock.now() - self._since)
+
+    def _sign(self, record: LockRecord | None) -> Sign:
+        if record is None or record.machine != processes.this_machine():
+            return Sign.LIVES if self._changed and clock.now() - self._since < LEASE / 2 else Sign.SILENT
+        lives = processes.lives(record.process, record.started)
+        return Sign.SILENT if lives is None else Sign.LIVES if lives else Sign.GONE
+
+    def wait(self) -> Owner | None:
+        """Wait until the owner counts as dead."""
+        owner, noticed = self.look(), False
+        while owner is not None and owner.lives:
+            if owner.sign is Sign.LIVES:
+                raise LockedError(f"{self._place}: {owner.name} works on it; wait for it, or stop it")
+            if not noticed:
+                notice(f"{self._place}: {owner.name} may work on it; watching its lock for up to {owner.lease:.0f} s")
+                noticed = True
+            clock.pause(owner.lease / LOOKS)
+            owner = self.look()
+        return owner
+
+    @property
+    def _place(self) -> str:
+        return self._folder.url.rpartition("/")[0]

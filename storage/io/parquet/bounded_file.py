@@ -3,6 +3,10 @@
 The sizes in a file's footer cannot be trusted, and a few bytes can decode to gigabytes: compressed pages, runs of equal
 values, and strings that a dictionary holds once. So the headers of all pages are read before Arrow decodes a page.
 Arrow decodes strings to dictionaries and indices, from which the size of the plain strings is known in advance.
+
+Parse the footers of Parquet files: columns, row groups, and the position of their pages.
+
+Arrow 26 crashes on some damaged footers, so they are checked here first.
 """
 
 from __future__ import annotations
@@ -11,15 +15,104 @@ import functools
 import io
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collapsium.storage.io.parquet.columns import plain_type, written_bytes
-from collapsium.storage.io.parquet.footer import BYTE_ARRAY, Leaf, parse_footer
-from collapsium.storage.io.parquet.thrift import Thrift, natural_number
 from collapsium.storage.units import size as size_text
+
+# Largest number of entries of a list or map, such as the columns, row groups or schema elements of a footer
+MAX_ENTRIES = 1 << 20
+
+MAX_DEPTH = 32  # Deepest nesting of structures
+Structure: TypeAlias = "dict[int, Value]"  # A structure: the value of each field, by the field's number
+Value: TypeAlias = "bool | int | bytes | list[Value] | list[tuple[Value, Value]] | Structure | None"  # A field's value
+
+
+class Thrift:
+    """Parses structures of Thrift's compact protocol; raises `ValueError` for damaged bytes."""
+
+    def __init__(self, data: bytes, place: int = 0) -> None:
+        self._data, self.place = data, place
+
+    def structure(self, depth: int = 0) -> Structure:
+        """Parse a structure."""
+        fields: Structure = {}
+        number = 0
+        while (head := self._byte()) != 0:
+            number = number + (head >> 4) if head >> 4 else self._signed()
+            kind = head & 15
+            fields[number] = kind == 1 if kind in (1, 2) else self._value(kind, depth)
+        return fields
+
+    def _byte(self) -> int:
+        if self.place >= len(self._data):
+            raise ValueError("the metadata is cut short")
+        self.place += 1
+        return self._data[self.place - 1]
+
+    def _unsigned(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise ValueError("a number of more than 64 bits")
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return (value >> 1) ^ -(value & 1)
+
+    def _bytes(self, count: int) -> bytes:
+        if count > len(self._data) - self.place:
+            raise ValueError("the metadata is cut short")
+        self.place += count
+        return self._data[self.place - count : self.place]
+
+    def _value(self, kind: int, depth: int) -> Value:
+        if depth > MAX_DEPTH:
+            raise ValueError(f"expected structures nested at most {MAX_DEPTH} deep")
+        if kind in (4, 5, 6):
+            return self._signed()
+        if kind == 8:
+            return self._bytes(self._unsigned())
+        if kind in (9, 10):
+            head = self._byte()
+            count, inner = head >> 4 if head >> 4 < 15 else self._unsigned(), head & 15
+            if count > min(MAX_ENTRIES, len(self._data) - self.place):
+                raise ValueError(f"a list of {count} entries")
+            return [self._value(3 if inner in (1, 2) else inner, depth + 1) for _ in range(count)]
+        if kind == 12:
+            return self.structure(depth + 1)
+        fixed = {1: 1, 2: 1, 3: 1, 7: 8, 13: 16}
+        if kind in fixed:
+            return self._bytes(fixed[kind])
+        if kind == 11:
+            count = self._unsigned()
+            if count > min(MAX_ENTRIES, len(self._data) - self.place):
+                raise ValueError(f"a map of {count} entries")
+            kinds = self._byte() if count else 0
+            return [(self._value(kinds >> 4, depth + 1), self._value(kinds & 15, depth + 1)) for _ in range(count)]
+        raise ValueError(f"a field of kind {kind}")
+
+
+def natural_number(value: Value, most: int = 1 << 62) -> int:
+    """Return a field's value, an integer from 0 to `most`; raise `ValueError` for other values."""
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"expected a whole number in the metadata, found {str(value)[:40]}")
+    return value
+
+
+def structures(value: Value) -> list[Structure]:
+    """Return a field's value, a list of structures; raise `ValueError` for other values."""
+    entries = [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    if not isinstance(value, list) or len(entries) < len(value):
+        raise ValueError("expected a list of structures in the metadata")
+    return entries
+
 
 MAGIC = b"PAR1"
 # Text compresses to about a tenth.
@@ -239,3 +332,86 @@ class _Ahead(io.RawIOBase):
         buffer[: len(data)] = data
         self._place += len(data)
         return len(data)
+
+
+# Bytes of a value by physical type: bool, int32, int64, int96, float, double, byte arrays
+WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, 6: 8}
+
+BYTE_ARRAY, FIXED_LENGTH = 6, 7  # Physical types of byte arrays, of any length and of one
+
+
+class Leaf(NamedTuple):
+    """A column of values: its path in the schema, physical type, bytes of a value, and True if it is within a list."""
+
+    path: tuple[str, ...]
+    kind: int
+    width: int
+    nested: bool
+
+
+class Chunk(NamedTuple):
+    """The pages of a column in a row group: first byte, number of bytes, and number of values."""
+
+    first: int
+    size: int
+    values: int
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The metadata of a file: rows, columns, and each row group's pages and decompressed bytes."""
+
+    rows: int
+    leaves: tuple[Leaf, ...]
+    groups: tuple[tuple[Chunk, ...], ...]
+    sizes: tuple[int, ...]
+
+
+@functools.lru_cache(maxsize=4)
+def parse_footer(footer: bytes, size: int) -> Footer:
+    """Parse a footer with `size` bytes of the file before it."""
+    fields = Thrift(footer).structure()
+    leaves = tuple(_leaves(structures(fields.get(2))))
+    groups, sizes = [], []
+    for group in structures(fields.get(4, [])):
+        columns = structures(group.get(1))
+        if len(columns) != len(leaves):
+            raise ValueError(f"expected {len(leaves)} columns in each group of rows, found {len(columns)}")
+        sizes.append(natural_number(group.get(2)))
+        groups.append(tuple(_chunk(column.get(3), size) for column in columns))
+    return Footer(natural_number(fields.get(3)), leaves, tuple(groups), tuple(sizes))
+
+
+def _chunk(fields: Value, size: int) -> Chunk:
+    if not isinstance(fields, dict):
+        raise ValueError("expected the metadata of a column")
+    data, dictionary = natural_number(fields.get(9)), natural_number(fields.get(11) or 0)
+    first = dictionary if 0 < dictionary < data else data
+    length = natural_number(fields.get(7))
+    if first + length > size:
+        raise ValueError("expected the pages of a column within the file")
+    return Chunk(first, length, natural_number(fields.get(5)))
+
+
+def _leaves(schema: list[Structure]) -> Iterator[Leaf]:
+    """Yield the columns of values of a schema, which is a tree in depth-first order."""
+    if not schema:
+        raise ValueError("expected a schema")
+    above: list[tuple[tuple[str, ...], bool, int]] = [((), False, natural_number(schema[0].get(5, 0), MAX_ENTRIES))]
+    for element in schema[1:]:
+        while above and not above[-1][2]:
+            above.pop()
+        if not above or len(above) > MAX_DEPTH:
+            raise ValueError("expected a schema that is a tree")
+        path, nested, left = above[-1]
+        above[-1] = (path, nested, left - 1)
+        name = element.get(4, b"")
+        path = (*path, name.decode("utf-8", "replace") if isinstance(name, bytes) else "")
+        nested = nested or element.get(3) == 2
+        children = natural_number(element.get(5) or 0, MAX_ENTRIES)
+        if children:
+            above.append((path, nested, children))
+            continue
+        kind = natural_number(element.get(1), FIXED_LENGTH)
+        width = natural_number(element.get(2), 1 << 31) if kind == FIXED_LENGTH else WIDTHS[kind]
+        yield Leaf(path, kind, width, nested)

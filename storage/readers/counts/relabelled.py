@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import as_spelled_in
-from collapsium.storage.readers.base import Source
-from collapsium.storage.readers.dropped_words import NOT_IN_VOCABULARY, Dropped
+from collapsium.storage.readers.base import NOT_IN_VOCABULARY, Dropped, Source
 
 
 class RelabelledSource:

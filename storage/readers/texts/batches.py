@@ -8,12 +8,10 @@ from dataclasses import replace
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.blocks import Block
-from collapsium.storage.readers.texts.date_tally import DAY_FIRST, MONTH_FIRST
-from collapsium.storage.readers.texts.fields import Fields, require_columns
+from collapsium.storage.readers.texts.fields import DAY_FIRST, MONTH_FIRST, Fields, require_columns
 from collapsium.storage.readers.texts.gathering import CHUNK_BYTES, Batch, Gathering, Into
 from collapsium.storage.readers.texts.lines import gather_file, gather_json, gather_mallet
-from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
-from collapsium.storage.readers.texts.spans import Span
+from collapsium.storage.readers.texts.segment import ENTRIES, Span, cutter_of
 from collapsium.storage.readers.texts.tables import columns_of, gather_parquet, gather_table, is_numbered
 
 GATHER: dict[str, Callable[[Span, ReadOptions, Into], Iterator[None]]] = {

@@ -21,7 +21,7 @@ from collapsium.storage.io.locations import is_url, locate
 from collapsium.storage.io.retry import with_retries
 from collapsium.storage.readers.base import may_be_cut
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.texts.spans import LeftOut, Span
+from collapsium.storage.readers.texts.segment import LeftOut, Span
 from collapsium.storage.readers.texts.tables import row_groups, row_spans
 
 BLOCK = 1 << 24  # bytes

@@ -11,10 +11,9 @@ from typing import IO, Any
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.encodings import NAME_IT
 from collapsium.storage.readers.base import open_text, reading
-from collapsium.storage.readers.guesses import Guess
-from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.read_options import Guess, ReadOptions
 from collapsium.storage.readers.texts.gathering import Into
-from collapsium.storage.readers.texts.spans import Span
+from collapsium.storage.readers.texts.segment import Span
 
 FIRST_BYTES = 1 << 16  # bytes whose documents name the known fields in an error
 PIECE = 1 << 24  # bytes that are read at once

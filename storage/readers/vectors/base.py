@@ -17,8 +17,7 @@ from collapsium.storage.corpus.vectors import MOST_COLUMNS, Vectors
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.readers.base import required_names
-from collapsium.storage.readers.guesses import Guess, distinct_guesses
-from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.read_options import Guess, ReadOptions, distinct_guesses
 from collapsium.storage.readers.texts.values import MISSING
 
 CHUNK_VALUES = 4_000_000  # Number of values in a chunk

@@ -14,9 +14,7 @@ import pyarrow.csv
 
 from collapsium.storage.errors import InputError
 from collapsium.storage.readers.base import head_of, open_text, reading
-from collapsium.storage.readers.guesses import Guess
-from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.separators import separator_line, separator_of, shown
+from collapsium.storage.readers.read_options import Guess, ReadOptions, separator_line, separator_of, shown
 from collapsium.storage.readers.vectors.base import VectorChunk, layout_of
 
 BLOCK = 1 << 23

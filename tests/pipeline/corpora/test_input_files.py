@@ -17,9 +17,8 @@ from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.guesses import Guess, with_guesses
 from collapsium.storage.readers.open import guess_format
-from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.read_options import Guess, ReadOptions, with_guesses
 from collapsium.storage.readers.texts import blocks
 from tests.pipeline.corpora.test_text_ingest import bags_of, columns_of
 

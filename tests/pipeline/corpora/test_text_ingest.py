@@ -29,7 +29,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import guess_format
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts import batches, blocks, lines, tables
-from collapsium.storage.readers.texts.spans import Span
+from collapsium.storage.readers.texts.segment import Span
 from tests.naive.texts import TextsInTurn
 
 ROWS = [

@@ -6,7 +6,7 @@ import pytest
 
 from collapsium.pipeline import append, batch, ingest, versions
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.corpora.unknown_words import UnknownWords, additions_of
+from collapsium.pipeline.corpora.new_texts import UnknownWords, additions_of
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest

@@ -79,7 +79,7 @@ def test_fits__are_the_same_bits_wherever_they_run(corpus, tmp_path, monkeypatch
 def test_a_fit_in_scratch_files__is_the_same_bits(corpus, tmp_path, monkeypatch):
     import dataclasses
 
-    from collapsium.pipeline.engine import active_fit as fitting
+    from collapsium.pipeline.engine import fit as fitting
     from collapsium.pipeline.engine.resources import estimate as planning
 
     expected = bits(fitted(corpus, tmp_path / "memory"))

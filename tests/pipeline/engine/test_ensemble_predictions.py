@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import Model, evaluate, fit, infer, topics, verify
-from collapsium.pipeline.analysis.stability import stability
+from collapsium.pipeline.analysis.topics import stability
 from collapsium.pipeline.families.topic_matching import distances
 from collapsium.storage.errors import AbsentError, OptionError
 from collapsium.storage.runs.run import Run
@@ -17,7 +17,7 @@ from tests.fits import scores_of
 
 def mean_prediction(places, heldout, seed=0):
     """The score of the mean of models' probabilities, all at once."""
-    from collapsium.pipeline.engine.setup.heldout import align
+    from collapsium.pipeline.engine.setup.request import align
     from collapsium.storage.corpus.corpus import Corpus
     from collapsium.workers import tasks
     from collapsium.workers.arrays.delta import Delta

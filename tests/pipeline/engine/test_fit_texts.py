@@ -224,9 +224,7 @@ def test_a_fit_that_is_stopped_at_its_beginning__leaves_nothing(error, named, tm
     def stop(*arguments, **options):
         raise error
 
-    monkeypatch.setattr(
-        "collapsium.pipeline.engine.active_fit.LoadedCorpus", stop
-    )  # the corpus is made, the run is not begun
+    monkeypatch.setattr("collapsium.pipeline.engine.fit.LoadedCorpus", stop)  # the corpus is made, the run is not begun
     with pytest.raises(error):
         fit(TEXTS, tmp_path / "run" if named else None, **HOW)
     assert temporary() == before

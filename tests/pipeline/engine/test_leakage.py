@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import compare, evaluate, fit, flatten, split
-from collapsium.pipeline.engine.leakage.lineage import shared_documents, shared_tokens
-from collapsium.pipeline.engine.leakage.token_counts import is_contained
+from collapsium.pipeline.engine.leakage import is_contained, shared_documents, shared_tokens
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import LINEAGE, Lineage, Step, lineage_of
 from collapsium.storage.errors import DamagedError, MismatchError

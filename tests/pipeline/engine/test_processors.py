@@ -8,7 +8,7 @@ from collapsium.pipeline import Model, fit, resume
 from collapsium.pipeline.engine import processors as module
 from collapsium.pipeline.engine.processors import differences
 from collapsium.storage.errors import DamagedError, MismatchError
-from collapsium.storage.runs.processor import Processor
+from collapsium.storage.runs.model import Processor
 from collapsium.storage.runs.run import Run
 from collapsium.workers.processor import processor
 

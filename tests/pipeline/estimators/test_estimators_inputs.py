@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 from collapsium.pipeline import Corpus, fit
 from collapsium.pipeline.estimators import CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
-from collapsium.pipeline.estimators.inputs import document_chunks, validated
+from collapsium.pipeline.estimators.base import document_chunks, validated
 from tests.conftest import planted_rows, write_corpus
 from tests.estimating import COLLAPSED, bits, matrix_of, model_bits, small_of
 

@@ -7,13 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from collapsium.pipeline.reporting.charts import ticks
-from collapsium.pipeline.reporting.curves import charts_of
+from collapsium.pipeline.reporting.charts import charts_of, ticks
 from collapsium.pipeline.reporting.plots.run import _curve
 from collapsium.pipeline.reporting.plots.style import integer_ticks
 from collapsium.pipeline.workflows.compare.options import CompareOptions
-from collapsium.pipeline.workflows.compare.plots.base import Results
-from collapsium.pipeline.workflows.compare.plots.registry import draw_plots
+from collapsium.pipeline.workflows.compare.plots import Results, draw_plots
 from collapsium.storage.io.folder import Folder
 
 WHOLE = re.compile(r"\N{MINUS SIGN}?(\d{1,3})(,\d{3})*")

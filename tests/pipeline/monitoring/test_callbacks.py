@@ -8,7 +8,7 @@ import pytest
 
 from collapsium.pipeline import Model
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.monitoring.callbacks import Guarded, load_function
+from collapsium.pipeline.monitoring.events import Guarded, load_function
 from collapsium.pipeline.monitoring.mlflow_callback import MLflow
 from collapsium.storage.errors import OptionError
 

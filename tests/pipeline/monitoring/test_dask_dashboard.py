@@ -92,9 +92,9 @@ def test_runs__are_remembered_as_far_as_there_is_room(served):
 
 
 def test_panels__show_what_was_told(served):
-    from collapsium.pipeline.monitoring.dask_dashboard import page as dashpage
-    from collapsium.pipeline.monitoring.dask_dashboard.panels import PANELS
-    from collapsium.pipeline.monitoring.dask_dashboard.view import View
+    from collapsium.pipeline.monitoring.dask_dashboard import application as dashpage
+    from collapsium.pipeline.monitoring.dask_dashboard.application import PANELS
+    from collapsium.pipeline.monitoring.dask_dashboard.runs import View
 
     view = View(served[1])
     panels = {name: make(view) for name, make in PANELS.items()}
@@ -150,8 +150,8 @@ def test_runs__side_by_side_keep_their_order():
 
 
 def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member(served, monkeypatch):
-    from collapsium.pipeline.monitoring.dask_dashboard import page as dashpage
-    from collapsium.pipeline.monitoring.dask_dashboard import view as run_view
+    from collapsium.pipeline.monitoring.dask_dashboard import application as dashpage
+    from collapsium.pipeline.monitoring.dask_dashboard import runs as run_view
 
     runs = Runs()
     monkeypatch.setattr(run_view, "runs_of", lambda scheduler: runs)
@@ -184,7 +184,7 @@ def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member(ser
 
 def test_a_run_whose_driver_is_gone__is_not_said_to_go_on(monkeypatch):
     from collapsium.pipeline.monitoring.dask_dashboard import runs as dashboard
-    from collapsium.pipeline.monitoring.dask_dashboard import view as run_view
+    from collapsium.pipeline.monitoring.dask_dashboard import runs as run_view
 
     runs, clock = Runs(), [100.0]
     monkeypatch.setattr(run_view, "runs_of", lambda scheduler: runs)

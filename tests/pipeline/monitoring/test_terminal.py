@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import export, fit, infer
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.monitoring.console import LogLines, counting
-from collapsium.pipeline.monitoring.guarded_console import GuardedConsole
+from collapsium.pipeline.monitoring.live import GuardedConsole
 from collapsium.pipeline.monitoring.terminal import GuardedStream, guarded_streams
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter

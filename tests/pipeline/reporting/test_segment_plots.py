@@ -1,6 +1,6 @@
 import pytest
 
-from collapsium.pipeline.reporting.plots.segments import steps_note
+from collapsium.pipeline.reporting.plots.run import steps_note
 
 
 @pytest.mark.parametrize(

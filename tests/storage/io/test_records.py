@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline.families.networks.specification import MAX_KINDS, Vectors, check_network, read_network
+from collapsium.pipeline.families.networks.dirichlet_network import MAX_KINDS, Vectors, check_network, read_network
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import DIGEST, canonical, dump, numbers_of_names, parse_json

@@ -7,8 +7,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OccupiedError, StoreError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created, replaced
-from collapsium.storage.io.unfinished import abandoned
+from collapsium.storage.io.transactions import abandoned, created, replaced
 from tests.conftest import write_corpus
 
 MAKE_AND_DIE = """

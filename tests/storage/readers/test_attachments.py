@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.readers.texts.attachments import without_attachments
+from collapsium.storage.readers.texts.gathering import without_attachments
 
 BEFORE = "From: somebody\nSubject: a picture\n\nHere it is, as promised:\n\n"
 AFTER = "\n\nRegards,\nSomebody"

@@ -18,7 +18,7 @@ from pandas._libs.parsers import STR_NA_VALUES
 
 from collapsium.pipeline import ingest
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.texts.arrow_values import values_of
+from collapsium.storage.readers.texts.tables import values_of
 from collapsium.storage.readers.texts.values import (
     MAX_INTEGER,
     MISSING,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.readers.texts.date_tally import MAX_EXAMPLES
+from collapsium.storage.readers.texts.fields import MAX_EXAMPLES
 from collapsium.storage.readers.texts.values import as_date, is_missing
 from collapsium.workers.date_sums import UNAMBIGUOUS, bounded, coarsened, date_sums, floored, moment, resolved
 from collapsium.workers.ingest.dates import (

@@ -18,7 +18,7 @@ from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.base import Growing, Resumable
+from collapsium.workers.families.base import FOLD_IN_KERNELS, Growing, Resumable, fold_in_counts
 from collapsium.workers.families.cvb import active, dense, topic_moves, warm_start
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, MovesState, Vector
 from collapsium.workers.families.cvb.parameters import (
@@ -43,7 +43,6 @@ from collapsium.workers.families.cvb.states import (
 from collapsium.workers.families.cvb.sums import RowChanges
 from collapsium.workers.families.dirichlet import dirichlet_topics
 from collapsium.workers.families.document_pairs import document_pairs, weighed
-from collapsium.workers.families.fold_in import FOLD_IN_KERNELS, fold_in_counts
 from collapsium.workers.families.plain_tokens import normalised, plain_sums
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.cvb import active as active_kernels

@@ -23,8 +23,8 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, LocalState, State
+from collapsium.workers.families.base import pair_probability
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.fold_in import pair_probability
 from collapsium.workers.families.gibbs.allowed_topics import LabelLists
 from collapsium.workers.families.gibbs.shard_model import GibbsShardModel
 from collapsium.workers.families.gibbs.states import (

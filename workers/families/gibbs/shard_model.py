@@ -14,10 +14,16 @@ import numpy as np
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.base import LocalT, OptionsT, Resumable
+from collapsium.workers.families.base import (
+    FOLD_IN_KERNELS,
+    LocalT,
+    OptionsT,
+    Resumable,
+    fold_in_counts,
+    pair_probability,
+)
 from collapsium.workers.families.dirichlet import dirichlet_topics
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.fold_in import FOLD_IN_KERNELS, fold_in_counts, pair_probability
 from collapsium.workers.families.gibbs.states import (
     ActiveTopics,
     Counts,

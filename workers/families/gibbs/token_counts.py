@@ -15,8 +15,8 @@ from collapsium.workers.arrays.delta import Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.family_arrays import proportions_and_topics
 from collapsium.workers.families.gibbs.states import ActiveTopics, Counts, Ints, TokenTopics, Vector
-from collapsium.workers.families.warm_arrays import proportions_and_topics
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.gibbs.records import OutDocumentTopics
 from collapsium.workers.kernels.gibbs.topics import CHUNK, draw_topics, list_documents

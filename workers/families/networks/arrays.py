@@ -23,7 +23,7 @@ from collapsium.workers.arrays.array_fields import (
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.networks.graph import DOCUMENT, LABEL, SEGMENT, Graph, Plan, segments_of
 from collapsium.workers.families.networks.states import EdgeTables, OwnTokens
-from collapsium.workers.families.token_topics import TOKEN_TOPICS
+from collapsium.workers.families.plain_tokens import TOKEN_TOPICS
 from collapsium.workers.families.topic_arrays import (
     LABEL_TABLE,
     MIN_POSITIVE,

@@ -12,12 +12,14 @@ from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
 from collapsium.workers.families.dirichlet import DirichletPriors
 from collapsium.workers.families.gibbs.states import SampledGlobalState
 from collapsium.workers.families.networks.graph import Graph, Plan
-from collapsium.workers.kernels.networks.expected_records import (
+from collapsium.workers.kernels.networks.records import (
+    Hyperparameters,
     OwnExpectedTopics,
+    OwnTopics,
     Responsibilities,
     SharedVectors,
+    TableEntries,
 )
-from collapsium.workers.kernels.networks.records import Hyperparameters, OwnTopics, TableEntries
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Vector: TypeAlias = npt.NDArray[np.float64]

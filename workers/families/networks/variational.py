@@ -21,6 +21,7 @@ from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
 from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.family_arrays import proportions_and_topics
 from collapsium.workers.families.gibbs.token_counts import corpus_sums
 from collapsium.workers.families.networks.arrays import EXPECTED_ARRAYS
 from collapsium.workers.families.networks.graph import Graph, segments_of
@@ -35,10 +36,10 @@ from collapsium.workers.families.networks.states import (
     Vector,
 )
 from collapsium.workers.families.networks.sums import ExpectedSums, NodeTotals
-from collapsium.workers.families.warm_arrays import proportions_and_topics
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.networks.expected_records import (
+from collapsium.workers.kernels.networks.means import pair_probabilities
+from collapsium.workers.kernels.networks.records import (
     ExpectedStatistics,
     ExpectedSweepResults,
     ExpectedWordCounts,
@@ -46,7 +47,6 @@ from collapsium.workers.kernels.networks.expected_records import (
     NewResponsibilities,
     NodeDocuments,
 )
-from collapsium.workers.kernels.networks.means import pair_probabilities
 from collapsium.workers.kernels.networks.responsibilities import (
     MAX_TOPICS,
     count_expected_node_topics,

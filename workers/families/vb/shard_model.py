@@ -20,9 +20,9 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.base import ShardModel
+from collapsium.workers.families.base import ShardModel, pair_probability
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.fold_in import pair_probability
+from collapsium.workers.families.family_arrays import proportions_and_topics
 from collapsium.workers.families.plain_tokens import normalised, plain_counts, plain_sums, weighed_rows
 from collapsium.workers.families.vb.states import (
     Counts,
@@ -33,7 +33,6 @@ from collapsium.workers.families.vb.states import (
     Vector,
     WordCounts,
 )
-from collapsium.workers.families.warm_arrays import proportions_and_topics
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.vb import mean_field

@@ -22,7 +22,7 @@ from collapsium.workers.kernels.argument_types import (
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.moments import LARGEST
-from collapsium.workers.kernels.networks.expected_records import (
+from collapsium.workers.kernels.networks.records import (
     NewOwnExpectedTopics,
     NewResponsibilities,
     Responsibilities,

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
         Int32Matrix,
         Int64Vector,
     )
-    from collapsium.workers.kernels.networks.expected_records import NewResponsibilities, Responsibilities
-    from collapsium.workers.kernels.networks.records import GraphArrays
+    from collapsium.workers.kernels.networks.records import GraphArrays, NewResponsibilities, Responsibilities
     from collapsium.workers.kernels.records import DocumentPairs
 
 

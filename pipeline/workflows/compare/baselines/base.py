@@ -10,9 +10,50 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.storage.corpus import corpus as corpora
+from collapsium.storage.corpus import shard
 from collapsium.storage.data_types import JsonObject
+
+Floats = npt.NDArray[np.float64]
+
+
+class Data:
+    """A corpus in memory."""
+
+    def __init__(
+        self, offsets: npt.NDArray[np.int64], words: npt.NDArray[np.int32], counts: npt.NDArray[np.int32], size: int
+    ) -> None:
+        self.offsets, self.words, self.counts, self.size = offsets, words, counts, int(size)
+
+    @classmethod
+    def read(cls, url: str | Path) -> Data:
+        """Read a corpus, or a file that `save` wrote."""
+        if str(url).endswith(".npz"):
+            with np.load(url) as arrays:
+                return cls(arrays["offsets"], arrays["words"], arrays["counts"], arrays["size"])
+        corpus = corpora.Corpus(url)
+        documents = shard.Documents.join([one.documents() for one in corpus.references])
+        return cls(documents.offsets, documents.words, documents.counts, corpus.manifest.vocabulary.words)
+
+    def save(self, path: str | Path) -> None:
+        """Write a file that NumPy alone can read."""
+        np.savez(path, offsets=self.offsets, words=self.words, counts=self.counts, size=self.size)
+
+    def tokens(self, document: int) -> npt.NDArray[np.int32]:
+        """Return a document's tokens, as numbers of words."""
+        first, last = self.offsets[document], self.offsets[document + 1]
+        return np.repeat(self.words[first:last], self.counts[first:last])
+
+    def documents(self) -> range:
+        """Return the documents' numbers."""
+        return range(self.offsets.size - 1)
+
 
 # Environment that limits numerical libraries to one thread for each process or thread of a peer
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")

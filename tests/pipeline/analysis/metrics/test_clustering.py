@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.analysis.metrics.clustering import (
+from collapsium.pipeline.analysis.metrics.labelled import (
     adjusted_rand_index,
     linear_accuracy,
     normalised_mutual_information,

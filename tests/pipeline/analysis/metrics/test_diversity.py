@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline.analysis.metrics.diversity import (
+from collapsium.pipeline.analysis.metrics.topic_words import (
     inverted_rbo,
     rank_biased_overlap,
     strict_diversity,

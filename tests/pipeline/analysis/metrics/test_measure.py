@@ -9,8 +9,9 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
 from collapsium.pipeline import Corpus, Model, coherence, evaluate, fit, ingest, measure, split
-from collapsium.pipeline.analysis.metrics import catalogue, clustering, diversity
-from collapsium.pipeline.analysis.metrics.likelihoods import log_likelihood
+from collapsium.pipeline.analysis.metrics import catalogue, topic_words
+from collapsium.pipeline.analysis.metrics import labelled as clustering
+from collapsium.pipeline.analysis.metrics.measure import log_likelihood
 from collapsium.pipeline.analysis.metrics.topic_words import text_coherence, top_words
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.estimators import CollapsedLDA
@@ -100,8 +101,8 @@ def test_metrics_of_topics__are_those_of_their_words(place):
     measured = measure(place / "run", metrics="strict_diversity,irbo,diversity", top_words=4, **SERIAL)
     assert list(measured) == ["strict-diversity", "inverted-rbo", "diversity"]
     words = top_words(Model(place / "run"), 4)[1]
-    assert measured["strict-diversity"].value == diversity.strict_diversity(words)
-    assert measured["inverted-rbo"].value == diversity.inverted_rbo(words)
+    assert measured["strict-diversity"].value == topic_words.strict_diversity(words)
+    assert measured["inverted-rbo"].value == topic_words.inverted_rbo(words)
     assert "among its 4 most probable words" in measured["strict-diversity"].definition
     assert "Wu" in measured["strict-diversity"].source
 
@@ -298,7 +299,7 @@ def test_arrays__of_an_estimator_are_measured():
     counts = pd.DataFrame(words.fit_transform(texts).toarray(), columns=words.get_feature_names_out())
     lda = CollapsedLDA(n_components=3, max_iter=30, random_state=0).fit(counts)
     assert clustering.purity(labels, lda.transform(counts).argmax(axis=1)) > 0.9
-    assert diversity.strict_diversity(lda.top_words(5)) > 0.5
+    assert topic_words.strict_diversity(lda.top_words(5)) > 0.5
     coherent = text_coherence(lda.top_words(5), [text.split() for text in texts], "c_npmi")
     assert coherent.mean() > 0.0
 

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Model, export, fit, name_topics, plot, report, resume, topics, verify
-from collapsium.pipeline.analysis.naming import namers
-from collapsium.pipeline.analysis.naming.namers import load_namer
+from collapsium.pipeline.analysis import naming
+from collapsium.pipeline.analysis.naming import load_namer
 from collapsium.pipeline.engine.run import ActiveRun
 from collapsium.storage.errors import AbsentError, DamagedError, LockedError, OptionError, TakenOverError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.lock_files import file_of
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock, file_of
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.topic_names import MAX_LETTERS, RECORD, TopicName, clean_name, read_names, write_names
@@ -173,7 +172,7 @@ def test_commands_that_are_not_there__are_one_warning_a_topic(run, capsys):
 )
 def test_commands_without_an_end__are_ended_with_what_they_have_started(run, tmp_path, monkeypatch, line, fault):
     command_line, _ = script_of(tmp_path, line)
-    monkeypatch.setattr(namers, "LIMITS", replace(namers.LIMITS, seconds=1.0))
+    monkeypatch.setattr(naming, "LIMITS", replace(naming.LIMITS, seconds=1.0))
     said = []
     assert name_topics(run, command_line, notice=said.append) == {}
     assert len(said) == 3

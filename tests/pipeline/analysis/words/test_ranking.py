@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Model, fit, report, topics
+from collapsium.pipeline.analysis import words as ranking
 from collapsium.pipeline.analysis.options import RankOptions
-from collapsium.pipeline.analysis.words import ranking
-from collapsium.pipeline.analysis.words.ranking import word_scores
+from collapsium.pipeline.analysis.words import word_scores
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.storage.errors import OptionError

@@ -9,13 +9,12 @@ import pytest
 
 from collapsium.pipeline import Corpus, Model, evaluate, export, fit, infer, info, report, resume, topics, verify
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.engine.consensus.matching import join
+from collapsium.pipeline.engine.consensus import join
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.topic_matching import same_topics
 from collapsium.storage.errors import AbsentError, OptionError, TakenOverError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.lock_files import file_of
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.locks.run_lock import RunLock, file_of
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.members import members_of
 from collapsium.storage.runs.run import Run

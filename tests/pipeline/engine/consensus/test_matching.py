@@ -9,9 +9,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from collapsium.pipeline import Corpus, Model
-from collapsium.pipeline.engine.consensus.joined_models import ABSENT, JoinedModel, JoinedReference
-from collapsium.pipeline.engine.consensus.matching import RULE, _assigned, _matched_again, join
-from collapsium.pipeline.engine.consensus.overlaps import Overlaps, document_overlaps, total_overlaps, word_overlaps
+from collapsium.pipeline.engine.consensus import (
+    ABSENT,
+    RULE,
+    JoinedModel,
+    JoinedReference,
+    Overlaps,
+    _assigned,
+    _matched_again,
+    document_overlaps,
+    join,
+    total_overlaps,
+    word_overlaps,
+)
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import ClusterError
 from collapsium.workers.arrays import buffer_pool as buffers

@@ -22,9 +22,7 @@ from collapsium.pipeline import (
     topics,
     verify,
 )
-from collapsium.pipeline.engine.consensus.joined_models import ABSENT
-from collapsium.pipeline.engine.consensus.matching import join
-from collapsium.pipeline.engine.consensus.mean import all_columns
+from collapsium.pipeline.engine.consensus import ABSENT, all_columns, join
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import DamagedError, MismatchError, OptionError
 from collapsium.storage.io.records import DIGEST, dump

@@ -11,8 +11,8 @@ import pytest
 from collapsium.pipeline.executors import dask_cluster as clusters
 from collapsium.pipeline.executors import liveness as watching
 from collapsium.pipeline.executors.dask_client import close_client, within
+from collapsium.pipeline.executors.dask_cluster import ForgottenClients, forget_later
 from collapsium.pipeline.executors.liveness import Watch, WorkerSign
-from collapsium.pipeline.executors.scheduler_memory import ForgottenClients, forget_later
 from collapsium.storage.errors import ClusterError
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from collapsium.pipeline import Model, fit, resume, topics
 from collapsium.pipeline.engine.loop import topic_snapshots
-from collapsium.pipeline.engine.loop.timing import shard_times
+from collapsium.pipeline.engine.loop.loop import shard_times
 from collapsium.pipeline.engine.loop.topic_snapshots import RULE, SnapshotRule
 from collapsium.pipeline.families.registry import family_names, load_family
 from collapsium.pipeline.monitoring.follow import so_far

@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.resources import estimate as planning
-from collapsium.pipeline.engine.resources.costs import COSTS, Costs
-from collapsium.pipeline.engine.resources.estimate import estimate, plan
-from collapsium.pipeline.engine.resources.place import Place, free_memory, local_place
+from collapsium.pipeline.engine.resources.estimate import COSTS, Costs, StartSizes, estimate, plan, start_bytes
 from collapsium.pipeline.engine.resources.placement import cluster_place
-from collapsium.pipeline.engine.resources.plan import Plan
-from collapsium.pipeline.engine.resources.start_memory import StartSizes, start_bytes
+from collapsium.pipeline.engine.resources.plan import Place, Plan, free_memory, local_place
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.families.base import Summary

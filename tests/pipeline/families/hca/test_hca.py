@@ -17,10 +17,8 @@ from collapsium.pipeline.families.ncrp.node_moves import Moves
 from collapsium.pipeline.families.registry import make_options
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.families.hca.hca import HcaShardModel
-from collapsium.workers.families.hca.states import HcaRows, NextLoadings
-from collapsium.workers.families.hca.sums import TreeSums
-from collapsium.workers.families.hca.vector_paths import MAX_ENDS
+from collapsium.workers.families.hca.hca import MAX_ENDS, HcaShardModel
+from collapsium.workers.families.hca.states import HcaRows, NextLoadings, TreeSums
 from tests.conftest import rest_long, write_corpus
 from tests.fits import bits, problem_of, state_bits, states
 from tests.storage.corpus.test_vectors import write_vectors

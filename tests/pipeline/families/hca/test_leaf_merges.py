@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline.families.hca.leaf_merges import own_nodes, pooled
 from collapsium.pipeline.families.hca.posterior import fitted
+from collapsium.pipeline.families.hca.tree_update import own_nodes, pooled
 from tests.chains import PRIOR, chained, spanned
 
 

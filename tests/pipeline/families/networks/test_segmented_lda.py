@@ -5,7 +5,7 @@ import pytest
 
 from collapsium.pipeline import fit, flatten, simulate, split
 from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.networks.generative import draw_vectors
+from collapsium.pipeline.families.networks.family import draw_vectors
 from collapsium.pipeline.families.registry import load_family, make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.networks.graph import graph_of

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.families.networks.specification import (
+from collapsium.pipeline.families.networks.dirichlet_network import (
     Vectors,
     check_network,
     ordered,

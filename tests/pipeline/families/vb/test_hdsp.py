@@ -11,9 +11,8 @@ from collapsium.pipeline import Corpus, fit, ingest, simulate
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.registry import make_options
-from collapsium.pipeline.families.vb.hdsp import Hdsp
+from collapsium.pipeline.families.vb.hdsp import Hdsp, gradient
 from collapsium.pipeline.families.vb.label_scaling import scaling_of
-from collapsium.pipeline.families.vb.topic_prior import gradient
 from collapsium.storage.corpus.label_index import LabelTable, NumberField, numbered
 from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.errors import OptionError

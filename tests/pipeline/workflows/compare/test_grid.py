@@ -8,11 +8,16 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import compare
 from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.workflows.compare.baselines.library_fits import library_fits
+from collapsium.pipeline.workflows.compare.baselines.libraries import library_fits
 from collapsium.pipeline.workflows.compare.fits import Resources
 from collapsium.pipeline.workflows.compare.grid import cells_of
-from collapsium.pipeline.workflows.compare.option_values import number_of, parse_settings, parse_vary, variants_of
-from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.pipeline.workflows.compare.options import (
+    CompareOptions,
+    number_of,
+    parse_settings,
+    parse_vary,
+    variants_of,
+)
 from collapsium.pipeline.workflows.compare.targets import HeldOutTokens
 from collapsium.storage.errors import OptionError
 

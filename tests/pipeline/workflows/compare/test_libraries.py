@@ -9,10 +9,9 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from collapsium.pipeline import compare, topics
-from collapsium.pipeline.workflows.compare.baselines.corpus_arrays import Data
-from collapsium.pipeline.workflows.compare.baselines.libraries import ALL, PEERS, score
-from collapsium.pipeline.workflows.compare.baselines.library_hdps import HDPS, with_new
-from collapsium.pipeline.workflows.compare.catalogue import LIBRARIES, installed
+from collapsium.pipeline.workflows.compare.baselines.base import Data
+from collapsium.pipeline.workflows.compare.baselines.libraries import ALL, HDPS, PEERS, score, with_new
+from collapsium.pipeline.workflows.compare.options import LIBRARIES, installed
 
 
 def test_the_catalogue__names_the_libraries_that_there_are():
@@ -91,7 +90,7 @@ def test_a_topic_that_is_not_there_yet__leaves_probabilities(documents, topics, 
 
 def test_peers_that_are_missing_or_fail__are_left_out_with_a_reason(small, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "collapsium.pipeline.workflows.compare.baselines.library_fits.installed", lambda name: name != "gensim"
+        "collapsium.pipeline.workflows.compare.baselines.libraries.installed", lambda name: name != "gensim"
     )
     monkeypatch.setattr("collapsium.pipeline.workflows.compare.baselines.base.sys.executable", "false")
     given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2, "peers": ("gensim", "topica")}

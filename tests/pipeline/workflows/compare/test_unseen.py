@@ -16,18 +16,22 @@ from scipy.sparse import csr_matrix
 from collapsium.pipeline import Corpus, compare, evaluate, info, verify
 from collapsium.pipeline.analysis.labels.classification import scored
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.workflows.compare.baselines import classifier_tuning as learning
-from collapsium.pipeline.workflows.compare.baselines.classifier_tuning import learned
-from collapsium.pipeline.workflows.compare.baselines.classifiers import (
+from collapsium.pipeline.workflows.compare.baselines import classifier_fits as learning
+from collapsium.pipeline.workflows.compare.baselines.classifier_fits import (
+    BINARY,
+    LINEAR,
     LabelledCorpus,
     TrainingExamples,
+    chosen,
+    classified,
+    learned,
     read_known,
+    responses,
     tallied,
     with_labels,
 )
-from collapsium.pipeline.workflows.compare.baselines.supervised_lda import BINARY, LINEAR, chosen, classified, responses
-from collapsium.pipeline.workflows.compare.catalogue import CLASSIFIERS, SUPERVISED_LDA
 from collapsium.pipeline.workflows.compare.metrics.base import best_of_families
+from collapsium.pipeline.workflows.compare.options import CLASSIFIERS, SUPERVISED_LDA
 from collapsium.storage.corpus.label_index import LabelTable, label_table
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from tests.conftest import write_corpus

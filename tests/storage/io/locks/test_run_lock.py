@@ -15,10 +15,8 @@ import pytest
 from collapsium.storage.errors import LockedError, StoreError, TakenOverError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks import clock as lock_clock
-from collapsium.storage.io.locks import lock_watch, processes
-from collapsium.storage.io.locks.lock_files import LEASE
-from collapsium.storage.io.locks.lock_watch import LOOKS, LockWatch
-from collapsium.storage.io.locks.run_lock import RENEWALS, RunLock
+from collapsium.storage.io.locks import processes, run_lock
+from collapsium.storage.io.locks.run_lock import LEASE, LOOKS, RENEWALS, LockWatch, RunLock
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.run import Run
 
@@ -53,7 +51,7 @@ def clock(monkeypatch):
     simulated = SimulatedClock()
     monkeypatch.setattr(lock_clock, "now", simulated)
     monkeypatch.setattr(lock_clock, "pause", simulated.pause)
-    monkeypatch.setattr(lock_watch, "notice", lambda text: None)
+    monkeypatch.setattr(run_lock, "notice", lambda text: None)
     return simulated
 
 

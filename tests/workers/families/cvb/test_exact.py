@@ -15,8 +15,7 @@ from scipy.special import digamma, gammaln
 
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.cvb import collapsed, updates
-from collapsium.pipeline.families.cvb.divergence import divergence
-from collapsium.pipeline.families.cvb.hdp import Hdp
+from collapsium.pipeline.families.cvb.hdp import Hdp, divergence
 from collapsium.pipeline.families.cvb.lda import Lda
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks

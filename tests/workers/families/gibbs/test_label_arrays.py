@@ -6,7 +6,7 @@ import pytest
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.array_fields import CheckContext, check_arrays
-from collapsium.workers.families.gibbs.label_arrays import LABEL_TOPICS_ARRAYS
+from collapsium.workers.families.gibbs.label_topics import LABEL_TOPICS_ARRAYS
 from tests.strategies import shard_of
 
 LABELS = LabelTable((("kind", "a"), ("kind", "b")))

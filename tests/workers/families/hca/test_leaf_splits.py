@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.hca.leaf_splits import LeafProbes, other_side
-from collapsium.workers.families.hca.states import Splits
+from collapsium.workers.families.hca.states import LeafProbes, Splits, other_side
 from tests.storage.corpus.test_vectors import write_vectors
 
 

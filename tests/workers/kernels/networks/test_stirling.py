@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln, gammasgn
 
-from collapsium.workers.families.networks import stirling
-from collapsium.workers.families.networks.stirling import tables_for
+from collapsium.workers.families.networks import sampler
+from collapsium.workers.families.networks.sampler import tables_for
 from collapsium.workers.kernels.networks.stirling import fill_ratios, log_stirlings, ratios_at
 
 pytestmark = pytest.mark.kernels
@@ -121,8 +121,8 @@ def test_log_stirling__is_the_logarithm_of_exact_fractions(a):
 @pytest.fixture
 def fresh(monkeypatch):
     """No tables but those that a test asks for, and small ones."""
-    monkeypatch.setattr(stirling, "_tables", type(stirling._tables)())
-    monkeypatch.setattr(stirling, "MAX_COUNT", 256)
+    monkeypatch.setattr(sampler, "_tables", type(sampler._tables)())
+    monkeypatch.setattr(sampler, "MAX_COUNT", 256)
 
 
 def test_tables_for__growth_changes_nothing(fresh):
@@ -159,17 +159,17 @@ def test_tables_for__threads_share_them(fresh):
 
 def test_tables_for__keeps_those_asked_for_last_within_bounds(fresh, monkeypatch):
     one = tables_for((0.5,), 64)
-    monkeypatch.setattr(stirling, "MAX_CACHED_BYTES", 3 * one.nbytes)
+    monkeypatch.setattr(sampler, "MAX_CACHED_BYTES", 3 * one.nbytes)
     for a in (0.1, 0.2, 0.5, 0.3):
         tables_for((a,), 64)
-    assert list(stirling._tables) == [(0.2,), (0.5,), (0.3,)]
+    assert list(sampler._tables) == [(0.2,), (0.5,), (0.3,)]
     assert tables_for((0.5,), 64) is one
     tables_for((0.4,), 256)  # more than all that may be kept: the last one stays
-    assert list(stirling._tables) == [(0.4,)]
+    assert list(sampler._tables) == [(0.4,)]
 
 
 def test_tables__take_what_is_said():
-    assert 8 * stirling._size(stirling.MAX_COUNT) < 16.8e6
+    assert 8 * sampler._size(sampler.MAX_COUNT) < 16.8e6
 
 
 @pytest.mark.parametrize("a", [-0.1, 1.0, math.nan])

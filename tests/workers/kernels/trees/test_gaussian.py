@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.workers.families.hca.hca import end_paths, end_quadratics
 from collapsium.workers.families.hca.states import Loadings, TreeModel
-from collapsium.workers.families.hca.vector_paths import end_paths, end_quadratics
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 from collapsium.workers.kernels.trees.gaussian import (
     FactorPosterior,

@@ -11,7 +11,7 @@ from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.families.base import Summary
 from collapsium.pipeline.families.hyperparameters import slice_sampled
 from collapsium.pipeline.families.ncrp import gibbs_ncrp as driver
-from collapsium.pipeline.families.ncrp.nodes import depth_first, regular_tree
+from collapsium.pipeline.families.ncrp.node_moves import depth_first, regular_tree
 from collapsium.pipeline.families.registry import make_options, shard_model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
