@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collapsium.pipeline.engine.resources.estimate import estimate
     from collapsium.pipeline.engine.resources.plan import Plan
     from collapsium.pipeline.executors.base import TLS
-    from collapsium.pipeline.families.model import Model
+    from collapsium.pipeline.models.model import Model
     from collapsium.pipeline.reporting.export import Exported, export
     from collapsium.pipeline.reporting.page.report import Report, report
     from collapsium.pipeline.reporting.plots.run import plot
@@ -64,7 +64,7 @@ _HOMES = {
     "Findings": "collapsium.pipeline.analysis.verify",
     "LabelTopics": "collapsium.pipeline.analysis.labels.expected_topics",
     "Measurement": "collapsium.pipeline.analysis.metrics.measurement",
-    "Model": "collapsium.pipeline.families.model",
+    "Model": "collapsium.pipeline.models.model",
     "Prediction": "collapsium.pipeline.reporting.predict",
     "Reconstruction": "collapsium.pipeline.analysis.evaluate",
     "Report": "collapsium.pipeline.reporting.page.report",

@@ -11,7 +11,6 @@ import inspect
 import numbers
 import operator
 import os
-import re
 import reprlib
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
@@ -26,31 +25,10 @@ from pydantic_core import ErrorDetails
 
 from collapsium.storage.errors import OptionError, flag_of, near, suggestion
 from collapsium.storage.io.toml_files import parse_toml
+from collapsium.workers.options import complaint, plain
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-RECORDED = "recorded"  # Context of the validation of options that come out of a record
-_BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
-
-
-# Plain English for the phrases of pydantic
-_PLAIN = {
-    "a valid integer": "a whole number",
-    "a valid number": "a number",
-    "a valid string": "a string",
-    "a valid boolean": "true or false",
-    "a valid tuple": "a list",
-    "a valid dictionary( or instance of .*)?": "a table",
-}
-
-
-def require_named(info: ValidationInfo) -> None:
-    """Raise `ValueError` for the name of a file that comes out of a record.
-
-    Only users name files of options. Records have the contents, and anyone may have written them.
-    """
-    if info.context == RECORDED:
-        raise ValueError("expected a table, as a record names no file")
 
 
 @dataclass(frozen=True)
@@ -174,21 +152,6 @@ def option_error(error: pydantic.ValidationError, model: type[BaseModel]) -> Opt
     return OptionError(f"expected {_expected(field, first)}, found {reprlib.repr(value)}{hint}", name)
 
 
-def complaint(error: ErrorDetails) -> str:
-    """Return a validation error in plain English, with the value: ``expected a whole number, found 'x'``."""
-    if error["type"] == "value_error":
-        # Our own validators name the value where it helps; a table could fill a page.
-        return str(error["msg"]).removeprefix("Value error, ")
-    return f"expected {_plain(error)}, found {reprlib.repr(error['input'])}"
-
-
-def _plain(error: ErrorDetails) -> str:
-    text = str(error["msg"]).removeprefix("Input should be ")
-    for theirs, ours in _PLAIN.items():
-        text = re.sub(theirs, ours, text)
-    return f"a value {text}" if error["type"] in _BOUNDS else text
-
-
 def _expected(field: FieldInfo, error: ErrorDetails) -> str:
     """Return the expected value of a field, for a message."""
     kind, limits, expected = error["type"], limits_of(field), value_of(field).expected
@@ -203,7 +166,7 @@ def _expected(field: FieldInfo, error: ErrorDetails) -> str:
         return f"a whole number of {limits['ge']} or more"
     if kind == "greater_than_equal" and type(error["input"]) is int:
         return f"a whole number of {error['ctx']['ge']} or more"
-    return _plain(error)
+    return plain(error)
 
 
 def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:

@@ -18,8 +18,8 @@ from collapsium.pipeline import Corpus, estimate, evaluate, fit, infer, resume, 
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run

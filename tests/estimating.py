@@ -3,7 +3,7 @@
 import numpy as np
 
 from collapsium.pipeline.estimators import CollapsedHDP, CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
-from collapsium.pipeline.families.registry import family_names
+from collapsium.pipeline.models.registry import family_names
 from collapsium.workers.arrays.state import State
 
 ALL = (CollapsedLDA, CollapsedHDP, VariationalLDA, GibbsLDA, GibbsHDP)

@@ -9,13 +9,13 @@ from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.word_weights import weights_of
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.storage.errors import ClusterError
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.summary import RECORD as SUMMARY
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import State
+from collapsium.workers.families.family import Summary
 from collapsium.workers.shard_loading import load_shard
 
 # Fields of events that depend on time and machine, and differ in a run that was resumed.

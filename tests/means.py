@@ -9,13 +9,13 @@ from typing import Any
 import distributed
 import numpy as np
 
-from collapsium.pipeline.families import registry
-from collapsium.pipeline.families.base import Description, Family, FamilyOptions, Footprint
+from collapsium.pipeline.models import registry
 from collapsium.storage.corpus.vectors import VectorShard
 from collapsium.workers.arrays.array_fields import ArrayGroup, FamilyArrays, counts, numbers
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, block_only
 from collapsium.workers.families.base import ShardModel
+from collapsium.workers.families.family import Description, Family, FamilyOptions, Footprint
 
 NAME = "means"
 ADDRESS = f"{__name__}:Means"

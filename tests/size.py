@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("pipeline", "workers", "storage")
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-LDA = ("collapsium.pipeline.families.cvb.lda", "collapsium.workers.families.cvb.lda")
+LDA = ("collapsium.workers.families.cvb.lda", "collapsium.workers.families.cvb.lda")
 
 
 @dataclass(frozen=True)

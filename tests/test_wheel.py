@@ -22,7 +22,7 @@ collapsium.pipeline.write_sample_texts("texts.jsonl")
 print(collapsium.pipeline.ingest("texts.jsonl", "corpus").documents)
 """
 FAMILIES = """
-from collapsium.pipeline.families.registry import family_names
+from collapsium.pipeline.models.registry import family_names
 print(*family_names())
 """
 

@@ -21,10 +21,10 @@ from collapsium.pipeline.analysis.metrics.measure import SETTINGS
 from collapsium.pipeline.analysis.metrics.topic_words import WINDOWS
 from collapsium.pipeline.cli.app import EPILOG, load_command
 from collapsium.pipeline.cli.reference import CommandEntry, OptionEntry, commands, families
-from collapsium.pipeline.families.base import AnyFamily
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.monitoring.prometheus import RunMetrics
 from collapsium.storage import errors
+from collapsium.workers.families.family import AnyFamily
 
 logger = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ from collapsium.pipeline.executors.base import TLS, Executor, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.executors.schedulers import Scheduler
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import VECTORS

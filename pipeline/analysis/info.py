@@ -20,7 +20,7 @@ from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 
 if TYPE_CHECKING:
-    from collapsium.pipeline.families import model
+    from collapsium.pipeline.models import model
 
 
 @keywords()
@@ -52,7 +52,7 @@ def info(path: str | os.PathLike[str]) -> JsonObject:
     if folder.exists(COMPARISON_RECORD):
         return _comparison(folder)
     if folder.exists(MODEL_RECORD):
-        from collapsium.pipeline.families import model
+        from collapsium.pipeline.models import model
 
         return {"kind": "model", "path": folder.url, **_model(model.Model(path))}
     raise AbsentError(
@@ -98,7 +98,7 @@ def _corpus(corpus: Corpus, folder: Folder) -> JsonObject:
 
 
 def _run(run: Run) -> JsonObject:
-    from collapsium.pipeline.families import model
+    from collapsium.pipeline.models import model
 
     record = run.record()
     events = run.events()

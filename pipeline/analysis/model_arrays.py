@@ -25,8 +25,8 @@ from collapsium.pipeline.corpora.texts_in_memory import (
     write_texts,
 )
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family, require_corpus
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family, require_corpus
 from collapsium.pipeline.options import python_number, python_value
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST

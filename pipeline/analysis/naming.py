@@ -19,7 +19,7 @@ from collapsium.pipeline.analysis.options import NamerOptions, RankOptions
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource, documents_summary
 from collapsium.pipeline.analysis.topics import Topic, topics
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.monitoring.events import load_function
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError

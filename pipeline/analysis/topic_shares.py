@@ -16,7 +16,7 @@ from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.executors.schedulers import Scheduler
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import AbsentError, ClusterError, CollapsiumError, OptionError, near

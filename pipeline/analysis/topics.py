@@ -11,16 +11,16 @@ import numpy as np
 
 from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.analysis.words import BY_PROBABILITY, ranked_words
-from collapsium.pipeline.families.base import Description
-from collapsium.pipeline.families.description import Shape, shape_of
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.topic_matching import IDENTITY, matched, occupied
 from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topic_matching import IDENTITY, matched, occupied
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import has_consensus, leaves, members_of, restarts_of, samples_of
 from collapsium.storage.runs.summary import SummaryRecord
 from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.families.description import Shape, shape_of
+from collapsium.workers.families.family import Description
 
 
 class Stability(NamedTuple):

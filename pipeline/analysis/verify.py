@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from collapsium.pipeline.engine.growth import recorded_sample, tokens_of_sample
 from collapsium.pipeline.engine.setup.request import fingerprint
-from collapsium.pipeline.families.base import Stochastic
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.check import corpus_faults
 from collapsium.storage.corpus.corpus import Corpus
@@ -44,6 +43,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import LocalState
 from collapsium.workers.document_samples import DocumentSample
+from collapsium.workers.families.family import Stochastic
 from collapsium.workers.shard_loading import document_parts
 
 # Relative error of counts, and absolute error of probabilities, that sums in single precision may have

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.analysis.options import RankOptions
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.workers.arrays.ranking import largest
 
 Floats = npt.NDArray[np.float64]

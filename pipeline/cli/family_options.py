@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from collapsium.pipeline.cli.command import OPTIONS, Flags
 from collapsium.pipeline.engine.setup.limits import RUN_NAMES, Keys, read_config, read_toml
-from collapsium.pipeline.families.registry import elsewhere, family_names, load_family
+from collapsium.pipeline.models.registry import elsewhere, family_names, load_family
 from collapsium.pipeline.options import Location, Options, Texts, Value, parse_setting
 from collapsium.storage.errors import CollapsiumError, OptionError, flag_of, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text

@@ -8,7 +8,7 @@ from pydantic.fields import FieldInfo
 
 from collapsium.pipeline.cli.app import COMMANDS, load_command
 from collapsium.pipeline.cli.command import described, label_of
-from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import choices_of, heading_of, kinds_of, limits_of, spelled_flag, value_of
 
 

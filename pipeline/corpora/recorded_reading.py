@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from collapsium.pipeline.corpora.options import READ
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.building.ingest_record import History, Report, SideFileColumns, read_history
 from collapsium.storage.building.label_split import covariates_of
 from collapsium.storage.corpus.corpus import Corpus

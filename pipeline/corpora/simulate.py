@@ -14,9 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collapsium.pipeline.corpora.options import SimulateOptions
-from collapsium.pipeline.families.base import FamilyOptions, Simulates, Summary
-from collapsium.pipeline.families.generative import LIMITS, chunk_documents, expected_counts
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.manifest import VECTORS, Manifest, VocabularyRecord
 from collapsium.storage.corpus.shard import Documents
@@ -31,6 +29,8 @@ from collapsium.storage.runs.proportions import SCHEMA
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState
+from collapsium.workers.families.family import FamilyOptions, Simulates, Summary
+from collapsium.workers.families.generative import LIMITS, chunk_documents, expected_counts
 
 BLOCK_CELLS = 8_000_000  # Words times topics of a block of the ground truth, which makes a block 64 MB
 # Smaller proportions are not stored; of 500 topics at the defaults, they are 62% of the entries, 0.3% of the sum

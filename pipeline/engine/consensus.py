@@ -23,10 +23,10 @@ from collapsium.pipeline.engine.resources.placement import release_memory
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.warm_start import WarmReference, WarmStart
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.averaged_models import width_of
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.families.topic_matching import occupied
+from collapsium.pipeline.models.averaged_models import width_of
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.topic_matching import occupied
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import ClusterError, CollapsiumError

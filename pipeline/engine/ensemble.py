@@ -20,8 +20,8 @@ from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.resumption import end_reason, is_finished
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.formatting import counted
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.monitoring.events import initial_event
 from collapsium.storage.errors import CollapsiumError, DamagedError, OptionError
 from collapsium.storage.io.locks.run_lock import RunLock

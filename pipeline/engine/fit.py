@@ -52,8 +52,8 @@ from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
 from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
 from collapsium.pipeline.monitoring.events import Sink, initial_event
 from collapsium.pipeline.options import keywords, option_names

@@ -10,14 +10,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import FamilyOptions
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.document_samples import DocumentSample
+from collapsium.workers.families.family import FamilyOptions
 
 # For each sample its n, one document in n, and the number of its sweeps; then all documents are swept
 Samples: TypeAlias = tuple[tuple[int, int], ...]

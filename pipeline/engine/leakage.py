@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.lineage import (
     LABELS,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from collapsium.pipeline.families.base import Footprint
+from collapsium.workers.families.family import Footprint
 
 
 @dataclass(frozen=True)

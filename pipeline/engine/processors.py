@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collapsium.pipeline.engine.setup.computed_starts import start_kernels
-from collapsium.pipeline.families.base import COMPUTED_STARTS
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import MismatchError
 from collapsium.storage.runs.model import Processor
 from collapsium.workers.families.base import fit_kernels
+from collapsium.workers.families.family import COMPUTED_STARTS
 from collapsium.workers.kernels.child_processes import (
     Report,
     compile_kernels,

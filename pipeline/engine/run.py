@@ -19,7 +19,7 @@ from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.setup.request import Request, differing_versions, fingerprint
 from collapsium.pipeline.engine.state import Problem, Progress, State
 from collapsium.pipeline.executors.base import Executor, HaltedError
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.monitoring.events import initial_event
 from collapsium.storage.errors import (
     ClusterError,

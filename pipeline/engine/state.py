@@ -8,12 +8,12 @@ from typing import TypedDict
 
 from collapsium.pipeline.engine.growth import Growth
 from collapsium.pipeline.executors.base import Future
-from collapsium.pipeline.families.base import AnyFamily, FamilyOptions
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.base import AnyShardModel
+from collapsium.workers.families.family import AnyFamily, FamilyOptions
 from collapsium.workers.shard_loading import ShardOnDisk
 from collapsium.workers.tasks import Block, Swept, WarmSource
 

@@ -40,8 +40,7 @@ from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, 
 from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler, is_elsewhere
 from collapsium.pipeline.executors.threads import ThreadExecutor
-from collapsium.pipeline.families.base import FamilyOptions
-from collapsium.pipeline.families.registry import make_options
+from collapsium.pipeline.models.registry import make_options
 from collapsium.pipeline.options import python_number, python_value
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -57,6 +56,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
+from collapsium.workers.families.family import FamilyOptions
 
 
 def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:

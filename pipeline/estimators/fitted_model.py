@@ -15,10 +15,9 @@ from collapsium.pipeline.engine.loop.loop import initial_state
 from collapsium.pipeline.engine.loop.stochastic import step
 from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor, T
-from collapsium.pipeline.families.averaged_models import AveragedModels
-from collapsium.pipeline.families.base import Stochastic, Summary
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.averaged_models import AveragedModels
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.building.split import split_documents
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.corpus.vectors import AnyShard
@@ -30,6 +29,7 @@ from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.families.cvb.stochastic import SCHEDULE
+from collapsium.workers.families.family import Stochastic, Summary
 from collapsium.workers.families.mean import MeanGlobalState
 from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
 

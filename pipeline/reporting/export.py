@@ -20,7 +20,7 @@ from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.executors.schedulers import Scheduler
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError, OccupiedError, OptionError

@@ -20,8 +20,8 @@ from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import require_corpus
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import require_corpus
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.pipeline.reporting.options import PredictOptions
 from collapsium.pipeline.reporting.plots.confusion import draw_confusion

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.analysis.words import RULE, relevance
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.topic_matching import distances
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topic_matching import distances
 from collapsium.pipeline.reporting.embedding import MapQuality, embed, measure, separate
 from collapsium.pipeline.reporting.text_layout import Placed, Placement, Point, place_texts, shortened, text_width
 

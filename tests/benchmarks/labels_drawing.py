@@ -8,11 +8,11 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import spearmanr
 
 from collapsium.pipeline import Model
-from collapsium.pipeline.families import generative as drawing
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
+from collapsium.workers.families import generative as drawing
 
 FIELD = "label"
 

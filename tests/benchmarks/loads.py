@@ -22,8 +22,7 @@ from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import fingerprint
 from collapsium.pipeline.engine.setup.resumption import resumed_request
 from collapsium.pipeline.executors.threads import ThreadExecutor
-from collapsium.pipeline.families.gibbs.label_topics import draw_labels, with_labels
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import read_documents
 from collapsium.storage.corpus.writer import CorpusWriter
@@ -31,6 +30,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.family_arrays import ModelChecks
+from collapsium.workers.families.gibbs.label_topics import draw_labels, with_labels
 
 CHECKS = ("rows", "local", "documents", "columns", "token_fingerprint", "row_fingerprint", "tallies")
 NETWORK = {

@@ -8,9 +8,7 @@ import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 
 from collapsium.pipeline import Corpus, Model
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.networks.family import draw_vectors
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.storage.building.flatten import flatten_corpus
 from collapsium.storage.corpus.list_columns import segment_lists
 from collapsium.storage.corpus.shard import Documents
@@ -18,6 +16,8 @@ from collapsium.storage.corpus.writer import CorpusWriter, even_shard_tokens
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
+from collapsium.workers.families.networks.family import draw_vectors
 from collapsium.workers.families.networks.graph import graph_of
 from tests.benchmarks.labels_kept import fitted
 from tests.benchmarks.labels_tables import saved, table, write

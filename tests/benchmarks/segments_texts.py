@@ -9,9 +9,9 @@ import time
 import numpy as np
 
 from collapsium.pipeline import Corpus, evaluate, flatten, ingest, split
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
 from collapsium.workers.shard_loading import document_parts
 from tests.benchmarks.labels_kept import fitted
 from tests.benchmarks.labels_tables import lines, saved, table, write

@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from collapsium.pipeline import fit, split
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.vectors import Vectors
 from collapsium.storage.corpus.writer import VectorWriter

@@ -9,7 +9,7 @@ import numpy as np
 
 from collapsium.pipeline import ingest
 from collapsium.pipeline.engine.setup.limits import read_config
-from collapsium.pipeline.families.registry import make_options
+from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.building.flatten import flattened
 from collapsium.storage.building.ingest import ingest_vectors
 from collapsium.storage.corpus.corpus import Corpus

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from collapsium.pipeline.cli.main import main as command
-from collapsium.pipeline.families.registry import family_names
+from collapsium.pipeline.models.registry import family_names
 from tests.golden import draw_sources
 
 HERE = Path(__file__).parent

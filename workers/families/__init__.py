@@ -1,4 +1,4 @@
-"""The workers' halves of the model families: computation on shards and on blocks of the vocabulary.
+"""The model families: options, states, the driver's half, and computation on shards and on blocks of the vocabulary.
 
-`ShardModel` in `base` is the entry point. May import kernels and arrays.
+`Family` in `family` and `ShardModel` in `base` are the contracts. Neither Dask nor plots may be imported from here.
 """

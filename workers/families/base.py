@@ -1,7 +1,7 @@
 """Base classes of the workers' halves of model families.
 
 A family has two classes. Its `ShardModel` computes on the workers, with shards of documents and with blocks of the
-vocabulary. Its `collapsium.pipeline.families.base.Family` computes on the driver and names the shard model. A shard
+vocabulary. Its `collapsium.workers.families.family.Family` computes on the driver and names the shard model. A shard
 model has the family's options and travels with every task.
 """
 

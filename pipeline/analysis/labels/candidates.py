@@ -20,7 +20,7 @@ from collapsium.pipeline.analysis.labels.conditional import (
 )
 from collapsium.pipeline.analysis.scoring.predictive import Named, load_blocks
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.label_index import MOST_VALUES, LabelTable, numbered
 from collapsium.storage.corpus.labels import Labels

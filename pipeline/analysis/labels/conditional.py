@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from collapsium.pipeline.analysis.scoring.predictive import MemberScore, Named, Predicted, predict_pairs, score_members
 from collapsium.pipeline.executors.base import Executor, Future
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.label_index import LabelTable, numbered
 from collapsium.storage.corpus.labels import Labels, Name

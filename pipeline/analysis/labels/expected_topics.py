@@ -20,9 +20,8 @@ from collapsium.pipeline.analysis.labels.conditional import (
 )
 from collapsium.pipeline.analysis.labels.lift import smoothed_lift
 from collapsium.pipeline.analysis.topics import Topic, topics
-from collapsium.pipeline.families.base import WeighsLabels
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name
@@ -30,6 +29,7 @@ from collapsium.storage.errors import NumericalError, OccupiedError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.printable import CsvRows
 from collapsium.storage.short_repr import ShortRepr
+from collapsium.workers.families.family import WeighsLabels
 
 WORDS = 5  # Words of each topic in the table of weights
 

@@ -18,7 +18,7 @@ from collapsium.pipeline.analysis.metrics.catalogue import Metric
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
 from collapsium.pipeline.analysis.scoring.predictive import load_blocks
 from collapsium.pipeline.executors.base import Executor, Future
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.corpus.shard import Shard

@@ -39,8 +39,8 @@ from collapsium.pipeline.corpora.token_texts import TokenTexts, token_texts
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.options import keywords, paths_of, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS

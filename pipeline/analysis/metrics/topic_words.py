@@ -17,7 +17,7 @@ from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, m
 from collapsium.pipeline.analysis.topics import describe
 from collapsium.pipeline.corpora.passes import in_order
 from collapsium.pipeline.corpora.token_texts import TokenTexts
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError
 from collapsium.workers.ingest.windows import WindowCounts, WindowRequest, WordPairs, count_block, count_windows

@@ -22,7 +22,7 @@ from collapsium.pipeline.engine.setup.request import HeldoutReference, align
 from collapsium.pipeline.executors.base import TLS, Executor, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.corpus.shard import Shard

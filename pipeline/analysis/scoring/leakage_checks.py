@@ -15,9 +15,9 @@ from collapsium.pipeline.engine.leakage import (
 )
 from collapsium.pipeline.engine.setup.request import HeldoutReference
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import require_corpus
-from collapsium.pipeline.families.training_corpus import training_corpus
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import require_corpus
+from collapsium.pipeline.models.training_corpus import training_corpus
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import Lineage, lineage_of
 

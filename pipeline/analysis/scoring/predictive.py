@@ -14,7 +14,7 @@ from collapsium.pipeline.engine.loop.scoring import mean_score
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.setup.request import HeldoutReference, align
 from collapsium.pipeline.executors.base import Executor, Future
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.storage.building.split import split_documents
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.shard import Shard

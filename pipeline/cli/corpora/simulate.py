@@ -13,8 +13,8 @@ from collapsium import pipeline
 from collapsium.pipeline.cli.command import Command, Flags, argument
 from collapsium.pipeline.cli.family_options import FamilyFlags, NamedFamily, gather
 from collapsium.pipeline.corpora.options import SimulateOptions
-from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import counted
+from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.corpus.manifest import VECTORS
 

@@ -23,10 +23,9 @@ from collapsium.pipeline.engine.edit.options import EditOptions
 from collapsium.pipeline.engine.model_io.save import save_summary
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.families.base import Editable, FamilyOptions
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.families.training_corpus import training_corpus
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.training_corpus import training_corpus
 from collapsium.pipeline.options import keywords
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
@@ -41,6 +40,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
 from collapsium.workers.families.base import Editable as EditableShardModel
 from collapsium.workers.families.document_entries import DocumentEntries
+from collapsium.workers.families.family import Editable, FamilyOptions
 
 AnyEditable = Editable[Any, Any, Any]
 AnyEditableShardModel = EditableShardModel[Any, Any, Any, Any]

@@ -18,10 +18,10 @@ from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, NoChec
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Problem, Progress, Snapshot, State
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.families.base import Stochastic
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.families.family import Stochastic
 
 
 def minibatches(problem: Problem, size: int, number: int) -> list[list[int]]:

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from collapsium.pipeline.engine.state import Problem, State, TopicSizes
 from collapsium.pipeline.executors.base import Executor, Future
-from collapsium.pipeline.families.description import shape_of
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
+from collapsium.workers.families.description import shape_of
 from collapsium.workers.tasks import Block
 
 

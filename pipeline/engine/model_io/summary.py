@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.executors.base import Executor, Future
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.corpus.shard import merge_segments

@@ -19,8 +19,7 @@ from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.executors.schedulers import check_scheduler
-from collapsium.pipeline.families.base import FILE_START, QUICK_CLUSTERS_START, FamilyOptions, Footprint, Summary
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
@@ -28,6 +27,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.families.family import FILE_START, QUICK_CLUSTERS_START, FamilyOptions, Footprint, Summary
 from collapsium.workers.shard_loading import NEARLY_ALL
 from collapsium.workers.starts.clusters import CLUSTERS, ClusterSettings
 from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS

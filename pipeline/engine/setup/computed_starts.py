@@ -16,9 +16,9 @@ import numpy as np
 from collapsium.pipeline.engine.setup.starts import ShardProportions, StartSource
 from collapsium.pipeline.engine.state import Shards
 from collapsium.pipeline.executors.base import Executor, Future, T
-from collapsium.pipeline.families.base import QUICK_CLUSTERS_START
 from collapsium.storage.readers.proportions_file import DocumentProportions, sparse_proportions
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import QUICK_CLUSTERS_START
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.starts.mixture import Mixture
 from collapsium.workers.starts import clusters, mixtures, quick_clusters

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 
 from collapsium.pipeline.engine.setup.word_weights import unknown_words
-from collapsium.pipeline.families.base import FamilyOptions
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.building.label_split import covariates_of
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable, label_table
 from collapsium.storage.corpus.segments import COLUMN as SEGMENTS
 from collapsium.storage.errors import OptionError
+from collapsium.workers.families.family import FamilyOptions
 
 
 def labels_of(corpus: Corpus, family: str, config: FamilyOptions) -> LabelTable | None:

@@ -12,7 +12,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
-from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import Location, Options, Value, kinds_of
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, InputError, OptionError, SettingError, flag_of, suggestion

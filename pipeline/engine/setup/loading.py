@@ -21,12 +21,12 @@ from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.engine.setup.word_weights import seeds_of, weights_of
 from collapsium.pipeline.engine.state import Problem, Shards
 from collapsium.pipeline.executors.base import Executor, Future
-from collapsium.pipeline.families.base import FILE_START, Summary
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
+from collapsium.workers.families.family import FILE_START, Summary
 from collapsium.workers.shard_loading import ShardOnDisk, load_shard, open_shard, store_shard
 from collapsium.workers.tasks import WarmSource as TaskWarmSource
 

@@ -16,8 +16,7 @@ from collapsium.pipeline.engine.setup.inputs import require_labels
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.word_weights import seeds_of, unknown_words
-from collapsium.pipeline.families.base import FamilyOptions
-from collapsium.pipeline.families.registry import family_names, load_family, require_corpus, require_schedule
+from collapsium.pipeline.models.registry import family_names, load_family, require_corpus, require_schedule
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents, Shard
@@ -27,6 +26,7 @@ from collapsium.storage.io.records import LEAST_INTEGER, MOST_INTEGER, digest_of
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.runs.model import ShardDocuments
+from collapsium.workers.families.family import FamilyOptions
 
 if TYPE_CHECKING:
     from collapsium.pipeline.engine.setup.warm_start import WarmSource

@@ -10,8 +10,7 @@ from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, Limi
 from collapsium.pipeline.engine.setup.request import SHAPING, Request
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
-from collapsium.pipeline.families.base import FamilyOptions
-from collapsium.pipeline.families.registry import changed_options, recorded_options
+from collapsium.pipeline.models.registry import changed_options, recorded_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
@@ -20,6 +19,7 @@ from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.model import StoredModel
 from collapsium.storage.runs.run import DONE, RECORD, Run
+from collapsium.workers.families.family import FamilyOptions
 
 # Options of the loop besides `SHAPING` that may not change when a run is resumed
 SAVED = ("samples", "sample_every", "grow")

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START, RANDOM_START, FamilyOptions
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.data_types import JsonObject
@@ -24,6 +23,7 @@ from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.readers.proportions_file import DocumentProportions
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families.family import COMPUTED_STARTS, FILE_START, RANDOM_START, FamilyOptions
 
 if TYPE_CHECKING:
     from collapsium.storage.readers.proportions_file import ProportionsFile

@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import FamilyOptions, Resumable
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family, recorded_options
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family, recorded_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.vectors import AnyShard
@@ -32,6 +31,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState, Rows
+from collapsium.workers.families.family import FamilyOptions, Resumable
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

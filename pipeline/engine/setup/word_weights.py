@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.families.base import FamilyOptions, SeedTable
-from collapsium.pipeline.families.word_weights import LOG_TF_IDF, WeightedOptions, WeightTable
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vocabulary import as_spelled_in, named_unknown
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
+from collapsium.workers.families.family import FamilyOptions, SeedTable
 from collapsium.workers.families.plain_tokens import WordWeights
+from collapsium.workers.families.word_weights import LOG_TF_IDF, WeightedOptions, WeightTable
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 if TYPE_CHECKING:

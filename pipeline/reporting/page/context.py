@@ -14,7 +14,7 @@ from collapsium.pipeline.analysis.metrics.measurement import Measurement
 from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.analysis.topic_shares import SummarySource, documents_summary
 from collapsium.pipeline.analysis.topics import Topic, held_by_few, topics
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.reporting.charts import Events, events_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
 from collapsium.pipeline.reporting.page.publication import notes_of, version_of

@@ -24,8 +24,8 @@ from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.charts import charts_of

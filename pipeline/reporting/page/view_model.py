@@ -13,8 +13,8 @@ import numpy as np
 from collapsium.pipeline.analysis.labels.lift import Lifted, by_lift
 from collapsium.pipeline.analysis.topic_shares import TimeShares, by_period
 from collapsium.pipeline.analysis.topics import Topic
-from collapsium.pipeline.families.registry import load_family
 from collapsium.pipeline.formatting import plain, shown_options
+from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.charts import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, number, percent, ticks
 from collapsium.pipeline.reporting.page.context import Material

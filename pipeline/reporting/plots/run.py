@@ -23,8 +23,8 @@ from collapsium.pipeline.analysis.segments import (
 from collapsium.pipeline.analysis.topic_shares import topic_shares
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.analysis.topics import topics as topics_of
-from collapsium.pipeline.families.model import Model
 from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.charts import COUNTS, NUMBERS, Series, events_of, parameters_of, series_of, title_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map

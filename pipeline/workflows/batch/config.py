@@ -9,14 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.families.base import FamilyOptions
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.pipeline.options import Options, Value
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.units import parse_size
+from collapsium.workers.families.family import FamilyOptions
 
 
 class BatchOptions(Options):

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.monitoring.events import Sink
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.workflows.batch.context import PUBLISHED, JobContext

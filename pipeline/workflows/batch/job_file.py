@@ -15,15 +15,16 @@ from pydantic import BaseModel
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml, written_once
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
-from collapsium.pipeline.families import word_weights
-from collapsium.pipeline.families.base import COMPUTED_STARTS, RANDOM_START
-from collapsium.pipeline.families.registry import load_family, require_schedule
-from collapsium.pipeline.options import complaint, names_of
+from collapsium.pipeline.models.registry import load_family, require_schedule
+from collapsium.pipeline.options import names_of
 from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
 from collapsium.storage.runs.members import CONSENSUS
+from collapsium.workers.families import word_weights
+from collapsium.workers.families.family import COMPUTED_STARTS, RANDOM_START
+from collapsium.workers.options import complaint
 
 # Options of `ingest` that the table ``[ingest]`` accepts in addition to its own
 READING = (IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions)

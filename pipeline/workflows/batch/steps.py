@@ -15,10 +15,9 @@ from collapsium.pipeline.corpora.new_texts import UnknownWords, additions_of
 from collapsium.pipeline.engine.edit.edit import renumber
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.engine.model_io.save import Succession, succession_of
-from collapsium.pipeline.families.base import Editable
-from collapsium.pipeline.families.model import Model
-from collapsium.pipeline.families.registry import load_family
-from collapsium.pipeline.families.topic_matching import lasting_ids
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.topic_matching import lasting_ids
 from collapsium.pipeline.reporting.page import report as page_report
 from collapsium.pipeline.workflows.batch.context import CYCLES, JobContext, clean_hidden
 from collapsium.pipeline.workflows.batch.journal import ScoreRecord
@@ -34,6 +33,7 @@ from collapsium.storage.runs.model import RECORD as MODEL
 from collapsium.storage.runs.published import RECORD, VersionRecord, copy_file, copy_run
 from collapsium.storage.runs.run import Run
 from collapsium.storage.units import Counting
+from collapsium.workers.families.family import Editable
 
 STEPS = ("split", "fit", "evaluate", "infer", "publish", "report", "clean")
 RENUMBERED = "renumbered"

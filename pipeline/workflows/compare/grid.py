@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.families.registry import load_family, make_options, require_corpus, require_schedule
+from collapsium.pipeline.models.registry import load_family, make_options, require_corpus, require_schedule
 from collapsium.pipeline.workflows.compare.options import (
     GRID_OPTIONS,
     CompareOptions,

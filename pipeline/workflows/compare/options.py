@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Validat
 
 from collapsium.pipeline.analysis.metrics.catalogue import is_all, metrics_of, require_used
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, Limits
-from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import Locations, Options, Value, names_of, parse_setting
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import Json, JsonObject

@@ -10,7 +10,7 @@ from collapsium.pipeline.corpora.ingest import split
 from collapsium.pipeline.engine.leakage import require_held_out, require_new_documents, require_unseen
 from collapsium.pipeline.engine.setup.request import require_tokens
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.workflows.compare.grid import RANDOM, Cell
 from collapsium.pipeline.workflows.compare.options import CompareOptions, shown
 from collapsium.storage.corpus.corpus import Corpus

@@ -16,8 +16,7 @@ from collapsium.pipeline import Corpus, Model, evaluate, expected_topics, fit, l
 from collapsium.pipeline.analysis.labels import candidates as judging
 from collapsium.pipeline.analysis.labels.conditional import require_expectations
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.families.base import Stochastic
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.reporting.label_map import label_map
 from collapsium.storage.corpus.manifest import MAX_SHARD_DOCUMENTS
 from collapsium.storage.corpus.parquet import LABELS
@@ -27,6 +26,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.families.family import Stochastic
 from collapsium.workers.kernels.vb.records import DocumentLabels
 from tests.chaos.hostile_corpora import rewrite_manifest
 from tests.conftest import write_corpus

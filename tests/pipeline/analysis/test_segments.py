@@ -28,7 +28,7 @@ from collapsium.pipeline import (
 from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.analysis.segments import colours_of, compare_runs, segment_proportions
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.families.topic_matching import distances, matched
+from collapsium.pipeline.models.topic_matching import distances, matched
 from collapsium.pipeline.workflows.compare.options import all_families, labelled_families
 from collapsium.storage.corpus.list_columns import segment_counts
 from collapsium.storage.corpus.segments import running

@@ -136,7 +136,7 @@ def test_tolerance__ends_a_fit_early(small, tmp_path, more, reached):
 
 @pytest.mark.parametrize("error", [RuntimeError("on purpose"), OSError(28, "No space left on device")])
 def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, monkeypatch, error):
-    from collapsium.pipeline.families.cvb.lda import Lda
+    from collapsium.workers.families.cvb.lda import Lda
 
     update, calls = Lda.update, []
 
@@ -161,7 +161,7 @@ def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, 
 
 
 def test_numbers_out_of_range__are_a_clear_error(capsys, small, tmp_path, monkeypatch):
-    from collapsium.pipeline.families.cvb.lda import Lda
+    from collapsium.workers.families.cvb.lda import Lda
 
     update = Lda.update
 

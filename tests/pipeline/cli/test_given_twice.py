@@ -4,7 +4,7 @@ import pytest
 
 from collapsium.pipeline import simulate
 from collapsium.pipeline.estimators import CollapsedLDA
-from collapsium.pipeline.families.registry import make_options
+from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from tests.pipeline.cli.commands import command, one_line

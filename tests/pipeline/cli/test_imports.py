@@ -85,7 +85,7 @@ def test_a_fit__imports_no_library_that_it_needs_not(small, tmp_path):
 def test_families__are_described_without_imports_that_take_long():
     script = (
         "import json, sys\n"
-        "from collapsium.pipeline.families.registry import family_names, load_family\n"
+        "from collapsium.pipeline.models.registry import family_names, load_family\n"
         "print(json.dumps([[load_family(one).Options.__name__ for one in family_names()], sorted(sys.modules)]))"
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

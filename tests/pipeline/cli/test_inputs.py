@@ -5,7 +5,7 @@ import json
 import pytest
 
 from collapsium.pipeline import fit
-from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.storage.errors import OptionError
 from collapsium.workers.shard_loading import document_parts
 from tests.conftest import planted_rows, write_corpus

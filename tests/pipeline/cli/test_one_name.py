@@ -10,7 +10,7 @@ from collapsium.pipeline.cli.reference import commands
 from collapsium.pipeline.corpora.ingest import reading_options
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES
 from collapsium.pipeline.engine.setup.request import SHAPING, fingerprint
-from collapsium.pipeline.families.registry import family_names, load_family, make_options
+from collapsium.pipeline.models.registry import family_names, load_family, make_options
 from collapsium.pipeline.options import names_of, option_names
 from collapsium.pipeline.workflows.batch.config import ClusterTable, HeldoutTable, InferTable
 from collapsium.pipeline.workflows.batch.job_file import reading_names

@@ -10,7 +10,7 @@ from collapsium import pipeline
 from collapsium.pipeline.cli.app import COMMANDS
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.cli.reference import commands, families
-from collapsium.pipeline.families.registry import family_names
+from collapsium.pipeline.models.registry import family_names
 from collapsium.pipeline.options import Location, Names, Options, Value, keywords
 from collapsium.storage.errors import OptionError
 

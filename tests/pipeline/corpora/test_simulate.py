@@ -11,10 +11,10 @@ from scipy.optimize import linear_sum_assignment
 from collapsium.pipeline import Corpus, Model, evaluate, fit, simulate, split, topics, verify
 from collapsium.pipeline.analysis.infer import sparse
 from collapsium.pipeline.corpora import simulate as simulation
-from collapsium.pipeline.families import generative as drawing
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families import generative as drawing
 
 
 def probabilities(model):

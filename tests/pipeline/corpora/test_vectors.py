@@ -11,7 +11,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine import partition
 from collapsium.pipeline.engine.loop import topic_snapshots
 from collapsium.pipeline.estimators import CollapsedLDA
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.workflows.compare.grid import require_comparable
 from collapsium.pipeline.workflows.compare.options import CompareOptions, all_families
 from collapsium.storage.corpus.corpus import Corpus

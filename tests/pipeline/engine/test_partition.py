@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from collapsium.pipeline.engine.partition import PARTITION, block_bounds, most_from_elsewhere, waiting_deltas
-from collapsium.pipeline.families.base import Footprint
+from collapsium.workers.families.family import Footprint
 
 
 def footprint(shown):

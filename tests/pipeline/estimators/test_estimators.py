@@ -22,7 +22,7 @@ from collapsium.pipeline import Model, evaluate, infer
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.estimators import CollapsedHDP, CollapsedLDA, GibbsHDP
 from collapsium.pipeline.estimators import estimators as families
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import MissingError, OccupiedError, OptionError
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import Run

@@ -16,9 +16,8 @@ from collapsium.pipeline import infer, topics
 from collapsium.pipeline.analysis.infer import SCHEMA
 from collapsium.pipeline.analysis.topics import Topic, describe
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.families import registry
-from collapsium.pipeline.families.base import Description, Family, FamilyOptions
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models import registry
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.reporting.tree_files import write
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import MissingError, OccupiedError, OptionError
@@ -27,6 +26,7 @@ from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocumen
 from collapsium.workers.arrays.array_fields import ArrayGroup, FamilyArrays, counts, flags, numbers, optional, scalars
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
 from collapsium.workers.families.base import ShardModel
+from collapsium.workers.families.family import Description, Family, FamilyOptions
 from tests.conftest import write_corpus
 
 NODES = {7: -1, 2: 7, 5: 2, 0: 2, 9: 7, 4: 9, 8: 7, 3: 8, 6: 8}  # each id's parent, depth-first

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline.analysis.topics import Topic
-from collapsium.pipeline.families.description import shape_of
 from collapsium.pipeline.reporting.tree_files import graphml, write
+from collapsium.workers.families.description import shape_of
 
 GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit
-from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.monitoring.console import show_compilation
 from collapsium.workers.kernels import child_processes as compiling
 from collapsium.workers.kernels import jit as compiler

@@ -1,16 +1,36 @@
 """Latent Dirichlet allocation by collapsed variational inference on a shard (Teh, Newman and Welling 2007).
 
 theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W).
+
+Latent Dirichlet allocation by collapsed variational inference (Teh, Newman and Welling 2007).
+
+theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); zeroth order (CVB0) or the paper's second order.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import dataclass, replace
+from typing import Literal
 
+import numpy as np
+from pydantic import Field, field_validator
+
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families import description
+from collapsium.workers.families import generative as drawing
+from collapsium.workers.families.cvb import active_set_trial, collapsed, cooling, topic_edits, updates
+from collapsium.workers.families.cvb.collapsed import SCHEDULE, CollapsedFamily
 from collapsium.workers.families.cvb.global_state import LdaGlobalState, Vector
-from collapsium.workers.families.cvb.parameters import CollapsedOptions, Parameters, active_settings
+from collapsium.workers.families.cvb.options import CollapsedOptions
+from collapsium.workers.families.cvb.parameters import Parameters, active_settings
 from collapsium.workers.families.cvb.plain_topics import PlainTopicsShardModel
+from collapsium.workers.families.cvb.seeds import with_seeds
+from collapsium.workers.families.cvb.shard_model import NO_ROWS
 from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.cvb.sums import SweepSums, WordSums
+from collapsium.workers.families.family import Description, Editable, Summary
 from collapsium.workers.families.topic_arrays import LDA_ARRAYS
 
 
@@ -45,3 +65,183 @@ class LdaShardModel(PlainTopicsShardModel[CollapsedOptions, LdaGlobalState]):
     def predictive_parameters(self, rows: CollapsedRows, global_state: LdaGlobalState) -> Parameters:
         """Return a_k and b_w."""
         return self.update_parameters(rows, global_state)
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """Dirichlet parameters of topics in documents, where none is named."""
+
+    # A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
+    # 50 to 1000 topics (see ``docs/benchmarks/defaults.md``)
+    concentration: float = 1.0
+    alpha: float = 0.1  # a_k of other fits, as common in the literature, and at most of these
+
+
+DEFAULTS = Defaults()
+
+Learned = Literal["alpha", "beta", "asymmetric-alpha", "asymmetric-beta"]
+
+
+class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed variational inference"):
+    """Options of the family."""
+
+    topics: int = Field(ge=1, le=65_535, description="number of topics K")
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        description="Dirichlet parameter alpha_k of each topic in a document (default: 1/K, at most 0.1, with "
+        "active responsibilities; 0.1 with dense ones, and in the stochastic schedule)",
+    )
+    beta: float = Field(
+        100.0,
+        gt=0,
+        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
+        "being the size of the vocabulary",
+    )
+    tau: float = Field(
+        40.0,
+        gt=0,
+        description="with asymmetric-beta: number of pseudo-tables that all words share, so that words "
+        "without tokens keep a positive probability",
+    )
+    order: Literal[0, 2] = Field(
+        0, description="0: zeroth-order updates (CVB0); 2: second-order updates, with their bound"
+    )
+    learn: tuple[Learned, ...] = Field(
+        (),
+        description="hyperparameters to learn: alpha, beta (one value each), asymmetric-alpha (one value for "
+        "each topic), asymmetric-beta (one value for each word)",
+    )
+
+    @field_validator("learn")
+    @classmethod
+    def _one_kind_each(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
+        for name in ("alpha", "beta"):
+            if name in learn and f"asymmetric-{name}" in learn:
+                raise ValueError(f"name either {name} or asymmetric-{name}")
+        return learn
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """Options that these leave without effect, and for each what it applies to."""
+        return super().unused | ({} if "asymmetric-beta" in self.learn else {"tau": "`learn` asymmetric-beta"})
+
+    @property
+    def needs_tables(self) -> bool:
+        """True if E[s_k] is summed, to learn a_k."""
+        return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
+
+    @property
+    def learns_beta(self) -> bool:
+        """True if b_w is learned."""
+        return bool({"beta", "asymmetric-beta"} & set(self.learn))
+
+    @property
+    def needs_moments(self) -> bool:
+        """True if V[n_kw] and Z[n_kw] are summed."""
+        return self.order == 2 or self.learns_beta
+
+
+class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaGlobalState, CollapsedRows]):
+    """Latent Dirichlet allocation by collapsed variational inference."""
+
+    shard_model, Options = LdaShardModel, LdaOptions
+
+    def initialise(self, summary: Summary, options: LdaOptions, stream: Stream) -> LdaGlobalState:
+        """Return the global state before any document was swept."""
+        collapsed.require_schedule(summary, moments=options.needs_moments)
+        counts = collapsed.initial_counts(summary, options, stream)
+        default = min(DEFAULTS.concentration / options.topics, DEFAULTS.alpha) if counts["active"] else DEFAULTS.alpha
+        global_state = LdaGlobalState(
+            **counts,
+            alpha=np.full(options.topics, options.alpha or default),
+            beta=options.beta,
+            word_tables_prior=options.tau / summary.words,
+            asymmetric_beta="asymmetric-beta" in options.learn,
+        )
+        return with_seeds(global_state, summary, options)
+
+    def carry(
+        self, global_state: LdaGlobalState, known: LdaGlobalState, options: LdaOptions, before: LdaOptions
+    ) -> tuple[LdaGlobalState, int] | None:
+        """Return the global state with a_k and B as another run has learned them."""
+        if not self.can_carry(global_state, options, before):
+            return None
+        alpha = known.alpha if options.needs_tables else global_state.alpha
+        beta = known.beta if "beta" in options.learn else global_state.beta
+        after = replace(global_state, alpha=alpha, beta=beta)
+        after = cooling.carried(after, known, options.flatten)
+        return active_set_trial.carried(after, known, options), options.topics
+
+    def update(self, global_state: LdaGlobalState, delta: Delta, options: LdaOptions, stream: Stream) -> LdaGlobalState:
+        """Return the next global state: changed counts, and a_k and b_w if they are learned.
+
+        a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]), to whose
+        tables the asymmetric form adds tau / W.
+        """
+        after, sums = updates.of_corpus(global_state, delta)
+        parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
+        after = cooling.released(updates.counted(global_state, after, delta, parameters))
+        if sums is None or after.searching:
+            return after
+        if sums.tables is not None and options.needs_tables and sums.log_eta < 0:
+            tables = sums.tables if "asymmetric-alpha" in options.learn else np.full(options.topics, sums.tables.mean())
+            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, SCHEDULE.min_parameter))
+        words = delta.read(WordSums)
+        if words is not None and options.learns_beta:
+            log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, global_state.beta)
+            rate = -float(log_xi.sum())
+            if rate > 0:
+                pseudo = options.tau if "asymmetric-beta" in options.learn else 0.0
+                beta = max((words.tables_of_words + pseudo) / rate, SCHEDULE.min_parameter)
+                after = replace(after, beta_rate=rate, beta=beta)
+        return after
+
+    def objective(self, global_state: LdaGlobalState, delta: Delta) -> dict[str, float]:
+        """Return the second-order bound, in nats; the zeroth order has none."""
+        sums = delta.read(SweepSums)
+        if sums is None or sums.bound_documents is None:
+            return {}
+        bound = collapsed.likelihood_bound(global_state, delta, sums.bound_documents, delta.read(WordSums))
+        return {"objective": bound}
+
+    def figures(self, global_state: LdaGlobalState) -> dict[str, float]:
+        """Return the mean a_k, B and, where a fit chooses it, the power of the weights."""
+        figures = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
+        return {**figures, **cooling.figures(global_state), **active_set_trial.figures(global_state)}
+
+    def describe(self, block: CollapsedRows, global_state: LdaGlobalState, count: int) -> Description:
+        """Describe the topics, the largest first."""
+        words, tokens = word_parameters(block, global_state), global_state.topic_moments[0]
+        return description.describe(block.dense_counts, words, global_state.beta, tokens, count, global_state.tokens)
+
+    def uneditable(self, global_state: LdaGlobalState) -> str | None:
+        """Return the reason for which the topics of a model cannot be edited; None if they can."""
+        return topic_edits.uneditable(global_state)
+
+    def edited(
+        self, global_state: LdaGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
+    ) -> LdaGlobalState:
+        """Return the global state after an edit of topics; the a_k of merged topics add up."""
+        counts = topic_edits.edited_counts(global_state, mixing, tokens, plain)
+        return replace(global_state, **counts, alpha=topic_edits.mixed(mixing, global_state.alpha))
+
+    def draw_model(self, summary: Summary, options: LdaOptions, stream: Stream) -> tuple[Arrays, LdaGlobalState]:
+        """Draw topics to simulate from, as counts so large that the prior has no effect."""
+        tokens = np.full(options.topics, 1e9 / options.topics)
+        global_state = replace(
+            self.initialise(summary, options, stream),
+            beta=1e-9,
+            moments=False,
+            # The counts are complete: no word has background to spread.
+            active=False,
+            held=None,
+            cooling=None,
+            asymmetric_beta=False,
+            topic_moments=np.stack([tokens, np.zeros(options.topics)]),
+        )
+        return drawing.draw_topics(summary.words, tokens, options.beta, stream), global_state
+
+    def simulated_prior(self, global_state: LdaGlobalState) -> Vector:
+        """Return a_k."""
+        return global_state.alpha

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, SmallActiveSets
+from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.states import CollapsedRows, Counts
 from collapsium.workers.families.cvb.sums import RowChanges as RowDelta
 from collapsium.workers.families.document_pairs import document_pairs
@@ -30,42 +31,6 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 SeedRows = tuple[npt.NDArray[np.int32], Vector]
-
-
-class CollapsedOptions(Protocol):
-    """Options that sweeps of all families of collapsed topics read."""
-
-    @property
-    def topics(self) -> int:
-        """Number of topics, or the most of it."""
-
-    @property
-    def order(self) -> int:
-        """Order of the updates, 0 or 2."""
-
-    @property
-    def beta(self) -> float:
-        """Concentration of topics over words at the start."""
-
-    @property
-    def most_active(self) -> int | None:
-        """Most active topics of a document."""
-
-    @property
-    def momentum(self) -> float:
-        """Share of their last change by which rows run ahead of a sweep."""
-
-    @property
-    def flatten(self) -> float | None:
-        """Power of the weights; None where a fit chooses it."""
-
-    @property
-    def needs_tables(self) -> bool:
-        """True if sweeps sum E[s_k]."""
-
-    @property
-    def log_counts(self) -> bool:
-        """True if the tokens of a pair weigh log(1 + c) times the weight of the word; see `document_pairs.weighed`."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.base import Editable, Stochastic
 from collapsium.workers.families.cvb import stochastic
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, Vector
-from collapsium.workers.families.cvb.parameters import CollapsedOptions
+from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.shard_model import NO_ROWS, CollapsedShardModel, Local
 from collapsium.workers.families.cvb.states import CollapsedDocuments, CollapsedRows
 from collapsium.workers.families.document_entries import DocumentEntries

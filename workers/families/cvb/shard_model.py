@@ -21,8 +21,8 @@ from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.base import FOLD_IN_KERNELS, Growing, Resumable, fold_in_counts
 from collapsium.workers.families.cvb import active, dense, topic_moves, warm_start
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, MovesState, Vector
+from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import (
-    CollapsedOptions,
     Parameters,
     counts_of,
     finished_counts,

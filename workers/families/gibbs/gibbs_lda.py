@@ -2,20 +2,35 @@
 
 theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b, ..., b); p(z = k) ~ (n_dk' + a_k) (n_kw' + b) / (n_k' + B), a prime meaning
 without the token itself.
+
+Latent Dirichlet allocation by collapsed Gibbs sampling (Griffiths and Steyvers 2004).
+
+theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b, ..., b). With several shards it is AD-LDA (Newman, Asuncion, Smyth and Welling
+2009). Dirichlet parameters may be learned by Minka's fixed point.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
 
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import State
+from collapsium.workers.arrays.state import Arrays, State
+from collapsium.workers.families import generative
+from collapsium.workers.families.family import FamilyOptions, Footprint, Summary
+from collapsium.workers.families.gibbs.sampler import (
+    SIMULATED_CONCENTRATION,
+    SIMULATED_TOKENS,
+    GibbsFamily,
+    footprint,
+)
 from collapsium.workers.families.gibbs.shard_model import FreeTopicsShardModel
 from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobalState, SampledRows, Vector
 from collapsium.workers.families.gibbs.token_counts import count_documents, delta_ids, document_sums, word_changes
@@ -25,17 +40,10 @@ from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.cvb.words import log_eta
 from collapsium.workers.kernels.gibbs.topics import list_documents, sweep_tokens, word_rising
 from collapsium.workers.kernels.jit import AnyKernel
+from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Shard
-
-
-class GibbsLdaSettings(Protocol):
-    """Options that the sampler reads."""
-
-    @property
-    def learns_alpha(self) -> bool:
-        """True if a_k is learned."""
+    from collapsium.storage.corpus.shard import Documents, Shard
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,38 @@ class WordTables(State):
     tables_of_words: float  # sum_kw b (psi(b + n_kw) - psi(b))
 
 
-class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaSettings, GibbsLdaGlobalState]):
+Learned = Literal["alpha", "asymmetric-alpha", "beta"]
+
+
+class GibbsLdaOptions(FamilyOptions, title="latent Dirichlet allocation, collapsed Gibbs sampling"):
+    """Options of the family."""
+
+    topics: int = Field(ge=1, le=65_535, description="number of topics K")
+    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha_k of each topic in a document")
+    beta: float = Field(
+        100.0,
+        gt=0,
+        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
+        "being the size of the vocabulary",
+    )
+    learn: tuple[Learned, ...] = Field(
+        (), description="hyperparameters to learn: alpha (one value), asymmetric-alpha (one value for each topic), beta"
+    )
+
+    @property
+    def learns_alpha(self) -> bool:
+        """True if a_k is learned."""
+        return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
+
+    @field_validator("learn")
+    @classmethod
+    def _one_alpha(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
+        if {"alpha", "asymmetric-alpha"} <= set(learn):
+            raise ValueError("name either alpha or asymmetric-alpha")
+        return learn
+
+
+class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaOptions, GibbsLdaGlobalState]):
     """Latent Dirichlet allocation on a shard."""
 
     global_state_type = GibbsLdaGlobalState
@@ -90,3 +129,82 @@ class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaSettings, GibbsLdaGlobalSt
         }
         seconds = {"kernel": time.perf_counter() - began}
         return GibbsLocal(active, token_topic=sweep.token_topic), Delta(parts, delta_ids(shard, topics), seconds)
+
+
+MIN_PARAMETER = 1e-8  # Smallest Dirichlet parameter that learning may reach
+
+
+class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
+    """Latent Dirichlet allocation by collapsed Gibbs sampling."""
+
+    shard_model = GibbsLdaShardModel
+    Options = GibbsLdaOptions
+
+    def initialise(self, summary: Summary, options: GibbsLdaOptions, stream: Stream) -> GibbsLdaGlobalState:
+        """Return the global state before any document was swept."""
+        return GibbsLdaGlobalState(
+            vocabulary=float(summary.words),
+            beta=options.beta,
+            topic=np.zeros(options.topics, dtype=np.int64),
+            alpha=np.full(options.topics, options.alpha),
+        )
+
+    def carry(
+        self,
+        global_state: GibbsLdaGlobalState,
+        known: GibbsLdaGlobalState,
+        options: GibbsLdaOptions,
+        before: GibbsLdaOptions,
+    ) -> tuple[GibbsLdaGlobalState, int] | None:
+        """Return the global state with a_k and B as another run has learned them."""
+        if options.topics != before.topics:
+            return None
+        alpha = known.alpha if options.learns_alpha else global_state.alpha
+        beta = known.beta if "beta" in options.learn else global_state.beta
+        return replace(global_state, alpha=alpha, beta=beta), options.topics
+
+    def footprint(self, summary: Summary, options: GibbsLdaOptions) -> Footprint:
+        """Return the memory that the state of a fit takes."""
+        return footprint(summary, options.topics)
+
+    def update(
+        self, global_state: GibbsLdaGlobalState, delta: Delta, options: GibbsLdaOptions, stream: Stream
+    ) -> GibbsLdaGlobalState:
+        """Return the next global state: changed counts, and a_k and B if they are learned.
+
+        a_k <- a_k sum_d [psi(a_k+n_dk) - psi(a_k)] / sum_d [psi(A+n_d) - psi(A)];
+        B <- sum_kw b [psi(b+n_kw) - psi(b)] / sum_k [psi(B+n_k) - psi(B)].
+        """
+        after, sums = super().update(global_state, delta, options, stream), delta.read(GibbsLdaSums)
+        if sums is None:
+            return after
+        if sums.tables is not None and sums.log_eta < 0:
+            tables = np.full(options.topics, sums.tables.mean()) if "alpha" in options.learn else sums.tables
+            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
+        words = delta.read(WordTables)
+        if words is not None and "beta" in options.learn:
+            rate = float((digamma(global_state.beta + after.topic) - digamma(global_state.beta)).sum())
+            if rate > 0:
+                after = replace(after, beta=max(words.tables_of_words / rate, MIN_PARAMETER))
+        return after
+
+    def figures(self, global_state: GibbsLdaGlobalState) -> dict[str, float]:
+        """Return the mean a_k, and B."""
+        return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
+
+    def draw_model(
+        self, summary: Summary, options: GibbsLdaOptions, stream: Stream
+    ) -> tuple[Arrays, GibbsLdaGlobalState]:
+        """Draw topics for simulation."""
+        tokens = np.full(options.topics, SIMULATED_TOKENS / options.topics)
+        global_state = self.initialise(summary, options, stream)
+        topics = generative.draw_topics(summary.words, tokens, options.beta, stream)
+        return topics, replace(global_state, beta=SIMULATED_CONCENTRATION, topic=tokens)
+
+    def simulate(
+        self, topics: Arrays, global_state: GibbsLdaGlobalState, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, npt.NDArray[np.float64]]:
+        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and their proportions."""
+        return generative.draw_documents(
+            topics, int(global_state.vocabulary), global_state.alpha, documents, tokens, stream
+        )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -80,14 +80,6 @@ CANDIDATES, SEEDING, CLUSTERS, TREE = range(4)
 TRIAL_ROUNDS = 5  # Rounds of one iteration for which a split is on trial
 
 SAVED = "saved_"
-
-
-class HcaOptions(Protocol):
-    """Options that the shard model reads."""
-
-    @property
-    def prior_variance(self) -> float:
-        """Variance s0 of each loading, and of the mean."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
-
-
-class GibbsNcrpOptions(Protocol):
-    """Options that the shard model reads."""
-
-    @property
-    def entry(self) -> str:
-        """Way in which documents join the tree: ``apart``, on paths of their own, or ``together``."""
 
 
 def levels(parent: npt.ArrayLike) -> Ints:

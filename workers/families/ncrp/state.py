@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,21 +19,6 @@ from collapsium.workers.families.ncrp.tree import (
     Vector,
     level_sums,
 )
-
-
-class NcrpOptions(Protocol):
-    """Options that the shard model reads."""
-
-    @property
-    def learn(self) -> Sequence[str]:
-        """Hyperparameters that are learned: ``alpha``, ``eta``, ``gamma``."""
-
-    @property
-    def document_sweeps(self) -> int:
-        """Passes over a document in an iteration."""
-
-    def growing(self) -> int:
-        """Return the most documents at which the tree may grow in an iteration."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,33 @@
-"""Networks of Dirichlet or Pitman-Yor vectors that a user defines, on a shard (Buntine, Du and Nurmi 2010)."""
+"""Networks of Dirichlet or Pitman-Yor vectors that a user defines, on a shard (Buntine, Du and Nurmi 2010).
+
+Networks of Dirichlet or Pitman-Yor vectors that a user defines, with sampled or expected tables.
+
+Each kind of vectors names its parents: nu_j ~ Dir(alpha) without, nu_j ~ PDP(a, b, sum_l rho_lj nu_l) with, and rho_j ~
+Dir(mixing) where there are several (Buntine, Du and Nurmi 2010). z ~ nu_j of the vector that a segment draws from,
+phi_k ~ Dir(B/W, ..., B/W).
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
+
+from collapsium.storage.errors import OptionError, suggestion
+from collapsium.storage.io.toml_files import parse_toml, read_toml_text
+from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.families.networks.family import NetworkFamily
+from collapsium.workers.families.networks.graph import CORPUS, DOCUMENT, LABEL, SEGMENT, Plan
+from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.sampled import SampledNetworkModel
 from collapsium.workers.families.networks.variational import ExpectedNetworkModel
+from collapsium.workers.options import require_named
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.label_index import LabelTable
 
 
 class SampledDirichletNetwork(SampledNetworkModel):
@@ -16,3 +40,220 @@ class ExpectedDirichletNetwork(ExpectedNetworkModel):
     """Network that a user defines, with expected tables; vectors may be of labels."""
 
     uses_labels = True
+
+
+SCOPES = {"corpus": CORPUS, "label": LABEL, "document": DOCUMENT, "segment": SEGMENT}
+PARENT = re.compile(r"([\w-]{1,200})(?:\[(-?[0-9]{1,9})\])?")
+MAX_KINDS, MAX_PARENTS = 100, 100  # Kinds of a network, and parents of a kind, at most; papers have three or four
+
+
+class Vectors(FamilyOptions, title="a kind of vectors"):
+    """A kind of probability vectors, and their parents."""
+
+    over: Literal["corpus", "label", "document", "segment"] = Field(
+        description="the units that have a vector each: corpus, label, document or segment"
+    )
+    field: str | None = Field(None, description="vectors over labels: the field of labels")
+    every: int = Field(
+        1, ge=1, lt=1 << 31, description="vectors over segments: number of consecutive segments that share one vector"
+    )
+    parents: tuple[str, ...] = Field(
+        (),
+        max_length=MAX_PARENTS,
+        description="names of the parents, which are other kinds of vectors; NAME[-1] is the vector of the "
+        "preceding segment, such as section[-1]",
+    )
+    otherwise: tuple[str, ...] = Field(
+        (),
+        max_length=MAX_PARENTS,
+        description="parents to use where one of `parents` does not exist: the first segment has no preceding one",
+    )
+    mixing: float = Field(
+        1.0, gt=0, le=1e9, description="Dirichlet parameter of each parent's weight, if a vector has several parents"
+    )
+
+
+def read_network(network: object) -> dict[str, object]:
+    """Read a network: a mapping, the name of a TOML file, or TOML itself."""
+    if isinstance(network, Mapping):
+        return dict(network)
+    if not isinstance(network, str):
+        raise ValueError(f"expected a TOML file, or a table for each kind of vectors, found {network!r}")
+    text = network
+    if "\n" not in network and "[" not in network:
+        try:
+            text = read_toml_text(network)
+        except FileNotFoundError:
+            raise ValueError(f"expected a TOML file; there is no {network}") from None
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{network} cannot be read ({error})") from None
+    try:
+        return parse_toml(text)
+    except ValueError as error:
+        raise ValueError(f"{'' if text is network else f'{network}: '}expected TOML ({error})") from None
+
+
+def fields_of(network: Mapping[str, Vectors]) -> tuple[str, ...]:
+    """Return the fields of labels that a network has vectors for."""
+    return tuple(
+        sorted({vectors.field for vectors in network.values() if vectors.over == "label" and vectors.field is not None})
+    )
+
+
+def check_network(network: Mapping[str, Vectors]) -> None:
+    """Check the kinds of a network and their parents."""
+    if not network:
+        raise ValueError("expected at least one kind of vectors")
+    if len(network) > MAX_KINDS:
+        raise ValueError(f"expected at most {MAX_KINDS} kinds of vectors, found {len(network):,}")
+    network = ordered(network)
+    names = list(network)
+    for number, (name, vectors) in enumerate(network.items()):
+        if (vectors.over == "label") != (vectors.field is not None):
+            raise ValueError(f"'{name}': vectors over labels name their field, and no others do")
+        if vectors.every > 1 and vectors.over != "segment":
+            raise ValueError(f"'{name}': every is of vectors over segments")
+        for text in (*vectors.parents, *vectors.otherwise):
+            _check_parent(network, names[:number], name, text)
+
+
+def source_of_words(network: Mapping[str, Vectors], words: str | None) -> str:
+    """Return the kind of vectors that words are drawn from."""
+    chosen = list(network)[-1] if words is None else words
+    if chosen not in network:
+        raise ValueError(f"expected a kind of vectors, found {chosen!r}{suggestion(chosen, network)}")
+    if SCOPES[network[chosen].over] < DOCUMENT:
+        raise ValueError(f"expected vectors over documents or segments; those of '{chosen}' are over more")
+    return chosen
+
+
+def ordered(network: Mapping[str, Vectors]) -> dict[str, Vectors]:
+    """Return kinds with parents before children, and else by name, as records of runs do not store their order."""
+    left = sorted(network)
+    in_order: dict[str, Vectors] = {}
+    while left:
+        able = (name for name in left if not _parents(network[name]) & set(left) - {name})
+        name = next(able, left[0])
+        in_order[name] = network[name]
+        left.remove(name)
+    return in_order
+
+
+def _parents(vectors: Vectors) -> set[str]:
+    return {parsed(text)[0] for text in (*vectors.parents, *vectors.otherwise)}
+
+
+def _check_parent(network: Mapping[str, Vectors], before: list[str], name: str, text: str) -> None:
+    parent, lag = parsed(text)
+    if parent not in network:
+        raise ValueError(f"'{name}': unknown parent '{parent}'{suggestion(parent, network)}")
+    if lag > 0 or (lag == 0 and parent == name) or (parent != name and parent not in before):
+        raise ValueError(f"'{name}': '{text}' is no parent; expected a kind that does not depend on it, or {name}[-1]")
+    child, above = network[name], network[parent]
+    if SCOPES[above.over] > SCOPES[child.over] or above.over == child.over == "label":
+        raise ValueError(f"'{name}': a vector over a {child.over} cannot depend on one over a {above.over}")
+    if lag and not (child.over == above.over == "segment"):
+        raise ValueError(f"'{name}': '{text}': vectors over segments alone stand one after another")
+    if above.over == "segment" and (child.every < above.every and above.every % child.every):
+        raise ValueError(
+            f"'{name}': every {above.every} segments of '{parent}' are no whole number of its {child.every}"
+        )
+    if above.over == "segment" and child.every > above.every and not lag:
+        raise ValueError(f"'{name}': its vectors are over more segments than those of '{parent}'")
+
+
+def parsed(text: str) -> tuple[str, int]:
+    """Read ``name`` or ``name[-1]``; raise `ValueError` if it is neither."""
+    match = PARENT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"'{text}' is no parent; expected a name, or a name and a place before, such as section[-1]")
+    return match[1], int(match[2] or 0)
+
+
+def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None) -> Plan:
+    """Return the plan of a checked network."""
+    network = ordered(network)
+    names = list(network)
+    kinds, links, mixing = [], [], []
+    for number, (name, vectors) in enumerate(network.items()):
+        column = -1
+        if vectors.field is not None:
+            known = () if table is None else table.fields
+            if vectors.field not in known:
+                raise OptionError(f"'{name}': the corpus has no labels of the field '{vectors.field}'", "network")
+            column = known.index(vectors.field)
+        kinds.append([SCOPES[vectors.over], vectors.every, column])
+        for otherwise, parents in enumerate((vectors.parents, vectors.otherwise)):
+            for text in parents:
+                parent, lag = parsed(text)
+                links.append([number, names.index(parent), lag, otherwise])
+                mixing.append(vectors.mixing)
+    return Plan(
+        np.array(kinds, dtype=np.int64),
+        np.array(links, dtype=np.int64).reshape(-1, 4),
+        np.array(mixing, dtype=np.float64),
+        names.index(words),
+        table.packed() if table is not None and fields_of(network) else None,
+    )
+
+
+class DirichletNetworkOptions(NetworkOptions, title="network of Dirichlet or Pitman-Yor vectors that you define"):
+    """Options of the family."""
+
+    network: dict[str, Vectors] = Field(
+        description="TOML file with one table for each kind of vectors: over = corpus, label, document or "
+        'segment; parents, such as ["document", "section[-1]"]; otherwise, the parents to use '
+        "where one of these does not exist"
+    )
+    words_from: str | None = Field(
+        None,
+        description="kind of vectors from which a token's topic is drawn (default: the last)",
+        validate_default=True,
+    )
+
+    @field_validator("network", mode="before")
+    @classmethod
+    def _read(cls, network: object, info: ValidationInfo) -> Mapping[str, object]:
+        if isinstance(network, str):
+            require_named(info)
+        return read_network(network)
+
+    @field_validator("network")
+    @classmethod
+    def _consistent(cls, network: dict[str, Vectors]) -> dict[str, Vectors]:
+        check_network(network)
+        return network
+
+    @field_validator("words_from")
+    @classmethod
+    def _last(cls, words_from: str | None, info: ValidationInfo) -> str | None:
+        # The network is missing if it was refused.
+        network = info.data.get("network")
+        return source_of_words(network, words_from) if network else words_from
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Fields of labels that have vectors."""
+        return fields_of(self.network)
+
+    @property
+    def takes_labels(self) -> bool:
+        """True if there are vectors over labels."""
+        return bool(self.labels)
+
+    @property
+    def takes_segments(self) -> bool:
+        """True if there are vectors over segments."""
+        return any(vectors.over == "segment" for vectors in self.network.values())
+
+
+class DirichletNetwork(NetworkFamily[DirichletNetworkOptions]):
+    """Network that a user defines."""
+
+    shard_model = SampledDirichletNetwork
+    expected_model = ExpectedDirichletNetwork
+    Options = DirichletNetworkOptions
+
+    def plan(self, options: DirichletNetworkOptions, labels: LabelTable | None) -> Plan:
+        """Return the plan of the network; raise `OptionError` if the corpus has no labels of a field."""
+        return plan_of(options.network, source_of_words(options.network, options.words_from), labels)

@@ -27,9 +27,9 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Array
 from collapsium.workers.families.gibbs.token_counts import widened
 from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.states import (
     EdgeTables,
-    NetworkSettings,
     OwnTokens,
     SampledCounts,
     SampledLocal,
@@ -130,7 +130,7 @@ class NetworkSampler:
     shard: Shard  # The documents
     graph: Graph  # Their network
     global_state: SampledNetworkGlobalState  # Hyperparameters, and counts of shared nodes before the sweep
-    settings: NetworkSettings  # The options
+    settings: NetworkOptions  # The options
     # Topics of tokens, and counts of words and of shared nodes, with padded columns; moved
     counts: records.SampledCounts
     tables: TableEntries  # Tables of edges; replaced
@@ -140,7 +140,7 @@ class NetworkSampler:
         shard: Shard,
         graph: Graph,
         global_state: SampledNetworkGlobalState,
-        settings: NetworkSettings,
+        settings: NetworkOptions,
         token_topic: npt.NDArray[np.uint16],
         word_topic: Array,
     ) -> NetworkSampler:

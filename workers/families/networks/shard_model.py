@@ -12,11 +12,11 @@ import numpy.typing as npt
 from collapsium.storage.errors import MismatchError
 from collapsium.workers.families.base import Resumable
 from collapsium.workers.families.gibbs.states import SampledRows
+from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.states import (
     ExpectedNetworkGlobalState,
     ExpectedRows,
     NetworkDocuments,
-    NetworkSettings,
     SampledNetworkGlobalState,
     Vector,
 )
@@ -32,7 +32,7 @@ RowsT = TypeVar("RowsT", SampledRows, ExpectedRows)
 LocalT = TypeVar("LocalT", bound=NetworkDocuments)
 
 
-class NetworkShardModel(Resumable[NetworkSettings, GlobalStateT, RowsT, LocalT]):
+class NetworkShardModel(Resumable[NetworkOptions, GlobalStateT, RowsT, LocalT]):
     """Shard model of a network; subclasses sample tables, or expect them."""
 
     uses_segments = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,22 +23,6 @@ from collapsium.workers.kernels.networks.records import (
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Vector: TypeAlias = npt.NDArray[np.float64]
-
-
-class NetworkSettings(Protocol):
-    """Options that the shard models read."""
-
-    @property
-    def learn(self) -> tuple[str, ...]:
-        """Hyperparameters that are learned."""
-
-    @property
-    def learns_alpha(self) -> bool:
-        """True if alpha is learned."""
-
-    @property
-    def tables(self) -> bool:
-        """True if table counts are drawn besides the tokens."""
 
 
 @dataclass(frozen=True)

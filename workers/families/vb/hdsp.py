@@ -4,21 +4,35 @@ pi_mk ~ Gamma(beta p_k, rate R_mk), z ~ pi_m / sum_k pi_mk, and log R_mk is line
 mean-field variational Bayes: q(z_mn = k) ~ exp( E[log phi_k,x] + E[log pi_mk] ), q(pi_mk) = Gamma(beta p_k + n_mk,
 E[R_mk] + N_m / xi_m) with xi_m = sum_k E[pi_mk]: (28) and (37) of the paper.
 
-Rates are made on the driver (`collapsium.pipeline.families.vb.label_scaling`); sweeps see x_jk = log E[R] of each
+Rates are made on the driver (`collapsium.workers.families.vb.label_scaling`); sweeps see x_jk = log E[R] of each
 label. A local state has the labels of each document by their numbers, and E[n_mk].
+
+The hierarchical Dirichlet scaling process (Kim and Oh 2017), by mean-field variational Bayes.
+
+p_k = V_k prod_{l<k} (1 - V_l), V_k ~ Beta(1, gamma); pi_mk ~ Gamma(alpha p_k, rate R_mk); z ~ pi_m / sum_k pi_mk; phi_k
+~ Dir(eta, ..., eta). R_mk is a function of the labels of document m
+(`collapsium.workers.families.vb.label_scaling`); without labels, R = 1 and this is the hierarchical Dirichlet
+process. gamma and alpha are the paper's alpha and beta.
+
+V has a point for its q. In g_k = alpha p_k the bound is sum_m [ log G(g_k + n_mk) - log G(g_k) + g_k (E[log R_mk] -
+log b_mk) ] + (gamma - 1) log p_K, as prod_{k<K} (1 - V_k) = p_K. With log G(g+n)/G(g) >= g0 (psi(g0+n) - psi(g0)) log g
++ const (Minka 2000) and -log sum_k g_k below its tangent, each g_k has its best value in closed form.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, model_validator
 
-from collapsium.storage.corpus.label_index import numbered
+from collapsium.storage.corpus.label_index import LabelTable, numbered
+from collapsium.storage.errors import OptionError
+from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.array_fields import (
     ArrayGroup,
     CheckContext,
@@ -37,7 +51,10 @@ from collapsium.workers.arrays.array_fields import (
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families import description
+from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.family import FamilyOptions, Footprint, Simulates, Summary, WeighsLabels
 from collapsium.workers.families.topic_arrays import (
     BY_DOCUMENT,
     LABEL_TABLE,
@@ -49,6 +66,15 @@ from collapsium.workers.families.topic_arrays import (
     some_of,
     table_of,
 )
+from collapsium.workers.families.vb.label_scaling import (
+    MAX_HESSIAN_SIZE,
+    AnyScaling,
+    InverseGamma,
+    LogLinear,
+    WeightSums,
+    scaling_of,
+)
+from collapsium.workers.families.vb.mean_field import MeanFieldFamily, per_word, topics_footprint, totals_bound
 from collapsium.workers.families.vb.shard_model import (
     FOLD_IN_LIMITS,
     MeanFieldOptions,
@@ -58,7 +84,19 @@ from collapsium.workers.families.vb.shard_model import (
     start_delta,
     sweep_delta,
 )
-from collapsium.workers.families.vb.states import Counts, HdspGlobalState, LabelledDocumentTopics, MeanFieldRows, Vector
+from collapsium.workers.families.vb.states import (
+    Counts,
+    FoldSums,
+    HdspGlobalState,
+    HdspSums,
+    InverseGammaWeights,
+    LabelledDocumentTopics,
+    LabelRange,
+    LabelRates,
+    LogLinearWeights,
+    MeanFieldRows,
+    Vector,
+)
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.vb.gamma_proportions import (
     expected_proportions,
@@ -72,9 +110,10 @@ from collapsium.workers.kernels.vb.records import (
     PassLimits,
     RateStatistics,
 )
+from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Shard
+    from collapsium.storage.corpus.shard import Documents, Shard
 
 
 BY_GAMMA, BY_NORMAL = ("weight_prior", "weight_rate", "weight_shape"), ("label_topic", "weight_variance")
@@ -322,3 +361,390 @@ def _expected_proportions(documents: npt.NDArray[np.int64], labels: DocumentLabe
     expected_proportions(DocumentLabels(ends, labels_of_sets, values_of_sets, log_rate), prior, theta)
     by_document: Vector = theta[place]
     return by_document
+
+
+Ints = npt.NDArray[np.int64]
+
+MIN_SHARE = 1e-8  # Smallest g_k: from 0 a topic could not recover
+
+
+def with_prior_by_size(global_state: HdspGlobalState, total: Vector) -> HdspGlobalState:
+    """Return the topics' shares by their sizes; the smallest is the last, which takes the rest of all sticks."""
+    share = (total + 1.0) / (total + 1.0).sum()
+    return replace(global_state, prior=global_state.prior.sum() * share, last=int(np.argmin(share)))
+
+
+def log_rate_rest(global_state: HdspGlobalState, sums: HdspSums, present: Ints) -> Vector:
+    """Return sum_m (E[log R_mk] - log b_mk), shape (topics,); the labels' sums are of those `present`."""
+    if sums.labels is None:
+        return sums.minus_log_rate
+    rates = global_state.rates.label_mean_log[present]
+    rest: Vector = sums.minus_log_rate + np.einsum("j,jk->k", sums.labels.label_total, rates)
+    return rest
+
+
+def gradient(global_state: HdspGlobalState, sums: HdspSums, present: Ints) -> Vector:
+    """Return the bound's gradient along g_k = alpha p_k, with all else at its best or fixed, shape (topics,)."""
+    before, last, gamma = global_state.prior, global_state.last, global_state.gamma
+    slope: Vector = sums.tables / before + log_rate_rest(global_state, sums, present) - (gamma - 1.0) / before.sum()
+    slope[last] += (gamma - 1.0) / before[last]
+    return slope
+
+
+def next_prior(global_state: HdspGlobalState, sums: HdspSums, present: Ints, *, learn_alpha: bool) -> Vector:
+    """Return the next g_k = alpha p_k, (tables_k + [k last] (gamma - 1)) / ((gamma - 1) / alpha - rest_k)."""
+    before, gamma = global_state.prior, global_state.gamma
+    tables = np.array(sums.tables)
+    tables[global_state.last] += gamma - 1.0
+    fall = (gamma - 1.0) / before.sum() - log_rate_rest(global_state, sums, present)
+    if not learn_alpha:
+        return np.maximum(_with_sum(tables, fall, float(before.sum())), MIN_SHARE)
+    after: Vector = np.where(fall > 0.0, tables / np.where(fall > 0.0, fall, 1.0), before)
+    return np.maximum(after, MIN_SHARE)
+
+
+def _with_sum(tables: Vector, fall: Vector, alpha: float) -> Vector:
+    """Return the g_k, whose sum is alpha, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
+    from scipy import optimize
+
+    some = tables > 0.0
+    low = -float(fall[some].min(initial=np.inf)) if some.any() else np.inf
+    if not np.isfinite(low):
+        return np.full(tables.size, alpha / tables.size)
+
+    def excess(step: float) -> float:
+        return float((tables[some] / (fall[some] + low + special.exp(step))).sum()) - alpha
+
+    # An upper bound of the root, as each denominator is at least exp(step).
+    span = special.log(tables[some].sum() / alpha)
+    x = low + special.exp(optimize.brentq(excess, special.log(tables[some].min() / alpha) - 50.0, span + 50.0))
+    after: Vector = np.where(some, tables / np.where(some, fall + x, 1.0), 0.0)
+    return after
+
+
+INITIAL_ALPHA_WITH_LABELS = 1000.0  # Tokens that labels count for at the start
+
+Learned = Literal["gamma", "alpha", "weights", "variance"]
+
+
+class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, mean-field variational Bayes"):
+    """Options of the family."""
+
+    former_names: ClassVar[Mapping[str, str]] = {"start": "initial_topics"}
+
+    topics: int = Field(200, ge=1, le=65_535, description="truncation K: the largest number of topics")
+    scaling: Literal["labels", "linear"] = Field(
+        "labels",
+        description="how labels scale the proportions: labels, a weight for each label that a document has, "
+        "with an inverse-gamma prior; linear, the exponential of a linear function of labels and "
+        "covariates, with a normal prior",
+    )
+    labels: tuple[str, ...] = Field((), description="fields of labels to use (default: all fields of the corpus)")
+    covariates: tuple[str, ...] = Field(
+        (),
+        description="with linear scaling: covariates to use; they are standardised, and a missing value "
+        "counts as the mean",
+    )
+    gamma: float = Field(1.0, ge=1, description="initial concentration gamma of the corpus's topics")
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        description="initial concentration alpha of a document's topics (default: 1000 with labels, so that "
+        "topics form by labels; else 1). Labels alone predict best with alpha fixed at 1000 "
+        "(`learn`: gamma, weights), or at 5 if most labels are missing",
+    )
+    eta: float = Field(0.1, gt=0, description="Dirichlet parameter eta of each word in a topic; it is not learned")
+    weight_shape: float = Field(
+        1.0, gt=0, description="labels scaling: initial shape a_w of the weights' inverse-gamma prior"
+    )
+    weight_rate: float = Field(
+        1.0, gt=0, description="labels scaling: initial rate b_w of the weights' inverse-gamma prior"
+    )
+    weight_variance: float = Field(
+        1.0, gt=0, description="linear scaling: initial variance of the weights' normal prior"
+    )
+    learn: tuple[Learned, ...] = Field(
+        ("gamma", "alpha", "weights"),
+        description="hyperparameters to learn: gamma, alpha, weights (a_w and b_w), variance (of the linear "
+        "weights; it shrinks towards zero if most labels are rare). The weights themselves are "
+        "always learned",
+    )
+    initial_topics: Literal["labels", "lda"] = Field(
+        "labels",
+        description="labels, from sweeps of LDA that tie topics to labels; lda, from sweeps "
+        "of LDA without labels, as in the paper, which mostly gives poorer bounds and predictions",
+    )
+    lda_sweeps: int = Field(3, ge=1, le=MAX_SWEEPS, description="number of these sweeps, made in the first iteration")
+    document_sweeps: int = Field(
+        5,
+        ge=1,
+        le=MAX_SWEEPS,
+        description="largest number of passes over a document in an iteration; each pass updates q(pi) and q(z)",
+    )
+    document_tolerance: float = Field(
+        0.001,
+        ge=0,
+        description="stop the passes over a document when its expected counts change by less than this: in "
+        "tokens, the mean over the topics; 0: make all passes",
+    )
+
+    def initial_alpha(self, labels: int) -> float:
+        """Return the initial concentration of a document's topics, with so many labels."""
+        if self.alpha is not None:
+            return self.alpha
+        return INITIAL_ALPHA_WITH_LABELS if labels else 1.0
+
+    @property
+    def label_scaling(self) -> AnyScaling:
+        """The scaling function."""
+        if self.scaling == "labels":
+            return InverseGamma(self.weight_shape, self.weight_rate, "weights" in self.learn)
+        return LogLinear(self.weight_variance, "variance" in self.learn)
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """Options that these leave without effect, and for each what it applies to."""
+        if self.scaling == "labels":
+            return {"weight_variance": "`scaling` linear, found labels"}
+        return dict.fromkeys(("weight_shape", "weight_rate"), "`scaling` labels, found linear")
+
+    def sums_curvature(self, labels: int) -> bool:
+        """Return true if the Hessian of the weights is summed, as for linear weights if labels are few."""
+        return self.scaling == "linear" and labels**2 * self.topics <= MAX_HESSIAN_SIZE
+
+    @property
+    def covariates_need(self) -> str:
+        """Options that would make a fit use the covariates of a corpus; empty if it does."""
+        scaling = "" if self.scaling == "linear" else "scaling = linear and "
+        return "" if self.covariates else f"{scaling}covariates = their names"
+
+    @model_validator(mode="after")
+    def _numbers_are_linear(self) -> HdspOptions:
+        if self.covariates and self.scaling != "linear":
+            raise OptionError("numbers need `scaling` linear; `scaling` labels uses labels only", "covariates")
+        return self
+
+
+INITIAL_LOG_FACTOR = 8.0  # Log of the factor by which a label favours its own topics in the sweeps of LDA
+TOPICS_PER_SHARED_TOPIC = 10  # One of so many topics belongs to no label at the start
+LABEL_ARRAYS = 24  # Arrays of labels x topics that the global state and its update hold, counted twice as rows are
+
+SIMULATED_LABELS, LABELS_PER_SIMULATED_DOCUMENT = 8, 2.0
+
+
+class Hdsp(
+    MeanFieldFamily[HdspOptions, HdspGlobalState],
+    Simulates[HdspOptions, HdspGlobalState, MeanFieldRows],
+    WeighsLabels[HdspOptions, HdspGlobalState, MeanFieldRows],
+):
+    """The hierarchical Dirichlet scaling process."""
+
+    shard_model, Options = HdspShardModel, HdspOptions
+
+    def initialise(self, summary: Summary, options: HdspOptions, stream: Stream) -> HdspGlobalState:
+        """Return the global state before any document was swept."""
+        table = summary.labels or LabelTable()
+        largest = np.array([1.0] * len(table.names) + [one.largest for one in table.numbers])
+        log_rate = _initial_log_rate(table, options)
+        return HdspGlobalState(
+            vocabulary=float(summary.words),
+            eta=options.eta,
+            gamma=options.gamma,
+            prior=np.full(options.topics, options.initial_alpha(len(table)) / options.topics),
+            topic_total=np.zeros(options.topics),
+            topic_log=np.full(options.topics, digamma(options.eta * summary.words)),
+            lda_sweeps_left=0 if summary.warm else options.lda_sweeps,
+            last=options.topics - 1,
+            label_table=table.packed(),
+            label_range=LabelRange(
+                label_most=float(table.most + largest[len(table.names) :].sum()),
+                label_least=0.0 if table.numbers else 1.0,
+                label_reach=largest,
+            ),
+            signed=bool(table.numbers),
+            with_curvature=len(table) > 0 and options.sums_curvature(len(table)),
+            led=bool(log_rate.any()),
+            rates=options.label_scaling.initial_rates(log_rate),
+        )
+
+    def carry(
+        self, global_state: HdspGlobalState, known: HdspGlobalState, options: HdspOptions, before: HdspOptions
+    ) -> tuple[HdspGlobalState, int] | None:
+        """Return the global state as another run has learned it, if labels and scaling are the same."""
+        same = options.topics == before.topics and options.scaling == before.scaling
+        if not same or not np.array_equal(global_state.label_table, known.label_table):
+            return None
+        gamma = known.gamma if "gamma" in options.learn else global_state.gamma
+        learned = replace(
+            global_state, prior=known.prior, last=known.last, rates=known.rates, gamma=gamma, carried=True
+        )
+        return learned, options.topics
+
+    def footprint(self, summary: Summary, options: HdspOptions) -> Footprint:
+        """Return the memory that the state of a fit takes."""
+        table, topics = summary.labels or LabelTable(), options.topics
+        labels, words = len(table), max(summary.words, 1)
+        kinds = STATISTICS_PER_LABEL * (2 if table.numbers else 1)
+        hessian = 2 * labels if options.sums_curvature(labels) else 0
+        # Sums, and the rates.
+        each = 8.0 * labels * topics * (kinds + 5 + hessian)
+        known = 12.0 * sum(table.documents) / max(summary.documents, 1) + 12.0 * len(table.numbers) + 8.0
+        return per_word(
+            topics_footprint(topics, summary),
+            rows=LABEL_ARRAYS * 8.0 * labels * topics / words,
+            swept=each / words,
+            document=known,
+        )
+
+    def update(
+        self,
+        global_state: HdspGlobalState,
+        delta: Delta,
+        options: HdspOptions,
+        stream: Stream,
+    ) -> HdspGlobalState:
+        """Update alpha p_k, the labels' weights, and the parameters of their priors."""
+        folded, swept = delta.read(FoldSums), delta.read(HdspSums)
+        if folded is None:
+            raise ValueError("expected a delta that was folded into rows")
+        total, left = folded.topic_total, global_state.lda_sweeps_left
+        after = replace(
+            global_state, topic_total=total, topic_log=digamma(options.eta * global_state.vocabulary + total)
+        )
+        if swept is None:
+            return after if left or global_state.carried else with_prior_by_size(after, total)
+        if left:
+            after = replace(after, lda_sweeps_left=left - 1, another_round=True)
+            return with_prior_by_size(after, total) if left == 1 else after
+        return _learned(replace(after, another_round=False), global_state, swept, delta, options)
+
+    def needs_another_round(self, global_state: HdspGlobalState) -> bool:
+        """Return true if the iteration goes on with one more sweep."""
+        return global_state.another_round
+
+    def objective(self, global_state: HdspGlobalState, delta: Delta) -> dict[str, float]:
+        """Return the evidence lower bound (46), in nats, of q(z), q(pi) and q(phi) as the sweep has made them."""
+        folded, swept = delta.read(FoldSums), delta.read(HdspSums)
+        if folded is None or swept is None or global_state.lda_sweeps_left:
+            return {}
+        prior, gamma = global_state.prior, global_state.gamma
+        documents = swept.bound_documents
+        rest = log_rate_rest(global_state, swept, _labels_of_delta(delta))
+        documents += float((prior * (rest - swept.minus_log_rate)).sum())
+        last = float(prior[global_state.last] / prior.sum())
+        sticks = (prior.size - 1) * special.log(gamma) + (gamma - 1.0) * special.log(last)
+        weights = scaling_of(global_state.rates).bound(global_state.rates)
+        totals = totals_bound(global_state.eta * global_state.vocabulary, folded)
+        return {"objective": documents + folded.bound_words + totals + float(sticks) + weights}
+
+    def figures(self, global_state: HdspGlobalState) -> dict[str, float]:
+        """Return gamma, alpha, the parameters of the weights' prior, and the topics with 99% of the tokens."""
+        topics = float(description.holding(global_state.topic_total))
+        weights = scaling_of(global_state.rates).figures(global_state.rates)
+        return {"gamma": global_state.gamma, "alpha": float(global_state.prior.sum()), **weights, "topics_99": topics}
+
+    def label_table(self, global_state: HdspGlobalState) -> LabelTable:
+        """Return the labels and covariates of the training corpus."""
+        return global_state.labels
+
+    def label_weights(self, global_state: HdspGlobalState) -> Vector:
+        """Return the log factor of each label and topic: -log E[R], shape (labels, topics)."""
+        weights: Vector = -global_state.rates.label_log
+        return weights
+
+    def draw_model(self, summary: Summary, options: HdspOptions, stream: Stream) -> tuple[Arrays, HdspGlobalState]:
+        """Draw topics, sticks and weights of some labels for simulation."""
+        names = tuple(("label", f"l{number}") for number in range(SIMULATED_LABELS))
+        table = LabelTable(names, (1,) * SIMULATED_LABELS, (), SIMULATED_LABELS, 0)
+        pi = drawing.draw_sticks(options.topics, options.gamma, stream)
+        labelled = Summary(summary.documents, summary.words, summary.tokens, labels=table)
+        tokens = 1e9 * pi
+        global_state = replace(
+            self.initialise(labelled, options, stream),
+            rates=_draw_rates(options, stream.at(purpose="simulate weights").generator()),
+            topic_total=tokens,
+            topic_log=digamma(np.maximum(tokens, MIN_SHARE)),
+            prior=np.maximum((options.alpha or 1.0) * pi, MIN_SHARE),
+            eta=1e-9,
+            lda_sweeps_left=0,
+        )
+        return drawing.draw_topics(summary.words, tokens, options.eta * summary.words, stream), global_state
+
+    def simulate(
+        self, topics: Arrays, global_state: HdspGlobalState, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, npt.NDArray[np.float64]]:
+        """Draw documents with some labels each, pi_mk ~ Gamma(alpha p_k, R_mk), and their proportions."""
+        from collapsium.storage.building import simulated
+
+        table, generator = global_state.labels, stream.at(purpose="simulate labels").generator()
+        probability = min(LABELS_PER_SIMULATED_DOCUMENT / max(len(table), 1), 1.0)
+        has = generator.random((documents, len(table))) < probability
+        extras = {"labels": simulated.label_column(has, table.names)}
+        log_pi = drawing.log_gammas(global_state.prior, documents, generator) - has @ global_state.rates.label_log
+        pi = special.exp(log_pi - log_pi.max(axis=1, keepdims=True))
+        theta = pi / pi.sum(axis=1, keepdims=True)
+        bags = drawing.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator)
+        return replace(bags, extras=extras), theta
+
+
+def _initial_log_rate(table: LabelTable, options: HdspOptions) -> Vector:
+    """Return the initial log E[R] of labels, shape (labels, topics): lower by `INITIAL_LOG_FACTOR` for their topics.
+
+    A tenth of the topics are left to all. Each label has a topic, if there are so many, the most frequent labels first,
+    and the remaining ones are shared out by the roots of the labels' documents. A number counts as two labels, for
+    values above its mean and below, of half its documents each.
+    """
+    log_rate = np.zeros((len(table), options.topics))
+    if options.initial_topics == "lda" or not len(table):
+        return log_rate
+    labels = [(row, -INITIAL_LOG_FACTOR, float(count)) for row, count in enumerate(table.documents)]
+    for row, covariate in enumerate(table.numbers, start=len(table.names)):
+        factor = INITIAL_LOG_FACTOR / max(covariate.largest, 1.0)
+        labels += [(row, sign * factor, covariate.documents / 2) for sign in (-1, 1)]
+    counts = np.array([count for _, _, count in labels], dtype=np.float64)
+    available = options.topics - options.topics // TOPICS_PER_SHARED_TOPIC
+    topics_of = np.zeros(counts.size, dtype=np.int64)
+    topics_of[np.argsort(-counts, kind="stable")[:available]] = 1
+    roots = np.sqrt(counts)
+    topics_of += np.floor(max(available - int(topics_of.sum()), 0) * roots / max(float(roots.sum()), 1.0)).astype(
+        np.int64
+    )
+    ends = np.cumsum(topics_of)
+    for (row, factor, _), last, topics in zip(labels, ends.tolist(), topics_of.tolist(), strict=True):
+        log_rate[row, last - topics : last] = factor
+    return log_rate
+
+
+def _labels_of_delta(delta: Delta) -> npt.NDArray[np.int64]:
+    """Return the numbers of the labels that a delta has sums of."""
+    return delta.ids.get("label", np.zeros(0, dtype=np.int64))
+
+
+def _learned(
+    after: HdspGlobalState, before: HdspGlobalState, sums: HdspSums, delta: Delta, options: HdspOptions
+) -> HdspGlobalState:
+    """Return the next global state with the best prior, weights and gamma."""
+    present = _labels_of_delta(delta)
+    prior = next_prior(before, sums, present, learn_alpha="alpha" in options.learn)
+    rates = after.rates
+    if sums.labels is not None:
+        weight_sums = WeightSums.of(prior, sums.labels.of_all(len(rates.label_log), present))
+        rates = options.label_scaling.next_rates(rates, weight_sums, after.label_range)
+    gamma = after.gamma
+    if "gamma" in options.learn and options.topics > 1:
+        last = float(prior[before.last] / prior.sum())
+        gamma = float(max((options.topics - 1) / -special.log(last), 1.0))
+    return replace(after, prior=prior, rates=rates, gamma=gamma)
+
+
+def _draw_rates(options: HdspOptions, generator: np.random.Generator) -> LabelRates:
+    """Draw the weights of labels for simulation."""
+    size = SIMULATED_LABELS, options.topics
+    if options.scaling == "labels":
+        drawn = options.weight_rate / generator.standard_gamma(options.weight_shape, size)
+        # So that q(w) is nearly a point.
+        certain = 1e6
+        prior = np.array([options.weight_shape, options.weight_rate])
+        return InverseGamma().rates(InverseGammaWeights(prior, np.full(size, certain), certain * drawn))
+    drawn = generator.normal(0.0, np.sqrt(options.weight_variance), size)
+    return LogLinear().rates(LogLinearWeights(options.weight_variance, drawn))

@@ -6,25 +6,36 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); q(theta_d) = Dir(gamma_d), q(phi
     q_dwk ~ exp( psi(gamma_dk) + psi(lambda_kw) - psi(sum_w lambda_kw) ).
 
 Responsibilities are not saved: they follow from gamma and lambda.
+
+Latent Dirichlet allocation by mean-field variational Bayes (Blei, Ng and Jordan 2003), topics smoothed too.
+
+theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); q(theta_d) = Dir(gamma_d), q(phi_k) = Dir(lambda_k).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
 
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families import generative as drawing
+from collapsium.workers.families import hyperparameters as dirichlet
 from collapsium.workers.families.document_pairs import document_pairs, weighed
+from collapsium.workers.families.family import Footprint, Simulates, Summary, weighed_footprint
+from collapsium.workers.families.plain_tokens import PlainSums
 from collapsium.workers.families.topic_arrays import VB_LDA_ARRAYS
+from collapsium.workers.families.vb.mean_field import MAX_SWEEPS, MeanFieldFamily, topics_footprint, totals_bound
 from collapsium.workers.families.vb.shard_model import (
     FOLD_IN_LIMITS,
-    MeanFieldOptions,
     MeanFieldShardModel,
     even_counts,
     initial_counts,
@@ -35,34 +46,76 @@ from collapsium.workers.families.vb.shard_model import (
 from collapsium.workers.families.vb.states import (
     Counts,
     DocumentTopics,
+    FoldSums,
     MeanFieldRows,
     VbLdaGlobalState,
     VbLdaLocal,
+    VbLdaSums,
     Vector,
 )
+from collapsium.workers.families.word_weights import WeightedOptions
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 from collapsium.workers.kernels.vb import mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
+from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Shard
+    from collapsium.storage.corpus.shard import Documents, Shard
 
 
-class VbLdaOptions(MeanFieldOptions, Protocol):
-    """Options that sweeps read."""
+Learned = Literal["alpha", "beta", "asymmetric-alpha"]
 
-    @property
-    def even_sweeps(self) -> int:
-        """Number of first iterations in which documents begin from even proportions."""
+
+class VbLdaOptions(WeightedOptions, title="latent Dirichlet allocation, mean-field variational Bayes"):
+    """Options of the family."""
+
+    topics: int = Field(ge=1, le=65_535, description="number of topics K")
+    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha_k of each topic in a document")
+    beta: float = Field(
+        100.0,
+        gt=0,
+        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
+        "being the size of the vocabulary",
+    )
+    learn: tuple[Learned, ...] = Field(
+        (),
+        description="hyperparameters to learn: alpha, beta (one value each), asymmetric-alpha (one value for "
+        "each topic)",
+    )
+    document_sweeps: int = Field(
+        5,
+        ge=1,
+        le=MAX_SWEEPS,
+        description="largest number of passes over a document in an iteration; each pass updates gamma and q",
+    )
+    document_tolerance: float = Field(
+        0.001,
+        ge=0,
+        description="stop the passes over a document when its expected counts change by less than this: in "
+        "tokens, the mean over the topics; 0: make all passes",
+    )
+
+    even_sweeps: int = Field(
+        20,
+        ge=0,
+        le=MAX_SWEEPS,
+        description="number of first iterations in which documents start from equal proportions instead of "
+        "their last ones, which avoids a poor local optimum at the random start; after them the "
+        "objective never decreases",
+    )
+
+    @field_validator("learn")
+    @classmethod
+    def _one_kind_each(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
+        if "alpha" in learn and "asymmetric-alpha" in learn:
+            raise ValueError("name either alpha or asymmetric-alpha")
+        return learn
 
     @property
     def learns_alpha(self) -> bool:
         """True if a_k is learned."""
-
-    @property
-    def log_counts(self) -> bool:
-        """True if the tokens of a pair weigh log(1 + c) times the weight of the word; see `document_pairs.weighed`."""
+        return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
 
 
 class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaLocal]):
@@ -161,3 +214,115 @@ def _fit_documents(
     documents, counts = document_pairs(shard), np.ascontiguousarray(before)
     mean_field.sweep_mean_field(documents, model, counts, limits, expected, log_theta, bound)
     return document_topic, word_topic, float(bound[0])
+
+
+class VbLda(
+    MeanFieldFamily[VbLdaOptions, VbLdaGlobalState],
+    Simulates[VbLdaOptions, VbLdaGlobalState, MeanFieldRows],
+):
+    """Latent Dirichlet allocation by mean-field variational Bayes."""
+
+    shard_model, Options = VbLdaShardModel, VbLdaOptions
+
+    def initialise(self, summary: Summary, options: VbLdaOptions, stream: Stream) -> VbLdaGlobalState:
+        """Return the global state before any document was swept."""
+        return VbLdaGlobalState(
+            vocabulary=float(summary.words),
+            alpha=np.full(options.topics, options.alpha),
+            beta=options.beta,
+            topic_total=np.zeros(options.topics),
+            topic_log=np.full(options.topics, digamma(options.beta)),
+            topic_plain=None if summary.weights is None else np.zeros(options.topics),
+            first_weights=None if summary.weights is None else summary.weights.weights,
+            first_means=None if summary.weights is None else summary.weights.means,
+        )
+
+    def carry(
+        self, global_state: VbLdaGlobalState, known: VbLdaGlobalState, options: VbLdaOptions, before: VbLdaOptions
+    ) -> tuple[VbLdaGlobalState, int] | None:
+        """Return the global state with a_k and B as another run has learned them."""
+        if options.topics != before.topics:
+            return None
+        alpha = known.alpha if options.learns_alpha else global_state.alpha
+        beta = known.beta if "beta" in options.learn else global_state.beta
+        return replace(global_state, alpha=alpha, beta=beta), options.topics
+
+    def footprint(self, summary: Summary, options: VbLdaOptions) -> Footprint:
+        """Return the memory that the state of a fit takes."""
+        return weighed_footprint(topics_footprint(options.topics, summary), summary.pairs, options.weights)
+
+    def update(
+        self,
+        global_state: VbLdaGlobalState,
+        delta: Delta,
+        options: VbLdaOptions,
+        stream: Stream,
+    ) -> VbLdaGlobalState:
+        """Return the next global state: the topics' totals, and a_k and b_w if they are learned.
+
+        Both maximise the bound: a_k by E[log theta_dk] of the documents that have tokens, b_w by E[log phi_kw]. They
+        are held while documents begin from even proportions, as topics that are alike would drive them up.
+        """
+        folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
+        if folded is None:
+            raise ValueError("expected a delta that was folded into rows")
+        topic_log = digamma(global_state.beta + folded.topic_total)
+        after = replace(global_state, topic_total=folded.topic_total, topic_log=topic_log)
+        plain = delta.read(PlainSums)
+        if plain is not None:
+            # The rows have the weights of words from here on.
+            after = replace(after, topic_plain=plain.topic_plain, first_weights=None, first_means=None)
+        if swept is None or swept.even > 0:
+            return after
+        if swept.log_theta is not None and swept.occupied:
+            after = replace(after, alpha=_learned_alpha(global_state.alpha, swept.log_theta, swept.occupied, options))
+        if "beta" in options.learn:
+            words = int(global_state.vocabulary)
+            logs = folded.log_phi - words * topic_log.sum()
+            beta = words * dirichlet.symmetric(global_state.beta / words, words, float(logs), options.topics)
+            after = replace(after, beta=beta)
+        return after
+
+    def objective(self, global_state: VbLdaGlobalState, delta: Delta) -> dict[str, float]:
+        """Return the evidence lower bound, in nats, of the q, gamma and lambda that the sweep has made.
+
+        sum_d [log B(gamma_d) - log B(a)] + sum_k [log B(lambda_k) - log B(b)] - sum c q log q, where log B(x) =
+        sum_i log G(x_i) - log G(sum_i x_i); gamma and lambda being the best for q, all else of the bound cancels.
+        """
+        folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
+        if folded is None or swept is None:
+            return {}
+        return {"objective": swept.bound_documents + folded.bound_words + totals_bound(global_state.beta, folded)}
+
+    def figures(self, global_state: VbLdaGlobalState) -> dict[str, float]:
+        """Return the mean a_k, and B."""
+        return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
+
+    def word_concentration(self, global_state: VbLdaGlobalState) -> float:
+        """Return B."""
+        return global_state.beta
+
+    def draw_model(self, summary: Summary, options: VbLdaOptions, stream: Stream) -> tuple[Arrays, VbLdaGlobalState]:
+        """Draw topics for simulation, as counts so large that the prior has no effect."""
+        tokens = np.full(options.topics, 1e9 / options.topics)
+        global_state = self.initialise(summary, options, stream)
+        global_state = replace(global_state, beta=1e-9, topic_total=tokens, topic_log=digamma(tokens))
+        return drawing.draw_topics(summary.words, tokens, options.beta, stream), global_state
+
+    def simulate(
+        self, topics: Arrays, global_state: VbLdaGlobalState, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, npt.NDArray[np.float64]]:
+        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and their proportions."""
+        return drawing.draw_documents(
+            topics, int(global_state.vocabulary), global_state.alpha, documents, tokens, stream
+        )
+
+
+def _learned_alpha(before: Vector, log_theta: Vector, documents: float, options: VbLdaOptions) -> Vector:
+    """Return the a_k that maximise the bound."""
+    if "asymmetric-alpha" in options.learn and options.topics > 1:
+        return dirichlet.asymmetric(before, log_theta, documents)
+    if "alpha" not in options.learn:
+        return before
+    alpha = dirichlet.symmetric(float(before[0]), options.topics, float(log_theta.sum()), documents)
+    return np.full(options.topics, alpha)

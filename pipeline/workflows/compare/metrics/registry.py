@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from collapsium.pipeline.analysis.labels.candidates import candidates_of
 from collapsium.pipeline.analysis.labels.classification import Classification, classify
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
 from collapsium.pipeline.workflows.compare.metrics.base import Metric
 from collapsium.pipeline.workflows.compare.metrics.scores import DocumentCompletion, LabelsOnlyScore

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from collapsium.pipeline.analysis.evaluate import evaluate_together
 from collapsium.pipeline.analysis.labels.conditional import score_from_labels
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
 from collapsium.pipeline.workflows.compare.metrics.base import Metric, best_of_families
 from collapsium.pipeline.workflows.compare.tables import Column, Row, Rows, label_of, number_column

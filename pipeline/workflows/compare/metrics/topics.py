@@ -13,8 +13,7 @@ from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.topics import describe
 from collapsium.pipeline.corpora.new_texts import names_corpus
-from collapsium.pipeline.families.description import holding
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
 from collapsium.pipeline.workflows.compare.metrics.base import Metric
 from collapsium.pipeline.workflows.compare.metrics.scores import standard_error
@@ -23,6 +22,7 @@ from collapsium.pipeline.workflows.compare.tables import Column, Rows, number_co
 from collapsium.pipeline.workflows.compare.targets import Target
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import InputError, OptionError
+from collapsium.workers.families.description import holding
 
 
 class FitFigures(Metric):

@@ -13,13 +13,13 @@ from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.estimators import CollapsedLDA
-from collapsium.pipeline.families.base import RANDOM_START
-from collapsium.pipeline.families.cvb.collapsed import CollapsedFamily
-from collapsium.pipeline.families.registry import make_options
+from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.runs.members import restarts_in
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.cvb.collapsed import CollapsedFamily
+from collapsium.workers.families.family import RANDOM_START
 from collapsium.workers.shard_loading import open_shard
 from tests.conftest import rest_long
 from tests.fits import TIMES, Losing, arrays_of, bits, problem_of, scores_of, state_bits

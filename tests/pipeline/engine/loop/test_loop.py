@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.iteration import _Sums
 from collapsium.pipeline.engine.partition import PARTITION
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import tasks
 

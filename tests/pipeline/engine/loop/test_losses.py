@@ -11,7 +11,7 @@ from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.executors.base import HaltedError, SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.families.registry import make_options
+from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import ClusterError
 
 

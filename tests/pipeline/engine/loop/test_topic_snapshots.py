@@ -10,13 +10,13 @@ from collapsium.pipeline import Model, fit, resume, topics
 from collapsium.pipeline.engine.loop import topic_snapshots
 from collapsium.pipeline.engine.loop.loop import shard_times
 from collapsium.pipeline.engine.loop.topic_snapshots import RULE, SnapshotRule
-from collapsium.pipeline.families.registry import family_names, load_family
+from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.monitoring.follow import so_far
 from collapsium.pipeline.monitoring.run_status import RunStatus
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import Delta
 from tests.networks import needed
-from tests.pipeline.families.hca.test_hca import corpus_of, drawn
+from tests.workers.families.hca.test_hca import corpus_of, drawn
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import evaluate, fit, infer, resume, verify
-from collapsium.pipeline.families.model import Model
+from collapsium.pipeline.models.model import Model
 from collapsium.storage.errors import DamagedError, NotFiniteError
 from collapsium.storage.io.arrays import read_arrays
 from collapsium.storage.io.folder import Folder

@@ -12,7 +12,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.model_io import summary
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.summary import RECORD, read_summary

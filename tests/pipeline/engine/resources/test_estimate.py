@@ -19,14 +19,14 @@ from collapsium.pipeline.engine.resources.placement import cluster_place
 from collapsium.pipeline.engine.resources.plan import Place, Plan, free_memory, local_place
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError
 from collapsium.storage.units import size
 from collapsium.workers import tasks
 from collapsium.workers.arrays.buffer_pool import PoolSettings
+from collapsium.workers.families.family import Summary
 from tests.fits import arrays_of, problem_of
 
 PLENTY = 1e18  # bytes that no plan of these tests reaches
@@ -385,7 +385,7 @@ def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(sma
     monkeypatch.setattr("collapsium.workers.arrays.buffer_pool.pool.settings", PoolSettings(idle_bytes=0))
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
     options = {"family": "lda", "topics": 5, "iterations": 3}
-    monkeypatch.setattr("collapsium.pipeline.families.cvb.collapsed.CHUNK_RESPONSIBILITIES", 1)
+    monkeypatch.setattr("collapsium.workers.families.cvb.collapsed.CHUNK_RESPONSIBILITIES", 1)
     whole = estimate(small[0], family="lda", topics=5)
     short = estimate(small[0], family="lda", topics=5, memory=int(whole.needed) - 1)
     assert short.on_disk

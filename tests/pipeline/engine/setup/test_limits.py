@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.stochastic import minibatches
 from collapsium.pipeline.engine.setup.limits import Limits, read_config
-from collapsium.pipeline.families.registry import (
+from collapsium.pipeline.models.registry import (
     changed_options,
     family_names,
     load_family,

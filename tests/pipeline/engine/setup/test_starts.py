@@ -19,11 +19,11 @@ from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.families.base import COMPUTED_STARTS, FILE_START
-from collapsium.pipeline.families.gibbs.gibbs_hdp import GibbsHdpOptions
-from collapsium.pipeline.families.registry import FAMILIES, load_family
+from collapsium.pipeline.models.registry import FAMILIES, load_family
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
+from collapsium.workers.families.family import COMPUTED_STARTS, FILE_START
+from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpOptions
 from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
 from tests.conftest import planted_rows, rest_long, write_corpus, write_halves
 from tests.fits import Losing, arrays_of, bits, problem_of, scores_of, state_bits

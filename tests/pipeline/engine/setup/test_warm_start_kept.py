@@ -10,7 +10,7 @@ from collapsium.pipeline import Corpus, Model, fit, resume, verify
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_start
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, MismatchError
 from collapsium.storage.io.folder import Folder

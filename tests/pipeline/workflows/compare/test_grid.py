@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import compare
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.workflows.compare.baselines.libraries import library_fits
 from collapsium.pipeline.workflows.compare.fits import Resources
 from collapsium.pipeline.workflows.compare.grid import cells_of

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln
 
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.cvb import collapsed, updates
-from collapsium.pipeline.families.cvb.hdp import Hdp, divergence
-from collapsium.pipeline.families.cvb.lda import Lda
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.cvb import collapsed, updates
+from collapsium.workers.families.cvb.hdp import Hdp, divergence
+from collapsium.workers.families.cvb.lda import Lda
 from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.family import Summary
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.cvb.records import WordMoments
 from collapsium.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive

@@ -13,11 +13,11 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import chi2
 
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.delta import Delta, change
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState
 from collapsium.workers.families.gibbs.states import GibbsLocal, SampledRows
 from tests.conftest import rest_long

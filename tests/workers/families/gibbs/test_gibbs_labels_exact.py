@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
 from tests.strategies import documents_of
 from tests.workers.families.gibbs.test_gibbs_exact import WORDS, log_words, misfit, tabled, tokens_of
 

@@ -7,12 +7,12 @@ import pytest
 
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.registry import load_family, shard_model
+from collapsium.pipeline.models.registry import load_family, shard_model
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState
 from collapsium.workers.families.gibbs.states import GibbsLocal
 from tests.conftest import planted_rows, write_corpus

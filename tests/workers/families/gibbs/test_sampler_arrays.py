@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.families.registry import shard_model
+from collapsium.pipeline.models.registry import shard_model
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.families.family_arrays import ModelChecks
 from tests.strategies import shard_of

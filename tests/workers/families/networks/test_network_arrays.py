@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.registry import load_family, shard_model
+from collapsium.pipeline.models.registry import load_family, shard_model
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
 from collapsium.workers.families.family_arrays import ModelChecks
 from collapsium.workers.families.gibbs.states import SampledRows
 from collapsium.workers.families.networks.states import SampledDocuments, SampledNetworkGlobalState

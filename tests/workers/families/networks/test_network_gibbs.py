@@ -8,12 +8,12 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln
 
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.networks.sampled import draw_discounts, draw_strengths
-from collapsium.pipeline.families.registry import load_family
+from collapsium.pipeline.models.registry import load_family
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks import sampler
 from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.sampled import draw_discounts, draw_strengths
 from collapsium.workers.families.networks.sampler import NetworkSampler, padded
 from collapsium.workers.families.networks.sums import NodeTotals, SampledSums
 from collapsium.workers.kernels.networks import paths

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.registry import load_family, make_options, shard_model
+from collapsium.pipeline.models.registry import load_family, make_options, shard_model
 from collapsium.storage.corpus.label_index import LabelTable, NumberField
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
 from collapsium.workers.families.family_arrays import ModelChecks
 from tests.strategies import shard_of
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks import variational as expected
 from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.states import ExpectedRows

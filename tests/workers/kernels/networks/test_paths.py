@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from scipy.special import gammaln, psi
 from scipy.stats import chisquare
 
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.networks import sampled as driver
-from collapsium.pipeline.families.networks.dirichlet_network import Vectors, plan_of
-from collapsium.pipeline.families.networks.family import NetworkFamily
-from collapsium.pipeline.families.networks.options import NetworkOptions
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
+from collapsium.workers.families.networks import sampled as driver
+from collapsium.workers.families.networks.dirichlet_network import Vectors, plan_of
+from collapsium.workers.families.networks.family import NetworkFamily
 from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.sampled import repair_tables, sweep_shared
 from collapsium.workers.families.networks.sampler import NetworkSampler, padded, tables_for
 from collapsium.workers.kernels.networks.means import pair_probabilities

@@ -8,19 +8,19 @@ import pytest
 from collapsium.pipeline import simulate
 from collapsium.pipeline.engine.loop.loop import run
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.families.base import Summary
-from collapsium.pipeline.families.hyperparameters import slice_sampled
-from collapsium.pipeline.families.ncrp import gibbs_ncrp as driver
-from collapsium.pipeline.families.ncrp.node_moves import depth_first, regular_tree
-from collapsium.pipeline.families.registry import make_options, shard_model
+from collapsium.pipeline.models.registry import make_options, shard_model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
+from collapsium.workers.families.hyperparameters import slice_sampled
+from collapsium.workers.families.ncrp import gibbs_ncrp as driver
 from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrpShardModel
 from collapsium.workers.families.ncrp.gibbs_state import levels
+from collapsium.workers.families.ncrp.node_moves import depth_first, regular_tree
 from collapsium.workers.kernels.trees.gibbs_records import FREE
 from tests.conftest import planted_rows, write_corpus
 from tests.fits import problem_of
@@ -117,7 +117,7 @@ def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
     given = {"documents": 200, "words": 60, "tokens": 60, "eta": 0.05, "alpha": 2.0, "branching": [2, 3]}
     simulate(tmp_path / "c", family=FAMILY, seed=2, **given)
     corpus = Corpus(tmp_path / "c")
-    from collapsium.pipeline.families.model import Model
+    from collapsium.pipeline.models.model import Model
 
     model = Model(tmp_path / "c")
     parent, shard = model.global_state.node_parent, corpus.references[0].load()

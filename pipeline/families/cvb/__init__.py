@@ -1,1 +1,0 @@
-"""Collapsed variational inference for LDA and the hierarchical Dirichlet process."""

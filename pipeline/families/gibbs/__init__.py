@@ -1,1 +1,0 @@
-"""Collapsed Gibbs sampling of flat topics."""

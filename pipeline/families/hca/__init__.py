@@ -1,1 +1,0 @@
-"""Hierarchical component analysis: Gaussian trees on vectors."""

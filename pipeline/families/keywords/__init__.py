@@ -1,1 +1,0 @@
-"""Topics with keywords, on the driver."""

@@ -1,1 +1,0 @@
-"""Trees of topics by the nested Chinese restaurant process."""

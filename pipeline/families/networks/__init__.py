@@ -1,1 +1,0 @@
-"""Networks of Dirichlet and Pitman-Yor vectors for segments and sequences."""

@@ -1,1 +1,0 @@
-"""Mean-field variational inference."""

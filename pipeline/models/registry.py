@@ -1,0 +1,118 @@
+"""The families by name, and the checks of their options, schedules and corpora."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pydantic
+
+from collapsium.pipeline.options import option_error, python_value
+from collapsium.storage.errors import OptionError, suggestion
+from collapsium.workers.families.family import AnyFamily, FamilyOptions
+from collapsium.workers.options import RECORDED
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.corpus import Corpus
+    from collapsium.workers.families.base import AnyShardModel
+
+# Class of each family, imported when the family is first used: a command uses one of them
+FAMILIES = {
+    "author-topic": "collapsium.workers.families.gibbs.author_topic:AuthorTopic",
+    "dirichlet-network": "collapsium.workers.families.networks.dirichlet_network:DirichletNetwork",
+    "gibbs-hdp": "collapsium.workers.families.gibbs.gibbs_hdp:GibbsHdp",
+    "gibbs-lda": "collapsium.workers.families.gibbs.gibbs_lda:GibbsLda",
+    "gibbs-ncrp": "collapsium.workers.families.ncrp.gibbs_ncrp:GibbsNcrp",
+    "hca": "collapsium.workers.families.hca.hca:Hca",
+    "hdp": "collapsium.workers.families.cvb.hdp:Hdp",
+    "hdsp": "collapsium.workers.families.vb.hdsp:Hdsp",
+    "keyword-lda": "collapsium.workers.families.keywords.keyword_lda:KeywordLda",
+    "labeled-lda": "collapsium.workers.families.gibbs.labeled_lda:LabeledLda",
+    "lda": "collapsium.workers.families.cvb.lda:Lda",
+    "ncrp": "collapsium.workers.families.ncrp.ncrp:Ncrp",
+    "partially-labeled-lda": "collapsium.workers.families.gibbs.partially_labeled_lda:PartiallyLabeledLda",
+    "segmented-lda": "collapsium.workers.families.networks.segmented_lda:SegmentedLda",
+    "sequential-lda": "collapsium.workers.families.networks.sequential_lda:SequentialLda",
+    "vb-lda": "collapsium.workers.families.vb.vb_lda:VbLda",
+}
+
+
+def family_names() -> list[str]:
+    """Return the names of all families."""
+    return sorted(FAMILIES)
+
+
+def load_family(name: str) -> AnyFamily:
+    """Return a family."""
+    if name not in FAMILIES:
+        raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}", "family")
+    return _family(FAMILIES[name])
+
+
+@cache
+def _family(address: str) -> AnyFamily:
+    """Return the family of a class, given as ``module:Class``."""
+    family: AnyFamily = pkgutil.resolve_name(address)()
+    return family
+
+
+def shard_model(family: str, options: Mapping[str, object]) -> AnyShardModel:
+    """Return the half of a family for the shards, with its options."""
+    return load_family(family).make_shard_model(recorded_options(family, options))
+
+
+def require_schedule(family: str, schedule: str) -> None:
+    """Raise an error if a family cannot be fitted by a schedule."""
+    able = load_family(family).schedules
+    if schedule not in able:
+        raise OptionError(f"expected {' or '.join(able)} with family '{family}', found {schedule!r}", "schedule")
+
+
+def require_corpus(family: str, corpus: Corpus) -> None:
+    """Raise an error if a corpus does not hold the documents or vectors that a family requires."""
+    corpus.require(load_family(family).corpus_kind, f"family '{family}'")
+
+
+def recorded_options(family: str, options: Mapping[str, object]) -> FamilyOptions:
+    """Check a family's options that come out of a record, which may name no file; see `make_options`."""
+    return _checked(family, options, (), RECORDED)
+
+
+def make_options(family: str, options: Mapping[str, object], others: Iterable[str] = ()) -> FamilyOptions:
+    """Check a family's options, as a user gives them."""
+    checked = _checked(family, options, others, None)
+    for name, applies in checked.unused.items():
+        if getattr(checked, name) != type(checked).model_fields[name].default:
+            raise OptionError(f"applies only to {applies}", name)
+    return checked
+
+
+def changed_options(
+    family: str, before: FamilyOptions, changes: Mapping[str, object], others: Iterable[str]
+) -> FamilyOptions:
+    """Check the options of an earlier fit, some of which a user gives anew; see `make_options`."""
+    return _checked(family, {**before.model_dump(), **changes}, others, None)
+
+
+def _checked(family: str, options: Mapping[str, object], others: Iterable[str], context: str | None) -> FamilyOptions:
+    declared = load_family(family).Options
+    for former, name in declared.former_names.items():
+        if former in options and name in options:
+            raise OptionError(f"expected `{name}` or its former name `{former}`, found both", name)
+    options = {declared.former_names.get(name, name): python_value(value) for name, value in options.items()}
+    for name in options:
+        if name not in declared.model_fields:
+            near = elsewhere(name) or suggestion(name, (*declared.model_fields, *others))
+            raise OptionError(f"unknown option '{name}' of family '{family}'{near}")
+    try:
+        return declared.model_validate(dict(options), context=context)
+    except pydantic.ValidationError as error:
+        raise option_error(error, declared) from None
+
+
+def elsewhere(option: str) -> str:
+    """Return the families that have an option, as the end of an error; empty if none has."""
+    names = [name for name in family_names() if option in load_family(name).Options.model_fields]
+    return f"; families with it: {', '.join(names)}" if names else ""

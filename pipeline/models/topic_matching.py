@@ -1,0 +1,103 @@
+"""Match the topics of two models by the Hellinger distances of their word probabilities."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.models.model import Model
+from collapsium.workers.arrays.state import Rows
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+MIN_EXPECTED_TOKENS = 0.5  # Expected count below which a topic counts as empty
+
+
+@dataclass(frozen=True)
+class IdentityRule:
+    """Distance up to which topics of two models count as the same topic; the corpus of one may have grown."""
+
+    max_distance: float = 0.6  # Largest Hellinger distance
+
+
+IDENTITY = IdentityRule()
+
+
+def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
+    """Match the topics of two models one to one, with the smallest sum of distances."""
+    return list(zip(*_assigned(distances(reference, other), occupied(reference), occupied(other)), strict=True))
+
+
+def occupied(model: Model) -> Ints:
+    """Return the ids of the topics that have tokens, ascending."""
+    described = model.describe(_first_row(model), 1)
+    tokens = described.share * float(model.vocabulary.tokens.sum())
+    return np.sort(described.ids[tokens >= MIN_EXPECTED_TOKENS])
+
+
+def _first_row(model: Model) -> Rows:
+    return model.rows(0).of_words(slice(1), complete=True)
+
+
+def distances(one: Model, other: Model) -> Floats:
+    """Return the Hellinger distances of two models' topics, sqrt(1 - sum_w sqrt(phi_kw phi_lw))."""
+    overlap: Floats | None = None
+    # Words that were added to the vocabulary of one of the models are left out.
+    words = min(one.record.blocks[-1], other.record.blocks[-1])
+    cuts = sorted(cut for cut in {*one.record.blocks, *other.record.blocks} if cut < words)
+    for low, high in zip(cuts, [*cuts[1:], words], strict=True):
+        parts = [np.sqrt(_probability(model, low, high)) for model in (one, other)]
+        here = parts[0].T @ parts[1]
+        overlap = here if overlap is None else overlap + here
+    if overlap is None:
+        raise ValueError("a model has at least one block")
+    result: Floats = np.sqrt(np.clip(1.0 - overlap, 0.0, 1.0))
+    return result
+
+
+def _probability(model: Model, low: int, high: int) -> Floats:
+    """Return the probabilities of the words `low` to `high` - 1 of one block, shape (words, topics)."""
+    number = next(block for block, (first, last) in enumerate(model.blocks) if first <= low < last)
+    first = model.blocks[number][0]
+    rows = model.rows(number).of_words(slice(low - first, high - first), complete=True)
+    phi = model.shard_model.probabilities(rows, model.global_state)["word_topic"]
+    return np.maximum(np.asarray(phi, dtype=np.float64), 0.0)
+
+
+def same_topics(model: Model, before: Model) -> dict[int, int]:
+    """Return the topics of an earlier model that live on in a later one."""
+    apart = distances(model, before)
+    ours, theirs = occupied(model), occupied(before)
+    both = np.intersect1d(ours, theirs)
+    same = {int(topic): int(topic) for topic in both if apart[topic, topic] <= IDENTITY.max_distance}
+    rest = [np.setdiff1d(ids, list(same)) for ids in (ours, theirs)]
+    pairs = zip(*_assigned(apart, *rest), strict=True)
+    return same | {one: other for one, other, far in pairs if far <= IDENTITY.max_distance}
+
+
+def lasting_ids(model: Model, before: Model) -> dict[int, int]:
+    """Return the ids that topics of a model have as the successor of an earlier one, by their present ids.
+
+    A topic that lives on has the id that it had. A new one keeps its own, unless a topic of the earlier model had it:
+    then it gets the first that neither has.
+    """
+    same, ours = same_topics(model, before), occupied(model).tolist()
+    taken = set(occupied(before).tolist())
+    ids = {topic: same.get(topic, topic) for topic in ours if topic in same or topic not in taken}
+    free = (number for number in itertools.count() if number not in taken and number not in ids.values())
+    for topic in ours:
+        if topic not in ids:
+            ids[topic] = next(free)
+    return ids
+
+
+def _assigned(apart: Floats, ours: Ints, theirs: Ints) -> tuple[list[int], list[int], list[float]]:
+    """Return the ids of topics matched one to one with the smallest sum of distances, and their distances."""
+    from scipy import optimize
+
+    selected = apart[np.ix_(ours, theirs)]
+    rows, columns = optimize.linear_sum_assignment(selected)
+    return ours[rows].tolist(), theirs[columns].tolist(), selected[rows, columns].tolist()

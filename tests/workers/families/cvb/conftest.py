@@ -1,0 +1,110 @@
+"""Fits of the HDP whose topics move, on a small corpus."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Corpus, fit
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.storage.runs.run import Run
+from collapsium.workers.families.cvb import topic_moves as moves
+from collapsium.workers.families.cvb import topic_moves as rounds
+from tests.conformance import Conformance
+from tests.conftest import planted_rows, write_halves
+from tests.fits import TIMES, document_counts, problem_of
+
+ITERATIONS = 90
+# Few are enough for a test: topics part early on so small a corpus.
+OPTIONS = {"topics": 12, "beta": 3.0, "moves": True}
+FIT = {"family": "hdp", "iterations": ITERATIONS, "seed": 7, **OPTIONS}
+
+
+@pytest.fixture(scope="module")
+def early():
+    """Rounds that begin early and end soon, and follow what little so small a corpus has to tell."""
+    schedule = rounds.MoveSchedule(begin=20, worth=0.0, idle_rounds=1, split_sweeps=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "SCHEDULE", schedule)
+        yield
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """A corpus of three topics in four shards, some of its documents empty, and tokens of the same documents."""
+    place = tmp_path_factory.mktemp("planted")
+    return corpora(place, 5)
+
+
+def corpora(place, seed, documents=120, topics=3):
+    """A training corpus, and one of other tokens of the same documents."""
+    rows = planted_rows(seed, documents=documents, words=30, topics=topics, tokens=80)
+    return write_halves(place, rows, 30)
+
+
+def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **given):
+    """The problem, and the state after each iteration, run serially."""
+    problem, executor, global_state = problem_of(corpus, "hdp", options, iterations=ITERATIONS, **given)
+    problem = replace(problem, local_sweeps=local_sweeps, warm=warm)
+    limits = limits or Limits(iterations=ITERATIONS)
+    return problem, (state for state, _ in run(problem, executor, global_state, limits))
+
+
+@pytest.fixture(scope="module")
+def whole(planted, tmp_path_factory, early):
+    """A serial run in which moves were accepted."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    fit(planted[0], out, heldout=planted[1], scheduler="serial", **FIT)
+    told = iterations_of(out)
+    assert told[-1]["merges"] > 0
+    assert told[-1]["deletes"] > 0
+    return out
+
+
+def iterations_of(run_):
+    """The events of iterations, without their times."""
+    events = [event for event in Run(run_).events() if event["event"] == "iteration"]
+    return [{name: value for name, value in event.items() if name not in TIMES} for event in events]
+
+
+def shards_of(corpus):
+    return len(Corpus(corpus).manifest.shards)
+
+
+def counting(problem, state):
+    """The shards with the tokens that count in a state."""
+    held = [
+        moves.held_out(shard.value, state.global_state.held, state.global_state.held.held_before)
+        for shard in problem.shards
+    ]
+    shards = zip(problem.shards, held, strict=True)
+    return [replace(shard.value, counts=shard.value.counts - one) for shard, one in shards]
+
+
+def check_recount(problem, state):
+    """All counts of a state equal a recount from its local states, of the tokens that count."""
+    rows, global_state = state.blocks[0].value.rows, state.global_state
+    held = rows.active_counts
+    total, background, tokens = np.zeros(held.shape), np.zeros(len(held)), 0
+    for shard, swept in zip(counting(problem, state), state.swept, strict=True):
+        local = swept.value.local.to_arrays()
+        by_word, rest, documents = Conformance().recount(shard, local)
+        total[np.ix_(shard.words, np.arange(by_word.shape[1]))] += by_word
+        background[shard.words] += rest
+        found = document_counts(local, held.shape[1])[:, : documents.shape[1]]
+        np.testing.assert_allclose(found, documents, rtol=1e-5, atol=1e-5)
+        left = shard.lengths - documents.sum(axis=1)
+        np.testing.assert_allclose(local["document_rest"], left, rtol=1e-4, atol=1e-4)
+        tokens += shard.tokens
+    np.testing.assert_allclose(held, total, rtol=1e-5, atol=2e-3)
+    np.testing.assert_allclose(rows.word_rest, background, rtol=1e-6, atol=1e-6)
+    of_topics = global_state.topic_moments[0]
+    assert math.isclose(of_topics.sum(), tokens, rel_tol=1e-6)
+    assert math.isclose(global_state.held.held_tokens, missing(problem) - tokens)
+
+
+def missing(problem):
+    """All tokens of a corpus."""
+    return sum(shard.value.tokens for shard in problem.shards)

@@ -1,0 +1,244 @@
+"""Fits that try small active sets, by the scores of halves of the documents and of all."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import Model, fit, resume, verify
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.workers.arrays.delta import Delta, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.cvb import active_set_trial, active_topics, cooling
+from collapsium.workers.families.cvb.global_state import SmallActiveSets
+from collapsium.workers.families.family import Summary
+from tests.fits import arrays_of, bits, problem_of
+from tests.workers.families.cvb.conftest import check_recount, corpora, iterations_of, shards_of
+
+SCHEDULE = active_set_trial.SCHEDULE
+NOWHERE, IN_HALF, EVERYWHERE = SmallActiveSets
+LARGE = 10**7
+ITERATIONS, TOPICS = 40, 140
+FIT = {"family": "lda", "iterations": ITERATIONS, "seed": 3, "topics": TOPICS, "beta": 3.0, "start": "clusters"}
+
+
+def state_before(tokens=LARGE, iterations=60, family="lda", **options):
+    """The global state of a new fit from clusters."""
+    sizes = {"documents": tokens // 100, "words": 500, "tokens": tokens, "pairs": tokens}
+    summary = Summary(**sizes, shards=1, iterations=iterations, start=5)
+    return load_family(family).initialise(summary, make_options(family, {"topics": 200, **options}), Stream(1, "start"))
+
+
+def swept(state, scores, tokens=5000.0, swept_sums=True):
+    """The state after a sweep before which the held-out tokens of each of the four groups scored so many nats."""
+    parts = {"cooling_score": fresh(np.array([np.array(scores) * tokens, np.full(4, tokens)]))}
+    if swept_sums:
+        parts |= {name: fresh(np.array(1.0)) for name in ("documents", "tokens", "log_eta")}
+    delta = Delta(parts)
+    return active_set_trial.next_state(state, cooling.next_state(state, state, delta), delta)
+
+
+def tried(state, loss, gain, trend=0.0, group=(0.0, 0.0, 0.0, 0.0)):
+    """All states of a search, where small active sets cost their documents `loss`, and those of all gain everyone `gain`."""
+    states, had = [state], NOWHERE
+    while state.searching:
+        power, step = state.cooling.cooling_power, state.cooling.cooling_step
+        scores = np.array(group) + trend * len(states) - (power + step * np.array([1, -1, 1, -1]) - 0.85) ** 2
+        scores -= loss * np.array([had == EVERYWHERE, had == EVERYWHERE, had > NOWHERE, had > NOWHERE])
+        scores += gain * (had == EVERYWHERE)
+        before, state = state, swept(state, -7.0 + scores)
+        # The sweep that just ended selected what the state before it asked for.
+        had = before.trial.trial_small if before.trial.trial_selecting else had
+        states.append(state)
+    return states
+
+
+GROUPS = st.tuples(*[st.floats(-0.3, 0.3)] * 4)
+# Of the power, whose search scores too.
+ERROR = 0.003
+
+
+@given(st.floats(0.0, 0.0199), st.floats(0.03, 0.1), GROUPS, st.integers(60, 300))
+def test_active_sets_that_lose_little_and_whose_topics_gain__stay_small(loss, gain, group, iterations):
+    states = tried(state_before(iterations=iterations), loss, gain, group=group)
+    small = [state.trial.trial_small for state in states]
+    assert small == sorted(small)
+    assert small[-1] == EVERYWHERE
+    assert states[-1].trial.trial_loss == pytest.approx(loss, abs=1e-9)
+    assert states[-1].trial.trial_gain == pytest.approx(gain - loss / 2, abs=ERROR)
+
+
+@given(st.floats(0.0201, 0.5), st.floats(0.0, 1.0), GROUPS, st.floats(-0.05, 0.05))
+def test_active_sets_that_lose_much__are_large_again_and_never_small_everywhere(loss, gain, group, trend):
+    states = tried(state_before(), loss, gain, trend, group)
+    assert {state.trial.trial_small for state in states} == {NOWHERE, IN_HALF}
+    assert states[-1].trial.trial_small == NOWHERE
+    assert states[-1].trial.trial_loss == pytest.approx(loss, abs=1e-9)
+
+
+@given(st.floats(0.0, 0.0199), GROUPS, st.floats(-0.01, 0.0002))
+def test_active_sets_with_which_topics_gain_nothing__are_large_again(loss, group, trend):
+    states = tried(state_before(), loss, gain=0.0, trend=trend, group=group)
+    assert states[-1].trial.trial_small == NOWHERE
+    assert max(state.trial.trial_small for state in states) == EVERYWHERE
+
+
+@given(st.floats(0.0, 0.1), st.floats(0.0, 0.1), st.integers(40, 100))
+def test_active_sets__are_selected_when_their_size_changes_and_only_then(loss, gain, iterations):
+    states = tried(state_before(iterations=iterations), loss, gain)
+    for before, after in zip(states[:-1], states[1:], strict=True):
+        assert after.trial.trial_selecting == (before.trial.trial_small != after.trial.trial_small)
+    assert not states[-1].trial.trial_selecting
+
+
+def test_selection__waits_for_a_sweep():
+    """What a start counts is no sweep."""
+    state = state_before()
+    state = dataclasses.replace(state, trial=dataclasses.replace(state.trial, trial_selecting=True))
+    assert swept(state, [-7.0] * 4, swept_sums=False).trial.trial_selecting
+    assert not swept(state, [-7.0] * 4).trial.trial_selecting
+
+
+@pytest.mark.parametrize(
+    ("options", "tries"),
+    [
+        ({}, True),
+        ({"family": "hdp", "moves": False}, True),
+        ({"tokens": int(SCHEDULE.min_tokens) - 1}, False),
+        ({"topics": active_topics.SELECTION.max_complete}, False),
+        ({"topics": active_topics.SELECTION.max_complete + 1}, True),
+        ({"most_active": 100}, False),
+        ({"flatten": 0.9}, False),
+        ({"responsibilities": "dense"}, False),
+        ({"iterations": 36}, False),
+        ({"iterations": 37}, True),
+    ],
+    ids=str,
+)
+def test_fits_of_large_corpora_with_many_topics__try_small_active_sets(options, tries):
+    state = state_before(**options)
+    assert (state.trial is not None) == tries
+    assert ("small_active_sets" in active_set_trial.figures(state)) == tries
+    if tries:
+        states = tried(state, 0.0, 0.1)
+        assert states[-1].trial.trial_small == EVERYWHERE
+        assert sum(one.trial.trial_small == EVERYWHERE for one in states) >= SCHEDULE.remaining
+
+
+def test_a_trial__waits_for_moves_of_topics():
+    state = state_before(moves=True, family="hdp", iterations=100)
+    assert state.held.held_share > cooling.held_share(state.corpus_tokens)
+    for _ in range(20):
+        state = swept(state, [-7.0] * 4)
+    assert state.trial.trial_sweeps == 0
+    state = cooling.resumed(state)
+    assert state.releasing
+    state = swept(state, [-7.0] * 4)
+    assert state.trial.trial_sweeps == 0
+    state = dataclasses.replace(state, held=dataclasses.replace(state.held, held_before=state.held.held_share))
+    assert swept(state, [-7.0] * 4).trial.trial_sweeps == 1
+
+
+def test_halves_without_held_out_tokens__are_not_compared():
+    state = state_before()
+    for _ in range(20):
+        state = swept(state, [-7.0] * 4, tokens=np.array([9.0, 9.0, 0.0, 0.0]))
+    assert state.trial.trial_sweeps == 0
+
+
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=9))
+def test_small_active_sets__have_an_eighth_of_the_room(limits):
+    small = active_topics.max_small(np.array(limits))
+    assert (small <= limits).all()
+    assert (small >= np.minimum(limits, 8)).all()
+    assert (np.abs(small - np.array(limits) / 8) <= 8).all()
+
+
+# Fits ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["kept", "lost", "refused"])
+def decision(request):
+    """What trials in small corpora come to; by themselves, tokens of so few documents may say anything."""
+    schedule = active_set_trial.TrialSchedule(
+        min_tokens=1000.0, large=3, half=4, small=4, compared=2, remaining=2,
+        max_loss=-1e9 if request.param == "refused" else 1e9, min_gain=-1e9 if request.param == "kept" else 1e9,
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cooling, "SCHEDULE", cooling.CoolingSchedule(min_tokens=1000.0))
+        patch.setattr(active_set_trial, "SCHEDULE", schedule)
+        yield request.param
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """A corpus of documents in four shards, and other tokens of its documents."""
+    return corpora(tmp_path_factory.mktemp("planted"), 6, documents=320)
+
+
+@pytest.fixture(scope="module")
+def whole(decision, planted, tmp_path_factory):
+    """A serial run."""
+    out = tmp_path_factory.mktemp(decision) / "run"
+    fit(planted[0], out, scheduler="serial", **FIT)
+    return out
+
+
+def sizes_of(locals_):
+    """The largest active sets of documents in each of the four groups."""
+    sizes = [np.diff(np.asarray(local["document_lists"])) for local in locals_]
+    return [max(int(one[group::4].max(initial=0)) for one in sizes) for group in range(4)]
+
+
+@pytest.mark.parametrize("local_sweeps", [1, 2])
+def test_documents__have_as_many_topics_as_the_trial_decides(decision, planted, local_sweeps):
+    options = {"topics": TOPICS, "beta": 3.0}
+    problem, executor, global_state = problem_of(planted[0], "lda", options, iterations=60)
+    problem = dataclasses.replace(problem, local_sweeps=local_sweeps)
+    small, largest, decided = active_topics.LANES, [], []
+    for state, _ in run(problem, executor, global_state, Limits(iterations=60)):
+        check_recount(problem, state)
+        decided.append(state.global_state.trial.trial_small)
+        largest.append(sizes_of([arrays_of(swept.value.local) for swept in state.swept]))
+    assert IN_HALF in decided
+    assert (EVERYWHERE in decided) == (decision != "refused")
+    assert (decided[-1] == EVERYWHERE) == (decision == "kept")
+    # What the state after one iteration decides, the next carries out.
+    for before, after, sizes in zip(decided[:-1], decided[1:], largest[1:], strict=True):
+        if before == after == IN_HALF:
+            assert max(sizes[2:]) <= small < max(sizes[:2])
+        if before == after == EVERYWHERE:
+            assert max(sizes) <= small
+    if decision != "kept":
+        assert max(largest[-1]) > small
+
+
+def test_a_run_that_stops_in_a_trial__is_resumed_to_the_same_bits(decision, planted, whole, tmp_path):
+    shares = [event["small_active_sets"] for event in iterations_of(whole)]
+    expected, begin = bits(Model(whole), shards_of(planted[0])), shares.index(0.5) + 1
+    for number in (begin - 1, begin, begin + 1, begin + 5, begin + 6, begin + 10, begin + 11):
+        out = tmp_path / str(number)
+
+        def stop(event, number=number):
+            if event["event"] == "iteration" and event["iteration"] == number:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            fit(planted[0], out, sinks=[stop], scheduler="serial", **FIT)
+        assert verify(out).broken == []
+        assert bits(resume(out, scheduler="threads", workers=2), shards_of(planted[0])) == expected
+
+
+def test_a_warm_start__goes_on_with_the_active_sets_that_were_decided_for(decision, planted, whole, tmp_path):
+    kept = iterations_of(whole)[-1]["small_active_sets"]
+    assert kept == (decision == "kept")
+    warm = {**{name: value for name, value in FIT.items() if name != "start"}, "iterations": 2}
+    model = fit(planted[0], tmp_path / "warm", warm=whole, scheduler="serial", **warm)
+    assert {event.get("small_active_sets", 0.0) for event in iterations_of(tmp_path / "warm")} == {kept}
+    documents = [arrays_of(model.documents(shard)) for shard in range(shards_of(planted[0]))]
+    assert (max(sizes_of(documents)) <= active_topics.LANES) == kept
+    assert verify(tmp_path / "warm").broken == []

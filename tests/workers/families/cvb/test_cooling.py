@@ -1,0 +1,275 @@
+"""Fits that choose the power of their weights, by the scores of two halves of the documents."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import Corpus, Model, evaluate, fit, resume, verify
+from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.storage.errors import OptionError
+from collapsium.workers.arrays.delta import Delta, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.cvb import cooling, topic_moves, updates
+from collapsium.workers.families.family import Summary
+from tests.fits import bits, problem_of, scores_of
+from tests.workers.families.cvb.conftest import check_recount, corpora, iterations_of, shards_of
+
+ITERATIONS = 40
+FIT = {"iterations": ITERATIONS, "seed": 3, "topics": 12, "beta": 3.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def soon():
+    """Searches on small corpora too."""
+    schedule = cooling.CoolingSchedule(min_tokens=1000.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cooling, "SCHEDULE", schedule)
+        yield
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """A corpus of three topics, and other tokens of its documents."""
+    return corpora(tmp_path_factory.mktemp("planted"), 6)
+
+
+@pytest.fixture(scope="module", params=["lda", "hdp"])
+def whole(request, planted, tmp_path_factory):
+    """A serial run of a family."""
+    out = tmp_path_factory.mktemp("whole") / request.param
+    fit(planted[0], out, family=request.param, heldout=planted[1], scheduler="serial", **FIT)
+    return out
+
+
+def state_before_search(iterations, tokens=100_000, growing=0, start=0):
+    """The global state of a new fit."""
+    sizes = {"documents": 1000, "words": 500, "tokens": tokens, "pairs": tokens}
+    summary = Summary(**sizes, shards=1, iterations=iterations, growing=growing, start=start)
+    family, options = load_family("lda"), make_options("lda", {"topics": 5})
+    return family.initialise(summary, options, Stream(1, "start"))
+
+
+def stepped(state, scores, tokens=5000.0):
+    """The state after a sweep before which the held-out tokens of each half scored so many nats."""
+    log_probability = np.tile(np.broadcast_to(scores, 2), 2) * tokens
+    delta = Delta({"cooling_score": fresh(np.array([log_probability, np.full(4, tokens)]))})
+    return cooling.released(cooling.next_state(state, state, delta))
+
+
+def searched(state, score_of):
+    """The state after the search, and all powers; `score_of` gives the score at a power and a number of sweeps."""
+    sweeps, powers, scores = 0, [], np.full(2, -8.0)
+    while state.searching:
+        powers.append(state.cooling.cooling_power)
+        after = stepped(state, scores)
+        step = state.cooling.cooling_step
+        scores = np.array([score_of(powers[-1] + one * step, sweeps) for one in (1, -1)])
+        state, sweeps = after, sweeps + 1
+    return state, powers
+
+
+@pytest.mark.parametrize(
+    ("into", "split", "counts"), [([0, 0, 2], -1, False), ([0, 1, 2], 2, False), ([0, 1, 2], -1, True)]
+)
+def test_scores_of_sweeps_that_change_topics__do_not_count(into, split, counts):
+    """Their rows are as before the change, and the totals as after it."""
+    summary = Summary(1000, 500, 100_000, pairs=100_000, shards=1, iterations=200)
+    family, options = load_family("hdp"), make_options("hdp", {"topics": 3})
+    state = family.initialise(summary, options, Stream(1, "start"))
+    moves = replace(topic_moves.initial_state(3, 200), moving=True, moves_into=np.array(into))
+    moves = replace(moves, moves_split=np.array([split, -1, -1]))
+    search = replace(state.cooling, cooling_sweeps=100, cooling_first=16, cooling_scores=np.array([-8.0, -8.0]))
+    found = stepped(replace(state, cooling=search, moves=moves), np.array([-7.0, -9.0])).cooling
+    assert (found.cooling_power != search.cooling_power) is counts
+    assert found.cooling_scores.any() == counts
+    assert found.cooling_sweeps == 101
+
+
+@given(st.lists(st.floats(-9.0, -5.0), min_size=400, max_size=400), st.integers(20, 200), st.sampled_from([0, 5]))
+def test_any_scores__lead_to_a_power_within_bounds_before_the_last_iterations(scores, iterations, start):
+    state, schedule, sweeps = state_before_search(iterations, start=start), cooling.SCHEDULE, 0
+    while state.searching:
+        before = state.cooling.cooling_power
+        state = stepped(state, scores[2 * sweeps : 2 * sweeps + 2])
+        sweeps += 1
+        assert schedule.lowest <= state.cooling.cooling_power <= schedule.highest
+        assert not state.searching or abs(state.cooling.cooling_power - before) <= schedule.most + 1e-9
+        assert (state.held.held_share > 0.0) == state.searching
+    assert sweeps <= schedule.last * iterations
+
+
+def test_power_that_varies__ends_at_the_mean_of_its_last_third():
+    state = state_before_search(200, start=5)
+    drawn, powers = np.random.default_rng(3), []
+    while state.searching:
+        state = stepped(state, -7.0 + drawn.normal(0.0, 0.01, 2))
+        powers.append(state.cooling.cooling_power)
+    last = powers[-1 - (180 - 4) // 3 : -1]
+    assert np.std(last) > 0.005
+    assert powers[-1] == pytest.approx(np.mean(last), abs=0.002)
+
+
+@pytest.mark.parametrize("trend", [0.0, 0.02, -0.02])
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("best", [0.7, 0.85, 0.95])
+def test_scores_that_also_rise_or_fall_by_themselves__lead_to_the_best_power(best, start, trend):
+    state, powers = searched(
+        state_before_search(150, start=start), lambda power, sweeps: -7.0 - 2.0 * (power - best) ** 2 + trend * sweeps
+    )
+    assert state.cooling.cooling_power == pytest.approx(best, abs=0.01)
+    assert powers[0] == (cooling.SCHEDULE.start_formed if start else cooling.SCHEDULE.start)
+
+
+@pytest.mark.parametrize(("growing", "start"), [(60, 0), (0, 0), (0, 5)])
+def test_a_search__begins_when_topics_have_formed_over_all_documents(growing, start):
+    state, schedule = state_before_search(200, growing=growing, start=start), cooling.SCHEDULE
+    first = state.cooling.cooling_power
+    for number in range(growing + (schedule.hold_formed if growing or start else schedule.hold)):
+        state = stepped(state, [-7.0 - 0.1 * (number % 4 < 2), -7.0])
+        assert state.cooling.cooling_power == first
+    for number in range(2 * schedule.sweeps):
+        state = stepped(state, [-7.0 - 0.1 * (number % 4 < 2), -7.0])
+    assert state.cooling.cooling_power != first
+
+
+@pytest.mark.parametrize(
+    ("iterations", "tokens", "start", "searching"),
+    [
+        (29, 10**6, 0, False),
+        (30, 10**6, 0, True),
+        (19, 10**6, 5, False),
+        (20, 10**6, 5, True),
+        (100, 999, 0, False),
+        (100, 1001, 0, True),
+    ],
+)
+def test_fits_that_are_short_or_small__search_for_no_power(iterations, tokens, start, searching):
+    state = state_before_search(iterations, tokens, start=start)
+    assert state.searching == searching
+    assert (state.held is not None) == searching
+
+
+@pytest.mark.parametrize(("tokens", "power"), [(10**6, cooling.SCHEDULE.short_power), (999, None)])
+def test_short_fits__keep_one_power(tokens, power):
+    state = state_before_search(19, tokens)
+    assert (None if state.cooling is None else state.cooling.cooling_power) == power
+    assert stepped(state, -7.0).cooling == state.cooling
+
+
+@pytest.mark.parametrize("options", [{}, {"topics": 140}, {"learn": ("asymmetric-alpha", "beta")}], ids=str)
+@pytest.mark.parametrize("local_sweeps", [1, 2])
+def test_counts__equal_a_recount_after_every_iteration(planted, options, local_sweeps):
+    problem, executor, global_state = problem_of(
+        planted[0], "lda", {"topics": 12, "beta": 3.0, **options}, iterations=ITERATIONS
+    )
+    problem = problem.__class__(**{**vars(problem), "local_sweeps": local_sweeps})
+    searched = []
+    for state, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS)):
+        check_recount(problem, state)
+        searched.append(state.global_state.searching)
+    assert searched[0]
+    assert not searched[-1]
+    assert state.global_state.held.held_tokens == 0.0
+    total = Corpus(planted[0]).manifest.tokens
+    assert math.isclose(state.global_state.topic_moments[0].sum(), total, rel_tol=1e-5)
+
+
+def test_scores__are_those_with_which_an_iteration_begins(planted):
+    """However often it sweeps each shard: a score after some of these sweeps would count for the other power."""
+    found = []
+    for local_sweeps in (1, 3):
+        problem, executor, global_state = problem_of(
+            planted[0], "lda", {"topics": 12, "beta": 3.0}, iterations=ITERATIONS
+        )
+        problem = replace(problem, local_sweeps=local_sweeps)
+        states = (state for state, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS)))
+        state = next(state for state in states if state.iteration == 1)
+        assert state.global_state.sweeping_again is None
+        found.append(state.global_state.cooling.cooling_scores)
+    assert found[0].all()
+    assert found[0].tolist() == found[1].tolist()
+
+
+def test_the_search__goes_on_with_fewer_tokens_when_moves_of_topics_have_ended(planted):
+    options, iterations = {"topics": 8, "moves": True}, 100
+    problem, executor, global_state = problem_of(planted[0], "hdp", options, iterations=iterations)
+    shares, powers, alphas = [], [], []
+    for state, _ in run(problem, executor, global_state, Limits(iterations=iterations)):
+        check_recount(problem, state)
+        shares.append(state.global_state.held.held_share)
+        powers.append(state.global_state.cooling.cooling_power)
+        alphas.append(state.global_state.alpha)
+    assert list(dict.fromkeys(shares)) == [0.1, cooling.SCHEDULE.max_held, 0.0]
+    first = shares.index(cooling.SCHEDULE.max_held)
+    assert len(set(powers[first : shares.index(0.0)])) > 1
+    # Too many topics have an alpha of their own, from which powers would be found too large.
+    assert alphas[first - 1] != alphas[first + 1]
+
+
+def test_a_run_that_stops_before_while_and_after_tokens_are_released__is_resumed_to_the_same_bits(
+    planted, whole, tmp_path
+):
+    powers = [event["power"] for event in iterations_of(whole)]
+    ended = next(number for number in range(6, len(powers)) if len(set(powers[number:])) == 1)
+    expected, family = bits(Model(whole), shards_of(planted[0])), Model(whole).record.family
+    for number in (3, ended - 1, ended, ended + 1):
+        out = tmp_path / str(number)
+
+        def stop(event, number=number):
+            if event["event"] == "iteration" and event["iteration"] == number:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            fit(planted[0], out, family=family, heldout=planted[1], sinks=[stop], scheduler="serial", **FIT)
+        assert verify(out).broken == []
+        assert bits(resume(out, scheduler="threads", workers=2), shards_of(planted[0])) == expected
+        assert iterations_of(out) == iterations_of(whole)
+
+
+def test_a_run_that_ends_during_the_search__is_refused(planted, tmp_path):
+    def stop(event):
+        if event["event"] == "iteration" and event["iteration"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(planted[0], tmp_path / "run", family="lda", sinks=[stop], scheduler="serial", **FIT)
+    with pytest.raises(OptionError, match="iterations: expected as many as the run was planned with, found 4"):
+        resume(tmp_path / "run", iterations=4, scheduler="serial")
+
+
+def test_a_warm_start__goes_on_with_the_power_that_was_found(planted, whole, tmp_path):
+    found = iterations_of(whole)[-1]["power"]
+    fit(planted[0], tmp_path / "warm", family=Model(whole).record.family, warm=whole, scheduler="serial", **FIT)
+    assert {event["power"] for event in iterations_of(tmp_path / "warm")} == {found}
+    assert verify(tmp_path / "warm").broken == []
+
+
+def test_a_model__scores_as_the_last_iteration(planted, whole):
+    assert evaluate(whole, heldout=planted[1]).score == pytest.approx(scores_of(whole)[-1], rel=1e-6)
+
+
+def test_a_topic_that_has_lost_its_tokens__has_no_less_than_none():
+    """Rounding in the rows of many words may leave less, which no model may have; more is damage, and stays to be found."""
+    for least, left in ((-7e-4, 0.0), (-7.0, -7.0)):
+        totals = np.array([5e6, least, 0.0, 2e6, 1.0])
+        delta = Delta({name: fresh(totals) for name in ("topic_total", "topic_ahead")})
+        moments = updates.moved_moments(state_before_search(ITERATIONS), delta)
+        assert moments[0].tolist() == [5e6, left, 0.0, 2e6, 1.0]
+
+
+def test_hdp__learns_shares_of_topics_while_it_searches(planted):
+    problem, executor, global_state = problem_of(
+        planted[0], "hdp", {"topics": 12, "beta": 3.0, "hold": 2}, iterations=ITERATIONS
+    )
+    shares = {True: [], False: []}
+    for state, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS)):
+        shares[state.global_state.searching].append(float(np.ptp(state.global_state.pi)))
+    assert shares[True][0] == 0.0
+    assert shares[True][-1] > 0.01
+    assert len(shares[False]) > 1

@@ -1,0 +1,201 @@
+"""Runs in which topics merge and go: stopped and resumed, on all executors, refused, and by default."""
+
+import math
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Corpus, Model, fit, resume, verify
+from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
+from collapsium.pipeline.estimators import CollapsedHDP
+from collapsium.storage.errors import OptionError
+from collapsium.storage.runs.run import Run
+from collapsium.workers.families.cvb import topic_moves as rounds
+from tests.conftest import planted_rows
+from tests.fits import bits, problem_of, scores_of
+from tests.workers.families.cvb.conftest import FIT, ITERATIONS, OPTIONS, iterations_of, shards_of
+
+pytestmark = pytest.mark.usefixtures("early")
+
+STEPS = {
+    (1, False, True): "proposals",
+    (2, False, True): "scores",
+    (0, True, True): "moves",
+    (0, True, False): "release",
+}
+"""Steps of rounds by what the next sweep is asked for, whether it moves topics, and whether tokens are held out."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("where", [("threads", 1), ("threads", 3), ("processes", 2)], ids=str)
+@pytest.mark.xdist_group("clusters")
+def test_bits__do_not_depend_on_the_executor(planted, whole, where, tmp_path, clusters):
+    kind, workers = where
+    scheduler = clusters(workers) if kind == "processes" else kind
+    workers = workers if kind == "threads" else None
+    model = fit(planted[0], tmp_path / "run", heldout=planted[1], scheduler=scheduler, workers=workers, **FIT)
+    assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
+    assert iterations_of(tmp_path / "run") == iterations_of(whole)
+
+
+@pytest.fixture(scope="module")
+def steps(planted, tmp_path_factory, early):
+    """The first iteration of the run `whole` after which each step is pending, by name."""
+    found, hold = {}, RunCheckpointer.hold
+
+    def note(checkpointer, snapshot):
+        moves, held = snapshot.state.global_state.moves, snapshot.state.global_state.held.held_share > 0
+        step = STEPS.get((moves.ask, moves.moving, held))
+        if moves.split_pairs.size:
+            step = "splits" if moves.moving else "judgement" if moves.ask else "parting"
+        found.setdefault(step, snapshot.state.iteration)
+        hold(checkpointer, snapshot)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunCheckpointer, "hold", note)
+        fit(planted[0], tmp_path_factory.mktemp("steps") / "run", heldout=planted[1], scheduler="serial", **FIT)
+    return {name: found[name] for name in (*STEPS.values(), "splits", "parting", "judgement")}
+
+
+@pytest.mark.long
+def test_a_run_that_stops_in_any_step_of_a_round__is_resumed_to_the_same_bits_and_events(
+    planted, whole, steps, tmp_path
+):
+    expected = bits(Model(whole), shards_of(planted[0]))
+    for number in steps.values():
+        out = stopped(planted, tmp_path / str(number), number)
+        assert Run(out).checkpoints.candidates()[0][0] == number
+        assert verify(out).broken == []  # also while tokens do not count
+        model = resume(out, scheduler="serial")
+        assert bits(model, shards_of(planted[0])) == expected
+        assert iterations_of(out) == iterations_of(whole)
+        assert verify(out).broken == []
+
+
+def stopped(planted, out, number):
+    """A run that was stopped after an iteration, which it keeps."""
+
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == number:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(planted[0], out, heldout=planted[1], sinks=[sink], scheduler="serial", **FIT)
+    return out
+
+
+def test_figures__tell_of_topics_and_moves(whole, planted, tmp_path):
+    told = iterations_of(whole)
+    for before, after in zip(told, told[1:], strict=False):
+        pending = after["topics"] + after["merges"] + after["deletes"] - after["splits"] - OPTIONS["topics"]
+        assert pending >= 0  # halves, until they are judged
+        assert after["splits"] >= before["splits"]
+        assert after["merges"] >= before["merges"]
+        assert after["deletes"] >= before["deletes"]
+        assert after["topics_99"] <= max(after["topics"], before["topics"])
+    assert pending == 0
+    fit(planted[0], tmp_path / "run", scheduler="serial", **{**FIT, "moves": False})
+    assert "merges" not in iterations_of(tmp_path / "run")[-1]
+    assert "topics_99" in iterations_of(tmp_path / "run")[-1]
+
+
+def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(planted, steps, tmp_path):
+    """Nor while moves are pending; it ends once all tokens count, and then every token has a topic."""
+    given = {**FIT, "tolerance": 0.5, "scheduler": "serial"}
+    for name, stop_on in (("counts", "counts"), ("score", "score")):
+        model = fit(planted[0], tmp_path / name, heldout=planted[1], stop_on=stop_on, **given)
+        assert steps["release"] < model.record.iterations < ITERATIONS
+        # A tenth of the tokens were missing while they were held out.
+        assert math.isclose(model.rows(0).word_topic.sum(), Corpus(planted[0]).manifest.tokens, rel_tol=1e-5)
+        assert scores_of(tmp_path / name)[-1] < 0.0
+        assert verify(tmp_path / name).broken == []
+    model = fit(planted[0], tmp_path / "off", **{**given, "moves": False})
+    assert model.record.iterations < rounds.SCHEDULE.begin
+
+
+def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, steps, tmp_path):
+    within = steps["release"] - 2  # tokens are still held out
+    out = stopped(planted, tmp_path / "run", within)
+    message = f"iterations: expected as many as the run was planned with, found {within + 1}"
+    with pytest.raises(OptionError, match=message):
+        resume(out, iterations=within + 1, scheduler="serial")
+    assert not (out / "model").exists()
+    model = resume(out, iterations=ITERATIONS, scheduler="serial")
+    assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
+
+
+def test_a_resumed_run_of_more_iterations__goes_on_with_all_tokens(planted, whole, steps, tmp_path):
+    """Rounds end when they would have: the run was planned so."""
+    out = stopped(planted, tmp_path / "run", steps["scores"])
+    model = resume(out, iterations=ITERATIONS + 20, scheduler="serial")
+    assert iterations_of(out)[: len(iterations_of(whole))] == iterations_of(whole)
+    assert model.record.iterations == ITERATIONS + 20
+    assert verify(out).broken == []
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"responsibilities": "dense"}, "moves: true requires active responsibilities"),
+        ({"order": 2}, "moves: true requires active responsibilities"),
+        ({"schedule": "stochastic"}, "moves: true requires active responsibilities, the batch schedule"),
+        ({"learn": ("alpha", "gamma")}, "pi in `learn`"),
+        ({"iterations": 20}, "moves: true requires more iterations, found 20: they end before moves can be scored"),
+        ({"iterations": 1}, "moves: true requires more iterations, found 1"),
+    ],
+    ids=str,
+)
+def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, text):
+    with pytest.raises(OptionError) as raised:
+        fit(planted[0], tmp_path / "run", scheduler="serial", **{**FIT, **options})
+    assert text in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "iterations", "on"),
+    [
+        ({}, 99, False),
+        ({}, 100, True),
+        ({}, 0, False),  # not known
+        ({"moves": False}, 500, False),
+        ({"moves": True}, 62, True),
+        ({"responsibilities": "dense"}, 500, False),
+        ({"order": 2}, 500, False),
+        ({"learn": ("alpha",)}, 500, False),
+        ({"topics": 1}, 500, False),
+    ],
+    ids=str,
+)
+def test_moves__are_on_by_themselves_where_there_is_time_for_them(planted, options, iterations, on):
+    _, _, global_state = problem_of(planted[0], "hdp", {"topics": 12, **options}, iterations=iterations)
+    assert (global_state.moves is not None) == on
+
+
+def test_moves__are_off_by_themselves_in_the_stochastic_schedule(planted):
+    _, _, global_state = problem_of(planted[0], "hdp", {"topics": 12}, iterations=500, stochastic=True)
+    assert global_state.moves is None
+
+
+def test_an_estimator__has_the_topics_that_are_left(planted):
+    """And makes steps from them: a topic that has gone stays empty."""
+    rows = planted_rows(5, documents=120, words=30, topics=3, tokens=40)
+    counts = np.array([[row.get(word, 0) for word in range(30)] for row in rows])
+    model = CollapsedHDP(n_components=12, beta=3.0, max_iter=100, random_state=0).fit(counts)
+    shape = model.components_.shape
+    assert 3 <= shape[0] < 12
+    np.testing.assert_allclose(model.components_.sum(), counts.sum() + 3.0 * shape[0], rtol=1e-5)
+    np.testing.assert_allclose(model.transform(counts).sum(axis=1), 1.0, rtol=1e-6)
+    model.partial_fit(counts[:40])
+    assert model.components_.shape == shape
+    np.testing.assert_allclose(model.transform(counts).sum(axis=1), 1.0, rtol=1e-6)
+
+
+def test_samples_and_restarts__are_whole_models(planted, tmp_path):
+    """A sample that is kept while tokens are held out is one of the others, as `verify` knows."""
+    given = {**FIT, "heldout": planted[1], "scheduler": "serial"}
+    fit(planted[0], tmp_path / "samples", samples=3, sample_every=35, **given)
+    fit(planted[0], tmp_path / "restarts", restarts=2, **given)
+    for name in ("samples", "restarts"):
+        assert verify(tmp_path / name).broken == []

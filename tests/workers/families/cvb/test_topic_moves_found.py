@@ -1,0 +1,237 @@
+"""What moves come to with the settings that they have: the topics that are left, and when to stop."""
+
+from dataclasses import replace
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Corpus, fit, simulate, split
+from collapsium.workers.arrays.delta import Delta, fresh
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.cvb import cooling
+from collapsium.workers.families.cvb import topic_moves as rounds
+from collapsium.workers.families.cvb.hdp import Hdp
+from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.family import Summary
+from tests.fits import scores_of
+from tests.workers.families.cvb.conftest import corpora, iterations_of
+
+MOMENTS = np.array([[30.0, 10.0, 20.0], [0.0, 0.0, 0.0]])
+"""Sums of three topics by which moves are judged."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [4, 5, 6, 7])
+def test_planted_topics__are_what_is_left(tmp_path, seed):
+    """From many more; and they predict as well as where so many were asked for."""
+    train, heldout = corpora(tmp_path, seed, documents=300)
+    given = {"family": "hdp", "beta": 3.0, "iterations": 200, "scheduler": "serial", "heldout": heldout}
+    fit(train, tmp_path / "true", topics=3, **{**given, "moves": False})
+    fit(train, tmp_path / "many", topics=30, **given)
+    told = iterations_of(tmp_path / "many")[-1]
+    assert told["topics_99"] == 3
+    assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [2, 4, 5])
+def test_twenty_planted_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
+    """Where momentum during the rounds once left 43, 48 and 27 of them."""
+    simulate(tmp_path / "drawn", family="lda", documents=1500, words=500, tokens=80, topics=20, alpha=0.1, seed=seed)
+    split(tmp_path / "drawn", tmp_path / "train", tmp_path / "heldout", seed=seed)
+    given = {"family": "hdp", "iterations": 200, "heldout": tmp_path / "heldout", "score_every": 200}
+    fit(tmp_path / "train", tmp_path / "true", topics=20, moves=False, **given)
+    fit(tmp_path / "train", tmp_path / "many", topics=100, **given)
+    assert iterations_of(tmp_path / "many")[-1]["topics_99"] == 20
+    assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
+
+
+@hypothesis.given(tokens=st.integers(1, 10**12))
+def test_moves__hold_out_more_than_the_search_for_the_power(tokens):
+    share, fewer = rounds.held_tokens(tokens, 1).held_share, cooling.held_share(tokens)
+    assert rounds.is_held_for_moves(share, tokens)
+    assert not rounds.is_held_for_moves(fewer, tokens)
+    assert not rounds.is_held_for_moves(0.0, tokens)
+    assert share * tokens == pytest.approx(np.clip(100_000, tokens / 100, tokens / 10))
+
+
+@pytest.mark.parametrize(("gain", "merged"), [(-0.9, True), (-1.1, False), (0.6, True)])
+def test_copies_of_a_topic__are_merged_unless_that_surely_loses(gain, merged):
+    found = accepted(np.array([True]), gain)
+    assert (found.moves_into.tolist() == [0, 0, 2]) is merged
+    assert found.moving is merged
+
+
+@pytest.mark.parametrize(("gain", "merged"), [(-0.9, False), (0.4, False), (0.6, True)])
+@pytest.mark.parametrize("alike", [None, np.array([False])])
+def test_other_topics__are_merged_if_that_gains(gain, merged, alike):
+    assert (accepted(alike, gain).moves_into.tolist() == [0, 0, 2]) is merged
+
+
+def accepted(alike, gain, score=-6.0, sweep=60.0, merges=4, deletes=2):
+    """The moves after a round with one candidate, whose gain is in standard errors."""
+    none = np.zeros(0, dtype=np.int64)
+    state = replace(
+        rounds.initial_state(3, 200), ask=2, superfluous=True, merges=merges, deletes=deletes, moves_best=-6.0,
+        merge_candidates=np.array([[0], [1]]), merge_alike=alike, delete_candidates=none,
+    )  # fmt: skip
+    before = initial(state)
+    after = replace(before, sweeps=sweep, topic_moments=MOMENTS, topic_ahead=np.ones(3))
+    gains = {"merge_gain": np.array([2.0 * gain]), "merge_square": np.array([4.0])}
+    sums = {"held_score": np.array([score * 1e4, 1e4]), "delete_gain": none, "delete_square": none, **gains}
+    found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
+    assert found.merge_alike is None
+    return found
+
+
+def initial(state):
+    """The first global state of a fit of three topics, whose moves are given."""
+    options = Hdp.Options(topics=3)
+    return replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state, held=rounds.held_tokens(60, 1))
+
+
+def test_counts__are_foreseen_as_moves_will_leave_them():
+    state = replace(rounds.initial_state(6, 200), moving=True)
+    state = replace(state, moves_into=np.array([0, 0, -1, 3, 4, 5]), moves_split=np.array([-1, -1, -1, 5, -1, -1]))
+    global_state = replace(initial(rounds.initial_state(3, 200)), moves=state)
+    counts = np.array([5.0, 3.0, 7.0, 8.0, 2.0, 0.0])
+    assert global_state.after_moves(counts).tolist() == [8.0, 0.0, 0.0, 4.0, 2.0, 4.0]
+    assert replace(global_state, moves=replace(state, moving=False)).after_moves(counts).tolist() == counts.tolist()
+
+
+def test_flat_topics__are_no_copies():
+    """Of cells that are too small for the products: what is left of a variance would be below zero."""
+    state = replace(rounds.initial_state(3, 200), ask=1)
+    before = replace(initial(state), vocabulary=5000.0, topic_moments=np.array([[100.0, 1e4, 1e4], [0.0] * 3]))
+    products = np.array([[0.9, 1500.0, 0.0], [0.0, 5e6, 4.999e6], [0.0, 0.0, 5e6]])
+    spill = {"delete_spill": fresh(np.zeros((0, 3)))}
+    found = rounds.next_state(before, before, Delta({"topic_products": fresh(products), **spill})).moves
+    copies = found.merge_candidates[:, found.merge_alike]
+    assert copies.T.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("moving", "superfluous", "momentum"), [(False, False, 0.8), (True, False, 0.0), (False, True, 0.0)]
+)
+def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, superfluous, momentum):
+    moves = replace(rounds.initial_state(3, 200), moving=moving, superfluous=superfluous)
+    state = replace(initial(moves), topic_moments=MOMENTS)
+    block = CollapsedRows(word_active=np.ones((5, 3), dtype=np.float32), word_rest=np.zeros(5))
+    model = Hdp().make_shard_model(Hdp.Options(topics=3))
+    assert model.update_parameters(block, state).active.momentum == momentum
+
+
+@pytest.mark.parametrize(("sweep", "idle"), [(151.0, 0), (90.0, rounds.SCHEDULE.idle_rounds)])
+def test_rows__have_momentum_again_when_rounds_end(sweep, idle):
+    state = replace(rounds.initial_state(3, 200), superfluous=True, split_tried=True, moves_idle=idle)
+    before = initial(state)
+    found = rounds.next_state(before, replace(before, sweeps=sweep), Delta({})).moves
+    assert found.moving
+    assert not found.superfluous
+
+
+@pytest.mark.parametrize(
+    ("gain", "copies", "superfluous"),
+    # Copies predict alike, so that a merge gains nothing.
+    [(1.9, False, False), (2.1, False, True), (-1.9, True, True), (-2.1, True, False)],
+)
+def test_a_first_round__moves_nothing_and_is_the_last_without_sure_merges(gain, copies, superfluous):
+    state = replace(rounds.initial_state(3, 200), ask=2, merge_candidates=np.array([[0], [1]]))
+    state = replace(state, merge_alike=np.array([copies]))
+    before = initial(state)
+    after = replace(before, sweeps=42.0, topic_moments=MOMENTS, topic_ahead=np.ones(3))
+    none = {"delete_gain": np.zeros(0), "delete_square": np.zeros(0)}
+    gains = {"merge_gain": np.array([gain]), "merge_square": np.array([4.0])}
+    sums = {"held_score": np.array([-6e4, 1e4]), **gains, **none}
+    found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
+    assert found.merges == 0
+    assert found.topic_alive.all()
+    assert not found.moving
+    assert found.superfluous == superfluous
+    # Scores of later rounds, whose alpha is larger, are not compared with this one's.
+    assert found.moves_best == rounds.WORST_SCORE
+    assert found.moves_idle == (0 if superfluous else rounds.SCHEDULE.idle_rounds)
+    assert found.split_tried == (not superfluous)
+
+
+@pytest.mark.parametrize(("merges", "held", "warns"), [(0, False, True), (0, True, False), (1, False, False)])
+def test_a_search_that_found_nothing__says_that_the_number_of_topics_is_the_limit(merges, held, warns):
+    state = initial(replace(rounds.initial_state(3, 200), merges=merges))
+    state = state if held else replace(state, held=replace(state.held, held_share=0.0))
+    remark = Hdp().remark(state)
+    assert remark == ("no redundant topic was found: 3 is your limit, not a finding" if warns else None)
+
+
+@pytest.mark.parametrize(("iterations", "possible"), [(20, False), (61, False), (62, True)])
+def test_moves__are_possible_where_a_second_round_begins_in_time(iterations, possible):
+    assert rounds.possible(iterations) == possible
+
+
+@pytest.mark.parametrize("superfluous", [False, True])
+def test_deletions__are_proposed_once_there_are_superfluous_topics(superfluous):
+    before = initial(replace(rounds.initial_state(3, 200), superfluous=superfluous))
+    found = rounds.next_state(before, replace(before, sweeps=45.0, topic_moments=MOMENTS), Delta({})).moves
+    assert found.ask == 1
+    assert found.delete_candidates.tolist() == ([1, 2] if superfluous else [])
+
+
+def test_rounds_of_a_checkpoint_of_before__go_on():
+    """It does not say that the first round has found superfluous topics, but that they have moved."""
+    before = initial(replace(rounds.initial_state(3, 200), merges=2))
+    found = rounds.next_state(before, replace(before, sweeps=46.0), Delta({})).moves
+    assert found.superfluous
+
+
+def test_a_score_that_falls_without_moves__ends_nothing():
+    found = accepted(None, 0.6, score=-6.0051, sweep=47.0, merges=0, deletes=0)
+    assert found.moves_idle == 1
+    assert not found.split_tried
+
+
+def test_first_moves_that_lose__are_the_last():
+    found = accepted(None, 0.6, score=-6.0051, sweep=47.0)
+    assert found.moves_idle == rounds.SCHEDULE.idle_rounds
+    assert found.split_tried
+    assert not found.moving
+
+
+@pytest.mark.parametrize("idle", [0, 3])
+@pytest.mark.parametrize(("score", "fallen"), [(-5.5, False), (-6.0049, False), (-6.0051, True)])
+def test_a_round_that_finds_the_score_fallen__moves_nothing(score, fallen, idle):
+    """Until the score has come back; so many such rounds in a row are the last ones."""
+    none = np.zeros(0, dtype=np.int64)
+    state = replace(
+        rounds.initial_state(3, 200), ask=2, superfluous=True, merges=4, deletes=2, moves_best=-6.0, moves_idle=idle,
+        merge_candidates=np.array([[0], [1]]), delete_candidates=none,
+    )  # fmt: skip
+    before = initial(state)
+    after = replace(before, sweeps=60.0, topic_moments=MOMENTS, topic_ahead=np.ones(3))
+    gains = {"merge_gain": np.array([9.0]), "merge_square": np.array([1.0]), "delete_gain": none, "delete_square": none}
+    sums = {"held_score": np.array([score * 1e4, 1e4]), **gains}
+    found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
+    assert found.moving is not fallen
+    assert found.moves_idle == (idle + 1 if fallen else 0)
+    if not fallen:
+        assert found.moves_best == max(score, -6.0)
+        assert found.moves_into.tolist() == [0, 0, 2]
+        assert found.merges == 5
+
+
+def test_topics_too_many_to_be_found__do_not_all_go(tmp_path):
+    """Of documents with a little of many topics: merges each of which gains lose together, and end in time.
+
+    Rounds end once what is held out scores lower by more than chance: so much may be lost.
+    """
+    simulate(tmp_path / "drawn", family="lda", documents=400, words=200, tokens=60, topics=20, alpha=0.3, seed=1)
+    split(tmp_path / "drawn", tmp_path / "train", tmp_path / "heldout", seed=1)
+    given = {"family": "hdp", "heldout": tmp_path / "heldout", "iterations": 120, "topics": 60, "score_every": 120}
+    given["start"] = "random"
+    for name in ("with", "without"):
+        fit(tmp_path / "train", tmp_path / name, moves=name == "with", **given)
+    held = rounds.SCHEDULE.max_held_share * Corpus(tmp_path / "train").manifest.tokens
+    assert scores_of(tmp_path / "with")[-1] > scores_of(tmp_path / "without")[-1] - rounds.SCHEDULE.max_fall / np.sqrt(
+        held
+    )
+    assert iterations_of(tmp_path / "with")[-1]["topics"] > 2

@@ -1,0 +1,49 @@
+"""Chains that span the same: pooled, whatever way their factors are turned; and no others."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.families.hca.posterior import fitted
+from collapsium.workers.families.hca.tree_update import own_nodes, pooled
+from tests.chains import PRIOR, chained, spanned
+
+
+@given(st.integers(0, 1000), st.integers(1, 3), st.integers(1, 2), st.integers(1, 3))
+def test_pooled__puts_chains_together_that_span_the_same(seed, leaves, twice, depth):
+    generator = np.random.default_rng(seed)
+    apart = list(generator.normal(scale=3.0, size=(leaves, depth, 30)))
+    made = chained(seed, [*apart, *apart[:twice]], each=100)
+    moves, after = pooled(made.tree, made.sums, made.found, made.ends, PRIOR, 1.0)
+    left = own_nodes(moves.tree)
+    assert len(left) == leaves
+    assert moves.counts["merged"] == (len(own_nodes(made.tree)) - leaves) * depth
+    assert after.sum() == pytest.approx(made.ends.sum())
+    assert after[moves.tree.levels < 0].sum() == 0.0
+    by_node = made.made @ np.linalg.inv(made.found.solve)
+    brought = np.where(np.append(moves.tree.levels >= 0, True), by_node, 0.0)
+    for node, weights in moves.sources.items():
+        brought[:, node] = sum(weight * by_node[:, source] for source, weight in weights)
+    now = brought @ fitted(made.sums.moved(moves), PRIOR, made.found.tau).solve
+    for own in apart:
+        theirs = spanned(own.T, slice(None))
+        cosines = [np.linalg.svd(spanned(now, nodes).T @ theirs, compute_uv=False)[-1] for nodes in left]
+        assert max(cosines) > 0.99
+
+
+def test_pooled__drops_chains_without_vectors():
+    generator = np.random.default_rng(3)
+    made = chained(3, list(generator.normal(scale=3.0, size=(3, 2, 20))), 20)
+    ends = np.array(made.ends)
+    ends[own_nodes(made.tree)[1, -1]] = 0.1
+    moves, _ = pooled(made.tree, made.sums, made.found, ends, PRIOR, 1.0)
+    np.testing.assert_array_equal(own_nodes(moves.tree), own_nodes(made.tree)[[0, 2]])
+    assert moves.counts["pruned"] == 2
+
+
+def test_pooled__leaves_a_single_chain_as_it_is():
+    made = chained(4, list(np.random.default_rng(4).normal(scale=3.0, size=(1, 2, 10))), 10)
+    moves, after = pooled(made.tree, made.sums, made.found, made.ends, PRIOR, 1.0)
+    assert moves.tree is made.tree
+    np.testing.assert_array_equal(after, made.ends)

@@ -1,0 +1,92 @@
+"""Chains that are joined to trees: what they span, and what of it leaves share."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import Model, fit, simulate
+from collapsium.workers.families.hca import shared_paths as chains
+from collapsium.workers.families.hca.posterior import fitted
+from tests.chains import PRIOR, chained, spanned
+
+
+def shared_directions(seed, branching, each, words=30, depth=3):
+    """Directions of leaves that share the first, by groups the second, and no others; and the groups."""
+    generator = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(branching), each)
+    root, branch = generator.normal(scale=3.0, size=words), generator.normal(scale=3.0, size=(branching, words))
+    rest = generator.normal(scale=3.0, size=(groups.size, depth - 2, words))
+    return [np.stack([root, branch[group], *own]) for group, own in zip(groups, rest, strict=True)], groups
+
+
+@pytest.mark.parametrize("branching", [1, 2, 3])
+@pytest.mark.parametrize("each", [2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_joined__finds_what_leaves_share_however_chains_are_turned(seed, branching, each):
+    directions, groups = shared_directions(seed, branching, each)
+    made = chained(seed, directions)
+    moves, after = chains.joined(made.tree, made.sums, made.found, made.ends, [1, groups.size, groups.size], PRIOR, 1.0)
+    leaves = np.flatnonzero(moves.tree.levels == 2)
+    np.testing.assert_array_equal(leaves, np.flatnonzero(made.tree.levels == 3))
+    above = moves.tree.parents[leaves]
+    for one in range(groups.size):
+        np.testing.assert_array_equal(above == above[one], groups == groups[one])
+    np.testing.assert_array_equal(after[leaves], made.ends[leaves])
+    assert after.sum() == pytest.approx(made.ends.sum())
+
+
+@given(st.integers(0, 1000), st.integers(1, 3), st.integers(1, 2))
+def test_joined__takes_up_what_chains_explain(seed, branching, each):
+    """Paths of the tree span what the chains of their leaves did."""
+    directions, _ = shared_directions(seed, branching, each)
+    made = chained(seed, directions, each=60)
+    sizes = [1, len(directions), len(directions)]
+    moves, _ = chains.joined(made.tree, made.sums, made.found, made.ends, sizes, PRIOR, 1.0)
+    by_node = made.made @ np.linalg.inv(made.found.solve)
+    brought = np.zeros(by_node.shape)
+    for node in moves.tree.columns:
+        for source, weight in moves.sources[int(node)]:
+            brought[:, node] += weight * by_node[:, source]
+    brought[:, -1] = by_node[:, -1]
+    now = brought @ fitted(made.sums.moved(moves), PRIOR, made.found.tau).solve
+    for leaf, own in zip(np.flatnonzero(moves.tree.levels == 2), directions, strict=True):
+        ours, theirs = spanned(now, moves.tree.path(int(leaf))), spanned(own.T, slice(None))
+        assert np.linalg.svd(ours.T @ theirs, compute_uv=False)[-1] > 0.99
+
+
+@given(st.integers(0, 1000), st.integers(1, 6), st.lists(st.integers(1, 3), min_size=1, max_size=2))
+def test_joined__has_no_more_nodes_than_there_is_room_for(seed, leaves, most):
+    depth = len(most) + 2
+    directions, _ = shared_directions(seed, leaves, 1, 12, depth)
+    made = chained(seed, directions, 12, each=30)
+    sizes = [1, *np.minimum(np.cumsum(most), leaves).tolist(), leaves]
+    moves, after = chains.joined(made.tree, made.sums, made.found, made.ends, sizes, PRIOR, 1.0)
+    for level, size in enumerate(sizes):
+        assert 1 <= (moves.tree.levels == level).sum() <= size
+    assert moves.counts["merged"] == made.tree.columns.size - moves.tree.columns.size
+    assert (moves.tree.parents[moves.tree.columns[1:]] >= 0).all()
+    assert after[moves.tree.levels < 0].sum() == 0.0
+
+
+def judged(model, truth):
+    """Leaves below each branch with 1% of the vectors or more, and the cosine of each true node's nearest."""
+    ours, passes = model.global_state.fitted.tree, model.global_state.masses.node_passes
+    made, drawn = model.rows(0).loadings(model.global_state), truth.rows(0).word_node
+    there = passes >= 0.01 * passes[0]
+    shape = sorted(int(there[ours.children(one)].sum()) for one in ours.children(0) if there[one])
+    true = truth.global_state.fitted.tree
+    cosine = np.abs(made.T @ drawn) / np.outer(np.linalg.norm(made, axis=0) + 1e-300, np.linalg.norm(drawn, axis=0))
+    near = [cosine[:-1][there & (ours.levels == true.levels[node]), node].max() for node in true.columns]
+    return shape, min(near)
+
+
+@pytest.mark.parametrize(("seed", "nodes"), [(2, 30), (0, 13)])
+def test_planted_trees_of_vectors__are_found(tmp_path, seed, nodes):
+    """The shape, and all loadings; with room for no other node, too, which takes splits and merges."""
+    simulate(tmp_path / "c", family="hca", depth=3, documents=2000, words=30, seed=seed)
+    given = {"depth": 3, "max_nodes": nodes, "seed": seed, "scheduler": "serial", "iterations": 40}
+    model = fit(tmp_path / "c", tmp_path / "run", family="hca", **given)
+    shape, near = judged(model, Model(tmp_path / "c"))
+    assert shape == [3, 3, 3]
+    assert near > 0.95

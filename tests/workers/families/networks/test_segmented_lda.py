@@ -1,0 +1,67 @@
+"""The segmented topic model: the suite, and what it comes to where b is large or small."""
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import fit, flatten, simulate, split
+from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import Summary
+from collapsium.workers.families.networks.family import draw_vectors
+from collapsium.workers.families.networks.graph import graph_of
+from tests.conformance import reference_bits  # noqa: F401 - fixture
+from tests.fits import scores_of
+from tests.networks import NetworkConformance
+
+
+class TestSegmentedLDA(NetworkConformance):
+    family = "segmented-lda"
+    matrix = (
+        {"topics": 4},
+        {"topics": 20, "learn": ("strength", "discount", "asymmetric-alpha", "beta")},
+        {"topics": 4, "learn": (), "discount": 0.3, "tables": False},
+    )
+
+
+@pytest.mark.parametrize(("b", "a"), [(0.3, 0.0), (30.0, 0.0), (4.0, 0.5)])
+def test_drawn_segments__vary_about_their_document(b, a):
+    """Their variance is mu (1 - mu) (1 - a) / (b + 1)."""
+    none = np.zeros(2, dtype=np.int64)
+    options = make_options("segmented-lda", {"topics": 3, "alpha": 2.0, "strength": b, "discount": a})
+    global_state = load_family("segmented-lda").initialise(Summary(1, 10, 0), options, Stream(1))
+    graph = graph_of(global_state.plan, np.array([0, 4000]), (none, none[:0]))
+    mu, *_ = nu = draw_vectors(graph, global_state, np.zeros((0, 3)), np.random.default_rng(3))
+    nu = nu[1:]
+    np.testing.assert_allclose(nu.mean(axis=0), mu, atol=0.03)
+    np.testing.assert_allclose(((nu - mu) ** 2).mean(axis=0), mu * (1 - mu) * (1 - a) / (b + 1), rtol=0.1)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """Documents of segments in two parts, and these segments as documents in the same parts."""
+    place = tmp_path_factory.mktemp("planted")
+    sizes = {"documents": 80, "words": 40, "tokens": 120, "topics": 3, "seed": 4}
+    simulate(place / "all", family="segmented-lda", strength=5.0, alpha=0.3, beta=8.0, **sizes)
+    split(place / "all", place / "train", place / "heldout", fraction=0.25, seed=2)
+    for name in ("train", "heldout"):
+        flatten(place / name, place / f"{name}-flat")
+    return place
+
+
+def test_b__leads_from_lda_on_segments_to_lda_on_documents(planted, tmp_path):
+    """Held-out scores, the means of a chain's last samples; all have the same prior of words."""
+
+    def score(family, alpha, flat="", **more):
+        out = tmp_path / f"{family}{flat}-{alpha}-{more.get('strength')}"
+        given = {"topics": 3, "beta": 8.0, "alpha": alpha, "seed": 1, "iterations": 60, "scheduler": "serial", **more}
+        fit(planted / f"train{flat}", out, family=family, heldout=planted / f"heldout{flat}", **given)
+        return np.mean(scores_of(out)[-30:])
+
+    documents, segments = score("gibbs-lda", 0.3), score("gibbs-lda", 2.0 / 3, "-flat")
+    held = {"learn": (), "discount": 0.0}
+    large = score("segmented-lda", 0.3, strength=1e6, **held)
+    even = score("segmented-lda", 1e6, strength=2.0, **held)  # of documents that are all alike
+    learned = score("segmented-lda", 0.3)
+    assert abs(large - documents) < 0.01
+    assert abs(even - segments) < 0.01
+    assert learned > max(documents, segments) + 0.01

@@ -1,0 +1,74 @@
+"""The recipe by which a family is added, followed to the letter: its module and its line are those of the docs."""
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import evaluate, fit, infer, resume, topics, verify
+from collapsium.pipeline.models import registry
+from tests.conftest import write_corpus
+
+ROOT = Path(__file__).parents[3]
+NAME = "collapsium.workers.families.unigrams"
+
+
+def recipe():
+    """The blocks of code of the page: a module and a line."""
+    text = (ROOT / "docs/project/adding_a_family.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def unigrams(monkeypatch):
+    """The family of the recipe, known until the test ends."""
+    source, line = recipe()
+    module = types.ModuleType(NAME)
+    monkeypatch.setitem(sys.modules, NAME, module)
+    exec(compile(source, NAME, "exec"), module.__dict__)
+    for name, address in eval("{" + line + "}").items():
+        monkeypatch.setitem(registry.FAMILIES, name, address)
+    return name
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Documents of one of three topics each, which one it is, and unseen documents of the same topics."""
+    generator = np.random.default_rng(3)
+    phi = generator.dirichlet(np.full(30, 0.2), size=3)
+    true = generator.integers(0, 3, size=200)
+    counts = [generator.multinomial(40, phi[topic]) for topic in true]
+    rows = [{int(word): int(row[word]) for word in np.flatnonzero(row)} for row in counts]
+    unseen = write_corpus(tmp_path / "unseen", rows[150:], 30)
+    return write_corpus(tmp_path / "corpus", rows[:150], 30, shard_tokens=1500), true[:150], unseen
+
+
+def test_a_family_by_the_recipe__finds_topics_and_works_with_all_commands(unigrams, corpus, tmp_path):
+    place, true, unseen = corpus
+    run, where = tmp_path / "run", {"scheduler": "threads", "workers": 2}
+    model = fit(place, run, family=unigrams, topics=3, beta=3.0, iterations=20, seed=1, **where)
+    assert np.allclose(model.document_topic.sum(axis=1), 1.0)
+    matches = set(zip(true.tolist(), model.document_topic.argmax(axis=1).tolist(), strict=True))
+    assert len(matches) == 3  # each document's topic stands for the one that it was drawn from
+    assert np.allclose(model.topic_word.sum(axis=1), 1.0)
+    assert [len(topic.words) for topic in topics(run, words=4)] == [4, 4, 4]
+    assert infer(run, place, tmp_path / "proportions.parquet", scheduler="serial").rows == 150
+    assert evaluate(run, unseen=unseen, scheduler="serial").score > -np.log(30)
+    assert verify(run).broken == []
+
+
+def test_a_family_by_the_recipe__is_resumed_to_the_same_bits(unigrams, corpus, tmp_path):
+    def stop(event):
+        if event["event"] == "iteration" and event["iteration"] == 4:
+            raise KeyboardInterrupt
+
+    options = {"family": unigrams, "topics": 3, "scheduler": "serial", "iterations": 8}
+    whole = fit(corpus[0], tmp_path / "whole", **options)
+    with pytest.raises(KeyboardInterrupt):
+        fit(corpus[0], tmp_path / "run", sinks=[stop], checkpoint_every=2, **options)
+    again = resume(tmp_path / "run", scheduler="serial")
+    assert again.document_topic.tobytes() == whole.document_topic.tobytes()
+    assert again.topic_word.tobytes() == whole.topic_word.tobytes()

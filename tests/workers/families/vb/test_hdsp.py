@@ -1,0 +1,321 @@
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import digamma, gammaln
+
+from collapsium.pipeline import Corpus, fit, ingest, simulate
+from collapsium.pipeline.engine.setup.inputs import missing_inputs
+from collapsium.pipeline.models.registry import make_options
+from collapsium.storage.corpus.label_index import LabelTable, NumberField, numbered
+from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.errors import OptionError
+from collapsium.storage.runs.run import Run
+from collapsium.workers.arrays.delta import total
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.family import Summary
+from collapsium.workers.families.vb.hdsp import Hdsp, HdspShardModel, gradient
+from collapsium.workers.families.vb.label_scaling import scaling_of
+from collapsium.workers.families.vb.states import HdspSums, MeanFieldRows
+from collapsium.workers.kernels.vb.records import DocumentLabels, MeanFieldTopics, PassLimits
+from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.fits import states
+from tests.naive import gamma_proportions as naive
+from tests.strategies import shards
+
+
+def labels_of(local, global_state):
+    """The labels of a local state's documents, with their log rates."""
+    labels = local.document_label_offsets, local.document_label, local.document_label_value
+    return DocumentLabels(*labels, global_state.rates.label_log)
+
+
+DRIVER = Hdsp()
+
+
+class TestHDSP(Conformance):
+    family = "hdsp"
+    labelled, word_prior = True, {"eta": 0.1}
+    matrix = (
+        {"topics": 4},
+        {"topics": 3, "scaling": "linear", "lda_sweeps": 1, "document_sweeps": 1, "initial_topics": "lda"},
+        {"topics": 12, "learn": ["gamma", "weights"], "alpha": 5.0},
+    )
+    ascends = matrix
+    # Nothing is kept of a pair, so that there are no active responsibilities.
+    test_active_responsibilities__predict_as_well_as_dense_ones = None
+
+    def topic_tokens(self, global_state):
+        """The tokens that the global state counts of each topic."""
+        return global_state["topic_total"]
+
+    def test_counts__equal_a_recount_from_the_local_state(self, small, options):
+        """From the one before: each iteration's responsibilities are made again, by the twin."""
+        problem, found = states(small[0], self.family, options, 4)
+        tokens = Corpus(small[0]).vocabulary.tokens
+        for (before, _), (state, _) in zip(found[1:], found[2:], strict=False):
+            counts, global_state = np.zeros((tokens.size, problem.config.topics)), before.global_state
+            for place, shard in enumerate(one.value for one in problem.shards):
+                old, local = (one.swept[place].value.local for one in (before, state))
+                expected = before.blocks[0].value.rows.word_expected[shard.words]
+                labels = labels_of(old, global_state)
+                topics = MeanFieldTopics(expected, global_state.prior, global_state.topic_log)
+                limits = PassLimits(problem.config.document_sweeps, problem.config.document_tolerance)
+                again = naive.sweep(document_pairs(shard), topics, labels, old.document_topic, limits, 4)
+                np.testing.assert_allclose(local.document_topic, again["document_topic"], rtol=1e-4, atol=1e-4)
+                np.testing.assert_allclose(local.document_topic.sum(axis=1), shard.lengths, rtol=1e-6)
+                counts[shard.words] += again["word_topic"]
+            rows = state.blocks[0].value.rows.block_topic
+            np.testing.assert_allclose(rows, counts, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(rows.sum(axis=1), tokens, rtol=1e-9)
+            np.testing.assert_allclose(state.global_state.topic_total, rows.sum(axis=0), rtol=1e-12)
+
+
+OPTIONS = (
+    {"topics": 4},
+    {"topics": 3, "scaling": "linear", "lda_sweeps": 2, "document_sweeps": 2, "document_tolerance": 0.0},
+    {"topics": 4, "learn": ["alpha"], "gamma": 2.0},
+    {"topics": 4, "learn": ["gamma"], "alpha": 3.0, "eta": 0.5},
+)
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """A simulated corpus of several shards whose documents have labels."""
+    place = tmp_path_factory.mktemp("hdsp") / "corpus"
+    sizes = {"documents": 120, "words": 40, "tokens": 30, "shard_tokens": 900, "seed": 3}
+    simulate(place, family="hdsp", topics=4, eta=0.1, alpha=2.0, gamma=3.0, **sizes)
+    return place
+
+
+class Fit:
+    """A fit without the loop, of shards in memory."""
+
+    def __init__(self, shards_, words, table, seed=0, **options):
+        self.shards, self.words, self.config = shards_, words, make_options("hdsp", options)
+        documents, tokens = sum(one.documents for one in shards_), sum(one.tokens for one in shards_)
+        summary = Summary(documents, words, tokens, labels=table)
+        self.global_state, self.model = (
+            DRIVER.initialise(summary, self.config, Stream(seed)),
+            HdspShardModel(self.config),
+        )
+        self.block = self.model.initial_rows(words, self.global_state)
+        streams = [Stream(seed).at(place=place) for place in range(len(shards_))]
+        begun = [
+            self.model.start(one, None, self.global_state, stream) for one, stream in zip(shards_, streams, strict=True)
+        ]
+        self.locals, self.told = [local for local, _ in begun], None
+        self.fold(total(delta for _, delta in begun))
+
+    def fold(self, delta):
+        self.before = self.global_state
+        self.block, told = self.model.fold(self.block, delta, self.global_state)
+        self.told = delta.without_dim("word") + told
+        self.global_state = DRIVER.update(self.global_state, self.told, self.config, Stream(0))
+
+    def sweep(self):
+        """One more; return the bound, None while LDA is at the beginning."""
+        rows = [self.block.of_words(one.words, complete=False) for one in self.shards]
+        self.swept = self.global_state, self.block, self.locals
+        each = zip(self.shards, self.locals, rows, strict=True)
+        found = [self.model.sweep(*one, self.global_state, Stream(0)) for one in each]
+        self.locals = [local for local, _ in found]
+        self.fold(total(delta for _, delta in found))
+        return DRIVER.objective(self.before, self.told).get("objective")
+
+
+def known(draw_seed, documents, labels, numbers):
+    """Labels and numbers of documents, some of which have none, and the table of all."""
+    generator = np.random.default_rng(draw_seed)
+    has = generator.random((documents, labels)) < 0.5
+    names = tuple(("label", f"{one}") for one in range(labels))
+    offsets = np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int64)
+    columns = {f"x{one}": generator.normal(size=documents) for one in range(numbers)}
+    for column in columns.values():
+        column[generator.random(documents) < 0.2] = np.nan
+    fields = tuple(NumberField(name, documents, 0.1, 1.3, 5.0, ()) for name in columns)
+    table = LabelTable(names, tuple(int(one) for one in has.sum(axis=0)), fields, int(has.sum(axis=1).max(initial=0)))
+    return Labels(names, offsets, np.nonzero(has)[1].astype(np.int32), columns), table
+
+
+@st.composite
+def fits(draw):
+    """A fit of one shard, after its sweeps of LDA and perhaps some more."""
+    shard, _ = draw(shards())
+    linear = draw(st.booleans())
+    labels, table = known(draw(st.integers(0, 99)), shard.documents, draw(st.integers(0, 4)), 2 * linear)
+    options = {"topics": draw(st.integers(1, 4)), "eta": 0.3, "lda_sweeps": draw(st.integers(1, 2))}
+    options["scaling"] = "linear" if linear else "labels"
+    if draw(st.booleans()):
+        options.update(learn=[], gamma=2.5, alpha=1.5)
+    shard = type(shard)(shard.number, shard.offsets, shard.words, shard.position, shard.counts, labels)
+    made = Fit([shard], int(shard.words.max(initial=0)) + 2, table, **options)
+    for _ in range(options["lda_sweeps"] + draw(st.integers(0, 3))):
+        made.sweep()
+    return made
+
+
+def written_out(fit_):
+    """E[log p] - E[log q] of the last sweep, with every q as it was made; all terms by themselves."""
+    global_state, block, locals_ = fit_.swept
+    shard, before, config = fit_.shards[0], locals_[0].document_topic, fit_.config
+    labels = labels_of(locals_[0], global_state)
+    expected, g, topic_log = block.word_expected[shard.words], global_state.prior, global_state.topic_log
+    passes, tolerance = config.document_sweeps, config.document_tolerance
+    lambda_, bound = np.full((fit_.words, g.size), config.eta), 0.0
+    for d in range(shard.documents):
+        own, here = slice(shard.offsets[d], shard.offsets[d + 1]), before[d].astype("f8")
+        rate, q, count = naive.rates(*labels, d), np.zeros((0, g.size)), shard.counts[own][:, np.newaxis]
+        for _ in range(passes if count.size else 0):
+            log_pi = digamma(g + here) - np.log(rate + naive.balance(g, here, rate))
+            q, _ = naive.responsibilities(log_pi - topic_log, np.log(expected)[shard.position[own]])
+            new = (count * q).sum(axis=0)
+            change, here = np.abs(new - here).mean(), new
+            if change < tolerance:
+                break
+        np.add.at(lambda_, shard.words[shard.position[own]], count * q)
+        a = g + here
+        b = rate + naive.balance(g, here, rate)
+        log_pi, pi, xi = digamma(a) - np.log(b), a / b, max((a / b).sum(), 1e-300)
+        mine = slice(labels[0][d], labels[0][d + 1])
+        mean_log = (labels[2][mine, np.newaxis] * global_state.rates.label_mean_log[labels[1][mine]]).sum(axis=0)
+        bound += (count * q * (log_pi - np.log(np.maximum(q, 1e-300)))).sum() - count.sum() * np.log(xi)
+        bound += (g * mean_log + (g - 1) * log_pi - rate * pi - gammaln(g)).sum()
+        bound += (a - np.log(b) + gammaln(a) + (1 - a) * digamma(a)).sum()
+    phi = digamma(lambda_) - digamma(lambda_.sum(axis=0))
+    bound += ((lambda_ - config.eta) * phi).sum()  # E[log p(x | z, phi)]
+    size = fit_.words
+    bound += g.size * (gammaln(size * config.eta) - size * gammaln(config.eta)) + ((config.eta - 1) * phi).sum()
+    bound -= (gammaln(lambda_.sum(axis=0)) - gammaln(lambda_).sum(axis=0)).sum() + ((lambda_ - 1) * phi).sum()
+    p, gamma = g / g.sum(), global_state.gamma
+    bound += (g.size - 1) * np.log(gamma) + (gamma - 1) * np.log(p[global_state.last])
+    return bound + scaling_of(global_state.rates).bound(global_state.rates)
+
+
+@given(fits())
+def test_objective__is_the_bound_written_out(made):
+    bound = made.sweep()
+    assert bound == pytest.approx(written_out(made), rel=1e-6, abs=1e-4)
+
+
+@given(fits())
+def test_objective__never_falls(made):
+    bounds = [made.sweep() for _ in range(6)]
+    for before, after in zip(bounds, bounds[1:], strict=False):
+        assert after >= before - 1e-7 * abs(before)
+
+
+@given(fits())
+def test_gradient_of_the_sticks__agrees_with_finite_differences(made):
+    """q(pi) and xi at their best for each g_k."""
+    made.sweep()
+    global_state, local = made.before, made.locals[0]
+    labels = labels_of(local, global_state)
+    counts = local.document_topic.astype("f8")
+
+    def value(g):
+        found = (global_state.gamma - 1) * np.log(g[global_state.last] / g.sum())
+        for d, here in enumerate(counts):
+            rate = naive.rates(*labels, d)
+            u, mine = naive.balance(g, here, rate), slice(labels[0][d], labels[0][d + 1])
+            mean_log = (labels[2][mine, np.newaxis] * global_state.rates.label_mean_log[labels[1][mine]]).sum(axis=0)
+            found += (gammaln(g + here) - gammaln(g) - (g + here) * np.log(rate + u) + g * mean_log).sum()
+            found += here.sum() * np.log(u) if u else 0.0
+        return found
+
+    sums, present = made.told.read(HdspSums), made.told.ids.get("label")
+    prior, found = global_state.prior, gradient(global_state, sums, present)
+    scale = 1.0 + sums.tables / prior  # what the gradient is a difference of
+    for topic in range(prior.size):
+        step = np.zeros(prior.size)
+        step[topic] = 1e-3 * prior[topic]
+        once, twice = ((value(prior + n * step) - value(prior - n * step)) / (2 * n * step[topic]) for n in (1, 2))
+        slope = (4 * once - twice) / 3  # exact but for the fourth power of the step, and for rounding of the values
+        rounding = 8 * np.finfo(float).eps * abs(value(prior)) / step[topic]
+        assert found[topic] == pytest.approx(slope, rel=1e-6, abs=1e-6 * scale[topic] + rounding)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_fits__ascend_in_every_iteration(labelled, tmp_path, options):
+    fit(labelled, tmp_path / "run", family="hdsp", iterations=25, tolerance=0, scheduler="serial", **options)
+    found = [one["objective"] for one in Run(tmp_path / "run").events() if one["event"] == "iteration"]
+    assert len(found) == 25
+    assert all(after >= before - 1e-7 * abs(before) for before, after in zip(found, found[1:], strict=False))
+
+
+def test_without_labels__it_is_the_normalised_gamma_form(small, tmp_path):
+    """Rates are then one, so that proportions are (g + n) / (alpha + N)."""
+    model = fit(small[0], tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
+    local, prior = model.documents(0), model.global_state.prior
+    theta = model.shard_model.infer(local, model.global_state)["document_topic"]
+    counts = local.document_topic.astype("f8")
+    total_ = prior.sum() + counts.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(theta, (prior + counts) / total_, rtol=1e-9)
+
+
+def inferred(model, shard, global_state):
+    """Proportions of documents without words."""
+    rows = MeanFieldRows(word_topic=np.zeros((0, 4)))
+    local = model.shard_model.fold_in(shard, rows, global_state, Stream(0))
+    return model.shard_model.infer(local, global_state)["document_topic"]
+
+
+def test_documents_without_words__have_what_their_labels_say(labelled, tmp_path):
+    """(40): E[pi_k / sum_l pi_l] with pi_k ~ Gamma(alpha p_k, E[R_k]), which is near p_k / E[R_k] for a large alpha."""
+    model = fit(labelled, tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
+    shard = Corpus(labelled).references[0].load(labelled=True).emptied()
+    found = numbered(shard.labels, model.global_state.labels, shard.documents)
+    prior, label_log = model.global_state.prior, model.global_state.rates.label_log
+    labels = DocumentLabels(found.offsets, found.label, found.value, label_log)
+    np.testing.assert_allclose(inferred(model, shard, model.global_state), naive.expected(labels, prior), rtol=1e-8)
+    theta = inferred(model, shard, replace(model.global_state, prior=prior * 1e7))
+    for d in range(shard.documents):
+        mine = found.label[found.offsets[d] : found.offsets[d + 1]]
+        expected = prior / np.exp(label_log[mine].sum(axis=0))
+        np.testing.assert_allclose(theta[d], expected / expected.sum(), rtol=1e-4)
+
+
+def test_covariates__that_the_scaling_does_not_use_are_said_or_refused(tmp_path):
+    frame = pd.DataFrame(
+        {"id": ["1", "2", "3"], "text": ["aa bb aa", "cc dd", "aa cc"], "kind": ["x", "y", "x"], "stars": [1, 2, 3]}
+    )
+    with pytest.raises(OptionError, match="covariates: numbers need `scaling` linear"):
+        fit(frame, family="hdsp", topics=2, iterations=1, covariates="stars", labels="kind", scheduler="serial")
+    frame.to_json(tmp_path / "x.jsonl", orient="records", lines=True)
+    ingest(tmp_path / "x.jsonl", tmp_path / "c", labels="kind", covariates="stars", scheduler="serial")
+    corpus = Corpus(tmp_path / "c")
+    said = [missing_inputs(corpus, "hdsp", make_options("hdsp", {"topics": 2, **options})) for options in (
+        {}, {"scaling": "linear"}, {"scaling": "linear", "covariates": "stars"}
+    )]  # fmt: skip
+    assert [len(lines) for lines in said] == [1, 1, 0]
+    assert "its covariates (stars) are not used; 'hdsp' uses them with scaling = linear and covariates" in said[0][0]
+
+
+def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
+    for options, said in (
+        ({"labels": ["labl"]}, r"`labels` labl: .* no such field \(did you mean 'label'\?\)"),
+        ({"covariates": ["stars"]}, "linear"),
+        ({"covariates": ["stars"], "scaling": "linear"}, "`covariates` stars: .* no such field"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            fit(labelled, tmp_path / "run", family="hdsp", topics=3, **options)
+        assert not (tmp_path / "run").exists()
+
+
+def test_planted_weights__keep_their_order(tmp_path):
+    settings_ = {"documents": 600, "words": 60, "tokens": 60, "seed": 5}
+    simulate(tmp_path / "c", family="hdsp", topics=4, eta=0.05, alpha=1.0, gamma=8.0, **settings_)
+    options = {"topics": 4, "eta": 0.05, "initial_topics": "lda", "alpha": 1.0}
+    model = fit(tmp_path / "c", tmp_path / "run", family="hdsp", scheduler="serial", iterations=60, **options)
+    from collapsium.pipeline.models.model import Model
+
+    true = Model(tmp_path / "c")
+    phi, own = (one.rows(0).word_topic / one.rows(0).word_topic.sum(axis=0) for one in (true, model))
+    match = np.abs(phi[:, :, np.newaxis] - own[:, np.newaxis]).sum(axis=0).argmin(axis=1)
+    gains = [-one.global_state.rates.label_log for one in (true, model)]
+    left, right = (one - one.mean(axis=1, keepdims=True) for one in (gains[0], gains[1][:, match]))
+    assert np.corrcoef(left.ravel(), right.ravel())[0, 1] > 0.8

@@ -1,0 +1,77 @@
+"""Options that the families of collapsed topics share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from collapsium.workers.families.cvb.seeds import SeededOptions
+
+
+class CollapsedOptions(SeededOptions):
+    """Options that the families of collapsed topics share."""
+
+    topics: int
+    beta: float
+    order: Literal[0, 2]
+    responsibilities: Literal["active", "dense"] | None = Field(
+        None,
+        description="active: each document stores the responsibilities of its active topics, and one "
+        "background share for all others; dense: all topics of every pair (default: active with "
+        "order 0; order 2 is always dense)",
+    )
+    most_active: int | None = Field(
+        None,
+        ge=1,
+        description="largest number of active topics of a document (default: all if there are at most 128 "
+        "topics, else 24 plus one for every 8 of its distinct words, and 64 at least; in corpora of 4 million tokens "
+        "or more an eighth of that, if held-out tokens are then predicted better)",
+    )
+    momentum: float = Field(
+        0.8,
+        ge=0,
+        lt=1,
+        description="active responsibilities: extrapolate the word counts by this share of their last change "
+        "before each sweep; 0: plain updates",
+    )
+    flatten: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="active responsibilities: power to which a token's weights are raised before they are "
+        "normalised. Values below 1 spread a token over more topics, which predicts short documents better "
+        "(default: the fit searches for the power that predicts held-out tokens best; see 'Annealing' in the "
+        "documentation)",
+    )
+
+    @field_validator("responsibilities")
+    @classmethod
+    def _dense_second_order(
+        cls, responsibilities: Literal["active", "dense"] | None, info: ValidationInfo
+    ) -> Literal["active", "dense"] | None:
+        if responsibilities == "active" and info.data.get("order") == 2:
+            raise ValueError("expected 'dense' with `order` 2; active responsibilities take `order` 0")
+        return responsibilities
+
+    @property
+    def active(self) -> bool:
+        """True if responsibilities are sparse, over each document's active topics."""
+        return (self.responsibilities or ("active" if self.order == 0 else "dense")) == "active"
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """Options that these leave without effect, and for each what it applies to."""
+        applies = "active responsibilities; these are dense"
+        return {} if self.active else dict.fromkeys(("most_active", "momentum", "flatten"), applies)
+
+    @property
+    @abstractmethod
+    def needs_tables(self) -> bool:
+        """True if E[s_k] is summed."""
+
+    @property
+    @abstractmethod
+    def needs_moments(self) -> bool:
+        """True if V[n_kw] and Z[n_kw] are summed."""

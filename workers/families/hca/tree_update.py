@@ -1,0 +1,303 @@
+"""Move nodes of a Gaussian tree after a sweep: merges, pruning, splits on trial, and chains that become a tree.
+
+Merge chains with the same span: leaves, each with its own nodes above it, if that raises the bound.
+
+The factors of a chain may be mapped, x' = G x with W' G = W, so that whether two chains are the same is not seen from
+their nodes: what both span is set against what the best one chain for both would be, their vectors' factors mapped to
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from collapsium.workers import special_functions as special
+from collapsium.workers.families.hca import posterior as gaussian
+from collapsium.workers.families.hca import shared_paths as chains
+from collapsium.workers.families.hca import tree_moves as splitting
+from collapsium.workers.families.hca.options import HcaOptions
+from collapsium.workers.families.hca.posterior import Components, Prior, Sums
+from collapsium.workers.families.hca.states import HcaGlobalState, NextSweep, TreeSums
+from collapsium.workers.families.hca.tree_moves import TreeScores
+from collapsium.workers.families.ncrp import node_moves
+from collapsium.workers.families.ncrp import prior as nested
+from collapsium.workers.families.ncrp.node_moves import Moves
+from collapsium.workers.families.ncrp.tree import FREE, Ints, Tree, Vector
+from collapsium.workers.special_functions import gammaln
+
+
+@dataclass(frozen=True)
+class LeafMergeRule:
+    """Search for pairs of chains to merge."""
+
+    candidates: int = 8  # Chains that each is compared with, those with the most similar spans
+    min_vectors: float = 0.5  # A chain with fewer vectors is dropped
+    min_eigenvalue: float = 1e-12  # A direction with a smaller eigenvalue, relative to the largest, is left out
+
+
+RULE = LeafMergeRule()
+
+
+def own_nodes(tree: Tree) -> Ints:
+    """Return the nodes of each leaf's chain, without the root, shape (leaves, nodes of each)."""
+    leaves = np.flatnonzero(tree.levels == tree.depth - 1)
+    return tree.paths()[leaves, 1:]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The merge of two chains: the maps of their factors, and the gain."""
+
+    maps: Vector
+    gain: float
+
+
+class _Pool:
+    """Components and sums of chains, with their vectors relative to the mean."""
+
+    def __init__(self, nodes: Ints, sums: Sums, components: Components, prior: Prior) -> None:
+        self.nodes, self.gram, self.second = nodes, components.gram, sums.second
+        self.prior, self.tau, self.words = prior, components.tau, sums.words
+        factors, mean = sums.second[:, -1], sums.products @ components.solve[:, -1]
+        both = np.outer(factors, mean)
+        self.products = sums.products - both - both.T + components.gram[-1, -1] * np.outer(factors, factors)
+
+    def evidence(self, second: Vector, products: Vector) -> float:
+        """Return the part of the bound that depends on a chain's best q(w); see `gaussian.evidence`."""
+        solve = self.tau * np.linalg.inv(np.eye(len(second)) / self.prior.variance + self.tau * second)
+        cost = self.words * special.log1p(self.prior.variance * self.tau * np.diag(second)).sum()
+        return 0.5 * (self.tau * float((solve * products).sum()) - float(cost))
+
+    def alone(self, one: int) -> float:
+        """Return a chain's evidence."""
+        own = np.ix_(self.nodes[one], self.nodes[one])
+        return self.evidence(self.second[own], self.products[own])
+
+    def together(self, one: int, other: int, mass: Vector) -> _Pair:
+        """Return the merge of two chains, with the largest directions of both spans, weighted by their vectors."""
+        size = self.nodes.shape[1]
+        nodes = np.concatenate([self.nodes[one], self.nodes[other]])
+        here = np.ix_(nodes, nodes)
+        weight = np.repeat(np.sqrt(mass[[one, other]] / mass[[one, other]].sum()), size)
+        value, vector = np.linalg.eigh(self.gram[here] * np.outer(weight, weight))
+        value, vector = value[-size:], vector[:, -size:]
+        if value[0] <= RULE.min_eigenvalue * value[-1]:
+            return _Pair(np.zeros((size, 2 * size)), -np.inf)
+        maps: Vector = (vector * weight[:, np.newaxis] / value).T @ self.gram[here]
+        second = np.zeros((size, size))
+        entropy = 0.0
+        for place, chain in enumerate((one, other)):
+            mapping = maps[:, place * size : (place + 1) * size]
+            own = self.second[np.ix_(self.nodes[chain], self.nodes[chain])]
+            mapped = mapping @ own @ mapping.T
+            entropy += mass[chain] * np.linalg.slogdet(mapping)[1] - 0.5 * float(np.trace(mapped) - np.trace(own))
+            second += mapped
+        return _Pair(maps, entropy + self.evidence(second, maps @ self.products[here] @ maps.T))
+
+
+def _near(nodes: Ints, gram: Vector) -> tuple[Ints, Ints]:
+    """Return pairs of chains, each with those whose spans have the smallest angles to its own."""
+    count, size = nodes.shape
+    value, vector = np.linalg.eigh(gram[nodes[:, :, np.newaxis], nodes[:, np.newaxis, :]])
+    root = (
+        vector / np.sqrt(np.maximum(value, RULE.min_eigenvalue * np.maximum(value[:, -1:], 1e-280)))[:, np.newaxis, :]
+    )
+    basis = np.zeros((len(gram), count * size))
+    basis[nodes[:, :, np.newaxis], np.arange(count * size).reshape(count, 1, size)] = root
+    cosine = (basis.T @ gram @ basis).reshape(count, size, count, size)
+    alike = (cosine**2).sum(axis=(1, 3))
+    np.fill_diagonal(alike, -np.inf)
+    pairs = {
+        (min(one, int(other)), max(one, int(other)))
+        for one in range(count)
+        for other in np.argsort(-alike[one], kind="stable")[: min(RULE.candidates, count - 1)]
+    }
+    first, second = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
+    return first, second
+
+
+def pooled(
+    tree: Tree, sums: Sums, components: Components, ends: Vector, prior: Prior, gamma: float
+) -> tuple[Moves, Vector]:
+    """Merge the pairs of chains whose merging raises the bound.
+
+    Returns moves: To the tree of fewer chains; none where no pair gains; ends: That tree's
+    """
+    nodes = own_nodes(tree)
+    moves = Moves(tree)
+    if len(nodes) < 2:
+        return moves, ends
+    pool, mass = _Pool(nodes, sums, components, prior), np.maximum(ends[nodes[:, -1]], 1e-300)
+    first, second = _near(nodes, components.gram)
+    alone = [pool.alone(k) for k in range(len(nodes))]
+    pairs = {(k, m): pool.together(k, m, mass) for k, m in zip(first.tolist(), second.tolist(), strict=True)}
+    mass_k, mass_m = np.maximum(mass[first], 0.5), np.maximum(mass[second], 0.5)
+    sticks = gammaln(mass_k + mass_m) - gammaln(mass_k) - gammaln(mass_m) - special.log(gamma)
+    gains = np.array([pair.gain - alone[k] - alone[m] for (k, m), pair in pairs.items()]) + sticks
+    parents, sources, after = np.array(tree.parents), dict(moves.sources), np.array(ends)
+    empty = np.flatnonzero(ends[nodes[:, -1]] < RULE.min_vectors)
+    if empty.size < len(nodes):
+        parents[nodes[empty]] = FREE
+    gains[np.isin(first, empty) | np.isin(second, empty)] = -np.inf
+    chosen = node_moves.disjoint(first, second, gains, mass)
+    for k, m in chosen:
+        maps = pairs[min(k, m), max(k, m)].maps
+        merged = np.concatenate([nodes[min(k, m)], nodes[max(k, m)]])
+        for row, node in enumerate(nodes[k]):
+            sources[int(node)] = [
+                (int(source), float(weight)) for source, weight in zip(merged, maps[row], strict=True)
+            ]
+        parents[nodes[m]] = FREE
+        after[nodes[k]] += after[nodes[m]]
+        after[nodes[m]] = 0.0
+    counts = {**moves.counts, "merged": len(chosen) * nodes.shape[1], "pruned": empty.size * nodes.shape[1]}
+    return replace(moves, tree=Tree(parents, tree.depth), sources=sources, counts=counts), after
+
+
+SWEEPS_PER_POOLING = 6  # Sweeps between two looks for chains that span the same
+ITERATIONS_PER_COMPARISON = 3  # Iterations between two looks for nodes that are better merged
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """Results of a sweep."""
+
+    # Sums of the tree, without and with the second half of a leaf
+    sums: Sums
+    all_sums: Sums
+    components: Components  # The best q given them
+    swept: TreeSums  # All sums
+    # Vectors that end at each node of the tree, and that pass it; float64 (columns,)
+    ends: Vector
+    passes: Vector
+    bound: float  # The bound
+
+
+def continue_trial(after: HcaGlobalState, result: SweepResult, options: HcaOptions) -> HcaGlobalState:
+    """Continue the trial of a split; at its end accept the split, or return to the state before."""
+    left = after.splits.trial_left - 1
+    if left:
+        moves = _expanded(Moves(after.fitted.tree), result, after, options)
+        following = next_sweep(moves, result.sums, result.components, result.ends, options, result.ends)
+        splits = replace(after.splits, trial_left=left)
+        return replace(after, next_sweep=following, splits=splits, another_round=True)
+    if not splitting.surpassed(after.splits, result.bound):
+        return splitting.restored(after)
+    accepted = splitting.accepted(after)
+    return replace(accepted, fitted=replace(accepted.fitted, grown=1))
+
+
+def _expanded(moves: Moves, result: SweepResult, after: HcaGlobalState, options: HcaOptions) -> Moves:
+    """Scale factors to their prior, unless local states have them."""
+    if after.separate_factors:
+        return moves
+    return gaussian.expanded(moves, result.sums, result.passes, options.prior(), result.components.tau)
+
+
+def move_nodes(after: HcaGlobalState, result: SweepResult, options: HcaOptions) -> HcaGlobalState:
+    """Move nodes, begin the trial of a split, or choose the leaf that the next sweep splits."""
+    tree = after.fitted.tree
+    compare = after.rounds % ITERATIONS_PER_COMPARISON == 0
+    moves = _moves(Moves(tree), result, options, compare=compare)
+    unmoved = not sum(moves.counts.values())
+    ends = result.ends if unmoved else moves.summed(result.ends)
+    if unmoved:
+        moves = _expanded(moves, result, after, options)
+    # The first iteration has a bound of the requested form.
+    in_requested_form = options.form == "conditional" or after.separate_factors
+    following = next_sweep(moves, result.sums, result.components, result.ends, options, ends)
+    converged = unmoved and in_requested_form and splitting.has_converged(after.splits, result.bound)
+    calm = after.splits.calm + 1 if converged else 0
+    split, chosen = after.splits.split, np.full(3, -1)
+    splits = replace(after.splits, calm=calm, split=chosen)
+    onward = replace(after, next_sweep=following, another_round=not in_requested_form, splits=splits)
+    if int(split[0]) >= 0:
+        trial = _trial(tree, split, result, options) if calm else None
+        if trial is not None:
+            return splitting.start_trial(onward, trial, int(split[0]), result.bound)
+        splits = splitting.with_rejection(splits, int(split[0]))
+    elif options.split and calm >= splitting.CALM_ITERATIONS:
+        gain, tau = result.swept.probe_gain, result.components.tau
+        chosen = splitting.leaf_to_split(after.splits, tree, gain, result.ends, after.vocabulary, tau)
+    return replace(onward, splits=replace(splits, split=chosen, last_bound=result.bound))
+
+
+def _trial(tree: Tree, split: Ints, result: SweepResult, options: HcaOptions) -> NextSweep | None:
+    """Return the next sweep with a leaf split and, where the tree is full, the pair merged that costs least."""
+    moves, ends = splitting.split_leaf(tree, split, result.swept.ends)
+    if min(ends[split[:2]]) < 1.0:
+        return None
+    if tree.columns.size >= options.max_nodes:
+        sums, excluded = result.all_sums.moved(moves), (int(split[0]), int(split[1]))
+        scores = _scores(sums, result.components, options)
+        pair = scores.best_pair(Moves(moves.tree), ends, excluded)[0]
+        if pair is None:
+            return None
+        moves = moves.merged([pair[:2]], pair[2])
+        ends[pair[0]] += ends[pair[1]]
+        ends[pair[1]] = 0.0
+    return next_sweep(moves, result.all_sums, result.components, ends, options, ends)
+
+
+def sweep_chains(
+    tree: Tree, sums: Sums, components: Components, ends: Vector, options: HcaOptions, left: int
+) -> tuple[NextSweep, int]:
+    """Sweep chains once more or, after enough sweeps, join them to a tree; pool those that are the same.
+
+    Returns next_sweep: The next one; left: Sweeps of chains still to come; more if chains were pooled, as the others
+    converge anew
+    """
+    moves, moved_ends, prior = Moves(tree), ends, options.prior()
+    if left % SWEEPS_PER_POOLING == 0:
+        moves, moved_ends = pooled(tree, sums, components, ends, prior, options.gamma)
+        left += SWEEPS_PER_POOLING * bool(moves.sources)
+    if not left:
+        moves, moved_ends = chains.joined(tree, sums, components, ends, options.sizes(), prior, options.gamma)
+    elif not moves.sources:
+        moves = gaussian.expanded(moves, sums, tree.gathered(ends), prior, components.tau)
+    return next_sweep(moves, sums, components, ends, options, moved_ends), left
+
+
+def next_sweep(
+    moves: Moves,
+    sums: Sums,
+    components: Components,
+    ends: Vector,
+    options: HcaOptions,
+    moved_ends: Vector | None = None,
+) -> NextSweep:
+    """Return the model of the next sweep: components and sticks of the tree that has moved, and KL(q | p)."""
+    if moves.sources or sum(moves.counts.values()):
+        sums, ends = sums.moved(moves), moves.summed(ends) if moved_ends is None else moved_ends
+        components = gaussian.fitted(sums, options.prior(), components.tau)
+    tree, gamma = moves.tree, options.gamma
+    sticks = nested.sticks(tree, tree.gathered(ends), ends, gamma)
+    new = [column for column, made in moves.sources.items() if not made]
+    sticks.a[new], sticks.b[new] = 1.0, gamma
+    kl = gaussian.divergence(components, tree.columns, options.prior(), sums.words)
+    kl += nested.sticks_divergence(tree, sticks, gamma)
+    return NextSweep(
+        upcoming=moves.upcoming(nested.end_logs(tree, sticks, gamma)),
+        moves=moves.move_table(),
+        next_loadings=components.next_loadings,
+        tau=components.tau,
+        log_tau=components.log_tau,
+        kl=kl,
+    )
+
+
+def _moves(moves: Moves, result: SweepResult, options: HcaOptions, *, compare: bool) -> Moves:
+    """Merge leaves whose vectors are the same, prune, and merge what the bound prefers as one."""
+    tree = moves.tree
+    if options.merge < 1.0:
+        moves = moves.merged(node_moves.alike_paths(tree, result.swept.end_products, options.merge))
+    moves = moves.pruned(moves.summed(result.passes), options.prune)
+    if compare and options.compare and not moves.sources and tree.columns.size > 1:
+        return _scores(result.sums, result.components, options).compared(moves, result.swept.ends)
+    return moves
+
+
+def _scores(sums: Sums, components: Components, options: HcaOptions) -> TreeScores:
+    return TreeScores(sums, components, options.prior(), options.gamma)

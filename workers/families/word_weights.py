@@ -1,0 +1,98 @@
+"""Weights of words: expected counts are then sums of weights, so that words in all documents count little.
+
+Families with `WeightedOptions` take them. In a fit, a token of word w weighs as the word does or, with ``log-tf-idf``,
+the c tokens of w in a document weigh log(1 + c) times the word's weight together. `collapsium.pipeline.engine.setup`
+computes the weights from the corpus.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from collapsium.storage.errors import near
+from collapsium.storage.readers.weights_file import read_weights
+from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.options import require_named
+
+LOG_TF_IDF = "log-tf-idf"
+FORMULAS = ("idf", LOG_TF_IDF, "entropy")
+MAX_WEIGHT = 1e12  # Largest weight of a word, which is far above any use; weights are scaled by their mean
+
+
+class WeightTable(BaseModel):
+    """Weights of words by name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    words: tuple[str, ...]  # The words, each once
+    weights: tuple[float, ...]  # Weight of each, 0 or more; one at least is above 0
+
+
+class WeightedOptions(FamilyOptions):
+    """Options of families that take weights of words."""
+
+    weights: Literal["idf", "log-tf-idf", "entropy"] | WeightTable | None = Field(
+        None,
+        description="weights of words, by which tokens count: idf, log-tf-idf or entropy, computed from the corpus, or "
+        "a file with a word and its weight in each line (.tsv, .csv or .parquet; other words weigh 1). Words in most "
+        "documents then count little, so that topics need no list of stop words. Held-out scores stay those of plain "
+        "tokens (default: each token counts as one)",
+    )
+
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _as_table(cls, value: object, info: ValidationInfo) -> object:
+        if value is None or isinstance(value, WeightTable) or (isinstance(value, str) and value in FORMULAS):
+            return value
+        if isinstance(value, (str, os.PathLike)):
+            require_named(info)
+            path = os.fspath(value)
+            try:
+                return _table(read_weights(path))
+            except FileNotFoundError:
+                hint = near(path, FORMULAS)
+                raise ValueError(f"expected {', '.join(FORMULAS)} or a file; there is no {path}{hint}") from None
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
+        if isinstance(value, Mapping):
+            if set(value) == {"words", "weights"} and all(
+                isinstance(column, (list, tuple)) for column in value.values()
+            ):
+                if len(value["words"]) != len(value["weights"]):
+                    raise ValueError("expected as many weights as words")
+                return _table(zip(value["words"], value["weights"], strict=True))
+            return _table(value.items())
+        raise ValueError(f"expected {', '.join(FORMULAS)}, a file, or weights by word, found {reprlib.repr(value)}")
+
+    @property
+    def log_counts(self) -> bool:
+        """True if the tokens of a pair weigh log(1 + c) times the weight of the word."""
+        return self.weights == LOG_TF_IDF
+
+    def for_tasks(self) -> Self:
+        """Return the options without a table of weights, as the rows of the words have them."""
+        return self.model_copy(update={"weights": None}) if isinstance(self.weights, WeightTable) else self
+
+
+def _table(rows: Iterable[tuple[object, object]]) -> WeightTable:
+    """Check weights by word, and return them as a table."""
+    weights: dict[str, float] = {}
+    for word, weight in rows:
+        if not isinstance(word, str) or isinstance(weight, bool) or not isinstance(weight, (int, float)):
+            raise ValueError(f"expected words and numbers ({word!r} with {weight!r})")
+        if word in weights:
+            raise ValueError(f"expected each word once ({word!r} is there twice)")
+        if not math.isfinite(weight) or not 0.0 <= weight <= MAX_WEIGHT:
+            raise ValueError(f"expected weights from 0 to {MAX_WEIGHT:g} ({weight} of {word!r})")
+        weights[word] = float(weight)
+    if not weights:
+        raise ValueError("expected a word and its weight (there is none)")
+    if not any(weights.values()):
+        raise ValueError("expected a weight above 0 (all are 0)")
+    return WeightTable(words=tuple(weights), weights=tuple(weights.values()))
