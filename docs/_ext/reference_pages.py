@@ -5,6 +5,7 @@ Pages that are written by hand are compared with the declarations: a field that 
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from itertools import groupby
@@ -27,6 +28,7 @@ from collapsium.storage import errors
 from collapsium.workers.families.family import AnyFamily
 
 logger = logging.getLogger(__name__)
+ROOT = Path(__file__).parents[2]
 
 KINDS = {"str": "text", "int": "whole number", "float": "number", "tuple": "list", "dict": "table", "bool": "switch"}
 LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
@@ -197,6 +199,19 @@ def format_versions() -> str:
     return "\n".join(lines) + "\n"
 
 
+def modules() -> str:
+    """Return the folders and modules of the product with the first line of each docstring, as nested lists."""
+    lines = []
+    for package in ("pipeline", "workers", "storage"):
+        for path in sorted((ROOT / package).rglob("*.py"), key=lambda path: (path.parent.parts, path.name)):
+            purpose = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+            if path.name == "__init__.py":
+                lines += ["", f"**`{path.parent.relative_to(ROOT).as_posix()}/`** {plain(purpose)}", ""]
+            else:
+                lines.append(f"* `{path.name}`: {plain(purpose)}")
+    return "\n".join(lines) + "\n"
+
+
 def write(path: Path, text: str) -> None:
     """Write a page, unless it has this text already: Sphinx reads pages that have changed."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -218,6 +233,7 @@ def generate(app: Sphinx) -> None:
         "metrics": metrics(),
         "topic_metrics": topic_metrics(),
         "versions": format_versions(),
+        "modules": modules(),
     }
     pages |= {folder / "tables" / f"{name}.txt": text for name, text in tables.items()}
     for path, text in pages.items():
