@@ -13,7 +13,7 @@ from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.analysis.words import BY_PROBABILITY, ranked_words
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.topic_matching import IDENTITY, matched, occupied
+from collapsium.pipeline.models.topic_matching import MAX_IDENTITY_DISTANCE, matched, occupied
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import has_consensus, leaves, members_of, restarts_of, samples_of
@@ -46,7 +46,7 @@ def stability(reference: Model, others: Sequence[Model]) -> dict[int, Stability]
         for topic, _, apart in matched(reference, other):
             nearest[np.searchsorted(ids, topic)] = apart
         distance += nearest
-        support += nearest <= IDENTITY.max_distance
+        support += nearest <= MAX_IDENTITY_DISTANCE
     values = (1.0 - distance / len(others)).tolist()
     return {topic: Stability(*one) for topic, *one in zip(ids.tolist(), values, support.tolist(), strict=True)}
 

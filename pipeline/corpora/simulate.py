@@ -30,7 +30,7 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState
 from collapsium.workers.families.family import FamilyOptions, Simulates, Summary
-from collapsium.workers.families.generative import LIMITS, chunk_documents, expected_counts
+from collapsium.workers.families.generative import CHUNK_CELLS, chunk_documents, expected_counts
 
 BLOCK_CELLS = 8_000_000  # Words times topics of a block of the ground truth, which makes a block 64 MB
 # Smaller proportions are not stored; of 500 topics at the defaults, they are 62% of the entries, 0.3% of the sum
@@ -157,9 +157,7 @@ def _draw_shard(
     drawing: SimulatingFamily, topics: Arrays, global_state: GlobalState, ids: pa.Array, tokens: float, stream: Stream
 ) -> tuple[Documents | Vectors, pa.Table]:
     """Draw a shard's documents and the table of their proportions, in chunks that bound memory."""
-    size = (
-        max(int(LIMITS.chunk_cells / tokens), 1) if drawing.corpus_kind == VECTORS else chunk_documents(topics, tokens)
-    )
+    size = max(int(CHUNK_CELLS / tokens), 1) if drawing.corpus_kind == VECTORS else chunk_documents(topics, tokens)
     parts: list[Any] = []
     tables = []
     for number, first in enumerate(range(0, len(ids), size), start=1):

@@ -28,7 +28,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.families.base import Stochastic as StochasticShardModel
-from collapsium.workers.families.cvb.stochastic import SCHEDULE
+from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS
 from collapsium.workers.families.family import Stochastic, Summary
 from collapsium.workers.families.mean import MeanGlobalState
 from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
@@ -152,7 +152,7 @@ def _stepping(fitted: Fitted, problem: Problem, summary: Summary) -> Fitted:
     rows = model.rows_type.joined([block.rows for block in fitted.blocks])
     rows = model.rows_for_steps(rows, summary.tokens / max(fitted.tokens, 1.0))
     global_state = family.global_state_for_steps(
-        fitted.global_state, summary, problem.config, -(-fitted.documents // SCHEDULE.batch_documents)
+        fitted.global_state, summary, problem.config, -(-fitted.documents // BATCH_DOCUMENTS)
     )
     blocks = [tasks.Block(0, fitted.words, rows, Delta())]
     return replace(fitted, global_state=global_state, blocks=blocks, tokens=float(summary.tokens))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +15,7 @@ Ints = npt.NDArray[np.int64]
 MIN_EXPECTED_TOKENS = 0.5  # Expected count below which a topic counts as empty
 
 
-@dataclass(frozen=True)
-class IdentityRule:
-    """Distance up to which topics of two models count as the same topic; the corpus of one may have grown."""
-
-    max_distance: float = 0.6  # Largest Hellinger distance
-
-
-IDENTITY = IdentityRule()
+MAX_IDENTITY_DISTANCE = 0.6  # Largest Hellinger distance
 
 
 def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
@@ -72,10 +64,10 @@ def same_topics(model: Model, before: Model) -> dict[int, int]:
     apart = distances(model, before)
     ours, theirs = occupied(model), occupied(before)
     both = np.intersect1d(ours, theirs)
-    same = {int(topic): int(topic) for topic in both if apart[topic, topic] <= IDENTITY.max_distance}
+    same = {int(topic): int(topic) for topic in both if apart[topic, topic] <= MAX_IDENTITY_DISTANCE}
     rest = [np.setdiff1d(ids, list(same)) for ids in (ours, theirs)]
     pairs = zip(*_assigned(apart, *rest), strict=True)
-    return same | {one: other for one, other, far in pairs if far <= IDENTITY.max_distance}
+    return same | {one: other for one, other, far in pairs if far <= MAX_IDENTITY_DISTANCE}
 
 
 def lasting_ids(model: Model, before: Model) -> dict[int, int]:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.families.cvb.active_topics import SELECTION, max_active, starts_of
-from collapsium.workers.families.cvb.stochastic import SCHEDULE
+from collapsium.workers.families.cvb.active_topics import MIN_TOKENS, max_active, starts_of
+from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS, DOCUMENT_PASSES
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb.active import STEP, sweep_active
 from collapsium.workers.kernels.cvb.active_carry import carry
@@ -278,7 +278,7 @@ def test_select(benchmark, listed):
     chosen, sizes = np.empty(most.sum(), dtype=np.uint16), np.empty(listed.rest.size, dtype=np.int64)
     rows = SelectionRows(listed.row_topic, listed.background, listed.totals)
     where, selection = (listed.pairs, listed.active_topics, listed.sparse), Selection(most, chosen, sizes)
-    benchmark(select, *where, listed.priors, rows, np.maximum(listed.prior, SELECTION.min_tokens), selection)
+    benchmark(select, *where, listed.priors, rows, np.maximum(listed.prior, MIN_TOKENS), selection)
     listed.tell(benchmark)
     assert ((sizes > 0) & (sizes <= most)).all()
 
@@ -325,7 +325,7 @@ def test_fold_rows(benchmark, listed, momentum):
 
 def test_sweep_stochastic(benchmark, state):
     shard, _, mean, _, _ = state
-    lengths = np.add.reduceat(shard.lengths, np.arange(0, shard.documents, SCHEDULE.batch_documents))
+    lengths = np.add.reduceat(shard.lengths, np.arange(0, shard.documents, BATCH_DOCUMENTS))
     rates, scales = (2.0 + np.arange(lengths.size)) ** -0.9, shard.tokens / lengths
     moved, totals, left = np.empty(mean.shape, dtype=np.float32), np.empty(TOPICS), np.empty(1)
     found, tables = np.empty((shard.documents, TOPICS), dtype=np.float32), np.zeros(TOPICS)
@@ -335,7 +335,7 @@ def test_sweep_stochastic(benchmark, state):
 
     priors = Priors(np.full(TOPICS, 0.1), np.full(mean.shape[0], 0.1), 10.0)
     batches, counts = (
-        Batches(SCHEDULE.batch_documents, SCHEDULE.passes, rates, scales),
+        Batches(BATCH_DOCUMENTS, DOCUMENT_PASSES, rates, scales),
         MovingCounts(moved, totals, left),
     )
     given = document_pairs(shard), priors, batches, counts, found, tables

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,17 +17,10 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class DrawingLimits:
-    """Precision and memory of simulation."""
-
-    min_probability: float = 1e-12  # Less probable words of a topic are left out
-    chunk_cells: int = 1 << 18  # Cells of documents x topics, or tokens, that are drawn at a time
-    # Positions in the topics' cumulative probabilities whose entries are tabulated, at most
-    guide_positions: int = 1 << 21
-
-
-LIMITS = DrawingLimits()
+MIN_PROBABILITY = 1e-12  # Less probable words of a topic are left out
+CHUNK_CELLS = 1 << 18  # Cells of documents x topics, or tokens, that are drawn at a time
+# Positions in the topics' cumulative probabilities whose entries are tabulated, at most
+GUIDE_POSITIONS = 1 << 21
 
 
 def draw_sticks(topics: int, gamma: float, stream: Stream) -> Vector:
@@ -55,7 +47,7 @@ def draw_topics(words: int, tokens: Vector, concentration: float | Vector, strea
     # The last entry of each topic is exact, without the rounding of the sums.
     cumulative[start[1:] - 1] = np.arange(1, tokens.size + 1)
     # A power of two, so that positions times it are exact.
-    spaced = 1 << (max(LIMITS.guide_positions // tokens.size, 1).bit_length() - 1)
+    spaced = 1 << (max(GUIDE_POSITIONS // tokens.size, 1).bit_length() - 1)
     guide = np.searchsorted(cumulative, np.arange(tokens.size * spaced + 1) / spaced, side="right")
     return {
         "word": np.concatenate([word for word, _ in drawn]),
@@ -80,12 +72,12 @@ def _draw_topic(
     first = generator.standard_gamma(1.0 + shape)
     # H is larger with a probability below exp(-75).
     most = 2.0 * (1.0 + shape) + 100.0
-    reach = shape * special.log(most / (LIMITS.min_probability * first))
+    reach = shape * special.log(most / (MIN_PROBABILITY * first))
     others = generator.binomial(words - 1, -special.expm1(-reach))
     behind = -special.log1p(special.expm1(-reach) * generator.random(others))
     weight = np.concatenate([[first], generator.standard_gamma(1.0 + shape, others) * special.exp(-behind / shape)])
     word = generator.choice(words, others + 1, replace=False)
-    keep = weight >= LIMITS.min_probability * weight.sum()
+    keep = weight >= MIN_PROBABILITY * weight.sum()
     word, weight = word[keep], weight[keep]
     order = np.argsort(word)
     return word[order].astype(np.int32), weight[order] / weight.sum()
@@ -103,7 +95,7 @@ def expected_counts(topics: Arrays, low: int, high: int) -> Vector:
 
 def chunk_documents(topics: Arrays, tokens: float) -> int:
     """Return the number of documents to draw at a time, which bounds memory."""
-    return max(int(LIMITS.chunk_cells / max(tokens, topics["start"].size - 1)), 1)
+    return max(int(CHUNK_CELLS / max(tokens, topics["start"].size - 1)), 1)
 
 
 def draw_documents(

@@ -1,4 +1,3 @@
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -75,7 +74,7 @@ def test_simulate__words_follow_the_truth(tmp_path):
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
 def test_simulate__gives_the_same_bytes_for_a_seed_and_others_for_another(tmp_path, monkeypatch, family):
-    monkeypatch.setattr(drawing, "LIMITS", replace(drawing.LIMITS, chunk_cells=300))  # several chunks a shard
+    monkeypatch.setattr(drawing, "CHUNK_CELLS", 300)  # several chunks a shard
     given = {"family": family, "documents": 100, "words": 50, "tokens": 20, "topics": 6, "shard_tokens": 900}
     for name, seed in (("a", 3), ("again", 3), ("other", 4)):
         manifest = simulate(tmp_path / name, seed=seed, **given)
@@ -127,7 +126,7 @@ def test_topics__are_distributions_over_whatever_blocks_there_are(words, topics,
         assert last > first
         assert (np.diff(model["word"][first:last]) > 0).all()
         assert model["probability"][first:last].sum() == pytest.approx(1.0, abs=1e-12)
-        assert (model["probability"][first:last] >= drawing.LIMITS.min_probability).all()
+        assert (model["probability"][first:last] >= drawing.MIN_PROBABILITY).all()
     assert 0 <= model["word"].min() <= model["word"].max() < words
     cuts = sorted({0, words, *data.draw(st.lists(st.integers(0, words), max_size=3))})
     rows = [drawing.expected_counts(model, low, high) for low, high in zip(cuts, cuts[1:], strict=False)]
@@ -142,7 +141,7 @@ def test_topics__follow_the_dirichlet_distribution(concentration):
     phi = dense(drawing.draw_topics(words, np.ones(3000), concentration, Stream(2)), words)
     for found, shape in ((phi[:, 7], each), (phi[:, 198] + phi[:, 199], 2 * each)):
         known = stats.beta(shape, concentration - shape)
-        above, below = found[found > 0], known.cdf(drawing.LIMITS.min_probability)
+        above, below = found[found > 0], known.cdf(drawing.MIN_PROBABILITY)
         assert stats.binomtest(above.size, 3000, 1.0 - below).pvalue > 0.001
         assert stats.kstest(above, lambda x: (known.cdf(x) - below) / (1.0 - below)).pvalue > 0.001  # noqa: B023
 

@@ -12,7 +12,7 @@ documents have topics at the start, and the first sweep squares responsibilities
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,25 +78,20 @@ KERNELS = (
 )
 
 
-@dataclass(frozen=True)
-class SweepSchedule:
-    """Sweeps in which active topics are selected, and powers to which weights are raised."""
-
-    initial_topics: int = 8  # Active topics of a document at the start, where there are too many to begin with all
-    # First sweeps before which active topics are selected anew
-    selection_sweeps: frozenset[int] = frozenset((2, 4, 8, 12, 16, 24))
-    selection_interval: int = 16  # Sweeps between later selections
-    # Power in the first sweep where documents begin with all topics: the noise in responsibilities is small there
-    first_power: float = 2.0
-    # Power in the first sweeps, and their number
-    annealing_power: float = 0.875
-    annealing_sweeps: int = 20
-    sample_sweeps: int = 6  # Sweeps of the sampled documents, before all others have topics
-    # Age to which documents that join set a shard back, so that weights are annealed and topics selected again
-    join_age: int = 4
+INITIAL_TOPICS = 8  # Active topics of a document at the start, where there are too many to begin with all
+# First sweeps before which active topics are selected anew
+SELECTION_SWEEPS = frozenset((2, 4, 8, 12, 16, 24))
+SELECTION_INTERVAL = 16  # Sweeps between later selections
+# Power in the first sweep where documents begin with all topics: the noise in responsibilities is small there
+FIRST_POWER = 2.0
+# Power in the first sweeps, and their number
+ANNEALING_POWER = 0.875
+ANNEALING_SWEEPS = 20
+SAMPLE_SWEEPS = 6  # Sweeps of the sampled documents, before all others have topics
+# Age to which documents that join set a shard back, so that weights are annealed and topics selected again
+JOIN_AGE = 4
 
 
-SCHEDULE = SweepSchedule()
 RECOUNT = 1e-3  # Relative change of documents' lengths from which the counts of another run are counted anew
 
 
@@ -135,7 +130,7 @@ def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) ->
     elif before.document_counts.dtype == np.float32:
         state = DocumentChunk(pairs, active_topics, state).exactly_counted(pairs, before.document_pseudo).state
     warming.count_active(pairs, active_topics, state, rows)
-    age = max(before.age, SCHEDULE.annealing_sweeps)
+    age = max(before.age, ANNEALING_SWEEPS)
     return initial_state(shard, active_topics, state, rows, moments=moments, age=age)
 
 
@@ -170,7 +165,7 @@ def _first_lists(
         occupied &= np.arange(occupied.size) % every == 0
         sizes = np.where(occupied, topics, 0)
         return np.tile(np.arange(topics, dtype=np.uint16), int(occupied.sum())), sizes
-    count = min(SCHEDULE.initial_topics, most or SCHEDULE.initial_topics)
+    count = min(INITIAL_TOPICS, most or INITIAL_TOPICS)
     drawn = generator.integers(topics, size=(shard.documents, count), dtype=np.uint16)
     drawn.sort(axis=1)
     distinct = np.concatenate([np.ones((shard.documents, 1), dtype=bool), np.diff(drawn, axis=1) > 0], axis=1)
@@ -198,7 +193,7 @@ def sweep(
     """
     before_sweep = local.to_arrays()
     age, prior = int(before_sweep["age"]) + 1, parameters.topics
-    age = age if joining is None else min(age, SCHEDULE.join_age)
+    age = age if joining is None else min(age, JOIN_AGE)
     selecting = moving is not None or joining is not None or _selects(age, parameters)
     select_, carry_ = (select, carry) if moving is None else (moving.select, moving.carry)
     working = SweptRows(shard, rows, parameters)
@@ -260,19 +255,19 @@ def _chunks(shard: Shard, local: Arrays, moving: Moving | None) -> Iterator[Docu
 
 def _selects(age: int, parameters: Parameters) -> bool:
     """Return whether active topics are selected before a shard's sweep number `age`, 1 for the first."""
-    scheduled = age in SCHEDULE.selection_sweeps or age % SCHEDULE.selection_interval == 0
+    scheduled = age in SELECTION_SWEEPS or age % SELECTION_INTERVAL == 0
     if not begins_complete(parameters.topics.size, parameters.active_settings.most):
         return scheduled or parameters.active_settings.selecting
-    return age == SCHEDULE.sample_sweeps + 1 or (age > SCHEDULE.annealing_sweeps and scheduled)
+    return age == SAMPLE_SWEEPS + 1 or (age > ANNEALING_SWEEPS and scheduled)
 
 
 def _powers(age: int, chunk: DocumentChunk, parameters: Parameters) -> Vector:
     """Return the powers of weights in a shard's sweep number `age`, of a chunk's documents in turn, shape (2,)."""
     settings = parameters.active_settings
     if age == 1 and begins_complete(parameters.topics.size, settings.most):
-        return np.full(2, SCHEDULE.first_power)
-    if settings.annealed and age <= SCHEDULE.annealing_sweeps:
-        return np.full(2, SCHEDULE.annealing_power)
+        return np.full(2, FIRST_POWER)
+    if settings.annealed and age <= ANNEALING_SWEEPS:
+        return np.full(2, ANNEALING_POWER)
     step = settings.step if chunk.document % 2 == 0 else -settings.step
     return np.array([settings.power + step, settings.power - step])
 

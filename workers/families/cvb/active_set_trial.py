@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from collapsium.workers.families.cvb.active_topics import SELECTION
+from collapsium.workers.families.cvb.active_topics import MAX_COMPLETE_TOPICS
 from collapsium.workers.families.cvb.global_state import (
     ActiveSetTrial,
     CollapsedGlobalState,
@@ -73,7 +73,7 @@ def initial_state(summary: Summary, options: CollapsedOptions, search: CoolingSt
     """Return the state before the trial; None for fits without one."""
     if search is None or not search.cooling_step or summary.tokens < SCHEDULE.min_tokens or options.most_active:
         return None
-    if options.topics <= SELECTION.max_complete or search.cooling_first > _last_begin(search):
+    if options.topics <= MAX_COMPLETE_TOPICS or search.cooling_first > _last_begin(search):
         return None
     return ActiveSetTrial(trial_sweeps=0, trial_small=SmallActiveSets.NOWHERE)
 

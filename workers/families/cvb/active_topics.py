@@ -44,24 +44,17 @@ Selected = tuple[Steps, Ints]
 PairsT = TypeVar("PairsT", float, Ints, Vector)
 
 
-@dataclass(frozen=True)
-class SelectionRule:
-    """Number of active topics of a document, and the tokens that make a topic active."""
-
-    max_complete: int = 128  # Up to this many topics, documents begin with all of them, and all may stay active
-    # With more topics, a document may have `base_room` active ones, and one more for each `pairs_per_topic` pairs, to
-    # the nearest multiple of eight, as kernels process eight at a time; but `min_room` at least. (40 instead of 64 in
-    # short documents lose 0.01 to 0.03 in score on news and reviews.)
-    base_room: int = 24
-    pairs_per_topic: int = 8
-    min_room: int = 64
-    # Small active sets have room for a `small_divisor`-th of the topics of others, to the nearest multiple of eight,
-    # and for eight at least
-    small_divisor: int = 8
-    min_tokens: float = 0.01  # Expected tokens that an active topic exceeds; it also exceeds its prior a_k
-
-
-SELECTION = SelectionRule()
+MAX_COMPLETE_TOPICS = 128  # Up to this many topics, documents begin with all of them, and all may stay active
+# With more topics, a document may have `base_room` active ones, and one more for each `pairs_per_topic` pairs, to
+# the nearest multiple of eight, as kernels process eight at a time; but `min_room` at least. (40 instead of 64 in
+# short documents lose 0.01 to 0.03 in score on news and reviews.)
+BASE_ROOM = 24
+PAIRS_PER_TOPIC = 8
+MIN_ROOM = 64
+# Small active sets have room for a `small_divisor`-th of the topics of others, to the nearest multiple of eight,
+# and for eight at least
+SMALL_DIVISOR = 8
+MIN_TOKENS = 0.01  # Expected tokens that an active topic exceeds; it also exceeds its prior a_k
 
 
 def max_active(offsets: Ints, topics: int, most: int) -> Ints:
@@ -75,22 +68,22 @@ def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
     """Return the most active topics of documents by their number of pairs; `most` is the option, 0 for the default."""
     if most:
         return most
-    if topics <= SELECTION.max_complete:
+    if topics <= MAX_COMPLETE_TOPICS:
         return topics
-    pairs_per_group = LANES * SELECTION.pairs_per_topic
-    room = SELECTION.base_room + LANES * ((pairs + pairs_per_group // 2) // pairs_per_group)
-    largest: PairsT | int = np.maximum(room, SELECTION.min_room)
+    pairs_per_group = LANES * PAIRS_PER_TOPIC
+    room = BASE_ROOM + LANES * ((pairs + pairs_per_group // 2) // pairs_per_group)
+    largest: PairsT | int = np.maximum(room, MIN_ROOM)
     return largest
 
 
 def begins_complete(topics: int, most: int) -> bool:
     """Return whether documents begin with all topics; `most` is as for `max_active_for`."""
-    return topics <= min(SELECTION.max_complete, most or topics)
+    return topics <= min(MAX_COMPLETE_TOPICS, most or topics)
 
 
 def max_small(limits: Ints) -> Ints:
     """Return the most active topics of documents with small active sets, from those with large ones."""
-    unit = LANES * SELECTION.small_divisor
+    unit = LANES * SMALL_DIVISOR
     small: Ints = np.minimum(LANES * np.maximum((limits + unit // 2) // unit, 1), limits)
     return small
 
@@ -110,7 +103,7 @@ def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> 
         chunk.weighing,
         parameters.priors,
         working.selection,
-        np.maximum(parameters.topics, SELECTION.min_tokens),
+        np.maximum(parameters.topics, MIN_TOKENS),
         active_selection.Selection(room, topic, sizes),
     )
     return topic[: sizes.sum()].copy(), sizes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.cvb import active_set_trial, cooling, updates
-from collapsium.workers.families.cvb.active import SCHEDULE as INITIAL
+from collapsium.workers.families.cvb.active import INITIAL_TOPICS
 from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, begins_complete, max_active_for
 from collapsium.workers.families.cvb.global_state import ActiveSetTrial, CollapsedGlobalState, CoolingState, HeldTokens
 from collapsium.workers.families.cvb.options import CollapsedOptions
@@ -41,16 +41,9 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class CollapsedSchedule:
-    """Start of a fit, and learning of hyperparameters."""
-
-    start_documents: int = 10  # Documents for each topic that have topics at the start, at least
-    max_start_every: int = 8  # One document in so many has topics at the start, at least
-    min_parameter: float = 1e-8  # Smallest Dirichlet parameter that learning may reach
-
-
-SCHEDULE = CollapsedSchedule()
+START_DOCUMENTS = 10  # Documents for each topic that have topics at the start, at least
+MAX_START_EVERY = 8  # One document in so many has topics at the start, at least
+MIN_PARAMETER = 1e-8  # Smallest Dirichlet parameter that learning may reach
 
 
 OptionsT = TypeVar("OptionsT", bound=CollapsedOptions)
@@ -192,8 +185,8 @@ def rows_ahead(summary: Summary, options: CollapsedOptions) -> bool:
 
 def start_every(summary: Summary, options: CollapsedOptions) -> int:
     """Return n if one document in n has topics at the start; all have in a sample of the documents."""
-    most = 1 if summary.growing else SCHEDULE.max_start_every
-    return min(max(summary.documents // (SCHEDULE.start_documents * options.topics), 1), most)
+    most = 1 if summary.growing else MAX_START_EVERY
+    return min(max(summary.documents // (START_DOCUMENTS * options.topics), 1), most)
 
 
 def topic_totals(moments: Vector, log_absent: Vector, total: float) -> tuple[Vector, Vector]:
@@ -258,9 +251,9 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
         pair=2.0 * active,
         document=10.0 * active + 24,
         chunk=6.0 * CHUNK_RESPONSIBILITIES,
-        first_pair=0.0 if begins_complete(config.topics, config.most_active or 0) else 2.0 * INITIAL.initial_topics,
+        first_pair=0.0 if begins_complete(config.topics, config.most_active or 0) else 2.0 * INITIAL_TOPICS,
         # A chunk is cut by the topics before; those that are selected may be several times as many.
-        carried=2.0 * CHUNK_RESPONSIBILITIES * max(active / INITIAL.initial_topics, 1.0),
+        carried=2.0 * CHUNK_RESPONSIBILITIES * max(active / INITIAL_TOPICS, 1.0),
         selected=counts,
         proportions=proportions,
     )

@@ -12,7 +12,7 @@ alpha, beta, gamma ~ Gamma(shape, rate), tau ~ Dir. Truncated at K topics, neste
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -168,20 +168,9 @@ def _gamma_divergence(q: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) ->
     )
 
 
-@dataclass(frozen=True)
-class HoldSchedule:
-    """First sweeps during which hyperparameters retain their initial values, by the order of the updates.
+HOLD_ORDER_0 = 15
+HOLD_ORDER_2 = 0
 
-    While topics are still alike, learning would raise E[alpha], and it stays high for long. On KOS with K=120, 300
-    sweeps of order 0 reach -7.158 and -7.159 nats a token without a hold, -7.146 and -7.148 with it. Order 2 loses by
-    it: -7.54 against -7.47 with K=40.
-    """
-
-    order_0: int = 15
-    order_2: int = 0
-
-
-HOLD = HoldSchedule()
 
 MIN_SHARE = 1e-200  # Least G[pi_k], whose logarithm the bound and the tables take
 
@@ -270,7 +259,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         gamma = np.array([options.gamma_shape, options.gamma_rate])
         hold = options.hold
         if hold is None:
-            hold = 0 if summary.warm or summary.start else HOLD.order_0 if options.order == 0 else HOLD.order_2
+            hold = 0 if summary.warm or summary.start else HOLD_ORDER_0 if options.order == 0 else HOLD_ORDER_2
         mean, geometric = _initial_alpha(options)
         moving, counts = _initial_moves(summary, options), collapsed.initial_counts(summary, options, stream)
         if moving is not None:

@@ -9,7 +9,7 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); zeroth order (CVB0) or the paper
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.cvb import active_set_trial, collapsed, cooling, topic_edits, updates
-from collapsium.workers.families.cvb.collapsed import SCHEDULE, CollapsedFamily
+from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER, CollapsedFamily
 from collapsium.workers.families.cvb.global_state import LdaGlobalState, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings
@@ -67,17 +67,11 @@ class LdaShardModel(PlainTopicsShardModel[CollapsedOptions, LdaGlobalState]):
         return self.update_parameters(rows, global_state)
 
 
-@dataclass(frozen=True)
-class Defaults:
-    """Dirichlet parameters of topics in documents, where none is named."""
+# A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
+# 50 to 1000 topics (see ``docs/benchmarks/defaults.md``)
+DEFAULT_CONCENTRATION = 1.0
+DEFAULT_ALPHA = 0.1  # a_k of other fits, as common in the literature, and at most of these
 
-    # A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
-    # 50 to 1000 topics (see ``docs/benchmarks/defaults.md``)
-    concentration: float = 1.0
-    alpha: float = 0.1  # a_k of other fits, as common in the literature, and at most of these
-
-
-DEFAULTS = Defaults()
 
 Learned = Literal["alpha", "beta", "asymmetric-alpha", "asymmetric-beta"]
 
@@ -151,7 +145,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
         """Return the global state before any document was swept."""
         collapsed.require_schedule(summary, moments=options.needs_moments)
         counts = collapsed.initial_counts(summary, options, stream)
-        default = min(DEFAULTS.concentration / options.topics, DEFAULTS.alpha) if counts["active"] else DEFAULTS.alpha
+        default = min(DEFAULT_CONCENTRATION / options.topics, DEFAULT_ALPHA) if counts["active"] else DEFAULT_ALPHA
         global_state = LdaGlobalState(
             **counts,
             alpha=np.full(options.topics, options.alpha or default),
@@ -186,14 +180,14 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
             return after
         if sums.tables is not None and options.needs_tables and sums.log_eta < 0:
             tables = sums.tables if "asymmetric-alpha" in options.learn else np.full(options.topics, sums.tables.mean())
-            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, SCHEDULE.min_parameter))
+            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
         words = delta.read(WordSums)
         if words is not None and options.learns_beta:
             log_xi, _ = collapsed.topic_totals(after.topic_moments, after.topic_log_absent, global_state.beta)
             rate = -float(log_xi.sum())
             if rate > 0:
                 pseudo = options.tau if "asymmetric-beta" in options.learn else 0.0
-                beta = max((words.tables_of_words + pseudo) / rate, SCHEDULE.min_parameter)
+                beta = max((words.tables_of_words + pseudo) / rate, MIN_PARAMETER)
                 after = replace(after, beta_rate=rate, beta=beta)
         return after
 

@@ -39,7 +39,7 @@ class ActiveSettings:
 
     most: int  # Most active topics of a document; 0 for the default, which grows with its pairs
     power: float  # Power of the weights: 1 for the plain update, less to flatten them
-    # Whether the first sweeps have a power of their own; see `collapsium.workers.families.cvb.active.SweepSchedule`
+    # Whether the first sweeps have a power of their own; see `collapsium.workers.families.cvb.active.FIRST_POWER`
     annealed: bool
     momentum: float  # Share of their last change by which rows run ahead
     totals: Vector  # E[n_k] of the rows as sweeps see them; float64 (topics,)

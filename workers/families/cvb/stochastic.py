@@ -10,7 +10,7 @@ words gain (`word_gain`). The shards of a minibatch step from the same state, an
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,20 +34,13 @@ if TYPE_CHECKING:
 Vector = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class StepSchedule:
-    """Sizes of stochastic steps."""
-
-    batch_documents: int = 32  # Documents of a batch
-    passes: int = 4  # Passes over each document
-    decay_power: float = 0.9  # The step of batch t, 0 for the first, is (1 + t)^-decay_power
-    # Documents for each topic that the first step of a run sweeps by themselves, and the number of these sweeps
-    seed_documents: int = 20
-    seed_sweeps: int = 30
-    seed_momentum: float = 0.8  # Momentum of these sweeps, but for the first
-
-
-SCHEDULE = StepSchedule()
+BATCH_DOCUMENTS = 32  # Documents of a batch
+DOCUMENT_PASSES = 4  # Passes over each document
+DECAY_POWER = 0.9  # The step of batch t, 0 for the first, is (1 + t)^-decay_power
+# Documents for each topic that the first step of a run sweeps by themselves, and the number of these sweeps
+SEED_DOCUMENTS = 20
+SEED_SWEEPS = 30
+SEED_MOMENTUM = 0.8  # Momentum of these sweeps, but for the first
 
 
 def step(
@@ -67,11 +60,11 @@ def step(
     moved = buffers.empty(before.shape, np.float32)
     moved[:] = before
     lengths = (
-        np.add.reduceat(shard.weighted_lengths, np.arange(0, shard.documents, SCHEDULE.batch_documents))
+        np.add.reduceat(shard.weighted_lengths, np.arange(0, shard.documents, BATCH_DOCUMENTS))
         if shard.documents
         else np.zeros(0)
     )
-    rates = special.exp(-SCHEDULE.decay_power * special.log(1.0 + global_state.steps + np.arange(lengths.size)))
+    rates = special.exp(-DECAY_POWER * special.log(1.0 + global_state.steps + np.arange(lengths.size)))
     rates = np.where(lengths > 0, np.minimum(rates, 0.999), 0.0)
     scales = corpus / np.where(lengths > 0, lengths, 1.0)
     left, tables = np.ones(1), np.zeros(topics if parameters.tables else 0)
@@ -79,7 +72,7 @@ def step(
     stochastic.sweep_stochastic(
         document_pairs(shard),
         parameters.priors,
-        stochastic.Batches(SCHEDULE.batch_documents, SCHEDULE.passes, rates, scales),
+        stochastic.Batches(BATCH_DOCUMENTS, DOCUMENT_PASSES, rates, scales),
         stochastic.MovingCounts(moved, totals, left),
         local,
         tables,
@@ -101,7 +94,7 @@ def step(
 
 def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> npt.NDArray[np.float32]:
     """Return expected counts of the shard's words from sweeps over a sample of its documents."""
-    every = max(shard.documents // (SCHEDULE.seed_documents * topics), 1)
+    every = max(shard.documents // (SEED_DOCUMENTS * topics), 1)
     lengths = np.diff(shard.offsets) * (np.arange(shard.documents) % every == 0)
     keep = np.repeat(lengths > 0, np.diff(shard.offsets))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -127,7 +120,7 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
     local, delta = active_responsibilities.start(
         sample, topics, stream.at(purpose="seed"), moments=False, most=0, every=1
     )
-    for sweep in range(SCHEDULE.seed_sweeps):
+    for sweep in range(SEED_SWEEPS):
         ids = Delta(delta.parts, {"word": np.arange(shard.words.size)})
         block, parts = fold_active(block, ids, now)
         following = now.topics / (now.total + parts["topic_total"].values)
@@ -136,7 +129,7 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
             totals=parts["topic_ahead"].values,
             weight=settings.following,
             following=following,
-            momentum=SCHEDULE.seed_momentum if sweep else 0.0,
+            momentum=SEED_MOMENTUM if sweep else 0.0,
         )
         now = replace(now, active=settings)
         local, delta = active_responsibilities.sweep(sample, local, block, now)

@@ -16,7 +16,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.cvb import active as active_responsibilities
 from collapsium.workers.families.cvb import dense
-from collapsium.workers.families.cvb.active_topics import SELECTION, Ints, Steps, max_active
+from collapsium.workers.families.cvb.active_topics import MIN_TOKENS, Ints, Steps, max_active
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.states import ActiveLocal, DenseLocal
 from collapsium.workers.families.document_pairs import document_pairs
@@ -77,7 +77,7 @@ def _start_active(
     stays = NO_PSEUDO_COUNTS
     if pseudo is not None and pseudo.any():
         stays = np.where(topic < known, pseudo[owner, np.minimum(topic, known - 1)], np.float32(0.0))
-    age = active_responsibilities.SCHEDULE.annealing_sweeps
+    age = active_responsibilities.ANNEALING_SWEEPS
     begun = ActiveState(*state)._replace(pseudo=stays)
     return active_responsibilities.initial_state(shard, active, begun, rows, moments=parameters.moments, age=age)
 
@@ -88,7 +88,7 @@ def first_lists(expected: Vector, prior: Vector, limits: Ints, occupied: npt.NDA
     Returns topic: Topics, ascending in a document; sizes: Number of active topics of each document
     """
     documents, known = expected.shape
-    passing = (expected > np.maximum(prior[:known], SELECTION.min_tokens)) & occupied[:, np.newaxis]
+    passing = (expected > np.maximum(prior[:known], MIN_TOKENS)) & occupied[:, np.newaxis]
     none = np.flatnonzero(occupied & ~passing.any(axis=1))
     passing[none, expected[none].argmax(axis=1)] = True
     owner, topic = np.nonzero(passing)

@@ -20,16 +20,9 @@ Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class FitRule:
-    """Alternating updates of q(w) and q(tau)."""
-
-    max_rounds: int = 20
-    tolerance: float = 1e-10  # Relative change of tau at which they end
-    min_remainder: float = 1e-9  # A factor stays as it is if the factors below it leave a smaller share of its square
-
-
-RULE = FitRule()
+MAX_FIT_ROUNDS = 20
+FIT_TOLERANCE = 1e-10  # Relative change of tau at which they end
+MIN_REMAINDER = 1e-9  # A factor stays as it is if the factors below it leave a smaller share of its square
 
 
 @dataclass(frozen=True)
@@ -117,7 +110,7 @@ def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
     tau ~ Gamma(a0 + N D / 2, b0 + sum E|t - W x - mu|^2 / 2).
     """
     shape = prior.shape + 0.5 * sums.documents * sums.words
-    for _ in range(RULE.max_rounds):
+    for _ in range(MAX_FIT_ROUNDS):
         if not tau > 0.0:
             raise NumericalError(
                 "the noise of the vectors is too large for floating point; expected values whose squares can be summed"
@@ -126,7 +119,7 @@ def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
         left = sums.square - 2.0 * float((solve * sums.products).sum()) + float((sums.second * gram).sum())
         left += sums.words * (float(np.diag(sums.second) @ spread) + prior.variance * sums.beyond)
         components = Components(solve, gram, spread, shape, prior.rate + 0.5 * max(left, 0.0))
-        if abs(components.tau / tau - 1.0) < RULE.tolerance:
+        if abs(components.tau / tau - 1.0) < FIT_TOLERANCE:
             break
         tau = components.tau
     return components
@@ -184,7 +177,7 @@ def expanded(moves: Moves, sums: Sums, passes: Vector, prior: Prior, tau: float)
         inside = sums.second[np.ix_(rest, rest)]
         weights = np.linalg.lstsq(inside, sums.second[rest, node])[0] if rest else np.zeros(0)
         left = own - float(weights @ sums.second[rest, node])
-        if not left > RULE.min_remainder * own:
+        if not left > MIN_REMAINDER * own:
             continue
         scale = float(np.sqrt(passes[node] / left))
         gain += 0.5 * (own - passes[node]) + passes[node] * special.log(scale)

@@ -6,7 +6,7 @@ a direction that lies in the span of both chains' loadings, not nodes that are a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,17 +22,10 @@ Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class GroupingRule:
-    """Search for groups of chains."""
-
-    rounds: int = 8  # Rounds of loadings and maps that score a grouping
-    numbers: int = 24  # Numbers of groups that are tried, at most
-    # Distance of leaves that are in different groups of the level above; distances within a group are at most 1
-    apart: float = 2.0
-
-
-RULE = GroupingRule()
+GROUPING_ROUNDS = 8  # Rounds of loadings and maps that score a grouping
+GROUP_NUMBERS = 24  # Numbers of groups that are tried, at most
+# Distance of leaves that are in different groups of the level above; distances within a group are at most 1
+GROUPS_APART = 2.0
 
 
 def levels(
@@ -84,7 +77,7 @@ def joined(
 
 def _numbers(least: int, most: int) -> list[int]:
     """Return the numbers of groups to try: all, or some between the two."""
-    numbers = np.unique(np.rint(np.geomspace(least, most, min(most - least + 1, RULE.numbers))))
+    numbers = np.unique(np.rint(np.geomspace(least, most, min(most - least + 1, GROUP_NUMBERS))))
     return [int(number) for number in numbers]
 
 
@@ -101,7 +94,7 @@ class _GroupingScores:
         that of the mapped sums.
         """
         maps = chains.maps()
-        for _ in range(RULE.rounds):
+        for _ in range(GROUPING_ROUNDS):
             moves, brought = chains.moves(maps)
             maps = self._mapped(chains, moves)
         moves, brought = chains.moves(maps)
@@ -163,7 +156,7 @@ class _Chains:
             for other in range(one):
                 cosine = float(np.linalg.norm(roots[one] @ self._product(one, other) @ roots[other], 2))
                 together = self.above[-1][one] == self.above[-1][other]
-                distance[one, other] = distance[other, one] = 1.0 - min(cosine, 1.0) if together else RULE.apart
+                distance[one, other] = distance[other, one] = 1.0 - min(cosine, 1.0) if together else GROUPS_APART
         empty: Vector = np.zeros((0, 4))
         return hierarchy.linkage(spatial_distance.squareform(distance, checks=False), "average") if size > 1 else empty
 

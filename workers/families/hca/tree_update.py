@@ -27,17 +27,9 @@ from collapsium.workers.families.ncrp.node_moves import Moves
 from collapsium.workers.families.ncrp.tree import FREE, Ints, Tree, Vector
 from collapsium.workers.special_functions import gammaln
 
-
-@dataclass(frozen=True)
-class LeafMergeRule:
-    """Search for pairs of chains to merge."""
-
-    candidates: int = 8  # Chains that each is compared with, those with the most similar spans
-    min_vectors: float = 0.5  # A chain with fewer vectors is dropped
-    min_eigenvalue: float = 1e-12  # A direction with a smaller eigenvalue, relative to the largest, is left out
-
-
-RULE = LeafMergeRule()
+MERGE_CANDIDATES = 8  # Chains that each is compared with, those with the most similar spans
+MIN_VECTORS = 0.5  # A chain with fewer vectors is dropped
+MIN_EIGENVALUE = 1e-12  # A direction with a smaller eigenvalue, relative to the largest, is left out
 
 
 def own_nodes(tree: Tree) -> Ints:
@@ -83,7 +75,7 @@ class _Pool:
         weight = np.repeat(np.sqrt(mass[[one, other]] / mass[[one, other]].sum()), size)
         value, vector = np.linalg.eigh(self.gram[here] * np.outer(weight, weight))
         value, vector = value[-size:], vector[:, -size:]
-        if value[0] <= RULE.min_eigenvalue * value[-1]:
+        if value[0] <= MIN_EIGENVALUE * value[-1]:
             return _Pair(np.zeros((size, 2 * size)), -np.inf)
         maps: Vector = (vector * weight[:, np.newaxis] / value).T @ self.gram[here]
         second = np.zeros((size, size))
@@ -101,9 +93,7 @@ def _near(nodes: Ints, gram: Vector) -> tuple[Ints, Ints]:
     """Return pairs of chains, each with those whose spans have the smallest angles to its own."""
     count, size = nodes.shape
     value, vector = np.linalg.eigh(gram[nodes[:, :, np.newaxis], nodes[:, np.newaxis, :]])
-    root = (
-        vector / np.sqrt(np.maximum(value, RULE.min_eigenvalue * np.maximum(value[:, -1:], 1e-280)))[:, np.newaxis, :]
-    )
+    root = vector / np.sqrt(np.maximum(value, MIN_EIGENVALUE * np.maximum(value[:, -1:], 1e-280)))[:, np.newaxis, :]
     basis = np.zeros((len(gram), count * size))
     basis[nodes[:, :, np.newaxis], np.arange(count * size).reshape(count, 1, size)] = root
     cosine = (basis.T @ gram @ basis).reshape(count, size, count, size)
@@ -112,7 +102,7 @@ def _near(nodes: Ints, gram: Vector) -> tuple[Ints, Ints]:
     pairs = {
         (min(one, int(other)), max(one, int(other)))
         for one in range(count)
-        for other in np.argsort(-alike[one], kind="stable")[: min(RULE.candidates, count - 1)]
+        for other in np.argsort(-alike[one], kind="stable")[: min(MERGE_CANDIDATES, count - 1)]
     }
     first, second = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
     return first, second
@@ -137,7 +127,7 @@ def pooled(
     sticks = gammaln(mass_k + mass_m) - gammaln(mass_k) - gammaln(mass_m) - special.log(gamma)
     gains = np.array([pair.gain - alone[k] - alone[m] for (k, m), pair in pairs.items()]) + sticks
     parents, sources, after = np.array(tree.parents), dict(moves.sources), np.array(ends)
-    empty = np.flatnonzero(ends[nodes[:, -1]] < RULE.min_vectors)
+    empty = np.flatnonzero(ends[nodes[:, -1]] < MIN_VECTORS)
     if empty.size < len(nodes):
         parents[nodes[empty]] = FREE
     gains[np.isin(first, empty) | np.isin(second, empty)] = -np.inf

@@ -30,7 +30,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
 from collapsium.workers.families import description
 from collapsium.workers.families.cvb import collapsed, updates, warm_start
-from collapsium.workers.families.cvb.collapsed import SCHEDULE
+from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, Ints, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings
@@ -48,15 +48,10 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 
-@dataclass(frozen=True)
-class KeywordStart:
-    """First topics of tokens."""
-
-    keyword_share: float = 0.7  # Share of a keyword's tokens that begin in its topics, as in the R package keyATM
-    concentration: float = 1.0  # Dirichlet parameter of the first proportions of documents
+KEYWORD_SHARE = 0.7  # Share of a keyword's tokens that begin in its topics, as in the R package keyATM
+START_CONCENTRATION = 1.0  # Dirichlet parameter of the first proportions of documents
 
 
-START = KeywordStart()
 SWITCH_ROUNDS = 5  # Rounds of the fixed point of E[m_kw] after a sweep
 
 
@@ -200,12 +195,12 @@ class KeywordShardModel(CollapsedShardModel[CollapsedOptions, KeywordGlobalState
         """Return a shard's first local state: keywords mostly in their topics, other words by drawn proportions."""
         if warm is None:
             topics = global_state.alpha.size
-            theta = stream.generator().dirichlet(np.full(topics, START.concentration), shard.documents)
+            theta = stream.generator().dirichlet(np.full(topics, START_CONCENTRATION), shard.documents)
             phi = np.full((shard.words.size, topics), 1.0 / topics)
             place, inside = _places(shard.words.astype(np.int64), global_state)
             owners = np.bincount(place, minlength=shard.words.size).astype(np.float64)
-            phi[np.unique(place)] *= 1.0 - START.keyword_share
-            np.add.at(phi, (place, global_state.keyword_topics[inside]), START.keyword_share / owners[place])
+            phi[np.unique(place)] *= 1.0 - KEYWORD_SHARE
+            np.add.at(phi, (place, global_state.keyword_topics[inside]), KEYWORD_SHARE / owners[place])
             warm = {"document_topic": theta, "word_topic": phi}
         return warm_start.start(self.weighed(shard, rows), self.update_parameters(rows, global_state), warm)
 
@@ -363,7 +358,7 @@ class KeywordLda(Resumable[KeywordOptions, KeywordGlobalState, CollapsedRows]):
             after = after.with_switches(cells.keyword_cells)
         if sums is not None and sums.tables is not None and options.learn and sums.log_eta < 0:
             tables = sums.tables if "asymmetric-alpha" in options.learn else np.full(options.topics, sums.tables.mean())
-            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, SCHEDULE.min_parameter))
+            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
         return after
 
     def figures(self, global_state: KeywordGlobalState) -> dict[str, float]:

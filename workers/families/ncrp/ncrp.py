@@ -410,17 +410,10 @@ def _path_sums(shard: Shard, paths: DocumentPaths, logs: WordLogs, end_log: Vect
     }
 
 
-@dataclass(frozen=True)
-class TreeSchedule:
-    """Sweeps of the clustering that starts a fit, and comparisons of siblings after it."""
-
-    min_clustering_sweeps: int = 12
-    sweeps_before_merges: int = 4  # Sweeps of the clustering before leaves are compared
-    comparison_period: int = 5  # Iterations from one comparison of siblings to the next
-    nearest_siblings: int = 3  # Siblings that each node is compared with
-
-
-SCHEDULE = TreeSchedule()
+MIN_CLUSTERING_SWEEPS = 12
+SWEEPS_BEFORE_MERGES = 4  # Sweeps of the clustering before leaves are compared
+COMPARISON_PERIOD = 5  # Iterations from one comparison of siblings to the next
+NEAREST_SIBLINGS = 3  # Siblings that each node is compared with
 
 
 def move_nodes(
@@ -433,7 +426,7 @@ def move_nodes(
     affinity = None if sums.roots is None else node_moves.affinities(sums.roots, tokens)
     moves, without_merge = _merged(global_state, sums, options, tree)
     moves = moves.pruned(moves.summed(passes), options.prune)
-    finished = sweeps >= longest or (sweeps >= SCHEDULE.min_clustering_sweeps and without_merge >= 2)
+    finished = sweeps >= longest or (sweeps >= MIN_CLUSTERING_SWEEPS and without_merge >= 2)
     if clustering and sums.roots is not None and finished:
         merged_affinity = _merged_affinity(moves, sums.roots, moves.summed(tokens))
         moves = node_moves.regrouped(moves, np.sqrt(1.0 - merged_affinity), options.alphas(), options.depth)
@@ -446,12 +439,12 @@ def move_nodes(
         admitting = replace(global_state, initialisation=replace(start, hash_limit=limit))
         return admit_seeds(admitting, moves, seeds, stream)
     if clustering:
-        comparing = sweeps >= min(SCHEDULE.sweeps_before_merges, longest - 1)
+        comparing = sweeps >= min(SWEEPS_BEFORE_MERGES, longest - 1)
     else:
-        comparing = options.compare and sweeps % SCHEDULE.comparison_period < 2
+        comparing = options.compare and sweeps % COMPARISON_PERIOD < 2
     pairs = (np.zeros(0, np.int64),) * 2
     if comparing and affinity is not None and moves.tree.depth == tree.depth:
-        pairs = node_moves.nearest_siblings(moves.tree, affinity, SCHEDULE.nearest_siblings)
+        pairs = node_moves.nearest_siblings(moves.tree, affinity, NEAREST_SIBLINGS)
     unfinished = clustering or moves.tree.depth > tree.depth
     return replace(
         global_state,

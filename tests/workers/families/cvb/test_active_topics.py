@@ -8,7 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.families.cvb.active_topics import (
-    SELECTION,
+    BASE_ROOM,
+    MAX_COMPLETE_TOPICS,
+    MIN_ROOM,
+    MIN_TOKENS,
+    PAIRS_PER_TOPIC,
     carry,
     document_chunks,
     max_active,
@@ -46,7 +50,7 @@ def test_max_active__does_not_shrink_with_pairs(one, other, topics, most):
     assert found[0] <= found[1]
 
 
-@given(st.integers(0, 3000), st.integers(1, SELECTION.max_complete))
+@given(st.integers(0, 3000), st.integers(1, MAX_COMPLETE_TOPICS))
 def test_max_active__is_for_all_topics_where_they_are_few(pairs, topics):
     assert max_active(offsets_of([pairs]), topics, 0).tolist() == [topics]
 
@@ -54,12 +58,12 @@ def test_max_active__is_for_all_topics_where_they_are_few(pairs, topics):
 @pytest.mark.parametrize(
     ("pairs", "topics", "most", "expected"),
     [
-        (0, SELECTION.max_complete, 0, SELECTION.max_complete),
-        (0, SELECTION.max_complete + 1, 0, SELECTION.min_room),
-        (4 * SELECTION.pairs_per_topic - 1, 1000, 0, SELECTION.min_room),
-        (44 * SELECTION.pairs_per_topic - 1, 1000, 0, SELECTION.min_room),
-        (44 * SELECTION.pairs_per_topic, 1000, 0, SELECTION.min_room + 8),
-        (85 * SELECTION.pairs_per_topic, 1000, 0, SELECTION.base_room + 88),
+        (0, MAX_COMPLETE_TOPICS, 0, MAX_COMPLETE_TOPICS),
+        (0, MAX_COMPLETE_TOPICS + 1, 0, MIN_ROOM),
+        (4 * PAIRS_PER_TOPIC - 1, 1000, 0, MIN_ROOM),
+        (44 * PAIRS_PER_TOPIC - 1, 1000, 0, MIN_ROOM),
+        (44 * PAIRS_PER_TOPIC, 1000, 0, MIN_ROOM + 8),
+        (85 * PAIRS_PER_TOPIC, 1000, 0, BASE_ROOM + 88),
         (10**6, 1000, 0, 1000),
         (10**6, 1000, 30, 30),
         (3, 1000, 30, 30),
@@ -143,7 +147,7 @@ def test_choose__keeps_what_a_document_is_sure_of(state, extra):
     chosen = [set(own.tolist()) for own in np.split(topic, np.cumsum(sizes)[:-1])]
     owner = np.repeat(np.arange(state.shard.documents), np.diff(state.lists))
     for document, k, count in zip(owner, state.topic, state.counts[0], strict=True):
-        if count > max(rows["a"][k], SELECTION.min_tokens) * (1 + 1e-5):
+        if count > max(rows["a"][k], MIN_TOKENS) * (1 + 1e-5):
             assert int(k) in chosen[document]
 
 
