@@ -105,7 +105,8 @@ def test_a_warning_about_large_graphs__does_not_reach_users():
 def test_levels_of_dasks_loggers__stay_as_a_command_has_set_them():
     code = (
         "import logging; logging.getLogger('distributed').setLevel(logging.CRITICAL)\n"
-        "from collapsium.pipeline.executors.open import _import_dask; _import_dask()\n"
+        "from collapsium.pipeline.executors.open import _same_log_level\n"
+        "with _same_log_level():\n    import distributed\n"
         "print(*(logging.getLogger(name).level for name in ('distributed', 'distributed.client')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

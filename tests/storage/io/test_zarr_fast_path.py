@@ -93,7 +93,7 @@ def test_groups_of_release_0_1__whose_chunks_lie_in_folders_are_read_and_replace
     monkeypatch.setattr(zarr_fast_path, "SEPARATOR", "/")
     digest = write_arrays(folder, {"x": values, "y": values[:, 0]})
     monkeypatch.undo()
-    monkeypatch.setattr(arrays, "digest_store", None)
+    monkeypatch.setattr(arrays, "_zarr_arrays", None)
     assert (tmp_path / "g/x/c/0/0").is_file()
     found = read_arrays(folder, digest)
     np.testing.assert_array_equal(found["x"], values)
