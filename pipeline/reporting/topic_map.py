@@ -14,7 +14,7 @@ from collapsium.pipeline.analysis.words import RULE, relevance
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topic_matching import distances
 from collapsium.pipeline.reporting.embedding import MapQuality, embed, measure, separate
-from collapsium.pipeline.reporting.text_layout import Placed, Placement, Point, place_texts, shortened, text_width
+from collapsium.pipeline.reporting.text_layout import LINE, Placed, Placement, Point, place_texts, shortened, text_width
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -103,7 +103,7 @@ def circle_texts(
         wide, tall = text_width(str(topic.id), size), 0.75 * size
         inside.append(math.hypot(wide / 2, tall / 2) <= radius)
         if inside[-1]:
-            taken.append((x - wide / 2, y - size / 2, x + wide / 2, y + size / 2))
+            taken.append((x - wide / 2, y - LINE * size / 2, x + wide / 2, y + LINE * size / 2))
         name = names[number] if inside[-1] else f"{topic.id} {names[number]}"
         points.append(Point(x, y, radius, name.strip(), size))
     plane = Placement(width, width * topics_map.height, max_covered=0.04)
