@@ -17,7 +17,7 @@ from collapsium.workers.arrays.spill import SpillFiles, spill
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
-    from collapsium.workers.families.base import AnyShardModel
+    from collapsium.workers.families.base import AnyPredicts
 
 # Share of the vocabulary in a shard from which the shard gets all words, so that its rows are those of the blocks
 NEARLY_ALL = 0.9
@@ -32,7 +32,7 @@ class ShardOnDisk:
 
 
 def load_shard(
-    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, model: AnyShardModel | None = None
+    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, model: AnyPredicts | None = None
 ) -> AnyShard | ShardOnDisk:
     """Read a shard and check its digest; return it in memory or, with a scratch folder, in spill files."""
     shard = with_all_words(reference.load(**document_parts(model)), reference.words)
@@ -45,7 +45,7 @@ def load_shard(
     return store_shard(shard, scratch)
 
 
-def document_parts(model: AnyShardModel | type[AnyShardModel] | None) -> dict[str, bool]:
+def document_parts(model: AnyPredicts | type[AnyPredicts] | None) -> dict[str, bool]:
     """Return the keyword arguments of `Shard.of` and `ShardReference.load` for the parts of documents a family uses."""
     return {
         "labelled": model is not None and model.uses_labels,

@@ -22,7 +22,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import spill
 from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Rows
 from collapsium.workers.document_samples import DocumentSample
-from collapsium.workers.families.base import AnyShardModel, Growing, Resumable, Stochastic
+from collapsium.workers.families.base import AnyPredicts, AnyShardModel, Growing, Resumable, Stochastic
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 AnyStochastic: TypeAlias = Stochastic[Any, Any, Any, Any]
@@ -184,7 +184,7 @@ def fold_in_shard(
     return Swept(_spilled(local, scratch), Delta())
 
 
-def local_state(model: AnyShardModel, local: Local) -> LocalState:
+def local_state(model: AnyPredicts, local: Local) -> LocalState:
     """Return a local state, loaded if it was spilled."""
     if isinstance(local, LocalState):
         return local
@@ -303,7 +303,7 @@ def score(
 
 
 def score_local(
-    model: AnyShardModel,
+    model: AnyPredicts,
     heldout: Shard,
     local: LocalState,
     blocks: Sequence[Block],
@@ -319,7 +319,7 @@ def score_local(
 
 
 def fold_in(
-    model: AnyShardModel,
+    model: AnyPredicts,
     shard: AnyShard,
     blocks: Sequence[Block],
     global_state: GlobalState,

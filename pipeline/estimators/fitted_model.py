@@ -26,7 +26,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
-from collapsium.workers.families.base import AnyShardModel
+from collapsium.workers.families.base import AnyPredicts
 from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS
 from collapsium.workers.families.family import Stochastic, Summary
@@ -44,7 +44,7 @@ class Fitted(ShortRepr):
     """A fitted model in memory."""
 
     family: str  # The family's name
-    shard_model: AnyShardModel  # The family's shard model
+    shard_model: AnyPredicts  # The family's shard model
     global_state: GlobalState  # The family's global state
     blocks: list[tasks.Block]  # The blocks of the vocabulary, with their rows
     documents: int  # Number of training documents

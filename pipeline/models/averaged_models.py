@@ -14,13 +14,13 @@ from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import DamagedError, MismatchError
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.families.family import Description
-from collapsium.workers.families.mean import ABSENT, MeanDocuments, MeanGlobalState, MeanRows, MeanShardModel
+from collapsium.workers.families.mean import ABSENT, MeanDocuments, MeanGlobalState, MeanPredictions, MeanRows
 
 if TYPE_CHECKING:
     from collapsium.storage.io.folder import Folder
     from collapsium.storage.runs.model import ModelRecord
     from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
-    from collapsium.workers.families.base import AnyShardModel
+    from collapsium.workers.families.base import AnyPredicts
 
 
 class OpenModel(Protocol):
@@ -33,7 +33,7 @@ class OpenModel(Protocol):
         """Folder of the model."""
 
     @property
-    def shard_model(self) -> AnyShardModel:
+    def shard_model(self) -> AnyPredicts:
         """The family's half for the shards."""
 
     @property
@@ -86,9 +86,9 @@ class AveragedModels(Generic[ModelT]):
         self._first = self.models[first]
 
     @cached_property
-    def shard_model(self) -> MeanShardModel:
+    def shard_model(self) -> MeanPredictions:
         """The shards' half of the mean."""
-        return MeanShardModel([model.shard_model for model in self.models], self.columns)
+        return MeanPredictions([model.shard_model for model in self.models], self.columns)
 
     @cached_property
     def global_state(self) -> MeanGlobalState:

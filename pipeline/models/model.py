@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import AnyShard
     from collapsium.storage.corpus.vocabulary import Vocabulary
     from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
-    from collapsium.workers.families.base import AnyShardModel
+    from collapsium.workers.families.base import AnyPredicts, AnyShardModel
     from collapsium.workers.families.family import Description
 
 
@@ -288,11 +288,14 @@ class Model(StoredModel):
             return all(model.fitted for model in self.averaged.models)
         return any(name.startswith("documents/") for name in self.record.parts)
 
+    @property
+    def shard_model(self) -> AnyPredicts:
+        """What predicts with the model: the family's half for the shards, or the mean of several models'."""
+        return self.fitted_model if self.averaged is None else self.averaged.shard_model
+
     @cached_property
-    def shard_model(self) -> AnyShardModel:
-        """The family's half for the shards, with the options of the model; of a mean that of its models."""
-        if self.averaged is not None:
-            return self.averaged.shard_model
+    def fitted_model(self) -> AnyShardModel:
+        """The family's half for the shards, with the options of the model."""
         try:
             return shard_model(self.record.family, self.record.options)
         except OptionError as error:
@@ -303,14 +306,14 @@ class Model(StoredModel):
         """The global state, checked."""
         if self.averaged is not None:
             return self.averaged.global_state
-        return self.shard_model.global_state_type.from_arrays(self.checks.global_state)
+        return self.fitted_model.global_state_type.from_arrays(self.checks.global_state)
 
     @cached_property
     def checks(self) -> ModelChecks:
         """The checks of further parts by the global state, which is read and checked first."""
         record, path = self.record, f"{self.folder.url}/global_state"
         tokens = None if self._checkpoint is None else self._corpus.manifest.tokens
-        return ModelChecks.of(self.shard_model, record.blocks[-1], self.global_arrays, path, tokens)
+        return ModelChecks.of(self.fitted_model, record.blocks[-1], self.global_arrays, path, tokens)
 
     def rows(self, block: int) -> Rows:
         """Read the rows of one block of the vocabulary, and check them."""
@@ -319,8 +322,8 @@ class Model(StoredModel):
         arrays, (low, high) = self.row_arrays(block), self.blocks[block]
         finished = self._checkpoint is None
         self.checks.rows(arrays, high - low, f"{self.folder.url}/rows/{block:05d}", finished=finished)
-        rows = self.shard_model.rows_type.from_arrays(arrays)
-        return rows if finished else self.shard_model.finished_rows(rows, self.global_state)
+        rows = self.fitted_model.rows_type.from_arrays(arrays)
+        return rows if finished else self.fitted_model.finished_rows(rows, self.global_state)
 
     def documents(self, shard: int) -> LocalState:
         """Read the documents of one training shard, and check them."""

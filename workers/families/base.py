@@ -64,8 +64,8 @@ RowsT = TypeVar("RowsT", bound=Rows)
 LocalT = TypeVar("LocalT", bound=LocalState)
 
 
-class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
-    """A family's computation on a shard of documents or on a block of the vocabulary.
+class Predicts(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """What finished models compute on a shard of documents or on a block of the vocabulary.
 
     Methods change no argument in place, as a task may run twice.
 
@@ -119,69 +119,12 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
         return self.documents_type.from_arrays(local.to_arrays())
 
     @abstractmethod
-    def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
-        """Return the kernels that a fit calls in every iteration, to be compiled before the first."""
-
     def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that `fold_in` and `predict` call."""
-        return self.kernels(global_state)
 
     @abstractmethod
-    def initial_rows(self, words: int, global_state: GlobalStateT) -> RowsT:
-        """Return the rows of `words` words before the first document is counted."""
-
-    def first_rows(self, low: int, high: int, global_state: GlobalStateT) -> RowsT:
-        """Return `initial_rows` of the words `low` to `high` - 1; families whose words differ at first override it."""
-        return self.initial_rows(high - low, global_state)
-
-    @abstractmethod
-    def start(
-        self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
-    ) -> tuple[LocalT, Delta]:
-        """Return a shard's first local state, and its counts as changes from zero.
-
-        Parameters
-        ----------
-        shard : Shard or VectorShard
-            The documents, or the vectors.
-        rows : Rows
-            Initial rows of ``shard.words``.
-        global_state : GlobalState
-            As returned by the driver's `initialise`.
-        stream : Stream
-            Random stream of the shard.
-        warm : Arrays, optional
-            Arrays of another run, of any family, for a warm start: its proportions ``document_topic``, float32, shape
-            (documents, topics of that run); its probabilities ``word_topic``, float32, shape (words of the shard,
-            topics of that run); and, if that run has a tree, ``topic_parent``, int64, the parent of each topic, -1 for
-            the root. The run has at most as many topics as the option ``topics``. Responsibilities are then
-            q_dwk ~ theta_dk phi_kw, and sweeps must not treat the local state as that of a cold start.
-
-        Returns
-        -------
-        local : LocalState
-            The local state.
-        delta : Delta
-            Its counts.
-        """
-
-    @abstractmethod
-    def sweep(
-        self, shard: AnyShard, local: LocalT, rows: RowsT, global_state: GlobalStateT, stream: Stream
-    ) -> tuple[LocalT, Delta]:
-        """Return the new local state and the delta of one sweep; `rows` has a row for each of ``shard.words``."""
-
-    @abstractmethod
-    def advance(self, rows: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, GlobalStateT]:
-        """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
-
-    @abstractmethod
-    def fold(self, block: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, Delta]:
-        """Return a block's rows after a delta, whose word ids count from its first word, and sums for `update`."""
-
-    def finished_rows(self, block: RowsT, global_state: GlobalStateT) -> RowsT:
-        """Return a block's rows as a finished model saves them."""
-        return block
+    def blank_rows(self, low: int, high: int, global_state: GlobalStateT) -> RowsT:
+        """Return a finished model's rows of the words `low` to `high` - 1, which were added to its vocabulary later."""
 
     @abstractmethod
     def fold_in(self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream) -> LocalState:
@@ -281,6 +224,79 @@ class ShardModel(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
         """Return the expected tokens of each document, which equal its length."""
 
 
+class ShardModel(Predicts[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A family's computation beside the shards in a fit, besides what its finished models compute."""
+
+    def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
+        """Return the kernels that `fold_in` and `predict` call: by default those of a fit."""
+        return self.kernels(global_state)
+
+    @abstractmethod
+    def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
+        """Return the kernels that a fit calls in every iteration, to be compiled before the first."""
+
+    @abstractmethod
+    def initial_rows(self, words: int, global_state: GlobalStateT) -> RowsT:
+        """Return the rows of `words` words before the first document is counted."""
+
+    def first_rows(self, low: int, high: int, global_state: GlobalStateT) -> RowsT:
+        """Return `initial_rows` of the words `low` to `high` - 1; families whose words differ at first override it."""
+        return self.initial_rows(high - low, global_state)
+
+    @abstractmethod
+    def start(
+        self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
+    ) -> tuple[LocalT, Delta]:
+        """Return a shard's first local state, and its counts as changes from zero.
+
+        Parameters
+        ----------
+        shard : Shard or VectorShard
+            The documents, or the vectors.
+        rows : Rows
+            Initial rows of ``shard.words``.
+        global_state : GlobalState
+            As returned by the driver's `initialise`.
+        stream : Stream
+            Random stream of the shard.
+        warm : Arrays, optional
+            Arrays of another run, of any family, for a warm start: its proportions ``document_topic``, float32, shape
+            (documents, topics of that run); its probabilities ``word_topic``, float32, shape (words of the shard,
+            topics of that run); and, if that run has a tree, ``topic_parent``, int64, the parent of each topic, -1 for
+            the root. The run has at most as many topics as the option ``topics``. Responsibilities are then
+            q_dwk ~ theta_dk phi_kw, and sweeps must not treat the local state as that of a cold start.
+
+        Returns
+        -------
+        local : LocalState
+            The local state.
+        delta : Delta
+            Its counts.
+        """
+
+    @abstractmethod
+    def sweep(
+        self, shard: AnyShard, local: LocalT, rows: RowsT, global_state: GlobalStateT, stream: Stream
+    ) -> tuple[LocalT, Delta]:
+        """Return the new local state and the delta of one sweep; `rows` has a row for each of ``shard.words``."""
+
+    @abstractmethod
+    def advance(self, rows: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, GlobalStateT]:
+        """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
+
+    @abstractmethod
+    def fold(self, block: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, Delta]:
+        """Return a block's rows after a delta, whose word ids count from its first word, and sums for `update`."""
+
+    def finished_rows(self, block: RowsT, global_state: GlobalStateT) -> RowsT:
+        """Return a block's rows as a finished model saves them."""
+        return block
+
+    def blank_rows(self, low: int, high: int, global_state: GlobalStateT) -> RowsT:
+        """Return a finished model's rows of the words `low` to `high` - 1, which were added to its vocabulary later."""
+        return self.finished_rows(self.first_rows(low, high, global_state), global_state)
+
+
 class Stochastic(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
     """A shard model that can be fitted by minibatches of shards, without local states."""
 
@@ -355,6 +371,7 @@ class Editable(ShardModel[OptionsT, GlobalStateT, RowsT, LocalT]):
         """Return the documents of a finished model with other counts, of so many topics."""
 
 
+AnyPredicts = Predicts[Any, Any, Any, Any]
 AnyShardModel = ShardModel[Any, Any, Any, Any]
 
 

@@ -1,4 +1,4 @@
-"""The mean of several models whose topics were matched: a shard model whose estimates are means of the models'.
+"""The mean of several models whose topics were matched: predictions and estimates that are means of the models'.
 
 Proportions and topics are averaged over the models, and so are predictive probabilities, as in (17) of Teh, Kurihara
 and Welling (2007).
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.errors import DamagedError
-from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Array, Arrays, GlobalState, LocalState, Rows, State
-from collapsium.workers.families.base import AnyShard, AnyShardModel, ShardModel
+from collapsium.workers.families.base import AnyPredicts, AnyShard, Predicts
 from collapsium.workers.kernels.jit import AnyKernel
 
 Floats = npt.NDArray[np.float64]
@@ -83,13 +82,13 @@ class MeanDocuments(LocalState):
     tokens: Floats
 
 
-class MeanShardModel(ShardModel[Any, MeanGlobalState, MeanRows, MeanLocalState]):
-    """The mean of finished models, which cannot be fitted further."""
+class MeanPredictions(Predicts[Any, MeanGlobalState, MeanRows, MeanLocalState]):
+    """The mean of finished models."""
 
     global_state_type, rows_type = MeanGlobalState, MeanRows
     local_type, documents_type = MeanLocalState, MeanDocuments
 
-    def __init__(self, models: Sequence[AnyShardModel], columns: npt.NDArray[np.int64]) -> None:
+    def __init__(self, models: Sequence[AnyPredicts], columns: npt.NDArray[np.int64]) -> None:
         super().__init__(models[0].options)
         self.models, self.columns = tuple(models), columns
 
@@ -97,6 +96,11 @@ class MeanShardModel(ShardModel[Any, MeanGlobalState, MeanRows, MeanLocalState])
         """Return the kernels that fold documents into any of the models."""
         each = [model.fold_in_kernels(state) for model, state in zip(self.models, global_state.models, strict=True)]
         return [kernel for kernels in each for kernel in kernels]
+
+    def blank_rows(self, low: int, high: int, global_state: MeanGlobalState) -> MeanRows:
+        """Return the models' rows of words that were added to the vocabulary later."""
+        parts = zip(self.models, global_state.models, strict=True)
+        return MeanRows(tuple(model.blank_rows(low, high, state) for model, state in parts))
 
     def fold_in(self, shard: AnyShard, rows: MeanRows, global_state: MeanGlobalState, stream: Stream) -> MeanLocalState:
         """Fold documents into every model, each with the random numbers that it would have alone."""
@@ -168,47 +172,3 @@ class MeanShardModel(ShardModel[Any, MeanGlobalState, MeanRows, MeanLocalState])
             total[:, places] += np.asarray(own, dtype=np.float64)[:, self.columns[number, places]]
             matches[places] += 1.0
         return total, matches
-
-    # A mean cannot be fitted further.
-
-    def kernels(self, global_state: MeanGlobalState) -> NoReturn:
-        """Raise an error."""
-        raise _unfittable()
-
-    def initial_rows(self, words: int, global_state: MeanGlobalState) -> NoReturn:
-        """Raise an error."""
-        raise _unfittable()
-
-    def start(
-        self,
-        shard: AnyShard,
-        rows: MeanRows,
-        global_state: MeanGlobalState,
-        stream: Stream,
-        warm: Arrays | None = None,
-    ) -> NoReturn:
-        """Raise an error."""
-        raise _unfittable()
-
-    def sweep(
-        self,
-        shard: AnyShard,
-        local: MeanLocalState,
-        rows: MeanRows,
-        global_state: MeanGlobalState,
-        stream: Stream,
-    ) -> NoReturn:
-        """Raise an error."""
-        raise _unfittable()
-
-    def advance(self, rows: MeanRows, delta: Delta, global_state: MeanGlobalState) -> NoReturn:
-        """Raise an error."""
-        raise _unfittable()
-
-    def fold(self, block: MeanRows, delta: Delta, global_state: MeanGlobalState) -> NoReturn:
-        """Raise an error."""
-        raise _unfittable()
-
-
-def _unfittable() -> NotImplementedError:
-    return NotImplementedError("the mean of several models cannot be fitted further")

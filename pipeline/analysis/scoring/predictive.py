@@ -22,7 +22,7 @@ from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import AnyShardModel
+from collapsium.workers.families.base import AnyPredicts
 from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.special import elementary
 from collapsium.workers.shard_loading import document_parts
@@ -54,7 +54,7 @@ Submit = Callable[[Model, list[Future[tasks.Block]]], list[Future[Predicted]]]
 
 
 def predict_pairs(
-    model: AnyShardModel, shard: Shard, local: Any, blocks: list[tasks.Block], global_state: Any
+    model: AnyPredicts, shard: Shard, local: Any, blocks: list[tasks.Block], global_state: Any
 ) -> Predicted:
     """Return the probability of each pair of document and word in a shard."""
     if not shard.pairs:

@@ -187,10 +187,8 @@ def _rows(model: Model, shard: AnyShard) -> Rows:
     rows, later = tasks.gather(blocks, words, complete=True), shard.words.size - words.size
     if not later:
         return rows
-    shard_model = model.shard_model
     known = model.record.vocabulary.words
-    first = shard_model.first_rows(known, known + later, model.global_state)
-    blank = shard_model.finished_rows(first, model.global_state)
+    blank = model.shard_model.blank_rows(known, known + later, model.global_state)
     return type(rows).joined([rows, blank])
 
 
