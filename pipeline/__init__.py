@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from collapsium.pipeline.reporting.plots.run import plot
     from collapsium.pipeline.reporting.predict import Prediction, predict
     from collapsium.pipeline.workflows.batch.job import Outcome, batch, rollback, versions
-    from collapsium.pipeline.workflows.compare.compare import compare
-    from collapsium.pipeline.workflows.compare.runner import Comparison
+    from collapsium.pipeline.workflows.compare.compare import Comparison, compare
     from collapsium.pipeline.workflows.demo.sample import sample_texts, write_sample_texts
     from collapsium.storage.corpus.corpus import Corpus
 
@@ -55,7 +54,7 @@ _HOMES = {
     "rollback": "collapsium.pipeline.workflows.batch.job",
     "versions": "collapsium.pipeline.workflows.batch.job",
     "Coherence": "collapsium.pipeline.analysis.coherence",
-    "Comparison": "collapsium.pipeline.workflows.compare.runner",
+    "Comparison": "collapsium.pipeline.workflows.compare.compare",
     "Corpus": "collapsium.storage.corpus.corpus",
     "Edited": "collapsium.pipeline.engine.edit.edit",
     "Evaluation": "collapsium.pipeline.analysis.evaluate",

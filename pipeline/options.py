@@ -13,7 +13,7 @@ import operator
 import os
 import reprlib
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar, get_args, get_origin
 
@@ -50,6 +50,7 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     heading: ClassVar[str] = ""  # Heading of the group in help; by default that of the command's own options
+    gone: ClassVar[Mapping[str, str]] = {}  # Options of earlier versions, with what to use instead
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -188,6 +189,9 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> _Result:
             unknown = next((name for name in kwargs if name not in known), None)
+            for model in models.values():
+                if unknown is not None and unknown in model.gone:
+                    raise OptionError(f"is no longer an option: {model.gone[unknown]}", unknown)
             if unknown is not None and not is_open:
                 raise OptionError(f"{function.__name__}: unknown option {unknown!r}{suggestion(unknown, known)}")
             missing = next((name for name in required if name not in kwargs), None)

@@ -15,7 +15,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.exceptions import CoercionError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 from pydantic import Field
 
-from collapsium.pipeline.cli.command import OPTIONS, Call, Command, Flags, UsageError
+from collapsium.pipeline.cli.command import OPTIONS, Call, Command, Flags, UsageError, in_flags
 from collapsium.pipeline.cli.output import Help
 from collapsium.pipeline.options import Options, choices_of, kinds_of, spelled_flag, value_of
 from collapsium.storage.errors import flag_of, suggestion
@@ -222,6 +222,9 @@ def _unreadable(flag: str, text: str, command: Command) -> str:
 def _unknown(word: str, error: UnknownOptionError, command: Command, words: Sequence[str]) -> str:
     """Return the message about an unknown option: the family may be wrong, or the option."""
     flag = word.partition("=")[0]
+    gone = {flag_of(name): text for model in command.options for name, text in model.gone.items()}
+    if flag in gone:
+        return f"{flag}: is no longer an option: {in_flags(gone[flag])}"
     wrong, hint = ("", "") if command.family is None else command.family.unknown(words, flag)
     if wrong:
         return f"argument --family: {wrong}"

@@ -25,7 +25,12 @@ OF_FITS = (
     "cell", "family", "start", "topics", "restarts", "iterations", "samples", "score_error", "ensemble_score",
     "perplexity", "objective", "objective_error", "seconds", "cell_seconds", "topics_99", "scores", "options",
 )  # fmt: skip
-OF_BASELINES = ("start", "topics", "seconds")  # Required fields of the row of another library or a classifier
+# Required fields of the row of another library or a classifier, which version 0.1 had
+OF_BASELINES = (
+    "start",
+    "topics",
+    "seconds",
+)
 
 
 class _Fields(BaseModel):
@@ -76,7 +81,9 @@ class Classified(_Fields):
 
 
 class CellRow(_Fields):
-    """The result of a cell: a row of the table, for a family's fits or, with ``baseline``, for another method.
+    """The result of a cell: a row of the table, for a family's fits.
+
+    Comparisons of version 0.1 also have rows of other methods, with ``baseline``.
 
     Further fields are figures of metrics, which have ``definitions``: by name, the definition and its source.
     """
@@ -146,7 +153,7 @@ class CellRecord(BaseModel):
 
 
 RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsium-comparison", "collapsium-comparison-cell", 3
-TABLE, TEXT, SERIES_FILE, LIBRARIES_TEXT = "table.parquet", "table.md", "series.parquet", "peers.md"
+TABLE, TEXT, SERIES_FILE = "table.parquet", "table.md", "series.parquet"
 CELLS, RUNS, SUFFIX = "cells", "runs", ".json"
 REWRITE_HINT = "; the same `collapsium compare` writes it anew"
 PARTS = ("train", "heldout")  # Folders of the corpora that the comparison has split off

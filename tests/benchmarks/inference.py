@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 
 from collapsium.pipeline import Model, infer
-from collapsium.pipeline.workflows.compare.baselines.base import Data
+from tests.benchmarks.comparison.base import Data
 
 TRAINING_SWEEPS = 50  # of tomotopy, whose inference takes the same time on any topics of some shape
 

@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from collapsium.pipeline import Corpus, Model, compare, evaluate, fit, split
+from collapsium.pipeline import Corpus, Model, evaluate, fit, split
 from collapsium.pipeline.reporting.plots.style import COLOURS
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.run import Run
+from tests.benchmarks.comparison import __main__ as comparison
 from tests.benchmarks.labels_tables import lines, saved, table, write
 
 # What is chosen among, on a tenth of the training documents: few labels want a small alpha, many a large one.
@@ -171,16 +172,16 @@ def classes(train, test, field, out, topics, lda, slda, alphas, iterations, seed
         parts[name] = out / name
         if not parts[name].exists():
             copied(corpus, parts[name], field)
-    found = compare(
-        parts["train"], out / "comparison", unseen=parts["test"], families=["hdsp"], topics=(topics,), field=field,
-        iterations=iterations, vary={"hdsp": {"alpha": alphas}}, settings={"hdsp": {"learn": ("gamma", "weights")}},
-        classifiers=["lda-svm", "slda"], lda_topics=(lda,), slda_topics=(slda,), seed=seed,
-    )  # fmt: skip
+    words = [str(parts["train"]), str(out / "comparison"), "--unseen", str(parts["test"]), "--field", field]
+    words += ["--families", "hdsp", "--topics", str(topics), "--iterations", str(iterations), "--seed", str(seed)]
+    words += ["--vary", f"hdsp.alpha={','.join(map(str, alphas))}", "--set", 'hdsp.learn=["gamma","weights"]']
+    words += ["--classifiers", "lda-svm,slda", "--lda-topics", str(lda), "--slda-topics", str(slda)]
+    found, left_out = comparison.main(words)
     names = "accuracy", "macro_f1", "micro_f1"
-    able = [row for row in (*found.rows, *found.baselines) if row["classified"]]
+    able = [row for row in found if row["classified"]]
     rows = [{"name": row["cell"], **{one: row["classified"][one] for one in names}} for row in able]
-    note = f"documents with exactly one {field}; left out: {', '.join(found.left_out) or 'nothing'}"
-    write(out, "classes", {"rows": rows, "left_out": found.left_out}, [table(rows, ("name", *names))], note)
+    note = f"documents with exactly one {field}; left out: {', '.join(left_out) or 'nothing'}"
+    write(out, "classes", {"rows": rows, "left_out": left_out}, [table(rows, ("name", *names))], note)
     draw_classes(rows, out)
 
 

@@ -19,9 +19,8 @@ import time
 
 import numpy as np
 
-from collapsium.pipeline.workflows.compare.baselines.base import Data
-from collapsium.pipeline.workflows.compare.baselines.libraries import PEERS, RESTARTS, probabilities, score_of
-from collapsium.pipeline.workflows.compare.options import LIBRARIES, installed
+from tests.benchmarks.comparison.base import Data
+from tests.benchmarks.comparison.libraries import LIBRARIES, PEERS, RESTARTS, installed, probabilities, score_of
 
 __all__ = ["LIBRARIES", "PEERS", "RESTARTS", "Data", "installed"]
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from collapsium.pipeline.workflows.compare.baselines.libraries import score
+from tests.benchmarks.comparison.libraries import score
 from tests.benchmarks.peers import Data, steps
 from tests.benchmarks.shapes import __main__ as bench
 from tests.benchmarks.shapes import corpora, fits, records, report

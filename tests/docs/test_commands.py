@@ -9,6 +9,7 @@ from itertools import chain
 import pytest
 
 from collapsium.pipeline.cli.reference import commands, families
+from tests.benchmarks.comparison.__main__ import parser_of
 from tests.docs.pages import ROOT
 
 PAGES = sorted(chain((ROOT / "docs" / "algorithms").glob("*.md"), (ROOT / "docs" / "benchmarks").glob("*.md")))
@@ -24,6 +25,11 @@ def printed(program):
             if line.startswith(program):
                 found.append(pytest.param(words, id=f"{page.stem}: {' '.join(words)[:60]}"))
     return found
+
+
+def further_words(words):
+    """The words that the comparison with other methods does not know."""
+    return parser_of().parse_known_args(words[3:])[1]
 
 
 class ParsedError(Exception):
@@ -48,6 +54,11 @@ def test_benchmarks__understand_their_words(words, monkeypatch):
         parse(parser, *given)
         raise ParsedError
 
+    if words[2] == "tests.benchmarks.comparison":  # which hands other options on to `collapsium compare`
+        options = next(entry for entry in commands() if entry.name == "compare").options
+        handed = [word for word in further_words(words) if word.startswith("--")]
+        assert set(handed) <= {option.flag for option in options}
+        return
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_alone)
     monkeypatch.setattr("sys.argv", words[2:])
     try:

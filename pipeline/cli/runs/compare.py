@@ -2,21 +2,14 @@
 
 Tokens of each document are held out. Each family is fitted with several numbers of
 topics and several seeds. OUT has the results: table.md and table.parquet (one row
-for each cell of the grid), series.parquet (one row for each iteration) and plots/,
-after Figures 2 and 3 of Teh, Kurihara and Welling, "Collapsed variational inference
-for HDP" (2007). Families that determine their number of topics are fitted from each
-of --start-topics. Repeat an interrupted command to continue it.
+for each cell of the grid), series.parquet (one row for each iteration) and plots/.
+Families that determine their number of topics are fitted from each of
+--start-topics. Repeat an interrupted command to continue it.
 
 With --unseen no tokens are held out. The families that use labels are fitted once
 each by default, and the table has the perplexity of unseen documents given their
-labels alone.
-
-With --unseen and --field the table also has the accuracy of predicting a label or
-covariate: of the families, as `collapsium predict` predicts, and of classifiers.
-lda-svm is a linear SVM on LDA proportions and the other labels; naive-bayes, svm
-(linear, on TF-IDF) and tree are scikit-learn's, on words; slda is tomotopy's
-supervised LDA, if it is installed. Classifiers hold the documents in memory and are
-tuned on a tenth of the training documents.
+labels alone. With --field it also has the accuracy of predicting a label or
+covariate, as `collapsium predict` predicts.
 """
 
 from __future__ import annotations
@@ -40,20 +33,18 @@ EPILOG = """examples:
   collapsium compare kos out --set hdp.order=2 --set gibbs-hdp.iterations=500 --set lda.alpha=0.1/K
   collapsium compare kos out --start-from gibbs-hdp --families hdp,gibbs-hdp --topics 200
   collapsium compare kos out --families lda,hdp --metrics c_v,strict-diversity --coherence kos.jsonl
-  collapsium compare kos out --families lda --peers scikit-learn,gensim --set gensim.iterations=20
   collapsium compare train out --unseen test --vary eta=0.1,0.25,0.5,0.75,1.0 --vary topics_per_label=2,5
-  collapsium compare train out --unseen test --families hdsp --field stars --without category --lda-topics 50,200
+  collapsium compare train out --unseen test --families hdsp --field stars
+  collapsium compare train out --unseen test --vary 'labels=["stars","category"],["stars"]'
 
 --set FAMILY.OPTION=VALUE sets an option of a family (see `collapsium fit --family
 FAMILY --help`), or one of iterations, samples, sample_every, score_every and
-local_sweeps. Other libraries have the options iterations, alpha and beta;
-tomotopy also samples, sample_every and optim_interval, topica sampler (cvb0,
-sparse, lightlda or warp). A value NUMBER/K, such as 0.1/K, is divided by the
-cell's number of topics.
+local_sweeps. A value NUMBER/K, such as 0.1/K, is divided by the cell's number of
+topics.
 
-Leave out fields that contain the field to predict, such as a second rating next
-to stars: --labels lists the fields to use. Families use and predict numbers with
---set hdsp.scaling=linear --set hdsp.covariates=rating."""
+Families use all fields of labels. Leave out fields that contain the field to
+predict, such as a second rating next to stars: --vary 'labels=["stars"]'. Families
+use and predict numbers with --set hdsp.scaling=linear --set hdsp.covariates=rating."""
 OPTIONS = (CompareOptions, SchedulerOptions, MemoryOptions)
 
 
@@ -88,12 +79,11 @@ def execute(
 
 def _print(comparison: pipeline.Comparison, *, as_json: bool) -> None:
     if as_json:
-        rows, baselines = list(comparison.rows), list(comparison.baselines)
-        left_out = list(comparison.left_out)
-        print_json({"out": comparison.folder, "cells": rows, "baselines": baselines, "left_out": left_out})
+        rows, left_out = list(comparison.rows), list(comparison.left_out)
+        print_json({"out": comparison.folder, "cells": rows, "left_out": left_out})
         return
-    sizes = f"{counted(len(comparison.plots), 'plot')}, {counted(len(comparison.baselines), 'baseline')}"
-    print(f"{comparison.tables}\n\n{comparison.folder}: {sizes}; table.md defines each column")
+    plots = counted(len(comparison.plots), "plot")
+    print(f"{comparison.tables}\n\n{comparison.folder}: {plots}; table.md defines each column")
 
 
 COMMAND = Command(execute, (*OPTIONS, CertificateOptions, QuietOptions, LogOptions, JsonOptions), epilog=EPILOG)

@@ -1,6 +1,5 @@
-"""Families side by side on one corpus: an experiment grid, with pluggable metrics, plots and baselines.
+"""Families side by side on one corpus: a loop over fits, the metrics of `collapsium.pipeline.analysis`, one table.
 
-`compare.compare` is the entry point. `options` declares what is asked for; `grid` makes cells of it, `fits` fits them,
-`targets` has the corpora that are scored; `runner` puts them together. A metric is a class in `metrics/`, a plot a
-class in `plots/`, and other libraries and classifiers are classes in `baselines/`.
+`compare.compare` is the entry point. `options` declares what the user chooses, `grid` makes cells of it, `fits` fits
+them, `corpora` has what they are fitted to and scored on, and `rows` measures them.
 """

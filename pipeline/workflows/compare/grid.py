@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import load_family, make_options, require_corpus, require_schedule
-from collapsium.pipeline.workflows.compare.options import (
-    GRID_OPTIONS,
-    CompareOptions,
-    number_of,
-    variants_of,
-    with_flags,
-)
+from collapsium.pipeline.workflows.compare.options import EVERY, GRID_OPTIONS, CompareOptions, number_of
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import MismatchError, OptionError, suggestion
+from collapsium.storage.errors import MismatchError, OptionError, flag_of, suggestion
 
 RANDOM = "random"  # Start of fits from a random state, without varied options
 # Options of the loop that ``--set`` may change for a family
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")
 ESTIMATED_TOPICS = 100  # Number of topics in estimates of the work of families that determine their number
+UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")  # Characters that names of folders do not have
 
 
 @dataclass(frozen=True)
@@ -48,16 +47,6 @@ class Cell:
         return float(self.iterations * self.restarts * (self.topics or ESTIMATED_TOPICS))
 
 
-@dataclass(frozen=True)
-class _Span:
-    """A point of the grid before options vary: K, or the number of topics to start from."""
-
-    name: str
-    topics: int | None
-    start: str
-    options: JsonObject
-
-
 def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
     """Return the cells in the order of fitting, with validated options."""
     cells = [cell for family in options.families for cell in _family_cells(options, family, warm=False)]
@@ -73,22 +62,27 @@ def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
 
 
 def _family_cells(options: CompareOptions, family: str, *, warm: bool) -> list[Cell]:
-    """Return a family's cells, one for each point of the grid and each variant of its options."""
+    """Return a family's cells: each point of the grid with each combination of the values that vary."""
     require_schedule(family, "batch")
+    fields = load_family(family).Options.model_fields
+    varied = {**options.vary.get(EVERY, {}), **options.vary.get(family, {})}
+    varied = {option: values for option, values in varied.items() if option in fields}
     suffix = f"-from-{options.start_from}" if warm else ""
     cells = []
-    for variant in variants_of(options.vary, family):
-        for span in _spans(options, family, warm=warm):
-            start = ", ".join(text for text in (span.start if span.start != RANDOM else "", variant.label) if text)
-            values = {**span.options, **variant.options}
-            family_options, limits = _checked_options(options, family, span.topics, values)
+    for values in itertools.product(*varied.values()):
+        variant = dict(zip(varied, values, strict=True))
+        texts = {option: _text(value) for option, value in variant.items()}
+        names = "".join(f"-{option}-{UNSAFE.sub('_', text)}" for option, text in texts.items())
+        for name, topics, start, point in _points(options, family, warm=warm):
+            labels = [start] * (start != RANDOM) + [f"{option} = {text}" for option, text in texts.items()]
+            checked, limits = _checked_options(options, family, topics, {**point, **variant})
             cells.append(
                 Cell(
-                    name=f"{span.name}{variant.suffix}{suffix}",
+                    name=f"{name}{names}{suffix}",
                     family=family,
-                    topics=span.topics,
-                    start=start or RANDOM,
-                    options=family_options,
+                    topics=topics,
+                    start=", ".join(labels) or RANDOM,
+                    options=checked,
                     limits=limits,
                     restarts=options.restarts,
                     warm=warm,
@@ -99,23 +93,23 @@ def _family_cells(options: CompareOptions, family: str, *, warm: bool) -> list[C
     return cells
 
 
-def _spans(options: CompareOptions, family: str, *, warm: bool) -> list[_Span]:
-    """Return a family's points of the grid: numbers of topics or, for some families, numbers to start from."""
+def _text(value: Any) -> str:
+    return "+".join(map(str, value)) or "none" if isinstance(value, (list, tuple)) else str(value)
+
+
+def _points(options: CompareOptions, family: str, *, warm: bool) -> Iterator[tuple[str, int | None, str, JsonObject]]:
+    """Yield a family's points of the grid, with name, K, start and options: by K, or by the number to start from."""
     fields = load_family(family).Options.model_fields
     start = f"from {options.start_from}" if warm else RANDOM
     if "topics" in fields:
-        return [_Span(f"{family}-{topics}", topics, start, {"topics": topics}) for topics in options.topics]
-    if "start_topics" in fields and not warm:
-        return [
-            _Span(f"{family}-from-{topics}", None, start_text(topics), {"start_topics": topics})
-            for topics in options.start_topics
-        ]
-    return [_Span(family, None, start, {})]
-
-
-def start_text(topics: int) -> str:
-    """Return the text for fits that start from a number of topics."""
-    return f"from {topics} topic{'s' * (topics > 1)}"
+        for topics in options.topics:
+            yield f"{family}-{topics}", topics, start, {"topics": topics}
+    elif "start_topics" in fields and not warm:
+        for topics in options.start_topics:
+            text = f"from {topics} topic{'s' * (topics > 1)}"
+            yield f"{family}-from-{topics}", None, text, {"start_topics": topics}
+    else:
+        yield family, None, start, {}
 
 
 def _checked_options(
@@ -145,7 +139,13 @@ def _checked_options(
         make_options(family, checked)
     except OptionError as error:
         varied = dict.fromkeys((option for option in values if option not in GRID_OPTIONS), "--vary")
-        raise with_flags(error, family, {**varied, **dict.fromkeys(settings, "--set")}) from None
+        flags = {**varied, **dict.fromkeys(settings, "--set")}
+
+        def spell(option: str) -> str:
+            named = f"{family}.{option.replace('_', '-')}"
+            return f"{flags[option]} {named}" if option in flags else flag_of(option)
+
+        raise OptionError(error.spelled(spell)) from None
     return checked, limits
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
@@ -18,46 +15,11 @@ from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import Locations, Options, Value, names_of, parse_setting
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import Json, JsonObject
-from collapsium.storage.errors import OptionError, flag_of, suggestion
-
-
-@dataclass(frozen=True)
-class Library:
-    """Another library's model."""
-
-    name: str  # The name in ``--peers``
-    module: str  # Name of the module to import
-    samples: bool = False  # Whether its states are samples, whose predictions can be averaged
-    finds_topics: bool = False  # Whether it determines the number of topics
-    starts_from_topics: bool = False  # Whether it also starts from a number of topics
-    options: Mapping[str, int | str] = field(default_factory=dict)  # Options of this library alone, with their defaults
-
-
-_LIBRARIES = (
-    Library("scikit-learn", "sklearn"),
-    Library("gensim", "gensim"),
-    Library("tomotopy", "tomotopy", samples=True, options={"optim_interval": 0}),
-    Library("topica", "topica", options={"sampler": "cvb0"}),
-    Library("tomotopy-hdp", "tomotopy", samples=True, finds_topics=True, starts_from_topics=True),
-    Library("topica-hdp", "topica", finds_topics=True),
-    Library("gensim-hdp", "gensim", finds_topics=True),
-)
-LIBRARIES = {library.name: library for library in _LIBRARIES}
-
-LDA_SVM = "lda-svm"  # A linear SVM on the proportions of LDA and the other labels
-SUPERVISED_LDA = "slda"  # Supervised LDA of tomotopy
-WORD_CLASSIFIERS = ("naive-bayes", "svm", "tree")  # Classifiers of scikit-learn on words alone
-CLASSIFIERS = (LDA_SVM, *WORD_CLASSIFIERS, SUPERVISED_LDA)
-
-
-def installed(module: str) -> bool:
-    """Return whether a module is installed, without importing it."""
-    return importlib.util.find_spec(module) is not None
-
+from collapsium.storage.errors import OptionError, suggestion
 
 NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
 SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
-UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")  # Characters that names of folders do not have
+COMMA = re.compile(r",(?![^\[]*\])")  # A comma between values, not within a list such as ["kind", "place"]
 EVERY = "*"  # All families that have the option, in place of a family's name
 # Options of families that span the grid, and are set by the comparison's options of these names
 GRID_OPTIONS = ("topics", "start_topics")
@@ -89,12 +51,12 @@ def number_of(value: Json, topics: int | None, named: str) -> Json:
 
 
 def parse_vary(texts: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
-    """Read texts such as ``eta=0.1,0.5`` or ``lda.alpha=1,2``; return the values by family, or ``*``, and option."""
+    """Read texts such as ``eta=0.1,0.5`` or ``lda.learn=["alpha"],[]``: values by family, or ``*``, and option."""
     vary: dict[str, dict[str, list[Any]]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
         owner, dot, option = name.strip().rpartition(".")
-        parsed = [parse_setting(f"{option}={one.strip()}") for one in values.split(",") if one.strip()]
+        parsed = [parse_setting(f"{option}={one.strip()}") for one in COMMA.split(values) if one.strip()]
         if not (equals and option and parsed and bool(dot) == bool(owner)):
             raise OptionError(f"--vary: expected OPTION=V,V or FAMILY.OPTION=V,V, found {text!r}")
         own = vary.setdefault(owner or EVERY, {})
@@ -126,40 +88,6 @@ def require_varied(vary: Mapping[str, Mapping[str, Sequence[Any]]], families: Se
                 raise OptionError(f"--vary {named}: expected different values, found {shown(list(values))}")
 
 
-@dataclass(frozen=True)
-class Variant:
-    """Values of options by which a cell differs from others of its family; empty if no option varies."""
-
-    options: JsonObject
-
-    @property
-    def suffix(self) -> str:
-        """The end of the names of its cells' folders."""
-        return "".join(f"-{name}-{UNSAFE.sub('_', str(value))}" for name, value in self.options.items())
-
-    @property
-    def label(self) -> str:
-        """The values as text."""
-        return ", ".join(f"{name} = {value}" for name, value in self.options.items())
-
-
-def variants_of(vary: Mapping[str, Mapping[str, Sequence[Any]]], family: str) -> list[Variant]:
-    """Return all combinations of the values of a family's options; a single empty one if no option varies."""
-    fields = load_family(family).Options.model_fields
-    varied = {**vary.get(EVERY, {}), **vary.get(family, {})}
-    own = {option: values for option, values in varied.items() if option in fields}
-    return [Variant(dict(zip(own, values, strict=True))) for values in itertools.product(*own.values())]
-
-
-def with_flags(error: OptionError, owner: str, flags: Mapping[str, str]) -> OptionError:
-    """Return an error that names each option as on the command line: ``--set lda.alpha``, or ``--alpha``."""
-
-    def spell(option: str) -> str:
-        return f"{flags[option]} {owner}.{option.replace('_', '-')}" if option in flags else flag_of(option)
-
-    return OptionError(error.spelled(spell))
-
-
 def shown(value: object) -> str:
     """Return an option's value as text."""
     if isinstance(value, list):
@@ -169,9 +97,9 @@ def shown(value: object) -> str:
     return "none" if value is None else str(value)[:40]
 
 
-OF_HELD_OUT_TOKENS = ("heldout", "fraction", "peers", "start_from")  # Options of comparisons by held-out tokens only
-# Options of comparisons on unseen documents only
-OF_UNSEEN_DOCUMENTS = ("labels", "without", "field", "classifiers", "covariates", "lda_topics", "slda_topics")
+_ELSEWHERE = (
+    "other libraries and classifiers are compared by `python -m tests.benchmarks.comparison` in Collapsium's repository"
+)
 TOPICS, RESTARTS, FRACTION = (40, 80, 120), 10, 0.1
 UNSEEN_TOPICS, UNSEEN_RESTARTS = (200,), 1
 
@@ -226,7 +154,6 @@ Vary = Annotated[dict[str, dict[str, list[Any]]], BeforeValidator(_vary)]
 
 
 _GRID, _HELD_OUT = "experiment grid", "held-out data"
-_PEERS, _CLASSES = "other libraries", "labels and classification (with --unseen)"
 _METRICS = "further metrics (see `collapsium evaluate --help`)"
 
 
@@ -234,6 +161,11 @@ class CompareOptions(Options):
     """Options of a comparison; several names or numbers may also be a text with commas."""
 
     model_config = ConfigDict(strict=False)
+    gone: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("peers", "classifiers", "covariates", "lda_topics", "slda_topics"), _ELSEWHERE),
+        "labels": """use `vary`, such as labels=["kind","place"]""",
+        "without": """use `vary`, such as labels=["kind","place"],["kind"]""",
+    }
 
     families: Annotated[Names, Value("A,B", text=True, heading=_GRID)] = Field(
         (),
@@ -266,7 +198,7 @@ class CompareOptions(Options):
     )
     settings: Annotated[Settings, Value("FAMILY.OPTION=VALUE", flag="--set", heading=_GRID)] = Field(
         {},
-        description="an option of a family or library, see below; may be repeated",
+        description="an option of a family, see below; may be repeated",
     )
     vary: Annotated[Vary, Value("[FAMILY.]OPTION=V,V", heading=_GRID)] = Field(
         {},
@@ -288,9 +220,6 @@ class CompareOptions(Options):
     seed: Annotated[Integer, Value("S", expected="a whole number", heading=_HELD_OUT)] = Field(
         0, description="seed of the split and of all fits"
     )
-    peers: Annotated[Names, Value("A,B", text=True, heading=_PEERS)] = Field(
-        (), description=f"other libraries to fit on the same grid: {', '.join(LIBRARIES)}"
-    )
     metrics: Annotated[Names, Value("A,B", text=True, heading=_METRICS)] = Field(
         (), description="metrics of topics to add to the table, or all; means over the restarts"
     )
@@ -302,26 +231,8 @@ class CompareOptions(Options):
     label_field: Annotated[str | None, Value("NAME", heading=_METRICS)] = Field(
         None, description="field of labels that purity, nmi, ari and classifier-accuracy compare topics with"
     )
-    labels: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
-        (), description="fields of labels to use (default: all)"
-    )
-    without: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
-        (), description="also fit each family without these fields of labels"
-    )
-    field: Annotated[str | None, Value("NAME", heading=_CLASSES)] = Field(
-        None, description="the field of labels, or the covariate, to predict"
-    )
-    classifiers: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
-        (), description=f"with `field`: classifiers to compare with (default: {', '.join(CLASSIFIERS)})"
-    )
-    covariates: Annotated[Names, Value("A,B", text=True, heading=_CLASSES)] = Field(
-        (), description="covariates that lda-svm uses in addition to the labels"
-    )
-    lda_topics: Annotated[Counts, Value("K,K", text=True, heading=_CLASSES)] = Field(
-        (200,), description="numbers of topics of lda-svm"
-    )
-    slda_topics: Annotated[Counts, Value("K,K", text=True, heading=_CLASSES)] = Field(
-        (50,), description="numbers of topics of slda"
+    field: Annotated[str | None, Value("NAME", heading=_HELD_OUT)] = Field(
+        None, description="with `unseen`: the field of labels, or the covariate, to predict"
     )
 
     @model_validator(mode="before")
@@ -330,16 +241,14 @@ class CompareOptions(Options):
         """Refuse options of the other kind of comparison, and set the defaults that depend on the kind."""
         options = {name: value for name, value in values.items() if value is not None}
         on_unseen = "unseen" in options
-        for name in OF_HELD_OUT_TOKENS if on_unseen else OF_UNSEEN_DOCUMENTS:
+        for name in ("heldout", "fraction", "start_from") if on_unseen else ("field",):
             if options.get(name):
                 raise OptionError(f"`{name}` {'cannot be combined with' if on_unseen else 'requires'} `unseen`")
         if "heldout" in options and "fraction" in options:
             raise OptionError("`fraction` cannot be combined with `heldout`, which replaces the split")
-        if not on_unseen:
-            defaults: JsonObject = {"fraction": None} if "heldout" in options else {}
-        else:
+        defaults: JsonObject = {"fraction": None} if "heldout" in options else {}
+        if on_unseen:
             defaults = {"topics": UNSEEN_TOPICS, "restarts": UNSEEN_RESTARTS, "fraction": None}
-            defaults["classifiers"] = CLASSIFIERS if "field" in options else ()
         if "families" not in options:
             defaults["families"] = labelled_families() if on_unseen else all_families()
         return {**defaults, **options}
@@ -353,9 +262,6 @@ class CompareOptions(Options):
             shard_model = load_family(family).shard_model
             if self.unseen is not None and shard_model.folds_in_at_a_point:
                 raise OptionError(f"'{family}' cannot score documents without seeing their words", "families")
-        for name in self.peers:
-            if name not in LIBRARIES:
-                raise OptionError(f"unknown library '{name}'{suggestion(name, LIBRARIES)}", "peers")
         Limits(iterations=self.iterations, samples=self.samples, sample_every=self.sample_every)
         if self.metrics:
             chosen = metrics_of(self.metrics)
@@ -363,23 +269,13 @@ class CompareOptions(Options):
                 require_used(chosen, {"coherence": self.coherence, "label_field": self.label_field})
         elif self.coherence is not None or self.label_field is not None:
             raise OptionError("requires `metrics`", "label_field" if self.coherence is None else "coherence")
-        compared = (*self.fitted_families, *self.peers)
         for owner, options in self.settings.items():
-            if owner not in compared:
+            if owner not in self.fitted_families:
                 name = next(iter(options), "option")
-                raise OptionError(f"--set {owner}.{name}: '{owner}' is not compared{suggestion(owner, compared)}")
+                near = suggestion(owner, self.fitted_families)
+                raise OptionError(f"--set {owner}.{name}: '{owner}' is not compared{near}")
         require_varied(self.vary, self.fitted_families)
-        self._require_classification()
         return self
-
-    def _require_classification(self) -> None:
-        for name in self.classifiers:
-            if name not in CLASSIFIERS:
-                raise OptionError(f"unknown classifier '{name}'{suggestion(name, CLASSIFIERS)}", "classifiers")
-        if self.classifiers and self.field is None:
-            raise OptionError("requires `field`, the field to predict", "classifiers")
-        if self.field is not None and self.field in self.without:
-            raise OptionError(f"'{self.field}' is the field to predict (`field`)", "without")
 
     @property
     def fitted_families(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ class GridView:
         self.log = LogLines(stream, form)
         self._bar: Progress | None = None
         self._task = TaskID(0)
-        self._cells = self._done = self._baselines = 0
+        self._cells = self._done = 0
         # Work, in steps of all fits.
         self._total = self._finished = self._before = 0.0
         # The event that began the current cell.
@@ -58,7 +58,6 @@ class GridView:
     def _grid(self, event: Event) -> None:
         self._cells, self._done = event["cells"], event["done"]
         self._total, self._finished = max(event["work"], 1.0), event["work_done"]
-        self._baselines = event.get("baselines", 0)
         self._before, self._began = self._finished, time.monotonic()
         self._print(f"{counted(self._cells, 'cell')}, {self._done} done before")
         if self.log.live:
@@ -78,8 +77,7 @@ class GridView:
 
     def _left(self, done: float) -> str:
         completed = done - self._before
-        # The time of other libraries and classifiers cannot be estimated.
-        if completed < MIN_SHARE_FOR_ESTIMATE * self._total or done >= self._total or self._baselines:
+        if completed < MIN_SHARE_FOR_ESTIMATE * self._total or done >= self._total:
             return ""
         spent = time.monotonic() - self._began
         return f", about {duration_text(spent / completed * (self._total - done))} left"
@@ -120,18 +118,11 @@ class GridView:
         )
 
     def _cell_done(self, event: Event) -> None:
-        score = ""
-        if "score" in event:
-            error = event.get("score_error")
-            score = f"  score {event['score']:.4f}" + ("" if error is None else f" ± {error:.4f}")
-        figures = {name: value for name, value in event.get("figures", {}).items() if value is not None}
-        score += "".join(f"  {name} {value:.4f}" for name, value in figures.items())
+        error = event.get("score_error")
+        score = f"  score {event['score']:.4f}" + ("" if error is None else f" ± {error:.4f}")
         self._done, self._finished, self._cell = self._done + 1, self._finished + event["work"], {}
         if self._bar is not None:
             self._bar.update(self._task, completed=self._finished)
-        # A cell that was left out has been reported.
-        if not {"score", "figures"} & set(event):
-            return
         text = f"{event['cell']}: {duration_text(event['elapsed'])}{score}"
         self._print(f"{text}  ({self._done} of {self._cells} done{self._left(self._finished)})")
 

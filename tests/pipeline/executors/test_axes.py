@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from collapsium.pipeline.reporting.charts import charts_of, ticks
 from collapsium.pipeline.reporting.plots.run import _curve
 from collapsium.pipeline.reporting.plots.style import integer_ticks
-from collapsium.pipeline.workflows.compare.options import CompareOptions
-from collapsium.pipeline.workflows.compare.plots import Results, draw_plots
+from collapsium.pipeline.workflows.compare.plot import draw_plot
 from collapsium.storage.io.folder import Folder
+from tests.benchmarks.comparison.plots import Results, draw_plots
 
 WHOLE = re.compile(r"\N{MINUS SIGN}?(\d{1,3})(,\d{3})*")
 
@@ -76,7 +76,8 @@ def test_steps_of_a_comparison__are_whole_numbers(tmp_path):
     course = {"cell": "a", "seconds": 1.0, "objective": None, "topics_99": None}
     series = [{**course, "iteration": n, "steps": 1000 * n, "score": -7.0 - 1 / n} for n in (1, 2, 3)]
     (tmp_path / "out").mkdir()
-    draw_plots(Results(CompareOptions(families=["lda"]), rows, [], series), Folder(tmp_path / "out"))
+    draw_plots(Results({"unseen": None}, rows, [], series), Folder(tmp_path / "out"))
+    draw_plot(rows, Folder(tmp_path / "out"), given_labels=False)
     for name, text in (("score-by-steps", "2,000"), ("score-by-topics", "1,000")):
         assert f"<!-- {text} -->" in (tmp_path / f"out/{name}.svg").read_text()
 

@@ -58,11 +58,18 @@ def test_fits__are_those_of_fit(small, compared, tmp_path):
 def test_files__hold_the_same_rows(compared):
     place = Path(compared.folder)
     kept = pq.read_table(place / "table.parquet").to_pylist()
-    assert kept == list(compared.rows)
+    assert kept == [{name: row[name] for name in kept[0]} for row in compared.rows]
     text = (place / "table.md").read_text()
     for row in kept:
         assert f"{row['score']:.4f} ± {row['score_error']:.4f}" in text
-    for word in ("**Score**: document completion", "**Ensemble**", "**Perplexity**", "standard error", "**Seconds**"):
+    for word in (
+        "**Score**: document completion",
+        "**Ensemble**",
+        "**Perplexity**",
+        "standard error",
+        "**Seconds**",
+        "**npmi**",
+    ):
         assert word in text
     series = pq.read_table(place / "series.parquet").to_pylist()
     assert len(series) == 4 * 2 * 4
@@ -141,7 +148,7 @@ def test_the_command__prints_the_table_and_says_how_to_go_on(small, tmp_path, ca
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("collapsium.pipeline.workflows.compare.runner.measure", stopped)
+        patch.setattr("collapsium.pipeline.workflows.compare.compare.measured_row", stopped)
         assert main(words) == 130
     err = capsys.readouterr().err
     assert "lda-2 (1 of 2): 2 fits of 3 iterations" in err

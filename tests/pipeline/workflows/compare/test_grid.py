@@ -8,28 +8,19 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import compare
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.workflows.compare.baselines.libraries import library_fits
-from collapsium.pipeline.workflows.compare.fits import Resources
 from collapsium.pipeline.workflows.compare.grid import cells_of
 from collapsium.pipeline.workflows.compare.options import (
     CompareOptions,
     number_of,
     parse_settings,
     parse_vary,
-    variants_of,
 )
-from collapsium.pipeline.workflows.compare.targets import HeldOutTokens
 from collapsium.storage.errors import OptionError
 
 
 def asked(families, **options):
     """Options of a comparison of families."""
     return CompareOptions(families=families, **options)
-
-
-def fits_of_libraries(options):
-    """Fits of other libraries, whose corpora are not read before they are made."""
-    return library_fits(options, HeldOutTokens.__new__(HeldOutTokens), Resources())
 
 
 # What is asked for ------------------------------------------------------------------------------------------------------
@@ -85,7 +76,14 @@ def test_what_varies__makes_a_cell_for_each_value():
     assert [cell.start for cell in cells[3:5]] == ["eta = 0.5, scaling = linear", "alpha = 0.1/K"]
     begun = cells_of(asked(("gibbs-hdp",), start_topics=(2,), vary={"*": {"beta": [1.0]}}), 1)
     assert [(cell.name, cell.start) for cell in begun] == [("gibbs-hdp-from-2-beta-1.0", "from 2 topics, beta = 1.0")]
-    assert variants_of({}, "lda")[0].options == {}
+
+
+def test_lists_that_vary__are_values():
+    vary = parse_vary(['labels=["kind","place"],["kind"]', 'hdsp.learn=[],["gamma"]'])
+    assert vary == {"*": {"labels": [["kind", "place"], ["kind"]]}, "hdsp": {"learn": [[], ["gamma"]]}}
+    cells = cells_of(asked(("labeled-lda",), vary={"*": vary["*"]}), 1)
+    assert [cell.name for cell in cells] == ["labeled-lda-labels-kind+place", "labeled-lda-labels-kind"]
+    assert [cell.start for cell in cells] == ["labels = kind+place", "labels = kind"]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +151,10 @@ def test_other_texts__are_evaluated_never(text):
         ({"sample_every": 2}, "sample_every: 2 requires `samples`"),
         ({"samples": 9, "sample_every": 9, "families": ("gibbs-lda",)}, "samples: 9 with `sample_every` 9"),
         ({"start_from": "hpd"}, "unknown family 'hpd' (did you mean 'hdp'?)"),
-        ({"peers": ("sklearn",)}, "peers: unknown library 'sklearn' (did you mean 'scikit-learn'?)"),
+        ({"peers": ("gensim",)}, "peers: is no longer an option: other libraries and classifiers are compared by"),
+        ({"slda_topics": (3,)}, "slda_topics: is no longer an option: other libraries"),
+        ({"without": ("kind",)}, "without: is no longer an option: use `vary`"),
+        ({"settings": {"gensim": {"iterations": 2}}}, "--set gensim.iterations: 'gensim' is not compared"),
         ({"settings": {"hdp": {"order": 2}}}, "--set hdp.order: 'hdp' is not compared"),
         (
             {"settings": {"lda": {"alhpa": 2}}},
@@ -166,15 +167,6 @@ def test_other_texts__are_evaluated_never(text):
             {"families": ("gibbs-hdp",), "settings": {"gibbs-hdp": {"beta": "1/K"}}},
             "--set gibbs-hdp.beta=1/K: this family has no K",
         ),
-        (
-            {"peers": ("gensim",), "settings": {"gensim": {"passes": 2}}},
-            "--set gensim.passes: unknown option of 'gensim'",
-        ),
-        ({"peers": ("gensim",), "settings": {"gensim": {"alpha": "x"}}}, "--set gensim.alpha: expected a number"),
-        (
-            {"peers": ("topica",), "settings": {"topica": {"sampler": 3}}},
-            "--set topica.sampler: expected a string, found 3",
-        ),
         ({"seed": 0.5}, "seed: expected a whole number"),
         ({"fraction": 0.1, "heldout": "other"}, "`fraction` cannot be combined with `heldout`"),
         ({"fraction": 0.0}, "fraction: expected a value greater than 0, found 0.0"),
@@ -185,29 +177,3 @@ def test_options__are_refused_before_anything_is_made(small, tmp_path, options, 
     with pytest.raises(OptionError, match=re.escape(said)):
         compare(small[0], tmp_path / "out", **{"families": ("lda",), "topics": (2,), "iterations": 2, **options})
     assert not (tmp_path / "out").exists()
-
-
-def test_fits_of_libraries__of_those_that_find_their_topics__are_by_what_they_start_from():
-    options = asked(("lda",), topics=(4, 8), start_topics=(1, 5), peers=("tomotopy-hdp", "gensim-hdp", "topica"))
-    assert [(one.name, one.topics, one.start_topics) for one in fits_of_libraries(options)] == [
-        ("tomotopy-hdp-from-1", None, 1),
-        ("tomotopy-hdp-from-5", None, 5),
-        ("gensim-hdp", None, 1),
-        ("topica-4", 4, 4),
-        ("topica-8", 8, 8),
-    ]
-
-
-def test_fits_of_libraries__divide_by_k_too():
-    options = asked(("lda",), topics=(4, 8), peers=("gensim",), settings={"gensim": {"alpha": "1/K", "iterations": 5}})
-    assert [(one.name, one.options["alpha"], one.options["iterations"]) for one in fits_of_libraries(options)] == [
-        ("gensim-4", 0.25, 5),
-        ("gensim-8", 0.125, 5),
-    ]
-
-
-def test_fits_of_libraries__have_their_own_options():
-    settings = {"tomotopy": {"optim_interval": 10}, "topica": {"sampler": "warp"}}
-    fits = fits_of_libraries(asked(("lda",), topics=(4,), peers=("tomotopy", "topica", "gensim"), settings=settings))
-    assert [fit.options.get("optim_interval") for fit in fits] == [10, None, None]
-    assert [fit.options.get("sampler") for fit in fits] == [None, "warp", None]

@@ -56,7 +56,7 @@ def test_a_stopped_comparison__goes_on_to_the_same_table(small, compared, tmp_pa
         ({"seed": 4}, "--seed: .* was begun with 3, found 4"),
         ({"samples": 3}, "--samples: .* was begun with 2, found 3"),
         ({"start_from": "hdp"}, "--start-from: .* was begun with none, found hdp"),
-        ({"peers": ("topica",)}, "--peers: .* was begun with none, found topica"),
+        ({"vary": {"lda": {"alpha": [0.1]}}}, "--vary: .* was begun with none, found lda.alpha"),
         (
             {"settings": {"lda": {"beta": 4.0}}},
             "--set: .* was begun with gibbs-lda.beta=3.0 lda.beta=3.0, found lda.beta=4",
@@ -198,3 +198,22 @@ def test_folders_of_older_formats__are_refused_with_what_to_do(tmp_path):
         DamagedError, match="this release reads version 3; remove the file, and the cell is measured again"
     ):
         row_of(folder, "lda-3")
+
+
+def test_a_comparison_of_version_0_1__goes_on(small, compared, tmp_path):
+    """Its record has the options that are gone, and its folder rows of other libraries."""
+    given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    out = Folder(shutil.copytree(compared.folder, tmp_path / "out"))
+    former = {"peers": ["gensim"], "labels": [], "without": [], "classifiers": [], "lda_topics": [200]}
+    record = {name: value for name, value in record_of(out).items() if name != "digest"}
+    out.write("compare.json", dump({**record, **former}))
+    gensim = {"cell": "gensim-2", "baseline": "gensim", "topics": 2, "start": "random", "score": -7.0, "seconds": 1.0}
+    out.write("cells/gensim-2.json", dump({"format": CELL_KIND, "version": 3, "row": gensim}))
+    events = []
+    assert compare(small[0], out.url, sinks=[events.append], **given).rows == compared.rows
+    assert not any(event["event"] == "cell_begins" for event in events)
+    assert info(out.url)["cells"]["gensim-2"] == -7.0
+    assert verify(out.url).broken == []
+    out.write("compare.json", dump({**record, **former, "without": ["kind"]}))
+    with pytest.raises(OptionError, match="--without: .* was begun with kind, found none"):
+        compare(small[0], out.url, **given)

@@ -38,9 +38,10 @@ def test_the_table__has_means_over_the_restarts_and_their_definitions(place, tmp
         values = [measure(run, metrics="c_v,nmi,document-perplexity", **options) for run in runs]
         for name in ("c_v", "nmi", "document-perplexity"):
             assert row[name.replace("-", "_")] == statistics.fmean(one[name].value for one in values)
-    assert "| c_v | strict-diversity | nmi | document-perplexity |" in compared.tables
-    assert "* **nmi**: mutual information of largest topic and label" in compared.tables
-    assert "Röder" in (tmp_path / "out" / "table.md").read_text()
+    assert "| npmi | diversity | c_v | strict-diversity | nmi | document-perplexity |" in compared.tables
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert "* **nmi**: mutual information of largest topic and label" in text
+    assert "Röder" in text
 
 
 def test_all__leaves_out_what_a_comparison_does_not_have(place, tmp_path):

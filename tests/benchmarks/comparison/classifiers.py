@@ -2,7 +2,7 @@
 
 Supervised LDA of tomotopy, in a process of its own.
 
-`python -m collapsium.pipeline.workflows.compare.baselines.classifier_fits JSON` prints JSON.
+`python -m tests.benchmarks.comparison.classifiers JSON` prints JSON.
 
 Numeric classes are modelled in two ways: by one linear response, standardised, whose estimate is rounded to the nearest
 class; and by a binary response for each class, of which the largest estimate wins. The way with the better macro F1 on
@@ -16,14 +16,14 @@ the field; the documents to classify may have several.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import tempfile
 import time
 import warnings
-from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,20 +44,22 @@ from sklearn.tree import DecisionTreeClassifier
 
 from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.labels.classification import Tally, Value, scored
-from collapsium.pipeline.workflows.compare.baselines.base import Baseline, BaselineError, print_result, run_module
-from collapsium.pipeline.workflows.compare.fits import Fitter
+from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.workflows.compare.grid import RANDOM
-from collapsium.pipeline.workflows.compare.metrics.registry import classification_fields
-from collapsium.pipeline.workflows.compare.options import LDA_SVM, SUPERVISED_LDA, CompareOptions, installed
-from collapsium.pipeline.workflows.compare.targets import Target, side_table
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.label_index import LabelTable, numbered
+from collapsium.storage.corpus.label_index import LabelTable, label_table, numbered
 from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import InputError
-from collapsium.storage.runs.comparison import RUNS
+from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.random_streams import Stream
+from tests.benchmarks.comparison.base import BaselineError, print_result, run_module
+from tests.benchmarks.comparison.libraries import installed
 
+LDA_SVM = "lda-svm"  # A linear SVM on the proportions of LDA and the other labels
+SUPERVISED_LDA = "slda"  # Supervised LDA of tomotopy
+WORD_CLASSIFIERS = ("naive-bayes", "svm", "tree")  # Classifiers of scikit-learn on words alone
+CLASSIFIERS = (LDA_SVM, *WORD_CLASSIFIERS, SUPERVISED_LDA)
 TUNING_SHARE = 0.1  # Share of the training documents on which parameters are tuned
 
 
@@ -240,10 +242,6 @@ def classified(arguments: SimpleNamespace) -> JsonObject:
     return {"predicted": [examples.classes[one] for one in predicted.tolist()], "tuned": {"response": way}}
 
 
-if __name__ == "__main__":
-    print_result(classified)
-
-
 BALANCED = (None, "balanced")
 GRIDS: dict[str, dict[str, tuple[float | str | None, ...]]] = {
     "lda-svm": {"C": (0.1, 1.0, 10.0), "class_weight": BALANCED},
@@ -293,12 +291,17 @@ MAX_RESPONSES = 20  # Largest number of classes for supervised LDA, which has a 
 class LabelledDocuments:
     """The training and unseen documents of classifiers, read into memory when they are needed."""
 
-    target: Target  # The corpora, and the field to predict
+    train: Corpus
+    unseen: Corpus
+    field: str  # The field to predict
+    seed: int
+    iterations: int  # Iterations of fits of topics
+    workers: int | None = None  # Cores; by default all
 
     @property
-    def field(self) -> str:
-        """The field to predict."""
-        return self.target.fields.target or ""
+    def numeric(self) -> bool:
+        """Whether the field to predict is a number."""
+        return self.field not in label_table(self.train).fields
 
     @cached_property
     def words_alone(self) -> tuple[TrainingExamples, LabelledCorpus, LabelledCorpus]:
@@ -309,34 +312,41 @@ class LabelledDocuments:
         self, labels: Sequence[str], covariates: Sequence[str]
     ) -> tuple[TrainingExamples, LabelledCorpus, LabelledCorpus]:
         """Read the documents with some fields of labels and covariates."""
-        target = self.target
-        table = side_table(target.train, labels, covariates)
+        table = label_table(self.train, tuple(labels), tuple(covariates))
+        # No fields of labels would stand for all.
+        table = table if labels else replace(table, names=(), documents=())
         train, unseen = (
-            read_known(corpus, self.field, numeric=target.fields.numeric, table=table)
-            for corpus in (target.train, target.scored)
+            read_known(corpus, self.field, numeric=self.numeric, table=table) for corpus in (self.train, self.unseen)
         )
-        return TrainingExamples.of(train, target.options.seed, target.train.url), train, unseen
+        return TrainingExamples.of(train, self.seed, self.train.url), train, unseen
 
 
 @dataclass(frozen=True)
-class ClassifierFit(Baseline):
+class ClassifierFit:
     """A classifier that is fitted once."""
 
     name: str  # Name of its record
-    iterations: int  # Iterations of the fit of its topics, if it has topics
-    classifier: str  # One of `collapsium.pipeline.workflows.compare.options.CLASSIFIERS`
+    classifier: str  # One of `CLASSIFIERS`
     topics: int | None  # Number of topics K, if it has topics
-    start: str  # Its difference to other fits of this classifier, as text
-    documents: LabelledDocuments  # The documents
+    documents: LabelledDocuments
+    start: str = RANDOM  # Its difference to other fits of this classifier, as text
+    labels: tuple[str, ...] = ()  # lda-svm: fields of labels in addition to the proportions
+    covariates: tuple[str, ...] = ()  # lda-svm: covariates in addition to the labels
+    run: str = ""  # lda-svm: folder of the fit of LDA
 
     def measure(self) -> JsonObject:
         """Fit the classifier, predict the unseen documents, and return the scores."""
         began = time.perf_counter()
-        unseen, predicted, tuned = self.predict()
+        predict = {LDA_SVM: self._by_topics, SUPERVISED_LDA: self._by_supervised_lda}
+        unseen, predicted, tuned = predict.get(self.classifier, self._by_words)()
         tally = tallied(unseen, predicted)
         if not tally.documents:
-            url, field = self.documents.target.scored.url, self.documents.field
-            raise InputError(url, f"expected documents with words and a value of '{field}', found none")
+            field = self.documents.field
+            raise InputError(
+                self.documents.unseen.url, f"expected documents with words and a value of '{field}', found none"
+            )
+        found = scored(self.documents.field, tally)
+        record = {name: value for name, value in asdict(found).items() if name != "definition"}
         return {
             "cell": self.name,
             "baseline": self.classifier,
@@ -346,53 +356,54 @@ class ClassifierFit(Baseline):
             "seconds": time.perf_counter() - began,
             "predict_seconds": None,
             "tuned": tuned,
-            **classification_fields(scored(self.documents.field, tally)),
+            "accuracy": found.accuracy,
+            "macro_f1": found.macro_f1,
+            "micro_f1": found.micro_f1,
+            "classified": json.loads(json.dumps(record)),
         }
 
-    @abstractmethod
-    def predict(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
-        """Return the unseen documents, their predicted classes, and the tuned parameters."""
-
-
-class WordClassifier(ClassifierFit):
-    """A classifier of scikit-learn on words alone."""
-
-    def predict(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
-        """Fit the classifier to word counts, and predict."""
+    def _by_words(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
+        """Fit a classifier of scikit-learn to word counts, and predict."""
         examples, train, unseen = self.documents.words_alone
-        seed = self.documents.target.options.seed
-        return unseen, *learned(self.classifier, train.words, unseen.words, examples, seed)
+        return unseen, *learned(self.classifier, train.words, unseen.words, examples, self.documents.seed)
 
-
-@dataclass(frozen=True)
-class TopicClassifier(ClassifierFit):
-    """A linear SVM on the proportions of LDA and the other labels."""
-
-    labels: tuple[str, ...]  # Fields of labels in addition to the proportions
-    fitter: Fitter  # Fits LDA
-
-    def predict(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
-        """Fit LDA, unless it is fitted, then the classifier, and predict."""
-        options = self.documents.target.options
-        theta = self._proportions()
-        examples, train, unseen = self.documents.read(self.labels, options.covariates)
-        features = with_labels(theta[0], train)
-        return unseen, *learned(self.classifier, features, with_labels(theta[1], unseen), examples, options.seed)
-
-    def _proportions(self) -> list[npt.NDArray[np.float64]]:
-        """Return the proportions of the training and the unseen documents."""
-        target, fitter, topics = self.documents.target, self.fitter, self.topics or 0
-        run = fitter.folder / RUNS / f"{self.classifier}-{topics}"
-        options = {"family": "lda", "topics": topics, "iterations": self.iterations, "seed": target.options.seed}
-        fitter.fit(run, options, {"cell": self.name})
-        proportions = []
-        for corpus in (target.train, target.scored):
+    def _by_topics(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
+        """Fit LDA, unless it is fitted, then a linear SVM on its proportions and the other labels, and predict."""
+        known, topics = self.documents, self.topics or 0
+        if not Run(self.run).exists():
+            options = {"iterations": known.iterations, "seed": known.seed, "workers": known.workers}
+            fit(known.train.url, self.run, family="lda", topics=topics, **options)
+        elif not Run(self.run).model.exists("model.json"):
+            resume(self.run, workers=known.workers)
+        theta = []
+        for corpus in (known.train, known.unseen):
             with tempfile.TemporaryDirectory(prefix="collapsium-") as scratch:
                 path = Path(scratch) / "proportions.parquet"
-                resources = fitter.resources.for_scores()
-                infer(run.url, corpus.url, path, threshold=0.0, seed=target.options.seed, **resources)
-                proportions.append(_read_proportions(path, topics))
-        return proportions
+                infer(self.run, corpus.url, path, threshold=0.0, seed=known.seed, workers=known.workers)
+                theta.append(_read_proportions(path, topics))
+        examples, train, unseen = known.read(self.labels, self.covariates)
+        features = with_labels(theta[0], train)
+        return unseen, *learned(self.classifier, features, with_labels(theta[1], unseen), examples, known.seed)
+
+    def _by_supervised_lda(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
+        """Fit supervised LDA of tomotopy to words in a process of its own, and predict."""
+        if not installed("tomotopy"):
+            raise BaselineError("tomotopy is not installed")
+        examples, _, unseen = self.documents.words_alone
+        if len(examples.classes) > MAX_RESPONSES:
+            raise BaselineError(f"expected at most {MAX_RESPONSES} classes, found {len(examples.classes)}")
+        arguments = {
+            "train": self.documents.train.folder.address,
+            "unseen": self.documents.unseen.folder.address,
+            "field": self.documents.field,
+            "numeric": self.documents.numeric,
+            "topics": self.topics,
+            "iterations": self.documents.iterations,
+            "seed": self.documents.seed,
+            "workers": self.documents.workers or os.cpu_count() or 1,
+        }
+        result = run_module("tests.benchmarks.comparison.classifiers", arguments, "predicted")
+        return unseen, result["predicted"], result["tuned"]
 
 
 def _read_proportions(path: Path, topics: int) -> npt.NDArray[np.float64]:
@@ -405,52 +416,40 @@ def _read_proportions(path: Path, topics: int) -> npt.NDArray[np.float64]:
     return theta
 
 
-@dataclass(frozen=True)
-class SupervisedLDA(ClassifierFit):
-    """Supervised LDA of tomotopy, in a process of its own."""
-
-    workers: int | None  # Number of cores; by default all
-
-    def predict(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
-        """Fit the model to words, and predict."""
-        if not installed("tomotopy"):
-            raise BaselineError("tomotopy is not installed")
-        examples, _, unseen = self.documents.words_alone
-        if len(examples.classes) > MAX_RESPONSES:
-            raise BaselineError(f"expected at most {MAX_RESPONSES} classes, found {len(examples.classes)}")
-        target = self.documents.target
-        arguments = {
-            "train": target.train.folder.address,
-            "unseen": target.scored.folder.address,
-            "field": self.documents.field,
-            "numeric": target.fields.numeric,
-            "topics": self.topics,
-            "iterations": self.iterations,
-            "seed": target.options.seed,
-            "workers": self.workers or os.cpu_count() or 1,
-        }
-        result = run_module("collapsium.pipeline.workflows.compare.baselines.classifier_fits", arguments, "predicted")
-        return unseen, result["predicted"], result["tuned"]
-
-
-def classifier_fits(options: CompareOptions, target: Target, fitter: Fitter) -> list[ClassifierFit]:
-    """Return the classifiers to compare with; none without a field to predict."""
+def classifier_fits(
+    names: Sequence[str],
+    documents: LabelledDocuments,
+    out: str,
+    *,
+    lda_topics: Sequence[int] = (200,),
+    slda_topics: Sequence[int] = (50,),
+    labels: Sequence[Sequence[str]] = (),
+    covariates: Sequence[str] = (),
+) -> list[ClassifierFit]:
+    """Return the classifiers to compare with; lda-svm has a fit for each of `labels`, by default all other fields."""
+    others = tuple(name for name in label_table(documents.train).fields if name != documents.field)
+    for name in names:
+        if name not in CLASSIFIERS:
+            raise OptionError(f"unknown classifier '{name}'{suggestion(name, CLASSIFIERS)}", "classifiers")
+    for name in (name for fields in labels for name in fields):
+        if name not in others:
+            raise OptionError(f"unknown field of labels '{name}'{suggestion(name, others)}", "svm_labels")
     fits: list[ClassifierFit] = []
-    documents, fields, iterations = LabelledDocuments(target), target.fields, options.iterations
-    others = tuple(name for name in fields.taken if name != fields.target)
-    variants = [("", RANDOM, others)]
-    if fields.remaining(others) != others:
-        variants.append((fields.variant_suffix, fields.variant_start, fields.remaining(others)))
-    for name in options.classifiers:
+    for name in names:
         if name == SUPERVISED_LDA:
-            for k in options.slda_topics:
-                workers = fitter.resources.workers
-                fits.append(SupervisedLDA(f"{name}-{k}", iterations, name, k, RANDOM, documents, workers))
+            fits += [ClassifierFit(f"{name}-{count}", name, count, documents) for count in slda_topics]
         elif name == LDA_SVM:
-            for k in options.lda_topics:
-                for suffix, start, labels in variants:
-                    cell = f"{name}-{k}{suffix}"
-                    fits.append(TopicClassifier(cell, iterations, name, k, start, documents, labels, fitter))
+            for count in lda_topics:
+                for fields in labels or (others,):
+                    start = f"labels = {'+'.join(fields) or 'none'}" if labels else RANDOM
+                    suffix = f"-labels-{'+'.join(fields) or 'none'}" if labels else ""
+                    run = f"{out}/{name}-{count}"
+                    own = {"start": start, "labels": tuple(fields), "covariates": tuple(covariates), "run": run}
+                    fits.append(ClassifierFit(f"{name}-{count}{suffix}", name, count, documents, **own))
         else:
-            fits.append(WordClassifier(name, iterations, name, None, RANDOM, documents))
+            fits.append(ClassifierFit(name, name, None, documents))
     return fits
+
+
+if __name__ == "__main__":
+    print_result(classified)

@@ -1,4 +1,4 @@
-"""The interface of baselines: other libraries and classifiers."""
+"""Corpora in memory, and processes of their own, for other libraries and classifiers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,17 +62,6 @@ class BaselineError(Exception):
     """A baseline cannot be fitted, for the reason in the text."""
 
 
-class Baseline(ABC):
-    """A model to compare the families with, fitted once to the same documents and scored alike."""
-
-    name: str  # Name of its record
-    iterations: int  # Iterations of its fit
-
-    @abstractmethod
-    def measure(self) -> JsonObject:
-        """Fit and score the baseline."""
-
-
 def print_result(function: Callable[[SimpleNamespace], JsonObject]) -> None:
     """Call a function with JSON arguments from the command line, and print its result as a line of JSON."""
     logging.disable(logging.WARNING)
@@ -85,7 +73,7 @@ def run_module(module: str, arguments: Mapping[str, object], first: str) -> Json
     """Run a module that calls `print_result` in a process of its own, and return the result."""
     command = [sys.executable, "-m", module, json.dumps(arguments)]
     environment = {**os.environ, **ONE_THREAD}
-    process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+    process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     # A library may crash at exit, after its result is printed, so the exit code does not matter.
     lines = [line for line in process.stdout.splitlines() if line.startswith(f'{{"{first}"')]
     if not lines:

@@ -1,4 +1,4 @@
-"""The plots of each kind of comparison, drawn as PNG and SVG."""
+"""Plots of a comparison beside that of `collapsium compare`: after Teh, Kurihara and Welling (2007), and of classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from collapsium.pipeline.reporting.plots.style import (
     LATE,
     MARKS,
     SALT,
-    can_draw,
     integer_log_ticks,
     integer_ticks,
     new_panels,
@@ -25,11 +24,13 @@ from collapsium.pipeline.reporting.plots.style import (
     thousands,
 )
 from collapsium.pipeline.workflows.compare.grid import RANDOM
-from collapsium.pipeline.workflows.compare.metrics.base import best_of_families
-from collapsium.pipeline.workflows.compare.options import EVERY, CompareOptions
-from collapsium.pipeline.workflows.compare.tables import Row, Rows, label_of
+from collapsium.pipeline.workflows.compare.options import EVERY
+from collapsium.pipeline.workflows.compare.rows import Row
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.io.folder import Folder
+from tests.benchmarks.comparison.tables import label_of
+
+Rows = Sequence[Row]
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,20 +42,29 @@ if TYPE_CHECKING:
 class Results:
     """The results of a comparison."""
 
-    options: CompareOptions  # Options of the comparison
+    record: JsonObject  # The comparison's record, with its options
     # Rows of the cells, and of other libraries and classifiers
     rows: Rows
     baselines: Rows
-    series: Rows  # Iterations of the fits; see `collapsium.pipeline.workflows.compare.tables.SERIES`
+    series: Rows  # Iterations of the fits; see `collapsium.pipeline.workflows.compare.rows.SERIES`
 
     @property
     def classified(self) -> list[Row]:
         """The rows of families and classifiers that predict the field."""
-        return [row for row in (*self.rows, *self.baselines) if row["classified"]]
+        return [row for row in (*self.rows, *self.baselines) if row.get("classified")]
 
     def series_of(self, cell: str) -> list[Row]:
         """Return the iterations of a cell's fits."""
         return [row for row in self.series if row["cell"] == cell]
+
+
+def best_of_families(rows: Rows) -> dict[str, Row]:
+    """Return the row of each family whose perplexity is lowest."""
+    best: dict[str, Row] = {}
+    for row in rows:
+        if row["family"] not in best or row["perplexity"] < best[row["family"]]["perplexity"]:
+            best[row["family"]] = row
+    return best
 
 
 class Plot(ABC):
@@ -76,21 +86,6 @@ class LinePlot(Plot):
     """A plot of a comparison by held-out tokens."""
 
     style: Mapping[str, object] = {"axes.grid": True, "grid.alpha": 0.3}
-
-
-class ScoreByTopics(LinePlot):
-    """The score against K with its standard error; families that determine K are horizontal lines."""
-
-    name = "score-by-topics"
-
-    def draw(self, results: Results) -> Figure | None:
-        """Draw all cells in one panel."""
-        if not results.rows:
-            return None
-        figure, (axes,) = new_panels(1, "Held-out score by number of topics")
-        _draw_by_topics(axes, results.rows, _styles(results.rows), "score", SCORE)
-        _legend(figure, [axes])
-        return figure
 
 
 class ObjectiveByTopics(LinePlot):
@@ -348,7 +343,7 @@ class PerplexityByOption(Plot):
 
     def draw(self, results: Results) -> Figure | None:
         """Draw a line for cells that differ only in the option."""
-        vary = results.options.vary
+        vary = results.record.get("vary", {})
         every = vary.get(EVERY, {})
         name = next((option for options in (every, *vary.values()) for option in options), None)
         lines: dict[str, list[tuple[float, float]]] = {}
@@ -468,30 +463,25 @@ def _matrix(axes: Axes, row: Row, known: Sequence[str | float]) -> AxesImage:
     return image
 
 
-def plots_for(options: CompareOptions) -> tuple[Plot, ...]:
+def plots_for(record: JsonObject) -> tuple[Plot, ...]:
     """Return the plots of a comparison, in order of drawing."""
-    if options.unseen is None:
+    if record["unseen"] is None:
         return (
-            ScoreByTopics(),
             ScoreCourse("score-by-steps", "steps", "steps (iterations × topics)"),
             ScoreCourse("score-by-seconds", "seconds", "seconds of work"),
             ObjectiveByTopics(),
             ObjectiveByIterations(),
             TopicsByIterations(),
         )
-    if options.field is None:
-        return PerplexityByCell(), PerplexityByOption()
     return PerplexityByCell(), PerplexityByOption(), ClassificationBars(), ConfusionMatrices()
 
 
-def draw_plots(results: Results, folder: Folder) -> list[str] | None:
-    """Draw the plots that have data, and return their names; None if matplotlib is not installed."""
-    if not can_draw():
-        return None
+def draw_plots(results: Results, folder: Folder) -> list[str]:
+    """Draw the plots that have data, and return their names."""
     from matplotlib import rc_context
 
     drawn = []
-    for plot in plots_for(results.options):
+    for plot in plots_for(results.record):
         with rc_context({**SALT, "font.size": 10, **plot.style}):
             figure = plot.draw(results)
             if figure is None:

@@ -1,6 +1,6 @@
 """Other libraries, fitted to a corpus as their users would, with their topic proportions and topics.
 
-`python -m collapsium.pipeline.workflows.compare.baselines.libraries JSON` fits one and prints a line of JSON. All are
+`python -m tests.benchmarks.comparison.libraries JSON` fits one and prints a line of JSON. All are
 scored by the same definition: the mean over held-out tokens of log sum_k theta_dk phi_kw, in nats, with theta = (n_dk +
 alpha) / (n_d + K alpha) and phi = (n_kw + beta/W) / (n_k + beta), or the library's own estimates if it has some. Words
 that it does not know have the prior's probability.
@@ -14,11 +14,12 @@ The remaining mass, from gamma, belongs to new topics, whose words have the prio
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,43 +27,45 @@ import numpy as np
 
 from collapsium.pipeline.analysis.topics import topics
 from collapsium.pipeline.engine.setup.limits import KINDS, Limits
-from collapsium.pipeline.workflows.compare.baselines.base import (
-    Baseline,
-    BaselineError,
-    Data,
-    Floats,
-    print_result,
-    run_module,
-)
-from collapsium.pipeline.workflows.compare.fits import Resources
-from collapsium.pipeline.workflows.compare.grid import RANDOM, start_text
-from collapsium.pipeline.workflows.compare.options import (
-    LIBRARIES,
-    CompareOptions,
-    Library,
-    installed,
-    number_of,
-    with_flags,
-)
-from collapsium.pipeline.workflows.compare.tables import (
-    Column,
-    Row,
-    Rows,
-    iterations_text,
-    label_of,
-    number_column,
-    table_lines,
-)
-from collapsium.pipeline.workflows.compare.targets import Target
+from collapsium.pipeline.workflows.compare.grid import RANDOM
+from collapsium.pipeline.workflows.compare.options import number_of
 from collapsium.storage.corpus import corpus as corpora
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion
-from collapsium.storage.runs.run import Run
+from tests.benchmarks.comparison.base import BaselineError, Data, Floats, print_result, run_module
+from tests.benchmarks.comparison.tables import Column, iterations_text, label_of, number_column, table_lines
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from collapsium.pipeline.workflows.compare.baselines.base import Data
+
+@dataclass(frozen=True)
+class Library:
+    """Another library's model."""
+
+    name: str  # The name in ``--peers``
+    module: str  # Name of the module to import
+    samples: bool = False  # Whether its states are samples, whose predictions can be averaged
+    finds_topics: bool = False  # Whether it determines the number of topics
+    starts_from_topics: bool = False  # Whether it also starts from a number of topics
+    options: Mapping[str, int | str] = field(default_factory=dict)  # Options of this library alone, with their defaults
+
+
+_LIBRARIES = (
+    Library("scikit-learn", "sklearn"),
+    Library("gensim", "gensim"),
+    Library("tomotopy", "tomotopy", samples=True, options={"optim_interval": 0}),
+    Library("topica", "topica", options={"sampler": "cvb0"}),
+    Library("tomotopy-hdp", "tomotopy", samples=True, finds_topics=True, starts_from_topics=True),
+    Library("topica-hdp", "topica", finds_topics=True),
+    Library("gensim-hdp", "gensim", finds_topics=True),
+)
+LIBRARIES = {library.name: library for library in _LIBRARIES}
+
+
+def installed(module: str) -> bool:
+    """Return whether a module is installed, without importing it."""
+    return importlib.util.find_spec(module) is not None
 
 
 ALPHA = GAMMA = 1.0  # Default concentrations, the means of the priors of Collapsium's families
@@ -200,66 +203,67 @@ table.
 
 
 @dataclass(frozen=True)
-class LibraryFit(Baseline):
+class LibraryFit:
     """One fit of another library."""
 
     name: str  # Name of its record
-    iterations: int  # Iterations of the fit
     library: Library  # The library
     topics: int | None  # Number of topics K; None if the library determines it
     start_topics: int  # Number of topics to start from
     options: JsonObject  # ``iterations``, ``samples``, ``sample_every``, ``alpha``, ``beta`` and the library's own
-    target: Target  # Training and held-out tokens
-    resources: Resources  # Resources of Collapsium's fits; the library uses as many cores as these have workers
 
-    def measure(self) -> JsonObject:
+    def measure(self, train: str, heldout: str, seed: int, workers: int | None) -> JsonObject:
         """Fit the library's model in a process of its own, and score it on the held-out tokens."""
         if not installed(self.library.module):
             raise BaselineError(f"{self.library.module} is not installed")
         arguments = {
             **self.options,
             "peer": self.library.name,
-            "train": self.target.train.folder.address,
-            "heldout": self.target.scored.folder.address,
-            "seed": self.target.options.seed,
+            "train": train,
+            "heldout": heldout,
+            "seed": seed,
             "topics": self.start_topics,
-            "workers": self.resources.workers or os.cpu_count() or 1,
+            "workers": workers or os.cpu_count() or 1,
             "words": WORDS,
         }
-        result = run_module("collapsium.pipeline.workflows.compare.baselines.libraries", arguments, "score")
+        result = run_module("tests.benchmarks.comparison.libraries", arguments, "score")
+        start = f"from {self.start_topics} topic{'s' * (self.start_topics > 1)}"
         return {
             "cell": self.name,
             "baseline": self.library.name,
             "topics": self.topics,
-            "start": start_text(self.start_topics) if self.library.starts_from_topics else RANDOM,
-            "iterations": self.iterations,
+            "start": start if self.library.starts_from_topics else RANDOM,
+            "iterations": self.options["iterations"],
             **result,
             "perplexity": math.exp(-result["score"]),
         }
 
 
-def library_fits(options: CompareOptions, target: Target, resources: Resources) -> list[LibraryFit]:
-    """Return the fits of other libraries, one for each number of topics, or number to start from."""
+def library_fits(names: Sequence[str], record: JsonObject, settings: Mapping[str, JsonObject]) -> list[LibraryFit]:
+    """Return the fits of libraries, one for each number of topics of a comparison, or number to start from."""
+    for name in (*names, *settings):
+        if name not in LIBRARIES:
+            raise OptionError(f"unknown library '{name}'{suggestion(name, LIBRARIES)}", "peers")
     fits: list[LibraryFit] = []
-    for library in (LIBRARIES[name] for name in options.peers):
+    for library in (LIBRARIES[name] for name in names):
         spans: list[tuple[str, int | None, int]] = [(library.name, None, 1)]
         if not library.finds_topics:
-            spans = [(f"{library.name}-{count}", count, count) for count in options.topics]
+            spans = [(f"{library.name}-{count}", count, count) for count in record["topics"]]
         elif library.starts_from_topics:
-            spans = [(f"{library.name}-from-{count}", None, count) for count in options.start_topics]
+            spans = [(f"{library.name}-from-{count}", None, count) for count in record["start_topics"]]
         for name, count, start in spans:
-            checked = _checked_options(options, library, count)
-            fits.append(LibraryFit(name, checked["iterations"], library, count, start, checked, target, resources))
+            checked = _checked_options(record, library, settings.get(library.name, {}), count)
+            fits.append(LibraryFit(name, library, count, start, checked))
     return fits
 
 
-def _checked_options(options: CompareOptions, library: Library, topics: int | None) -> JsonObject:
+def _checked_options(record: JsonObject, library: Library, settings: JsonObject, topics: int | None) -> JsonObject:
     """Return the options of a fit: priors, those of the comparison, and those set for the library."""
     own = {name: type(default) for name, default in library.options.items()}
     known = {**OPTIONS, **(SAMPLING if library.samples else {}), **own}
     checked: JsonObject = {
         **PRIORS,
-        "iterations": options.iterations,
+        "iterations": record["iterations"],
         "samples": 0,
         "sample_every": 0,
         **library.options,
@@ -267,26 +271,22 @@ def _checked_options(options: CompareOptions, library: Library, topics: int | No
     if library.finds_topics:
         checked["alpha"] = ALPHA
     if library.samples:
-        checked.update(samples=options.samples, sample_every=options.sample_every)
-    settings = options.settings.get(library.name, {})
+        checked.update(samples=record["samples"], sample_every=record["sample_every"])
     for option, value in settings.items():
         named, kind = f"{library.name}.{option}", known.get(option)
         if kind is None:
-            raise OptionError(f"--set {named}: unknown option of '{library.name}'{suggestion(option, known)}")
+            raise OptionError(f"{named}: unknown option of '{library.name}'{suggestion(option, known)}", "peer_set")
         number = value if kind is str else number_of(value, topics, named)
         kinds = {int: (int,), float: (int, float), str: (str,)}[kind]
         is_too_small = kind is float and isinstance(number, int | float) and not number > 0
         if not isinstance(number, kinds) or isinstance(number, bool) or is_too_small:
-            raise OptionError(f"--set {named}: expected {KINDS[kind]}, found {value!r}")
+            raise OptionError(f"{named}: expected {KINDS[kind]}, found {value!r}", "peer_set")
         checked[option] = number
-    try:
-        Limits(**{name: checked[name] for name in ("iterations", "samples", "sample_every")}).sampled(1)
-    except OptionError as error:
-        raise with_flags(error, library.name, dict.fromkeys(settings, "--set")) from None
+    Limits(**{name: checked[name] for name in ("iterations", "samples", "sample_every")}).sampled(1)
     return checked
 
 
-def library_report(rows: Rows, baselines: Rows, runs: Mapping[str, Run], about: Sequence[str]) -> str:
+def library_report(rows, baselines, runs, about):
     """Return scores, times and topics of the libraries and of a run of each cell, as Markdown."""
     parts = ["# Comparison with other libraries", "", *(line for one in about for line in (one, "")), NOTES]
     for count in sorted({row["topics"] for row in baselines if row["topics"] is not None}) or [None]:
@@ -297,7 +297,7 @@ def library_report(rows: Rows, baselines: Rows, runs: Mapping[str, Run], about: 
     return "\n".join(parts)
 
 
-def _score_lines(fits: Mapping[str, Row]) -> list[str]:
+def _score_lines(fits):
     """Return a table of scores and times; several restarts also have a row for their mean prediction."""
     lines = []
     for name, row in fits.items():
@@ -325,7 +325,7 @@ def _score_lines(fits: Mapping[str, Row]) -> list[str]:
     return table_lines(columns, lines)
 
 
-def _topic_lines(ours: Mapping[str, Row], theirs: Mapping[str, Row], runs: Mapping[str, Run]) -> list[str]:
+def _topic_lines(ours, theirs, runs):
     """Return the largest topics of the first fit, each with the topics of other fits that share most words."""
     words_of = {name: _words(runs[row["cell"]]) for name, row in ours.items() if row["cell"] in runs}
     words_of.update({name: row["words"] for name, row in theirs.items()})
@@ -344,8 +344,8 @@ def _topic_lines(ours: Mapping[str, Row], theirs: Mapping[str, Row], runs: Mappi
     return lines
 
 
-def _words(run: Run) -> list[list[str]]:
-    return [[word for word, _ in topic.words] for topic in topics(run.folder.url, WORDS) if topic.share > 0]
+def _words(run):
+    return [[word for word, _ in topic.words] for topic in topics(run, WORDS) if topic.share > 0]
 
 
 def _code(words: Sequence[str]) -> str:

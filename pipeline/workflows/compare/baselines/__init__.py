@@ -1,1 +1,0 @@
-"""Other libraries and classifiers, for comparisons."""

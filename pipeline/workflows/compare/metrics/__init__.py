@@ -1,1 +1,0 @@
-"""Metrics of a comparison's cells: classes with a common interface, listed in `registry`."""
