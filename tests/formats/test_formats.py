@@ -70,9 +70,13 @@ def test_corpus__takes_further_documents(release):
     assert json.loads(run("info texts --json"))["documents"] > before
 
 
-def test_comparison__is_opened(release):
+def test_comparison__is_opened_and_continued(release):
     run("verify comparison")
-    assert json.loads(run("info comparison --json"))
+    cells = json.loads(run("info comparison --json"))["cells"]
+    options = "--families lda,gibbs-lda --topics 3 --iterations 2 --restarts 1 --quiet --json"
+    rows = json.loads(run(f"compare train comparison --heldout heldout {options}"))["cells"]
+    assert {row["cell"]: row["score"] for row in rows} == cells
+    run("verify comparison")
 
 
 def test_batch_job__goes_on_from_its_published_versions(release):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from collapsium.pipeline.engine.fit import fit, resume
@@ -42,25 +42,16 @@ class Resources:
         if self.memory is not None:
             parse_size(self.memory)
 
-    def for_fits(self) -> JsonObject:
-        """Return the arguments of `fit`."""
-        return {**vars(self)}
-
     def for_scores(self) -> JsonObject:
         """Return the arguments of `evaluate`; threads replace a local cluster, which would start for each score."""
         if self.scheduler == "local":
             return {"scheduler": "threads", "workers": self.workers, "tls": None}
         return {"scheduler": self.scheduler, "workers": self.workers, "tls": self.tls}
 
-    @contextlib.contextmanager
-    def scoring(self) -> Iterator[Executor]:
-        """Open an executor for scores, and close it."""
-        arguments = self.for_scores()
-        executor = open_executor(arguments["scheduler"], arguments["workers"], tls=arguments["tls"])
-        try:
-            yield executor
-        finally:
-            executor.close()
+    def scoring(self) -> contextlib.closing[Executor]:
+        """Return an executor for scores, which is closed at the end of the context."""
+        where = self.for_scores()
+        return contextlib.closing(open_executor(where["scheduler"], where["workers"], tls=where["tls"]))
 
 
 @dataclass(frozen=True)
@@ -173,7 +164,7 @@ class Fitter:
             emit(self.sinks, {**event, **event_fields})
 
         self.require_lock()
-        resources = self.resources.for_fits()
+        resources = vars(self.resources)
         if Run(folder.url).exists():
             warm = options.get("warm")
             resume(folder.url, sinks=[sink], corpus=self.train, heldout=self.heldout, warm=warm, **resources)
