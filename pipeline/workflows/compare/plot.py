@@ -50,7 +50,7 @@ def _draw(axes: Axes, rows: Sequence[Row]) -> None:
         if cells[0]["topics"] is None:
             score = cells[0]["score"]
             line = {name: value for name, value in style.items() if not name.startswith("marker")}
-            axes.axhline(score, label=f"{shown} (finds K)", **line)
+            axes.axhline(score, label=f"{shown} (own K)", **line)
             axes.axhspan(score - errors[0], score + errors[0], color=style["color"], alpha=0.12, linewidth=0)
             continue
         cells.sort(key=lambda row: int(row["topics"]))
