@@ -26,7 +26,7 @@ from collapsium.pipeline.corpora.texts_in_memory import (
     write_texts,
 )
 from collapsium.pipeline.engine.consensus import has_mean, is_mean_current, save_mean
-from collapsium.pipeline.engine.ensemble import Ensemble, EnsembleOptions, is_ensemble_finished
+from collapsium.pipeline.engine.ensemble import Ensemble, is_ensemble_finished
 from collapsium.pipeline.engine.event_log import Event, EventLog
 from collapsium.pipeline.engine.leakage import require_held_out, require_not_contained, trained_on
 from collapsium.pipeline.engine.processors import Processors, compile_for, reporting_to
@@ -66,7 +66,6 @@ from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.runs.run import CORPUS, RECORD, Run
-from collapsium.workers.arrays.state import GlobalState
 
 PREFIX = "collapsium-"
 
@@ -204,14 +203,22 @@ class ActiveFit:
 
     def _fit(self, loaded: LoadedCorpus, executor: Executor, sent: list[Event], planned: Plan) -> Model:
         """Fit the model, or the members of the ensemble; the sinks have received the events `sent`."""
-        problem, global_state = loaded.problem(self._request.seed)
-        events = [*sent, self._compile(executor, problem, global_state), self._start_event(planned)]
+        problem = loaded.problem(self._request.seed)
+        events = [*sent, self._compile(problem), self._start_event(planned)]
         every = self._placement.checkpoint_every
         with self._run_folder_held():
             if self._request.restarts:
-                del problem, global_state
-                options = EnsembleOptions(planned.members, planned.matching, every, self._require_ownership)
-                ensemble = Ensemble(self._request, self._log, loaded, executor, self._processors, options)
+                del problem
+                ensemble = Ensemble(
+                    self._request,
+                    self._log,
+                    loaded,
+                    executor,
+                    self._processors,
+                    planned,
+                    every,
+                    self._require_ownership,
+                )
                 model = ensemble.run(events, sent=len(sent), resumed=self._resumed)
             else:
                 active = ActiveRun(
@@ -223,7 +230,7 @@ class ActiveFit:
                     require_ownership=self._require_ownership,
                 )
                 active.begin(events, sent=len(sent))
-                model = active.loop(problem, executor, global_state)
+                model = active.fit(problem)
             if not has_mean(self._request):
                 return model
             save_mean(self._target, self._request, executor, planned.matching, self._log.notice)
@@ -295,14 +302,14 @@ class ActiveFit:
         planned.require()
         return planned
 
-    def _compile(self, executor: Executor, problem: Problem, global_state: GlobalState) -> Event:
+    def _compile(self, problem: Problem) -> Event:
         """Compile the kernels, and return the event of it."""
         began = time.perf_counter()
         report = reporting_to(self._log.send)
         compile_for(
-            executor,
+            problem.executor,
             problem.shard_model,
-            global_state,
+            problem.global_state,
             report,
             start=self._request.start_kind,
             local=self._placement.is_local,

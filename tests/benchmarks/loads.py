@@ -141,13 +141,13 @@ def restored(run):
     request, _ = resumed_request(target, None, None, {})
     executor = ThreadExecutor(1)
     try:
-        problem, _ = LoadedCorpus(request, [], executor, None).problem(request.seed)
+        problem = LoadedCorpus(request, [], executor, None).problem(request.seed)
         read = time.process_time()
         with Stopwatch() as watch:
             checkpointer = RunCheckpointer(
-                target, executor, problem, fingerprint(request.record()), with_locals=not request.stochastic
+                target, problem, fingerprint(request.record()), with_locals=not request.stochastic
             )
-            state = checkpointer.restore(problem).state
+            state = checkpointer.restore().state
             executor.collect([executor.submit(_done, part) for part in (*state.blocks, *state.swept)])
         return read - began, time.process_time() - read, watch.seconds
     finally:

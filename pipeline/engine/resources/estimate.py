@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.partition import PARTITION, block_bounds, most_from_elsewhere, waiting_deltas
+from collapsium.pipeline.engine.partition import GROUP_SHARDS, block_bounds, most_from_elsewhere, waiting_deltas
 from collapsium.pipeline.engine.resources.plan import Place, Plan, free_bytes, local_place
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions, Limits
@@ -334,7 +334,7 @@ class _Sizes:
         # The share of the blocks that one process holds at most.
         block_share = -(-blocks // processes) / blocks
         # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before.
-        groups, alone = max(shards_each / PARTITION.group_shards, 1), waiting_deltas(self.vocabulary, footprint)
+        groups, alone = max(shards_each / GROUP_SHARDS, 1), waiting_deltas(self.vocabulary, footprint)
         waiting = max(alone, most_from_elsewhere(len(self.manifest.shards), processes))
         deltas = min(shards_each + 1, waiting + tasks + 1 + math.ceil(math.log2(groups)))
         changes = members * deltas * footprint.delta * words
@@ -468,7 +468,7 @@ def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool
 def _moved(sizes: _Sizes) -> float:
     """Return the bytes that an iteration moves: rows to the sweeps, and sums of deltas.
 
-    The sums are followed over the tree of `iteration._Sums`; a sum grows with the words of its shards.
+    The sums are followed over the tree of `fit._Sums`; a sum grows with the words of its shards.
     """
     footprint, processes, vocabulary, blocks = sizes.footprint, sizes.processes, sizes.vocabulary, sizes.blocks
     shards, moved = len(sizes.manifest.shards), 0.0
@@ -487,7 +487,7 @@ def _moved(sizes: _Sizes) -> float:
     for number in range(shards):
         delta = (number * processes // shards, 1)
         group = delta if group is None else add(group, delta)
-        if (number + 1) % PARTITION.group_shards == 0:
+        if (number + 1) % GROUP_SHARDS == 0:
             while tree and tree[-1][1] == group[1]:
                 group = add(tree.pop(), group)
             tree.append(group)

@@ -9,8 +9,8 @@ import pytest
 from collapsium.pipeline import Corpus, fit, resume, simulate, split, verify
 from collapsium.pipeline.engine import growth
 from collapsium.pipeline.engine.growth import Growth, GrowthInputs, GrowthRule, planned_growth
-from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
+from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import make_options
@@ -41,10 +41,10 @@ def growing(corpus, family, options, **more):
     return problem_of(corpus, family, options, iterations=80, growth=Growth.of(SHORT), **more)
 
 
-def first(problem, executor, global_state, iterations, checkpointer=None):
+def first(problem, iterations, checkpointer=None):
     """The states and progress of the first iterations of a fit with more, as moves of topics take many."""
     history = []
-    for state, progress in run(problem, executor, global_state, Limits(iterations=80), checkpointer):
+    for state, progress in Fit(problem, Limits(iterations=80), checkpointer):
         history.append((state, progress))
         if state.iteration == iterations:
             break
@@ -61,8 +61,8 @@ def short(monkeypatch):
 
 @pytest.mark.parametrize(("family", "options"), FAMILIES)
 def test_documents_that_join__are_counted(small, family, options):
-    problem, executor, global_state = growing(small[0], family, options)
-    for state, progress in first(problem, executor, global_state, 9):
+    problem = growing(small[0], family, options)
+    for state, progress in first(problem, 9):
         assert progress.every == (4 if state.iteration <= 3 else 2 if state.iteration <= 5 else 1)
         sample = problem.sample(state.iteration)
         shards = [open_shard(shard.value) for shard in problem.shards]
@@ -79,22 +79,22 @@ def test_documents_that_join__are_counted(small, family, options):
 
 @pytest.mark.parametrize(("family", "options"), rest_long(FAMILIES, retained=(0, 4)))
 def test_going_back__to_any_stage_gives_the_same_bits(small, family, options, tmp_path):
-    problem, executor, global_state = growing(small[0], family, options)
-    uninterrupted = first(problem, executor, global_state, 8)[-1][0]
+    problem = growing(small[0], family, options)
+    uninterrupted = first(problem, 8)[-1][0]
     for last in range(1, 8):
-        checkpointer = RunCheckpointer(Run(tmp_path / str(last)), executor, problem, every=1)
-        first(problem, executor, global_state, last, checkpointer)
-        then = [state for state, _ in first(problem, executor, global_state, 8, checkpointer)]
+        checkpointer = RunCheckpointer(Run(tmp_path / str(last)), problem, every=1)
+        first(problem, last, checkpointer)
+        then = [state for state, _ in first(problem, 8, checkpointer)]
         assert [state.iteration for state in then] == list(range(last, 9))
         assert state_bits(then[-1]) == state_bits(uninterrupted)
 
 
 def test_lost_work__of_any_stage_is_done_again_with_the_same_bits(small, tmp_path):
-    problem, executor, global_state = growing(small[0], "lda", {"topics": 3})
-    uninterrupted = [state for state, _ in run(problem, executor, global_state, Limits(iterations=8))][-1]
-    checkpointer = RunCheckpointer(Run(tmp_path / "c"), executor, problem, every=1)
-    for every, used in ((3, checkpointer), (4, NoCheckpoints())):
-        history = list(run(problem, Losing(executor, every), global_state, Limits(iterations=8), used))
+    problem = growing(small[0], "lda", {"topics": 3})
+    uninterrupted = [state for state, _ in Fit(problem, Limits(iterations=8))][-1]
+    checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=1)
+    for every, used in ((3, checkpointer), (4, Checkpointer())):
+        history = list(Fit(replace(problem, executor=Losing(problem.executor, every)), Limits(iterations=8), used))
         assert state_bits(history[-1][0]) == state_bits(uninterrupted)
 
 
@@ -103,14 +103,14 @@ def test_bits__do_not_depend_on_where_local_states_lie(small, family, options, t
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
     final_bits = []
     for scratch in (None, str(tmp_path / "scratch")):
-        problem, executor, global_state = growing(small[0], family, options, scratch=scratch)
-        final_bits.append(state_bits(first(problem, executor, global_state, 9)[-1][0]))
+        problem = growing(small[0], family, options, scratch=scratch)
+        final_bits.append(state_bits(first(problem, 9)[-1][0]))
     assert final_bits[0] == final_bits[1]
 
 
 def test_local_sweeps__conserve_counts(small):
-    problem, executor, global_state = growing(small[0], "lda", {"topics": 3})
-    *_, (state, _) = run(replace(problem, local_sweeps=3), executor, global_state, Limits(iterations=8))
+    problem = growing(small[0], "lda", {"topics": 3})
+    *_, (state, _) = Fit(replace(problem, local_sweeps=3), Limits(iterations=8))
     assert math.isclose(state.global_state.topic_moments[0].sum(), Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
 
 
