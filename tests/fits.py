@@ -4,9 +4,8 @@ import numpy as np
 
 from collapsium.pipeline import Corpus
 from collapsium.pipeline.engine.loop.fit import Fit
-from collapsium.pipeline.engine.setup.inputs import labels_of
+from collapsium.pipeline.engine.setup.inputs import labels_of, weights_of
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.engine.setup.word_weights import weights_of
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.models.registry import load_family, make_options

@@ -11,14 +11,12 @@ from dataclasses import replace
 from typing import NotRequired, TypedDict
 
 from collapsium.pipeline.engine.consensus import join
-from collapsium.pipeline.engine.event_log import Event, EventLog, usage
 from collapsium.pipeline.engine.model_io.checkpoints import part_faults
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.resources.plan import Plan
-from collapsium.pipeline.engine.run import ActiveRun
+from collapsium.pipeline.engine.run import ActiveRun, Event, EventLog, usage
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
-from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.engine.setup.resumption import end_reason, is_finished
+from collapsium.pipeline.engine.setup.request import Request, end_reason, is_finished
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.formatting import counted

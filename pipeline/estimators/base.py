@@ -27,12 +27,10 @@ from collapsium.pipeline.engine.loop.fit import Fit, mean_score
 from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer
 from collapsium.pipeline.engine.processors import compile_for
 from collapsium.pipeline.engine.resources.estimate import plan
-from collapsium.pipeline.engine.resources.placement import Placement, freed_memory, scratch_folder
-from collapsium.pipeline.engine.resources.plan import local_place
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
+from collapsium.pipeline.engine.resources.plan import Placement, freed_memory, local_place, scratch_folder
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits, RequestOptions
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
-from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
+from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
 from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler, is_elsewhere
@@ -459,10 +457,8 @@ class TopicEstimator(DocumentEstimator):
         alone = not (members["restarts"] or limits.get("samples") or self.combine != "predictions")
         if here and self.run is None and alone and tuple(start.values()) == (None, 0.0):
             bounds, config = Limits(**limits), make_options(self.FAMILY, options)
-            inputs = FitInputs(self.FAMILY, config, corpus.manifest.documents, elsewhere=bounds.schedule != "batch")
-            begun = StartSource.of_fit(None, 0.0, inputs)
-            request = Request(corpus, None, self.FAMILY, config, bounds, seed, start=begun)
-            return fit_here(request.with_growth(), Placement(**where))
+            request = new_request(corpus, self.FAMILY, config, bounds, RequestOptions(seed=seed))
+            return fit_here(request, Placement(**where))
         out = f"{place}/run" if self.run is None else self.run
         model = fit(
             corpus.folder.address,

@@ -19,8 +19,7 @@ import numpy as np
 from collapsium.pipeline import Model, fit, simulate
 from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
-from collapsium.pipeline.engine.setup.request import fingerprint
-from collapsium.pipeline.engine.setup.resumption import resumed_request
+from collapsium.pipeline.engine.setup.request import fingerprint, resumed_request
 from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus

@@ -8,7 +8,7 @@ import pytest
 
 from collapsium.pipeline import Corpus, fit, resume, simulate, split, verify
 from collapsium.pipeline.engine import growth
-from collapsium.pipeline.engine.growth import Growth, GrowthInputs, GrowthRule, planned_growth
+from collapsium.pipeline.engine.growth import MIN_DOCUMENTS, MIN_TOKENS, PLANS, Growth, planned_growth
 from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
@@ -55,8 +55,9 @@ def first(problem, iterations, checkpointer=None):
 def short(monkeypatch):
     """All fits that can grow begin at random and do, in the stages of `SHORT`."""
     monkeypatch.setattr(CollapsedFamily, "usual_start", lambda self, options: RANDOM_START)
-    rule = GrowthRule(plans=(SHORT,), min_documents=1, min_tokens=1, max_share=0.7)
-    monkeypatch.setattr(growth, "RULE", rule)
+    rules = {"PLANS": (SHORT,), "MIN_DOCUMENTS": 1, "MIN_TOKENS": 1, "MAX_SHARE": 0.7}
+    for name, value in rules.items():
+        monkeypatch.setattr(growth, name, value)
 
 
 @pytest.mark.parametrize(("family", "options"), FAMILIES)
@@ -222,9 +223,9 @@ def test_a_fit_in_memory__grows_as_a_run_does(small, short, tmp_path):
 def test_a_run__goes_on_with_the_stages_that_it_records(small, short, tmp_path, monkeypatch):
     options = {"family": "lda", "topics": 3, "seed": 5}
     fit(small[0], tmp_path / "run", iterations=8, **options)
-    monkeypatch.setattr(growth, "RULE", GrowthRule())
+    monkeypatch.setattr(growth, "PLANS", PLANS)
     longer = resume(tmp_path / "run", iterations=10)
-    monkeypatch.setattr(growth, "RULE", GrowthRule(plans=(SHORT,), min_documents=1, min_tokens=1, max_share=0.7))
+    monkeypatch.setattr(growth, "PLANS", (SHORT,))
     at_once = fit(small[0], tmp_path / "other", iterations=10, **options)
     assert bits(longer, 5) == bits(at_once, 5)
     with pytest.raises(OptionError, match="another would change the run's results"):
@@ -256,25 +257,24 @@ def inputs(**changes):
     known |= changes
     if "options" in known:
         known["config"] = make_options(known["family"], known.pop("options"))
-    return GrowthInputs(**known)
+    return known
 
 
 def test_large_corpora__begin_on_an_eighth():
-    assert [every for _, every in planned_growth(inputs(), "auto").stages] == [8, 4, 2, 1]
+    assert [every for _, every in planned_growth(grow="auto", **inputs()).stages] == [8, 4, 2, 1]
 
 
 def test_few_iterations__have_fewer_stages():
-    assert [every for _, every in planned_growth(inputs(complete_by=65), "auto").stages] == [4, 2, 1]
-    assert planned_growth(inputs(complete_by=59), "auto") is None
+    assert [every for _, every in planned_growth(grow="auto", **inputs(complete_by=65)).stages] == [4, 2, 1]
+    assert planned_growth(grow="auto", **inputs(complete_by=59)) is None
 
 
 def test_the_first_sample__has_documents_and_tokens_for_each_topic():
-    rule = growth.RULE
-    documents, tokens = 5 * 100 * rule.min_documents, 4 * 100 * rule.min_tokens
-    assert [every for _, every in planned_growth(inputs(documents=documents), "auto").stages] == [4, 2, 1]
-    assert [every for _, every in planned_growth(inputs(tokens=tokens), "auto").stages] == [4, 2, 1]
-    assert planned_growth(inputs(tokens=tokens - 1), "auto") is None
-    assert [every for _, every in planned_growth(inputs(tokens=tokens - 1), "always").stages] == [4, 2, 1]
+    documents, tokens = 5 * 100 * MIN_DOCUMENTS, 4 * 100 * MIN_TOKENS
+    assert [every for _, every in planned_growth(grow="auto", **inputs(documents=documents)).stages] == [4, 2, 1]
+    assert [every for _, every in planned_growth(grow="auto", **inputs(tokens=tokens)).stages] == [4, 2, 1]
+    assert planned_growth(grow="auto", **inputs(tokens=tokens - 1)) is None
+    assert [every for _, every in planned_growth(grow="always", **inputs(tokens=tokens - 1)).stages] == [4, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -288,10 +288,10 @@ def test_the_first_sample__has_documents_and_tokens_for_each_topic():
     ],
 )
 def test_other_fits__sweep_all_documents(changes, text):
-    assert planned_growth(inputs(**changes), "auto") is None
-    assert planned_growth(inputs(**changes), "never") is None
+    assert planned_growth(grow="auto", **inputs(**changes)) is None
+    assert planned_growth(grow="never", **inputs(**changes)) is None
     with pytest.raises(OptionError, match=text):
-        planned_growth(inputs(**changes), "always")
+        planned_growth(grow="always", **inputs(**changes))
 
 
 def test_stages__follow_from_their_sweeps():

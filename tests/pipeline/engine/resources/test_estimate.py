@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit
 from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.resources import estimate as planning
-from collapsium.pipeline.engine.resources.estimate import COSTS, Costs, StartSizes, estimate, plan, start_bytes
-from collapsium.pipeline.engine.resources.placement import cluster_place
-from collapsium.pipeline.engine.resources.plan import Place, Plan, free_memory, local_place
+from collapsium.pipeline.engine.resources.estimate import StartSizes, estimate, plan, start_bytes
+from collapsium.pipeline.engine.resources.plan import Place, Plan, cluster_place, free_memory, local_place
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.models.registry import load_family, make_options
@@ -381,7 +380,7 @@ def test_fit__refuses_before_anything_runs(small, tmp_path, scheduler):
 
 def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(small, tmp_path, monkeypatch):
     """To the same bits; but for these constants a small corpus would take more that way."""
-    monkeypatch.setattr(planning, "COSTS", Costs(dict.fromkeys(COSTS.processes, 0.0)))
+    monkeypatch.setattr(planning, "PROCESS_BYTES", dict.fromkeys(planning.PROCESS_BYTES, 0.0))
     monkeypatch.setattr("collapsium.workers.arrays.buffer_pool.pool.settings", PoolSettings(idle_bytes=0))
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
     options = {"family": "lda", "topics": 5, "iterations": 3}

@@ -228,7 +228,8 @@ def test_fits_of_lda_and_hdp__begin_from_quick_clusters_of_two_documents_a_topic
 def test_a_fit_large_enough_to_grow__does_so_only_if_it_begins_at_random(
     planted, tmp_path, monkeypatch, options, begins
 ):
-    monkeypatch.setattr(growth, "RULE", growth.GrowthRule(min_documents=1, min_tokens=1))
+    monkeypatch.setattr(growth, "MIN_DOCUMENTS", 1)
+    monkeypatch.setattr(growth, "MIN_TOKENS", 1)
     fit(planted[0], tmp_path / "run", **{**FIT, "iterations": 70, **options})
     assert {"start", "growth"} & Run(tmp_path / "run").record().keys() == {begins}
 

@@ -21,7 +21,7 @@ from collapsium.pipeline import (
     topics,
     verify,
 )
-from collapsium.pipeline.engine.setup.word_weights import weights_of
+from collapsium.pipeline.engine.setup.inputs import weights_of
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.corpus.shard import Shard
