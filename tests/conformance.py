@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, estimate, evaluate, fit, infer, resume, topics, verify
-from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
+from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
@@ -196,39 +196,39 @@ class Conformance:
         monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
         final_bits = []
         for name, scratch in (("memory", None), ("disk", str(tmp_path / "scratch"))):
-            problem, executor, global_state = problem_of(small[0], self.family, options, scratch=scratch)
-            states_ = [state for state, _ in run(problem, executor, global_state, Limits(iterations=9))]
+            problem = problem_of(small[0], self.family, options, scratch=scratch)
+            states_ = [state for state, _ in Fit(problem, Limits(iterations=9))]
             assert (name == "disk") == any((tmp_path / "scratch").glob("*"))
             final_bits.append(state_bits(states_[-1]))
         assert final_bits[0] == final_bits[1]
 
     def test_local_sweeps__conserve_counts(self, small, options):
-        problem, executor, global_state = problem_of(small[0], self.family, options)
+        problem = problem_of(small[0], self.family, options)
         limits = Limits(iterations=4)
-        for state, progress in run(replace(problem, local_sweeps=3), executor, global_state, limits):
+        for state, progress in Fit(replace(problem, local_sweeps=3), limits):
             total = self.topic_tokens(arrays_of(state.global_state)).sum()
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
             assert progress.iteration == state.iteration
 
     def test_going_back__to_any_iteration_gives_the_same_bits(self, small, options, tmp_path):
         """A run that lost its work goes on from a checkpoint as if nothing had happened."""
-        problem, executor, global_state = problem_of(small[0], self.family, options)
+        problem = problem_of(small[0], self.family, options)
         limits = Limits(iterations=5)
-        uninterrupted = [state for state, _ in run(problem, executor, global_state, limits)][-1]
+        uninterrupted = [state for state, _ in Fit(problem, limits)][-1]
         for last in (1, 3):
-            checkpointer = RunCheckpointer(Run(tmp_path / str(last)), executor, problem, every=1)
-            first = list(run(problem, executor, global_state, Limits(iterations=last), checkpointer))
+            checkpointer = RunCheckpointer(Run(tmp_path / str(last)), problem, every=1)
+            first = list(Fit(problem, Limits(iterations=last), checkpointer))
             assert checkpointer.restore(problem).state.iteration == last
-            then = list(run(problem, executor, global_state, limits, checkpointer))
+            then = list(Fit(problem, limits, checkpointer))
             assert [state.iteration for state, _ in [*first, *then]] == [0, *range(1, last + 1), *range(last, 6)]
             assert state_bits(then[-1][0]) == state_bits(uninterrupted)
 
     def test_lost_work__is_done_again_with_the_same_bits(self, small, options, tmp_path):
-        problem, executor, global_state = problem_of(small[0], self.family, options)
-        uninterrupted = [state for state, _ in run(problem, executor, global_state, Limits(iterations=6))][-1]
-        checkpointer = RunCheckpointer(Run(tmp_path / "c"), executor, problem, every=1)
-        for every, used in zip(self.losing, (checkpointer, NoCheckpoints()), strict=True):
-            history = list(run(problem, Losing(executor, every), global_state, Limits(iterations=6), used))
+        problem = problem_of(small[0], self.family, options)
+        uninterrupted = [state for state, _ in Fit(problem, Limits(iterations=6))][-1]
+        checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=1)
+        for every, used in zip(self.losing, (checkpointer, Checkpointer()), strict=True):
+            history = list(Fit(replace(problem, executor=Losing(problem.executor, every)), Limits(iterations=6), used))
             assert state_bits(history[-1][0]) == state_bits(uninterrupted)
             assert any(progress.lost for _, progress in history)
 

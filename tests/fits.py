@@ -3,10 +3,9 @@
 import numpy as np
 
 from collapsium.pipeline import Corpus
-from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.setup.inputs import labels_of
+from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.setup.inputs import labels_of, weights_of
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.engine.setup.word_weights import weights_of
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.models.registry import load_family, make_options
@@ -28,7 +27,7 @@ TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_
 def problem_of(
     corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False, iterations=0, growth=None
 ):
-    """A family's problem on a corpus, with its first global state; run serially unless an executor is given."""
+    """A family's problem on a corpus; run serially unless an executor is given."""
     opened, executor = Corpus(corpus), executor or SerialExecutor()
     manifest = opened.manifest
     half, config, stream = load_family(family), make_options(family, options), Stream(7)
@@ -40,14 +39,14 @@ def problem_of(
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
     global_state = half.initialise(summary, config, stream)
     model, bounds = half.make_shard_model(config), cuts or (0, words)
-    problem = Problem(family, half, model, config, shards, [], bounds, stream, scratch, growth=growth)
-    return problem, executor, global_state
+    sizes = (shards, [], bounds, stream, executor, global_state, scratch)
+    return Problem(family, half, model, config, *sizes, growth=growth)
 
 
 def states(corpus, family, options, iterations, cuts=None):
     """The state after each iteration, run serially."""
-    problem, executor, global_state = problem_of(corpus, family, options, cuts)
-    return problem, list(run(problem, executor, global_state, Limits(iterations=iterations)))
+    problem = problem_of(corpus, family, options, cuts)
+    return problem, list(Fit(problem, Limits(iterations=iterations)))
 
 
 def weights_by_pair(config, rows, shard):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit, simulate, split
-from collapsium.pipeline.engine.loop.stochastic import folded_in, run_stochastic
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import OptionError
@@ -19,10 +19,9 @@ STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
 
 def stepped(corpus, family, options, cuts=None, scratch=None, executor=None):
     """The states of the stochastic schedule, the documents of the last one folded in; run serially unless told."""
-    problem, serial, global_state = problem_of(corpus, family, options, cuts, scratch=scratch, stochastic=True)
-    executor = executor or serial
-    found = list(run_stochastic(problem, executor, global_state, Limits(**STEPS)))
-    return problem, [*(state for state, _ in found[:-1]), folded_in(problem, executor, found[-1][0])], found
+    problem = problem_of(corpus, family, options, cuts, executor, scratch=scratch, stochastic=True)
+    found = list(Fit(problem, Limits(**STEPS)))
+    return problem, [*(state for state, _ in found[:-1]), problem.folded_in(found[-1][0])], found
 
 
 class Responsibilities(Conformance):
@@ -80,7 +79,7 @@ class Responsibilities(Conformance):
         assert state_bits(again[-1]) == state_bits(whole)
 
     def test_steps__are_refused_where_variances_are_asked_for(self, small, options, tmp_path):
-        _, _, global_state = problem_of(small[0], self.family, options)
+        global_state = problem_of(small[0], self.family, options).global_state
         given = {"family": self.family, "scheduler": "serial", **STEPS, "iterations": 1, **options}
         if global_state.moments:
             with pytest.raises(OptionError, match="schedule: 'stochastic' requires `order` 0"):

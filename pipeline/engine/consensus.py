@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.engine.model_io.save import finish_model, names_in
-from collapsium.pipeline.engine.resources.placement import release_memory
+from collapsium.pipeline.engine.resources.plan import release_memory
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.warm_start import WarmReference, WarmStart
 from collapsium.pipeline.executors.base import Executor
@@ -112,16 +112,10 @@ def mean_of(models: Sequence[JoinedModel], read: Callable[[JoinedModel], Floats]
     return sums, having
 
 
-@dataclass(frozen=True)
-class OverlapUnits:
-    """Steps to which values are rounded, so that sums of products are whole numbers below 2^53, which add exactly."""
-
-    word: float = 2.0**20  # Steps of 1 in the root of a word's probability; the squares of a topic's words add up to 1
-    # Steps of 1 in a proportion; products are weighted by the documents' tokens, up to 2^29 in a shard
-    document: float = 2.0**12
-
-
-UNITS = OverlapUnits()
+# Steps to which values are rounded, so that sums of products are whole numbers below 2^53, which add exactly
+WORD_STEPS = 2.0**20  # Steps of 1 in the root of a word's probability; the squares of a topic's words add up to 1
+# Steps of 1 in a proportion; products are weighted by the documents' tokens, up to 2^29 in a shard
+DOCUMENT_STEPS = 2.0**12
 
 
 @dataclass(frozen=True)
@@ -150,7 +144,7 @@ class Overlaps:
     @property
     def coefficients(self) -> Floats:
         """Bhattacharyya coefficients of topics, from the roots of their words' probabilities."""
-        return self.products / UNITS.word**2
+        return self.products / WORD_STEPS**2
 
     @property
     def cosines(self) -> Floats:
@@ -170,11 +164,11 @@ def total_overlaps(parts: Sequence[list[Overlaps]]) -> list[Overlaps]:
 def word_overlaps(mean: Sequence[JoinedModel], models: Sequence[JoinedModel], block: int) -> list[Overlaps]:
     """Compare the topics of models with the mean of matched ones over a block of the vocabulary."""
     sums, having = mean_of(mean, lambda model: _word_topic(model, block))
-    joined = np.rint(np.sqrt(sums / np.maximum(having, 1.0)) * UNITS.word)
+    joined = np.rint(np.sqrt(sums / np.maximum(having, 1.0)) * WORD_STEPS)
     weights = np.ones(len(joined))
     results = []
     for model in models:
-        own = np.rint(np.sqrt(_word_topic(model, block)[:, list(model.topics)]) * UNITS.word)
+        own = np.rint(np.sqrt(_word_topic(model, block)[:, list(model.topics)]) * WORD_STEPS)
         results.append(Overlaps.of(joined, own, weights))
     return results
 
@@ -185,10 +179,10 @@ def document_overlaps(
     """Compare the topics of models with the mean of matched ones over a shard's documents."""
     lengths = np.asarray(shard.load().lengths[::every], dtype=np.float64)
     sums, _ = mean_of(mean, lambda model: _document_topic(model, shard.number, every))
-    joined = np.rint(sums / len(mean) * UNITS.document)
+    joined = np.rint(sums / len(mean) * DOCUMENT_STEPS)
     results = []
     for model in models:
-        own = np.rint(_document_topic(model, shard.number, every)[:, list(model.topics)] * UNITS.document)
+        own = np.rint(_document_topic(model, shard.number, every)[:, list(model.topics)] * DOCUMENT_STEPS)
         results.append(Overlaps.of(joined, own, lengths))
     return results
 
@@ -211,18 +205,12 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class MatchingRule:
-    """Extent of the matching; measured on the page "Consensus"."""
-
-    rounds: int = 4  # Rounds, at most: on KOS, NIPS and Reuters matches hardly change after the second
-    documents: int = 20_000  # Documents by which topics are compared, at most, spread evenly over the corpus
-    # Memory of the overlaps that wait on the driver; those of so many models and tasks are computed at a time
-    overlap_bytes: float = 256e6
-    attempts: int = 3  # Attempts of a round whose work a cluster loses
-
-
-RULE = MatchingRule()
+# Extent of the matching; measured on the page "Consensus"
+ROUNDS = 4  # Rounds, at most: on KOS, NIPS and Reuters matches hardly change after the second
+MATCHED_DOCUMENTS = 20_000  # Documents by which topics are compared, at most, spread evenly over the corpus
+# Memory of the overlaps that wait on the driver; those of so many models and tasks are computed at a time
+OVERLAP_BYTES = 256e6
+ATTEMPTS = 3  # Attempts of a round whose work a cluster loses
 
 
 @dataclass(frozen=True)
@@ -259,7 +247,7 @@ def join(urls: Sequence[str], corpus: Corpus, executor: Executor, at_a_time: int
     models = [JoinedModel.of(url) for url in urls]
     models[0] = replace(models[0], columns=models[0].topics)
     mean, overlap, rounds, unchanged = models[:1], 0.0, 0, False
-    while rounds < RULE.rounds and not unchanged:
+    while rounds < ROUNDS and not unchanged:
         matched, overlap = _matched_again(mean, models, corpus, executor, at_a_time)
         unchanged, mean, rounds = matched == mean, matched, rounds + 1
     return Consensus(tuple(mean), rounds, overlap)
@@ -269,11 +257,11 @@ def _matched_again(
     mean: Sequence[JoinedModel], models: Sequence[JoinedModel], corpus: Corpus, executor: Executor, at_a_time: int
 ) -> tuple[list[JoinedModel], float]:
     """Match the models to a mean; lost work is done again, as nothing was changed."""
-    for attempt in range(1, RULE.attempts + 1):
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             return _round(mean, models, corpus, executor, at_a_time)
         except ClusterError as error:
-            if attempt == RULE.attempts:
+            if attempt == ATTEMPTS:
                 raise
             executor.recover(error)
     raise RuntimeError("a rule allows at least one attempt")
@@ -284,9 +272,9 @@ def _round(
 ) -> tuple[list[JoinedModel], float]:
     """Match the models to the mean of others, some at a time; return them, and the mean overlap of their words."""
     most = max(len(model.topics) for model in models)
-    tasks = max(min(at_a_time, int(RULE.overlap_bytes / (8 * most * most))), 1)
-    width = max(int(RULE.overlap_bytes / (8 * most * most * tasks)), 1)
-    blocks, every = range(len(Model(models[0].url).blocks)), max(-(-corpus.manifest.documents // RULE.documents), 1)
+    tasks = max(min(at_a_time, int(OVERLAP_BYTES / (8 * most * most))), 1)
+    width = max(int(OVERLAP_BYTES / (8 * most * most * tasks)), 1)
+    blocks, every = range(len(Model(models[0].url).blocks)), max(-(-corpus.manifest.documents // MATCHED_DOCUMENTS), 1)
     # Models of the stochastic schedule have no proportions of their documents.
     fitted = all(Model(model.url).fitted for model in models)
     matched: list[JoinedModel] = []

@@ -7,17 +7,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NotRequired, TypedDict
 
 from collapsium.pipeline.engine.consensus import join
-from collapsium.pipeline.engine.event_log import Event, EventLog, usage
 from collapsium.pipeline.engine.model_io.checkpoints import part_faults
 from collapsium.pipeline.engine.processors import Processors
-from collapsium.pipeline.engine.run import ActiveRun
+from collapsium.pipeline.engine.resources.plan import Plan
+from collapsium.pipeline.engine.run import ActiveRun, Event, EventLog, usage
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
-from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.engine.setup.resumption import end_reason, is_finished
+from collapsium.pipeline.engine.setup.request import Request, end_reason, is_finished
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.formatting import counted
@@ -28,84 +27,6 @@ from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.runs.members import member_seed, members_of, restarts_in
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import CHECKPOINTS, DONE, Run
-from collapsium.workers.arrays.state import GlobalState
-
-
-class ConsensusFit:
-    """The last fit of an ensemble; the caller holds the lock of its run."""
-
-    def __init__(
-        self,
-        request: Request,
-        log: EventLog,
-        loaded: LoadedCorpus,
-        executor: Executor,
-        processors: Processors,
-        matching: int,
-    ) -> None:
-        self._request, self._log, self._target = request, log, log.target
-        self._loaded, self._executor, self._processors = loaded, executor, processors
-        self._goes_on, self._matching = False, matching
-
-    def look(self) -> bool:
-        """Return true if the fit goes on from a checkpoint; where none is whole, the members are joined again."""
-        checkpoints, faults = self._target.checkpoints, list[str]()
-        for iteration in checkpoints.candidates()[0]:
-            checkpoint = checkpoints.at(iteration)
-            try:
-                own = part_faults(checkpoint, checkpoint.record(), self._executor)
-            except DamagedError as error:
-                own = [str(error)]
-            if not own:
-                self._goes_on = True
-                return True
-            faults += own
-        if faults:
-            self._log.notice(f"no checkpoint of the consensus is complete: {faults[0]}; its members are joined again")
-            self.discard()
-        return False
-
-    def discard(self) -> None:
-        """Remove the checkpoints of the consensus, as its members will go on for more iterations, or they are damaged.
-
-        Its model stays until the next one replaces it, with the names of its topics.
-        """
-        (self._target.folder / CHECKPOINTS).remove()
-        self._goes_on = False
-
-    def join(self) -> tuple[Problem, GlobalState]:
-        """Match the topics of all members, and return the problem of the fit that begins from their means.
-
-        Returns problem: The problem; global_state: Global state before any document was swept
-        """
-        request, urls = self._request, [url for _, url in members_of(self._target.folder.url)]
-        seed = member_seed(request.seed, request.restarts)
-        if self._goes_on:
-            return self._loaded.problem_from(seed)
-        began = time.perf_counter()
-        consensus = join(urls, request.corpus, self._executor, self._matching)
-        self._log.notice(
-            f"matched the topics of {len(urls)} models in {counted(consensus.rounds, 'round')}, "
-            f"{time.perf_counter() - began:.1f} s; the mean overlap of their words is {consensus.overlap:.2f} of 1"
-        )
-        # Where the start of the members stays in the documents' priors, their means do so here.
-        strength = 0.0 if request.start is None else request.start.strength
-        return self._loaded.problem_from(seed, consensus.start(request.corpus, strength), len(consensus.topics))
-
-    def fit(
-        self, problem: Problem, global_state: GlobalState, every: int | None, require_ownership: Callable[[], None]
-    ) -> Model:
-        """Run the loop to its end, and return the model."""
-        active = ActiveRun(
-            self._request,
-            self._log,
-            resumed=False,
-            processors=self._processors,
-            every=every,
-            require_ownership=require_ownership,
-        )
-        return active.loop(problem, self._executor, global_state)
-
 
 # Kinds of events of an ensemble until its members have ended, which stay when it is resumed
 BEFORE_MEMBERS = ("cluster", "compile", "start", "member")
@@ -143,16 +64,6 @@ class MemberEvent(TypedDict):
     objective: NotRequired[float]
 
 
-@dataclass(frozen=True)
-class EnsembleOptions:
-    """Options of the work on an ensemble."""
-
-    at_a_time: int  # Members that are fitted at a time
-    matching: int  # Tasks at a time that compare the members' topics
-    every: int | None  # Iterations between two checkpoints of a member
-    require_ownership: Callable[[], None]  # Raises an error if another process has taken the ensemble over
-
-
 class Ensemble:
     """An ensemble that this process works on; the caller holds its lock."""
 
@@ -163,10 +74,14 @@ class Ensemble:
         loaded: LoadedCorpus,
         executor: Executor,
         processors: Processors,
-        options: EnsembleOptions,
+        planned: Plan,
+        every: int | None,
+        require_ownership: Callable[[], None],
     ) -> None:
         self._request, self._log, self._target = request, log, log.target
-        self._loaded, self._executor, self._processors, self._options = loaded, executor, processors, options
+        self._loaded, self._executor, self._processors = loaded, executor, processors
+        # `every` iterations of a member there is a checkpoint.
+        self._planned, self._every, self._require_ownership = planned, every, require_ownership
         self._stopping = False
         self._mutex = threading.Lock()
         self._began = time.perf_counter()
@@ -178,29 +93,71 @@ class Ensemble:
         for number, run in restarts_in(self._target):
             done = run.exists() and is_finished(run, member_request(self._request, number))
             (finished if done else pending).append(number)
-        consensus = self._consensus_fit() if self._request.has_consensus else None
-        if pending and consensus is not None:
-            consensus.discard()
-        begun = consensus is not None and not pending and resumed and consensus.look()
-        self._begin(events, finished, sent=sent, resumed=resumed, begun=begun)
-        joined = None
+        joins = self._request.has_consensus
+        if pending and joins:
+            self._discard_consensus()
+        goes_on = joins and not pending and resumed and self._has_consensus_checkpoint()
+        self._begin(events, finished, sent=sent, resumed=resumed, begun=goes_on)
         try:
             self._fit_members(pending)
-            joined = None if consensus is None else consensus.join()
+            problem = self._consensus(goes_on=goes_on) if joins else None
         except (KeyboardInterrupt, Exception) as error:
             self._end("interrupt" if isinstance(error, KeyboardInterrupt) else "error")
             raise
-        if consensus is not None and joined is not None:
-            return consensus.fit(*joined, self._options.every, self._options.require_ownership)
+        if problem is not None:
+            active = ActiveRun(
+                self._request,
+                self._log,
+                resumed=False,
+                processors=self._processors,
+                every=self._every,
+                require_ownership=self._require_ownership,
+            )
+            return active.fit(problem)
         if self._request.keep == "best":
             self._retain_best()
         self._end(None)
         return Model(self._target.folder.url)
 
-    def _consensus_fit(self) -> ConsensusFit:
-        """Return the fit that joins the members."""
-        matching = self._options.matching
-        return ConsensusFit(self._request, self._log, self._loaded, self._executor, self._processors, matching)
+    def _has_consensus_checkpoint(self) -> bool:
+        """Return true if the consensus has a whole checkpoint; else its members are joined again."""
+        checkpoints, faults = self._target.checkpoints, list[str]()
+        for iteration in checkpoints.candidates()[0]:
+            checkpoint = checkpoints.at(iteration)
+            try:
+                faults_here = part_faults(checkpoint, checkpoint.record(), self._executor)
+            except DamagedError as error:
+                faults_here = [str(error)]
+            if not faults_here:
+                return True
+            faults += faults_here
+        if faults:
+            self._log.notice(f"no checkpoint of the consensus is complete: {faults[0]}; its members are joined again")
+            self._discard_consensus()
+        return False
+
+    def _discard_consensus(self) -> None:
+        """Remove the checkpoints of the consensus, as its members will go on for more iterations, or they are damaged.
+
+        Its model stays until the next one replaces it, with the names of its topics.
+        """
+        (self._target.folder / CHECKPOINTS).remove()
+
+    def _consensus(self, *, goes_on: bool) -> Problem:
+        """Return the problem of the fit that begins from the means of all members, whose topics are matched."""
+        request, urls = self._request, [url for _, url in members_of(self._target.folder.url)]
+        seed = member_seed(request.seed, request.restarts)
+        if goes_on:
+            return self._loaded.problem_from(seed)
+        began = time.perf_counter()
+        consensus = join(urls, request.corpus, self._executor, self._planned.matching)
+        self._log.notice(
+            f"matched the topics of {len(urls)} models in {counted(consensus.rounds, 'round')}, "
+            f"{time.perf_counter() - began:.1f} s; the mean overlap of their words is {consensus.overlap:.2f} of 1"
+        )
+        # Where the start of the members stays in the documents' priors, their means do so here.
+        strength = 0.0 if request.start is None else request.start.strength
+        return self._loaded.problem_from(seed, consensus.start(request.corpus, strength), len(consensus.topics))
 
     def _begin(
         self, events: Sequence[Event], finished: list[int], *, sent: int, resumed: bool, begun: bool = False
@@ -254,7 +211,7 @@ class Ensemble:
 
     def _fit_members(self, pending: list[int]) -> None:
         """Fit members, several at a time; an error in one of them ends all."""
-        count = min(self._options.at_a_time, len(pending))
+        count = min(self._planned.members, len(pending))
         if count <= 1:
             for number in pending:
                 self._fit_member(number)
@@ -313,13 +270,12 @@ class Ensemble:
                 EventLog(run, [self._log.send], has_folder=True, fields={"member": number}),
                 resumed=resumed,
                 processors=self._processors,
-                every=self._options.every,
-                require_ownership=_both(self._options.require_ownership, lock),
+                every=self._every,
+                require_ownership=_both(self._require_ownership, lock),
                 is_member=True,
             )
             active.begin([_member_begins(request)])
-            problem, global_state = self._loaded.problem(request.seed, number)
-            active.loop(problem, self._executor, global_state)
+            active.fit(self._loaded.problem(request.seed, number))
         with self._mutex:
             self._log.emit(self._outcome(number))
 

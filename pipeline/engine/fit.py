@@ -26,14 +26,19 @@ from collapsium.pipeline.corpora.texts_in_memory import (
     write_texts,
 )
 from collapsium.pipeline.engine.consensus import has_mean, is_mean_current, save_mean
-from collapsium.pipeline.engine.ensemble import Ensemble, EnsembleOptions, is_ensemble_finished
-from collapsium.pipeline.engine.event_log import Event, EventLog
+from collapsium.pipeline.engine.ensemble import Ensemble, is_ensemble_finished
 from collapsium.pipeline.engine.leakage import require_held_out, require_not_contained, trained_on
 from collapsium.pipeline.engine.processors import Processors, compile_for, reporting_to
 from collapsium.pipeline.engine.resources.estimate import plan
-from collapsium.pipeline.engine.resources.placement import Placement, cluster_place, freed_memory, scratch_folder
-from collapsium.pipeline.engine.resources.plan import Plan, local_place
-from collapsium.pipeline.engine.run import ActiveRun
+from collapsium.pipeline.engine.resources.plan import (
+    Placement,
+    Plan,
+    cluster_place,
+    freed_memory,
+    local_place,
+    scratch_folder,
+)
+from collapsium.pipeline.engine.run import ActiveRun, Event, EventLog
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.engine.setup.limits import (
     LIMIT_NAMES,
@@ -44,9 +49,14 @@ from collapsium.pipeline.engine.setup.limits import (
     RestartOptions,
 )
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus, heldout_references
-from collapsium.pipeline.engine.setup.request import Request, differing_versions
-from collapsium.pipeline.engine.setup.resumption import is_finished, resumed_request
-from collapsium.pipeline.engine.setup.starts import FitInputs, Start, StartSource, most_topics, start_of_file
+from collapsium.pipeline.engine.setup.request import (
+    Request,
+    differing_versions,
+    is_finished,
+    new_request,
+    resumed_request,
+)
+from collapsium.pipeline.engine.setup.starts import Start, StartSource, most_topics, start_of_file
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, warm_start
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import TLS, Executor
@@ -64,9 +74,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.transactions import ensure_free
-from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.runs.run import CORPUS, RECORD, Run
-from collapsium.workers.arrays.state import GlobalState
 
 PREFIX = "collapsium-"
 
@@ -204,14 +212,22 @@ class ActiveFit:
 
     def _fit(self, loaded: LoadedCorpus, executor: Executor, sent: list[Event], planned: Plan) -> Model:
         """Fit the model, or the members of the ensemble; the sinks have received the events `sent`."""
-        problem, global_state = loaded.problem(self._request.seed)
-        events = [*sent, self._compile(executor, problem, global_state), self._start_event(planned)]
+        problem = loaded.problem(self._request.seed)
+        events = [*sent, self._compile(problem), self._start_event(planned)]
         every = self._placement.checkpoint_every
         with self._run_folder_held():
             if self._request.restarts:
-                del problem, global_state
-                options = EnsembleOptions(planned.members, planned.matching, every, self._require_ownership)
-                ensemble = Ensemble(self._request, self._log, loaded, executor, self._processors, options)
+                del problem
+                ensemble = Ensemble(
+                    self._request,
+                    self._log,
+                    loaded,
+                    executor,
+                    self._processors,
+                    planned,
+                    every,
+                    self._require_ownership,
+                )
                 model = ensemble.run(events, sent=len(sent), resumed=self._resumed)
             else:
                 active = ActiveRun(
@@ -223,7 +239,7 @@ class ActiveFit:
                     require_ownership=self._require_ownership,
                 )
                 active.begin(events, sent=len(sent))
-                model = active.loop(problem, executor, global_state)
+                model = active.fit(problem)
             if not has_mean(self._request):
                 return model
             save_mean(self._target, self._request, executor, planned.matching, self._log.notice)
@@ -295,14 +311,14 @@ class ActiveFit:
         planned.require()
         return planned
 
-    def _compile(self, executor: Executor, problem: Problem, global_state: GlobalState) -> Event:
+    def _compile(self, problem: Problem) -> Event:
         """Compile the kernels, and return the event of it."""
         began = time.perf_counter()
         report = reporting_to(self._log.send)
         compile_for(
-            executor,
+            problem.executor,
             problem.shard_model,
-            global_state,
+            problem.global_state,
             report,
             start=self._request.start_kind,
             local=self._placement.is_local,
@@ -435,40 +451,15 @@ def fit(
     limits.require_used(heldout=request.heldout is not None)
     others = (*option_names(fit), *LIMIT_NAMES, *(() if is_path(corpus) else OPTIONS))
     config = make_options(family, options, others)
-    placement = Placement.of(scheduling, memory, checkpoints, timeouts, tls)
+    placement = Placement(**dict(scheduling), **dict(memory), **dict(checkpoints), **dict(timeouts), tls=tls)
     with run_folder(out, scheduling.scheduler) as folder:
         if is_path(corpus):
             require_corpus_folder(corpus)
             training = Corpus(corpus)
         else:
             training = Corpus(folder.ingest(in_memory(corpus), reading))
-        heldout = None if request.heldout is None else Corpus(request.heldout)
-        warm = None if request.warm is None else WarmSource.of(request.warm, ensemble.restarts)
-        # The samples of a single fit are joined as those of an ensemble of one.
-        restarts = ensemble.restarts or int(ensemble.combine == CONSENSUS)
-        full = Request(
-            training,
-            heldout,
-            family,
-            config,
-            limits,
-            request.seed,
-            warm,
-            restarts,
-            ensemble.keep,
-            combine=ensemble.combine,
-            start=StartSource.of_fit(
-                request.start,
-                request.start_strength,
-                FitInputs(
-                    family,
-                    config,
-                    training.manifest.documents,
-                    elsewhere=limits.schedule != "batch" or warm is not None,
-                ),
-            ),
-        )
-        model = ActiveFit(full.with_growth(), Run(folder.run), placement, sinks).run()
+        full = new_request(training, family, config, limits, request, ensemble)
+        model = ActiveFit(full, Run(folder.run), placement, sinks).run()
         folder.hand_over(model)
         model.index = index_of(corpus)
     return model
@@ -545,6 +536,6 @@ def resume(
         if ended and (not has_mean(request) or is_mean_current(target)):
             return Model(run)
         target.rewrite(record)
-        placement = Placement.of(scheduling, memory, checkpoints, timeouts, tls)
+        placement = Placement(**dict(scheduling), **dict(memory), **dict(checkpoints), **dict(timeouts), tls=tls)
         active = ActiveFit(request, target, placement, sinks, lock)
         return active.match() if ended else active.run()

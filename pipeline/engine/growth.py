@@ -23,19 +23,13 @@ from collapsium.workers.families.family import FamilyOptions
 Samples: TypeAlias = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
-class GrowthRule:
-    """Stages of a fit that grows, and the corpora that are large enough; measured on the page "Growing data"."""
-
-    # Samples of each plan; the first plan whose first sample is large enough is taken
-    plans: tuple[Samples, ...] = (((8, 12), (4, 6), (2, 4)), ((4, 12), (2, 8)))
-    min_documents: int = 2  # Documents for each topic that the first sample has, at least
-    min_tokens: int = 900  # Tokens for each topic that the first sample has, at least
-    # Share of the planned iterations that sweep samples, at most: topics converge over all documents
-    max_share: float = 1 / 3
-
-
-RULE = GrowthRule()
+# Samples of each plan; the first plan whose first sample is large enough is taken. These rules are measured on the page
+# "Growing data".
+PLANS: tuple[Samples, ...] = (((8, 12), (4, 6), (2, 4)), ((4, 12), (2, 8)))
+MIN_DOCUMENTS = 2  # Documents for each topic that the first sample has, at least
+MIN_TOKENS = 900  # Tokens for each topic that the first sample has, at least
+# Share of the planned iterations that sweep samples, at most: topics converge over all documents
+MAX_SHARE = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -81,53 +75,50 @@ class Growth:
         return None if every == before == 1 else DocumentSample(stream.at(purpose="grow"), every, before)
 
 
-@dataclass(frozen=True)
-class GrowthInputs:
-    """Inputs of the decision whether a fit grows."""
+def planned_growth(
+    family: str,
+    config: FamilyOptions,
+    grow: Literal["auto", "always", "never"],
+    *,
+    documents: int,
+    tokens: int,
+    complete_by: int,
+    stochastic: bool = False,
+    warm: bool = False,
+    started: bool = False,
+) -> Growth | None:
+    """Return the stages of a new fit.
 
-    family: str  # Name of the family
-    config: FamilyOptions  # Its options
-    # Sizes of the corpus
-    documents: int
-    tokens: int
-    # Whether the schedule is stochastic, and whether the fit begins from another run
-    stochastic: bool
-    warm: bool
-    complete_by: int  # The first iteration whose state is saved as a model
-    started: bool = False  # Whether the fit begins from proportions that all documents are to have
-
-
-def planned_growth(inputs: GrowthInputs, grow: Literal["auto", "always", "never"]) -> Growth | None:
-    """Return the stages of a new fit."""
+    `complete_by` is the first iteration whose state is saved as a model; `started` a fit that begins from proportions
+    that all documents are to have.
+    """
     if grow == "never":
         return None
-    fault, plans = _fault(inputs), [Growth.of(samples) for samples in RULE.plans]
-    fitting = [plan for plan in plans if plan.complete_from - 1 <= RULE.max_share * inputs.complete_by]
-    if not fault and not fitting:
-        least = math.ceil((min(plan.complete_from for plan in plans) - 1) / RULE.max_share)
-        fault = f"expected at least {least} iterations before the first saved state, found {inputs.complete_by}"
+    plans = [Growth.of(samples) for samples in PLANS]
+    fitting = [plan for plan in plans if plan.complete_from - 1 <= MAX_SHARE * complete_by]
+    fault = ""
+    if not load_family(family).can_grow(config):
+        fault = f"family '{family}' sweeps all documents under these options"
+    elif stochastic:
+        fault = "the stochastic schedule sweeps minibatches"
+    elif started:
+        fault = "the start gives all documents their topics"
+    elif warm:
+        fault = "a warm start has topics already"
+    elif not fitting:
+        least = math.ceil((min(plan.complete_from for plan in plans) - 1) / MAX_SHARE)
+        fault = f"expected at least {least} iterations before the first saved state, found {complete_by}"
     if fault:
         if grow == "always":
             raise OptionError(f"'always' does not apply: {fault}", "grow")
         return None
-    topics = max(int(inputs.config.model_dump().get("topics") or 1), 1)
-    size = min(inputs.documents / (topics * RULE.min_documents), inputs.tokens / (topics * RULE.min_tokens))
+    topics = max(int(config.model_dump().get("topics") or 1), 1)
+    size = min(documents / (topics * MIN_DOCUMENTS), tokens / (topics * MIN_TOKENS))
     for plan in fitting:
         if plan.every(0) <= size:
             return plan
     # The last plan begins with the largest sample.
     return fitting[-1] if grow == "always" else None
-
-
-def _fault(inputs: GrowthInputs) -> str:
-    """Return the reason for which a fit cannot grow, whatever its size; empty where it can."""
-    if not load_family(inputs.family).can_grow(inputs.config):
-        return f"family '{inputs.family}' sweeps all documents under these options"
-    if inputs.stochastic:
-        return "the stochastic schedule sweeps minibatches"
-    if inputs.started:
-        return "the start gives all documents their topics"
-    return "a warm start has topics already" if inputs.warm else ""
 
 
 def recorded_sample(record: JsonObject, iteration: int) -> DocumentSample | None:

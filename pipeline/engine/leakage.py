@@ -142,19 +142,13 @@ def require_unseen(trained: Lineage | None, scored: Corpus, name: str) -> str:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class SameDocumentsRule:
-    """Thresholds by which unseen documents are taken for training documents, from a sample of them."""
-
-    shards: int = 4  # Shards of the unseen documents that are read
-    documents: int = 64  # Documents of each of these that are looked up
-    least_pairs: int = 5  # Distinct words that a document needs to be looked up; shorter documents may agree by chance
-    least_documents: int = 5  # Documents of the sample that a decision needs
-    least_share: float = 0.5  # Share of training documents in the sample from which on the corpus is refused
-    training_shards: int = 64  # Training shards in which they are looked up
-
-
-SAME_DOCUMENTS = SameDocumentsRule()
+# Thresholds by which unseen documents are taken for training documents, from a sample of them
+SAMPLED_SHARDS = 4  # Shards of the unseen documents that are read
+SAMPLED_DOCUMENTS = 64  # Documents of each of these that are looked up
+LEAST_WORDS = 5  # Distinct words that a document needs to be looked up; shorter documents may agree by chance
+LEAST_DOCUMENTS = 5  # Documents of the sample that a decision needs
+LEAST_SHARE = 0.5  # Share of training documents in the sample from which on the corpus is refused
+TRAINING_SHARDS = 64  # Training shards in which they are looked up
 
 
 def require_new_documents(
@@ -169,17 +163,17 @@ def require_new_documents(
     if since_common(lineage_of(fitted), lineage_of(scored)) is not None:
         return
     sample: dict[str, bytes] = {}
-    for reference in _spread(scored.references, SAME_DOCUMENTS.shards):
+    for reference in _spread(scored.references, SAMPLED_SHARDS):
         documents = reference.documents()
-        long = np.flatnonzero(np.diff(documents.offsets) >= SAME_DOCUMENTS.least_pairs).tolist()
-        sample.update(_fingerprints(documents, _spread(long, SAME_DOCUMENTS.documents), labelled=labelled))
-    if len(sample) < SAME_DOCUMENTS.least_documents:
+        long = np.flatnonzero(np.diff(documents.offsets) >= LEAST_WORDS).tolist()
+        sample.update(_fingerprints(documents, _spread(long, SAMPLED_DOCUMENTS), labelled=labelled))
+    if len(sample) < LEAST_DOCUMENTS:
         return
-    references = _spread(fitted.references, SAME_DOCUMENTS.training_shards)
+    references = _spread(fitted.references, TRAINING_SHARDS)
     same = sum(
         executor.collect([executor.submit(_count_same, reference, sample, labelled) for reference in references])
     )
-    if same >= SAME_DOCUMENTS.least_share * len(sample):
+    if same >= LEAST_SHARE * len(sample):
         raise MismatchError(
             f"{scored.url}: of {len(sample)} of its documents, {same} are in {name}, with the same ids and words; "
             f"documents that were fitted are not unseen. {DOCUMENTS_ADVICE}"
@@ -224,27 +218,19 @@ class Loadable(Protocol):
         """Read the pairs."""
 
 
-@dataclass(frozen=True)
-class ContainmentRule:
-    """Thresholds by which counts are taken to lie within others, as counts of the same tokens do.
-
-    Of tokens held out at random, the count of a word in a document is now and then larger than the count that stays.
-    The share of tokens held out determines how often.
-    """
-
-    # Expected number of such pairs from which on their absence is not chance: exp(-25) is 1e-11
-    least_expected: float = 25.0
-    # Share of the expected pairs that may occur, such as those of a document or two that were edited
-    most_share: float = 0.01
-    least_pairs: int = 100  # Pairs of two tokens or more that a test of the variance needs
-    # Ratio of the variance to a binomial's; counts halved by rule have at most 0.5. Also the ratio of the share held
-    # out of single tokens to that of several, or its inverse.
-    least_variance: float = 0.7
-    # Pairs of as many tokens or more are left out, as there the same count is practically always the larger
-    most_count: int = 64
-
-
-RULE = ContainmentRule()
+# Thresholds by which counts are taken to lie within others, as counts of the same tokens do. Of tokens held out at
+# random, the count of a word in a document is now and then larger than the count that stays. The share of tokens held
+# out determines how often.
+# Expected number of such pairs from which on their absence is not chance: exp(-25) is 1e-11
+LEAST_EXPECTED = 25.0
+# Share of the expected pairs that may occur, such as those of a document or two that were edited
+MOST_SHARE = 0.01
+LEAST_PAIRS = 100  # Pairs of two tokens or more that a test of the variance needs
+# Ratio of the variance to a binomial's; counts halved by rule have at most 0.5. Also the ratio of the share held
+# out of single tokens to that of several, or its inverse.
+LEAST_VARIANCE = 0.7
+# Pairs of as many tokens or more are left out, as there the same count is practically always the larger
+MOST_COUNT = 64
 
 
 def require_not_contained(tables: Sequence[Table], scored: Corpus, name: str) -> None:
@@ -276,7 +262,7 @@ def _is_part(table: Table) -> bool:
     share = float((part * table).sum()) / total
     larger = np.where(tokens > 0, special.bdtrc(np.floor(tokens / 2), tokens, share), 0.0)
     expected, observed = float((larger * table).sum()), float(table[part > total_count].sum())
-    if expected < RULE.least_expected or observed > RULE.most_share * expected:
+    if expected < LEAST_EXPECTED or observed > MOST_SHARE * expected:
         return False
     return not table[part != total_count].any() or _varies(table)
 
@@ -287,21 +273,21 @@ def _varies(table: Table) -> bool:
     pairs = table.sum(axis=1)
     several = (rows >= 2) & (pairs >= 2)
     counts, tokens = table[several].astype(np.float64), rows[several]
-    if counts.sum() < RULE.least_pairs:
+    if counts.sum() < LEAST_PAIRS:
         return False
     number = counts.sum(axis=1)
     mean = counts @ rows / number
     squares = (counts @ rows**2 - number * mean**2).sum()
     share = float((number * mean).sum() / (number * tokens).sum())
     singles = float((table[1] * rows).sum()) / max(int(pairs[1]), 1)
-    if not RULE.least_variance * share <= singles <= share / RULE.least_variance:
+    if not LEAST_VARIANCE * share <= singles <= share / LEAST_VARIANCE:
         return False
-    return bool(squares >= RULE.least_variance * ((number - 1.0) * tokens).sum() * share * (1.0 - share))
+    return bool(squares >= LEAST_VARIANCE * ((number - 1.0) * tokens).sum() * share * (1.0 - share))
 
 
 def count_table(training: AnyShard | ShardOnDisk, heldout: AnyShard | ShardOnDisk) -> Table:
     """Count the pairs of a shard's documents by their training and their held-out tokens."""
-    most = RULE.most_count
+    most = MOST_COUNT
     shards = [cast(Shard, open_shard(shard)) for shard in (training, heldout)]
     width = 1 + max(int(shard.words[-1]) if shard.words.size else 0 for shard in shards)
     keys = [

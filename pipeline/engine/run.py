@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import platform
+import resource
+import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 
-from collapsium.pipeline.engine.event_log import Event, EventLog, event_of, usage
 from collapsium.pipeline.engine.loop.convergence import CHANGE, OBJECTIVE, SCORE
-from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.loop.stochastic import folded_in, run_stochastic
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots
 from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.model_io.save import inherit_names, matched_names, names_in, save_model
@@ -20,7 +24,7 @@ from collapsium.pipeline.engine.setup.request import Request, differing_versions
 from collapsium.pipeline.engine.state import Problem, Progress, State
 from collapsium.pipeline.executors.base import Executor, HaltedError
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.monitoring.events import initial_event
+from collapsium.pipeline.monitoring.events import Sink, emit, initial_event
 from collapsium.storage.errors import (
     ClusterError,
     CollapsiumError,
@@ -31,22 +35,117 @@ from collapsium.storage.errors import (
 )
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
-from collapsium.storage.runs.run import DONE
+from collapsium.storage.runs.run import DONE, Run
 from collapsium.storage.runs.topic_names import TopicName
-from collapsium.workers.arrays.state import GlobalState
 
+Event = dict[str, object]
 FIGURE_NAMES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "held-out score"}
 
 
-@dataclass(frozen=True)
-class ProcessReport:
-    """Frequency and extent of reports on the worker processes."""
-
-    min_seconds: float = 2.0  # Least time between two reports
-    max_processes: int = 32  # Processes of a report, those with the most memory
+REPORT_SECONDS = 2.0  # Least time between two reports on the worker processes
+REPORTED_PROCESSES = 32  # Processes of a report, those with the most memory
 
 
-REPORT = ProcessReport()
+def usage(executor: Executor, iterations: int) -> Event:
+    """Return the bytes that moved between workers and the processes' peak memory; empty if the cluster is gone."""
+    try:
+        peaks = executor.everywhere(_peak_memory)
+        moved = executor.moved()
+    except CollapsiumError:
+        return {}
+    has_driver = executor.homes > 1 or executor.dashboard is not None
+    return {
+        "moved_bytes": moved,
+        # The start is an iteration too.
+        "moved_bytes_an_iteration": moved / (iterations + 1),
+        "worker_peak_bytes": peaks,
+        "driver_peak_bytes": _peak_memory() if has_driver else 0,
+    }
+
+
+def _peak_memory() -> int:
+    """Return the most memory that this process has held, in bytes."""
+    # The figure of getrusage begins with that of the process that started this one (getrusage(2)).
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def event_of(progress: Progress) -> Event:
+    """Return the event of an iteration."""
+    event: Event = {"event": "iteration", "iteration": progress.iteration, "elapsed": progress.elapsed}
+    if progress.lost:
+        return {**event, "event": "back", "reason": progress.lost}
+    if progress.iteration == 0:
+        event["event"] = "started"
+    if progress.score is not None:
+        event["score"] = progress.score
+    if progress.change is not None:
+        event["change"] = progress.change
+    event.update(progress.figures)
+    total = sum(progress.seconds.values())
+    if progress.iteration and progress.tokens and total > 0.0:
+        event["tokens"] = progress.tokens
+        event["tokens_a_second"] = float(f"{progress.tokens / total:.4g}")
+    if progress.every > 1:
+        event["documents_share"] = 1.0 / progress.every
+    event.update(progress.topics)
+    event["seconds"] = {name: round(spent, 6) for name, spent in progress.seconds.items()}
+    if progress.sweeps:
+        event["sweeps"] = progress.sweeps
+    if progress.words:
+        event["top_words"] = progress.words
+    return event
+
+
+class EventLog:
+    """Writes events into a run's folder, once that exists, and sends them to sinks."""
+
+    def __init__(
+        self, target: Run, sinks: Sequence[Sink], *, has_folder: bool, fields: Mapping[str, object] | None = None
+    ) -> None:
+        self.target, self._sinks, self.has_folder, self._fields = target, [*sinks], has_folder, dict(fields or {})
+        self.has_iterations = False
+        # Members of an ensemble write to one folder from several threads.
+        self._lock = threading.Lock()
+
+    def subscribe(self, sink: Sink) -> None:
+        """Add a sink."""
+        self._sinks.append(sink)
+
+    def send(self, event: Mapping[str, object]) -> None:
+        """Send an event to the sinks."""
+        ended = event["event"] == "iteration" or (event["event"] == "saving" and event["iteration"] != 0)
+        self.has_iterations = self.has_iterations or ended
+        emit(self._sinks, {**event, **self._fields})
+
+    def record(self, event: Mapping[str, object]) -> None:
+        """Append an event to the run's events."""
+        with self._lock:
+            self.target.append_event({**event, **self._fields})
+
+    def emit(self, event: Mapping[str, object]) -> None:
+        """Append an event to the run's events, and send it to the sinks."""
+        self.record(event)
+        self.send(event)
+
+    def notice(self, text: str) -> None:
+        """Send a line about the run to the sinks, and write it into the journal."""
+        event = initial_event("notice", text=text)
+        if self.has_folder:
+            self.write_journal(event)
+        self.send(event)
+
+    def write_journal(self, event: Mapping[str, object]) -> None:
+        """Append an event to the run's journal; a journal that cannot be written does not end the run."""
+        origin = {
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "process": os.getpid(),
+            "host": platform.node(),
+        }
+        with self._lock, contextlib.suppress(CollapsiumError):
+            self.target.append_journal({**origin, **event, **self._fields})
 
 
 class ActiveRun:
@@ -103,11 +202,11 @@ class ActiveRun:
                     "comes after it; a fit into another folder begins anew",
                 )
 
-    def loop(self, problem: Problem, executor: Executor, global_state: GlobalState) -> Model:
-        """Run the loop and save its last state, also when it is stopped or fails."""
+    def fit(self, problem: Problem) -> Model:
+        """Fit a problem and save its last state, also when the fit is stopped or fails."""
+        limits = self._request.limits
         checkpointer = RunCheckpointer(
             self._target,
-            executor,
             problem,
             fingerprint(self._request.record()),
             with_locals=not self._request.stochastic,
@@ -115,39 +214,33 @@ class ActiveRun:
             require_ownership=self._require_ownership,
             notice=self._log.notice,
         )
+        vocabulary = self._request.corpus.vocabulary.words
+        self._snapshots = TopicSnapshots(problem, vocabulary, limits.planned(len(problem.shards)))
         try:
             begins = True
-            for state, progress in self._iterations(problem, executor, global_state, checkpointer):
+            # No variable may hold the fit, as it holds pending sweeps.
+            for state, progress in Fit(problem, limits, checkpointer, self._snapshots):
                 if begins or progress.lost:
                     self._remove_samples_after(progress.iteration)
-                self._save_sample(problem, executor, state, progress)
+                self._save_sample(problem, state, progress)
                 # Else the state would be held until the next is there.
                 del state
-                self._log.emit({**event_of(progress), **self._processes(executor)})
+                self._log.emit({**event_of(progress), **self._processes(problem.executor)})
                 self._elapsed, begins = progress.elapsed, False
                 self._stop_reason = progress.stop_reason
                 if progress.flat:
                     self._report_flat(progress)
-            return self._finish(problem, executor, checkpointer)
+            return self._finish(problem, checkpointer)
         except (KeyboardInterrupt, Exception) as error:
             # Whatever the error is, the iterations so far are saved.
-            self._stop(checkpointer, error, problem, executor)
+            self._stop(checkpointer, error)
             raise
 
-    def _iterations(
-        self, problem: Problem, executor: Executor, global_state: GlobalState, checkpointer: RunCheckpointer
-    ) -> Iterator[tuple[State, Progress]]:
-        """Return the iterations of the request's schedule. No variable may hold them, as they hold pending sweeps."""
-        limits = self._request.limits
-        self._snapshots = TopicSnapshots(self._request.corpus.vocabulary.words, limits.planned(len(problem.shards)))
-        schedule = run_stochastic if self._request.stochastic else run
-        return schedule(problem, executor, global_state, limits, checkpointer, self._snapshots)
-
-    def _final_words(self, problem: Problem, executor: Executor, state: State) -> Event:
+    def _final_words(self, state: State) -> Event:
         """Return the top words of the last state, unless they were reported; an error here does not end the run."""
         words: dict[str, list[str]] = {}
         with contextlib.suppress(CollapsiumError):
-            words = {} if self._snapshots is None else self._snapshots.final_words(problem, executor, state)
+            words = {} if self._snapshots is None else self._snapshots.final_words(state)
         return {"top_words": words} if words else {}
 
     def _report_flat(self, progress: Progress) -> None:
@@ -165,12 +258,12 @@ class ActiveRun:
     def _processes(self, executor: Executor) -> Event:
         """Return the memory and the tasks of the worker processes, where a report is due."""
         now = time.monotonic()
-        if now - self._reported_at < REPORT.min_seconds:
+        if now - self._reported_at < REPORT_SECONDS:
             return {}
         self._reported_at = now
         workers = executor.activity()
         self._check_processors(executor, frozenset(worker.name for worker in workers))
-        largest = sorted(workers, key=lambda worker: -worker.memory)[: REPORT.max_processes]
+        largest = sorted(workers, key=lambda worker: -worker.memory)[:REPORTED_PROCESSES]
         processes = [
             {"name": worker.name, "memory": worker.memory, "doing": list(worker.doing)}
             for worker in sorted(largest, key=lambda worker: worker.name)
@@ -197,35 +290,34 @@ class ActiveRun:
             if sampled > iteration:
                 self._target.member(number).remove()
 
-    def _save_sample(self, problem: Problem, executor: Executor, state: State, progress: Progress) -> None:
+    def _save_sample(self, problem: Problem, state: State, progress: Progress) -> None:
         """Save a state as a sample, if its iteration is one of those; one that is reported again is written again."""
         if progress.lost or progress.iteration not in self._sampled:
             return
         folder = self._target.member(self._sampled.index(progress.iteration))
-        state = folded_in(problem, executor, state)
-        save_model(folder, self._request.corpus, problem, executor, state, self._processors.seen)
+        save_model(folder, self._request.corpus, problem, problem.folded_in(state), self._processors.seen)
 
-    def _finish(self, problem: Problem, executor: Executor, checkpointer: RunCheckpointer) -> Model:
+    def _finish(self, problem: Problem, checkpointer: RunCheckpointer) -> Model:
         """Save the last state, as a checkpoint and as the model."""
         if checkpointer.last is None:
             raise RuntimeError("the loop gave no state")
         began = time.perf_counter()
         checkpointer.save_last()
-        state = folded_in(problem, executor, checkpointer.last.state)
+        state = problem.folded_in(checkpointer.last.state)
         seen = self._processors.seen
         model = self._target.model
-        save_model(model, self._request.corpus, problem, executor, state, seen, self._log.notice, self._names)
+        save_model(model, self._request.corpus, problem, state, seen, self._log.notice, self._names)
         self._inherit_names()
         early = state.iteration < self._request.limits.planned(len(problem.shards))
         reason = self._stop_reason if early and self._stop_reason else DONE[early]
         end: Event = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}
         end["saving_seconds"] = time.perf_counter() - began
-        end.update(self._final_words(problem, executor, state))
+        end.update(self._final_words(state))
         remark = problem.family.remark(state.global_state)
         if remark is not None:
             self._log.notice(remark)
             end["remark"] = remark
-        self._log.emit({**end, **({} if self._is_member else usage(executor, state.iteration))})
+        self._log.emit({**end, **({} if self._is_member else usage(problem.executor, state.iteration))})
         return Model(self._target.folder.url)
 
     def _names(self, folder: Folder) -> dict[int, TopicName]:
@@ -242,7 +334,7 @@ class ActiveRun:
         except CollapsiumError as error:
             self._log.notice(f"the names of the topics were not carried over: {error}")
 
-    def _stop(self, checkpointer: RunCheckpointer, error: BaseException, problem: Problem, executor: Executor) -> None:
+    def _stop(self, checkpointer: RunCheckpointer, error: BaseException) -> None:
         """Save the last complete iteration as a checkpoint, if its workers are still there, and report the end."""
         if isinstance(error, TakenOverError):
             # The process that has taken the run over reports it.
@@ -263,7 +355,7 @@ class ActiveRun:
         end: Event = {"event": "end", "iteration": iteration or 0, "elapsed": elapsed, "reason": reason}
         log.write_journal(end)
         if reason == "interrupt" and checkpointer.last is not None and checkpointer.last.state.iteration == iteration:
-            end.update(self._final_words(problem, executor, checkpointer.last.state))
+            end.update(self._final_words(checkpointer.last.state))
         with contextlib.suppress(CollapsiumError):
             log.record(end)
         log.send(end)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import TypedDict
 
 from collapsium.pipeline.engine.growth import Growth
-from collapsium.pipeline.executors.base import Future
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.corpus.vectors import AnyShard
+from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.document_samples import DocumentSample
@@ -22,7 +24,7 @@ Shards = list[Future[AnyShard | ShardOnDisk]]
 
 @dataclass(frozen=True)
 class Problem:
-    """A corpus with a model family, its options and a seed; fixed before the first sweep."""
+    """A corpus on the workers with a model family, its options and a seed; fixed before the first sweep."""
 
     name: str  # Name of the family
     family: AnyFamily  # The family's driver half
@@ -33,6 +35,8 @@ class Problem:
     heldout: Shards
     block_bounds: tuple[int, ...]  # First word of each block of the vocabulary and, last, the size of the vocabulary
     stream: Stream  # Random stream of the seed
+    executor: Executor  # Holds the shards and runs the tasks
+    global_state: GlobalState  # Before any document was swept
     # Folder for spilled local states, on each machine its own; None where they stay in memory
     scratch: str | None = None
     local_sweeps: int = 1  # Sweeps of a shard before its delta is reduced
@@ -57,13 +61,44 @@ class Problem:
         if self.load is not None:
             self.shards[:], self.heldout[:] = self.load()
 
-    def home(self, shard: int, homes: int) -> int:
-        """Return the home of a shard among `homes`; neighbours share one, as their deltas are added first."""
-        return shard * homes // len(self.shards)
+    def home(self, shard: int) -> int:
+        """Return the home of a shard; neighbours share one, as their deltas are added first."""
+        return shard * self.executor.homes // len(self.shards)
 
-    def block_home(self, block: int, homes: int) -> int:
+    def block_home(self, block: int) -> int:
         """Return the home of a block of the vocabulary; a single block lives where the sum of all deltas is made."""
-        return ((block + 1) * homes - 1) // (len(self.block_bounds) - 1)
+        return ((block + 1) * self.executor.homes - 1) // (len(self.block_bounds) - 1)
+
+    def initial_state(self, iteration: int = -1) -> State:
+        """Return the state before any document was swept."""
+        blocks = [
+            self.executor.submit(
+                tasks.empty_block, self.shard_model, *bounds, self.global_state, home=self.block_home(number)
+            )
+            for number, bounds in enumerate(pairwise(self.block_bounds))
+        ]
+        return State(iteration, self.global_state, blocks)
+
+    def folded_in(self, state: State) -> State:
+        """Return the state with local states: those that it has, or else those of documents folded in."""
+        if state.swept:
+            return state
+        # The purpose addresses random numbers, on which results depend.
+        stream = self.stream.at(purpose="settle")
+        swept = [
+            self.executor.submit(
+                tasks.fold_in_shard,
+                self.shard_model,
+                shard,
+                self.scratch,
+                state.blocks,
+                state.global_state,
+                stream,
+                home=self.home(number),
+            )
+            for number, shard in enumerate(self.shards)
+        ]
+        return replace(state, swept=swept)
 
 
 @dataclass(frozen=True)

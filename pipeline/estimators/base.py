@@ -23,19 +23,14 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from collapsium.pipeline.analysis.options import Measure, RankOptions
 from collapsium.pipeline.analysis.words import word_scores
 from collapsium.pipeline.engine.fit import fit
-from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.loop.scoring import mean_score
-from collapsium.pipeline.engine.loop.stochastic import run_stochastic
-from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints
+from collapsium.pipeline.engine.loop.fit import Fit, mean_score
+from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer
 from collapsium.pipeline.engine.processors import compile_for
 from collapsium.pipeline.engine.resources.estimate import plan
-from collapsium.pipeline.engine.resources.placement import Placement, freed_memory, scratch_folder
-from collapsium.pipeline.engine.resources.plan import local_place
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits
+from collapsium.pipeline.engine.resources.plan import Placement, freed_memory, local_place, scratch_folder
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits, RequestOptions
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
-from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
-from collapsium.pipeline.engine.state import Snapshot, State
+from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
 from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler, is_elsewhere
@@ -77,15 +72,15 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
     executor = placement.open(lambda text: None)  # noqa: ARG005
     try:
         with freed_memory(executor), scratch_folder(planned, executor) as folder:
-            problem, global_state = LoadedCorpus(request, [], executor, folder).problem(request.seed)
-            compile_for(executor, problem.shard_model, global_state, start=request.start_kind, local=placement.is_local)
-            last, schedule = _Last(), run_stochastic if request.stochastic else run
-            # Only `last` refers to the state, so that each state is freed as soon as the next one exists.
-            for _ in schedule(problem, executor, global_state, request.limits, last):
+            problem, start = LoadedCorpus(request, [], executor, folder).problem(request.seed), request.start_kind
+            compile_for(executor, problem.shard_model, problem.global_state, start=start, local=placement.is_local)
+            # Only this refers to the state, so that each state is freed as soon as the next one exists.
+            last = Checkpointer()
+            for _ in Fit(problem, request.limits, last):
                 pass
-            state = last.state
-            if state is None:
-                raise RuntimeError("the loop gave no state")
+            if last.last is None:
+                raise RuntimeError("the fit gave no state")
+            state = last.last.state
             blocks = executor.collect(
                 [executor.submit(_finished, problem.shard_model, block, state.global_state) for block in state.blocks]
             )
@@ -96,17 +91,6 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
         request.family, problem.shard_model, state.global_state, blocks, manifest.documents, float(manifest.tokens)
     )
     return fitted, state.iteration
-
-
-class _Last(NoCheckpoints):
-    """Retains the last state, in place of checkpoints."""
-
-    state: State | None = None
-
-    def save_if_due(self, snapshot: Snapshot) -> State:
-        """Retain a state in place of the previous one, and return it."""
-        self.state = snapshot.state
-        return snapshot.state
 
 
 def _finished(model: AnyShardModel, block: tasks.Block, global_state: GlobalState) -> tasks.Block:
@@ -473,10 +457,8 @@ class TopicEstimator(DocumentEstimator):
         alone = not (members["restarts"] or limits.get("samples") or self.combine != "predictions")
         if here and self.run is None and alone and tuple(start.values()) == (None, 0.0):
             bounds, config = Limits(**limits), make_options(self.FAMILY, options)
-            inputs = FitInputs(self.FAMILY, config, corpus.manifest.documents, elsewhere=bounds.schedule != "batch")
-            begun = StartSource.of_fit(None, 0.0, inputs)
-            request = Request(corpus, None, self.FAMILY, config, bounds, seed, start=begun)
-            return fit_here(request.with_growth(), Placement(**where))
+            request = new_request(corpus, self.FAMILY, config, bounds, RequestOptions(seed=seed))
+            return fit_here(request, Placement(**where))
         out = f"{place}/run" if self.run is None else self.run
         model = fit(
             corpus.folder.address,

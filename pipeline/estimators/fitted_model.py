@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.engine.loop.loop import initial_state
-from collapsium.pipeline.engine.loop.stochastic import step
+from collapsium.pipeline.engine.loop.fit import step
 from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor, T
 from collapsium.pipeline.models.averaged_models import AveragedModels
@@ -29,7 +28,7 @@ from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyPredicts
 from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS
-from collapsium.workers.families.family import Stochastic, Summary
+from collapsium.workers.families.family import AnyFamily, Stochastic, Summary
 from collapsium.workers.families.mean import MeanGlobalState
 from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
 
@@ -122,17 +121,21 @@ def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: S
     executor, stream = SerialExecutor(), Stream(seed)
     half, widened = load_family(family), with_all_words(shard, words)
     shards: list[Future[AnyShard | ShardOnDisk]] = [executor.hold(widened)]
-    problem = Problem(family, half, half.make_shard_model(config), config, shards, [], (0, words), stream)
+    model = half.make_shard_model(config)
     if before is None:
         summary = _summary(words, total, shard.tokens / shard.documents)
-        global_state = problem.family.initialise(summary, config, stream.at(purpose="initialise"))
-        state = replace(initial_state(problem, executor, global_state), iteration=0)
-        before = Fitted(family, problem.shard_model, global_state, [], shard.documents, float(summary.tokens))
-    else:
-        if not before.steps:
-            before = _stepping(before, problem, _summary(words, total, before.tokens / before.documents))
+        global_state = half.initialise(summary, config, stream.at(purpose="initialise"))
+        before = Fitted(family, model, global_state, [], shard.documents, float(summary.tokens))
+    elif not before.steps:
+        summary = _summary(words, total, before.tokens / before.documents)
+        # Called only to raise an error for options that the stochastic schedule does not support.
+        half.initialise(summary, config, stream)
+        before = _stepping(before, half, model, config, summary)
+    problem = Problem(family, half, model, config, shards, [], (0, words), stream, executor, before.global_state)
+    state = problem.initial_state(0)
+    if before.blocks:
         state = State(before.steps, before.global_state, [executor.hold(block) for block in before.blocks])
-    state, _, _ = step(problem, executor, state, [0])
+    state, _, _ = step(problem, state, [0])
     blocks = executor.collect(state.blocks)
     return replace(before, global_state=state.global_state, blocks=blocks, steps=state.iteration)
 
@@ -142,17 +145,14 @@ def _summary(words: int, total: int, length: float) -> Summary:
     return Summary(total, words, max(round(total * length), 1), stochastic=True)
 
 
-def _stepping(fitted: Fitted, problem: Problem, summary: Summary) -> Fitted:
+def _stepping(fitted: Fitted, family: AnyFamily, model: AnyShardModel, config: Any, summary: Summary) -> Fitted:
     """Return a model from `fit` as a start for steps; the fit counts as one pass over its documents."""
-    # Called only to raise an error for options that the stochastic schedule does not support.
-    problem.family.initialise(summary, problem.config, problem.stream)
-    model, family = problem.shard_model, problem.family
     if not isinstance(model, StochasticShardModel) or not isinstance(family, Stochastic):
-        raise TypeError(f"family '{problem.name}' has no stochastic schedule")
+        raise TypeError(f"family '{fitted.family}' has no stochastic schedule")
     rows = model.rows_type.joined([block.rows for block in fitted.blocks])
     rows = model.rows_for_steps(rows, summary.tokens / max(fitted.tokens, 1.0))
     global_state = family.global_state_for_steps(
-        fitted.global_state, summary, problem.config, -(-fitted.documents // BATCH_DOCUMENTS)
+        fitted.global_state, summary, config, -(-fitted.documents // BATCH_DOCUMENTS)
     )
     blocks = [tasks.Block(0, fitted.words, rows, Delta())]
     return replace(fitted, global_state=global_state, blocks=blocks, tokens=float(summary.tokens))

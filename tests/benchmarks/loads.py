@@ -19,8 +19,7 @@ import numpy as np
 from collapsium.pipeline import Model, fit, simulate
 from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
-from collapsium.pipeline.engine.setup.request import fingerprint
-from collapsium.pipeline.engine.setup.resumption import resumed_request
+from collapsium.pipeline.engine.setup.request import fingerprint, resumed_request
 from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
@@ -141,13 +140,13 @@ def restored(run):
     request, _ = resumed_request(target, None, None, {})
     executor = ThreadExecutor(1)
     try:
-        problem, _ = LoadedCorpus(request, [], executor, None).problem(request.seed)
+        problem = LoadedCorpus(request, [], executor, None).problem(request.seed)
         read = time.process_time()
         with Stopwatch() as watch:
             checkpointer = RunCheckpointer(
-                target, executor, problem, fingerprint(request.record()), with_locals=not request.stochastic
+                target, problem, fingerprint(request.record()), with_locals=not request.stochastic
             )
-            state = checkpointer.restore(problem).state
+            state = checkpointer.restore().state
             executor.collect([executor.submit(_done, part) for part in (*state.blocks, *state.swept)])
         return read - began, time.process_time() - read, watch.seconds
     finally:

@@ -92,7 +92,7 @@ def calm(base, options):
     reset(base)
     with (
         unglanced(),
-        mock.patch("collapsium.pipeline.engine.resources.placement.open_executor", return_value=SerialExecutor()),
+        mock.patch("collapsium.pipeline.engine.resources.plan.open_executor", return_value=SerialExecutor()),
     ):
         fit(corpus_of(options), RUN, heldout="faulty://store/corpus/heldout", scheduler="serial", **fitted(options))
     return ended()
@@ -140,7 +140,7 @@ def live(base, seed):
         homes = 1 + int(fate.draw("homes", fate.session) * 4)
         every = 1 + int(fate.draw("every", fate.session) * 5)
         cluster = SimulatedExecutor(fate, homes)
-        opened = mock.patch("collapsium.pipeline.engine.resources.placement.open_executor", return_value=cluster)
+        opened = mock.patch("collapsium.pipeline.engine.resources.plan.open_executor", return_value=cluster)
         try:
             with unhurried(), opened:
                 if "/store/run/run.json" in FaultyFileSystem.store:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.analysis.scoring.predictive import MemberScore, load_blocks
 from collapsium.pipeline.engine.leakage import require_held_out, require_not_contained, tables_of, trained_on
-from collapsium.pipeline.engine.loop.scoring import mean_score
+from collapsium.pipeline.engine.loop.fit import mean_score
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.setup.request import HeldoutReference, align
 from collapsium.pipeline.executors.base import TLS, Executor, Future

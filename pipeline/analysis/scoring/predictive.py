@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.loop.scoring import mean_score
+from collapsium.pipeline.engine.loop.fit import mean_score
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.setup.request import HeldoutReference, align
 from collapsium.pipeline.executors.base import Executor, Future

@@ -213,22 +213,16 @@ Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class TransferRule:
-    """Rounds of moving a topic's tokens."""
-
-    scalings: int = 10  # Rounds of scaling; the counts of a converged fit differ by less than 1e-3 before the first
-    cells: int = 1 << 20  # Responsibilities that a task computes at a time, in double precision
-    # Share of a document's moved tokens below which a topic gets none, where the document had no other topic
-    min_share: float = 0.01
-    # Rounds of power iteration that find the direction in which a topic's documents differ most
-    direction_rounds: int = 15
-    split_sweeps: int = 30  # Sweeps over the topic's tokens that separate the halves
-    half_prior: float = 0.1  # Dirichlet parameter of each half in a document
-    min_half: float = 1.0  # Least expected tokens of a half
-
-
-RULE = TransferRule()
+# Rounds of moving a topic's tokens
+SCALINGS = 10  # Rounds of scaling; the counts of a converged fit differ by less than 1e-3 before the first
+CELLS = 1 << 20  # Responsibilities that a task computes at a time, in double precision
+# Share of a document's moved tokens below which a topic gets none, where the document had no other topic
+MIN_SHARE = 0.01
+# Rounds of power iteration that find the direction in which a topic's documents differ most
+DIRECTION_ROUNDS = 15
+SPLIT_SWEEPS = 30  # Sweeps over the topic's tokens that separate the halves
+HALF_PRIOR = 0.1  # Dirichlet parameter of each half in a document
+MIN_HALF = 1.0  # Least expected tokens of a half
 
 
 @dataclass(frozen=True)
@@ -293,7 +287,7 @@ def transfer_of(model: EditedModel, topic: int, executor: Executor) -> Transfer:
     shards = each(executor, _topic_tokens, [(model, number, topic) for number in range(len(model.entries))])
     target = model.counts[:, topic].astype(np.float64)
     factors, corrections = np.ones(target.size), np.ones(target.size)
-    for _ in range(RULE.scalings):
+    for _ in range(SCALINGS):
         factors = factors * corrections
         sums = sum(each(executor, _word_sums, [(shard, factors) for shard in shards]), np.zeros(target.size))
         corrections = np.divide(target, sums, out=np.zeros_like(target), where=sums > 0.0)
@@ -323,7 +317,7 @@ def _topic_tokens(model: EditedModel, number: int, topic: int) -> TopicTokens:
 
 
 def _chunks(rows: int, columns: int) -> list[slice]:
-    step = max(RULE.cells // max(columns, 1), 1)
+    step = max(CELLS // max(columns, 1), 1)
     return [slice(low, min(low + step, rows)) for low in range(0, rows, step)]
 
 
@@ -372,7 +366,7 @@ def _spill(model: EditedModel, transfer: Transfer, number: int) -> Spill:
         np.add.at(documents, owner, moved[rows, np.newaxis] * share)
         np.add.at(gains, position, corrected[rows, np.newaxis] * share)
     total = documents.sum(axis=1, keepdims=True)
-    least = np.minimum(RULE.min_share * total, documents.max(axis=1, keepdims=True))
+    least = np.minimum(MIN_SHARE * total, documents.max(axis=1, keepdims=True))
     retained = np.where(alone[:, np.newaxis] & (documents < least), 0.0, documents)
     retained *= total / np.maximum(retained.sum(axis=1, keepdims=True), 1e-300)
     owner, topic = np.nonzero(retained)
@@ -396,7 +390,7 @@ def split(model: EditedModel, topic: int, executor: Executor) -> tuple[EditedMod
         np.zeros((model.counts.shape[0], 2)),
     )
     sizes = counts_of_halves.sum(axis=0)
-    if sizes.min() < RULE.min_half:
+    if sizes.min() < MIN_HALF:
         raise OptionError(f"{topic}: its tokens do not separate into two topics; choose another topic", "split")
     if sizes[1] > sizes[0]:
         counts_of_halves, sizes = counts_of_halves[:, ::-1], sizes[::-1]
@@ -431,7 +425,7 @@ def _separated(model: EditedModel, transfer: Transfer, executor: Executor) -> li
     width, prior = factors.size, model.word_prior
     direction = _direction(transfer, executor)
     halves = each(executor, _by_direction, [(shard, factors, direction) for shard in shards])
-    for _ in range(RULE.split_sweeps):
+    for _ in range(SPLIT_SWEEPS):
         arguments = [(transfer, shard, half) for shard, half in zip(shards, halves, strict=True)]
         words = sum(each(executor, _half_words, arguments), np.zeros((width, 2))) + prior[:, np.newaxis]
         words /= words.sum(axis=0)
@@ -443,7 +437,7 @@ def _separated(model: EditedModel, transfer: Transfer, executor: Executor) -> li
 def _swept(shard: TopicTokens, factors: Floats, half: Floats, words: Floats) -> Floats:
     tokens = shard.scaled(factors)
     first = np.bincount(shard.owner, weights=tokens * half, minlength=shard.margin.size)
-    documents = np.stack([first, np.maximum(shard.margin - first, 0.0)], axis=1) + RULE.half_prior
+    documents = np.stack([first, np.maximum(shard.margin - first, 0.0)], axis=1) + HALF_PRIOR
     weights = documents[shard.owner] * words[shard.words[shard.position]]
     swept: Floats = weights[:, 0] / np.maximum(weights.sum(axis=1), 1e-300)
     return swept
@@ -461,7 +455,7 @@ def _direction(transfer: Transfer, executor: Executor) -> Floats:
     scale = np.divide(1.0, mean, out=np.zeros_like(mean), where=mean > 0.0)
     # Any start that no word's id favours; a product of whole numbers has the same bits everywhere.
     direction = np.where((np.arange(mean.size) * 2_654_435_761 >> 7) & 1, 1.0, -1.0) * (mean > 0.0)
-    for _ in range(RULE.direction_rounds):
+    for _ in range(DIRECTION_ROUNDS):
         direction = direction - (direction * mean).sum()
         arguments = [(shard, factors, direction, mean) for shard in shards]
         product = sum(each(executor, _covariance_product, arguments), np.zeros(mean.size)) * scale

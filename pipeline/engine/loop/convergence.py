@@ -8,28 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 PREFIX = "bin:"
 LAST, REPORTED = f"{PREFIX}last", f"{PREFIX}reported"
 CHANGE, OBJECTIVE, SCORE = "counts", "objective", "score"
 
 
-@dataclass(frozen=True)
-class FlatRule:
-    """Thresholds under which a figure counts as flat; chosen on the KOS corpus with 120 topics."""
-
-    # Iterations of which a bin holds the sum; a figure is tested at the end of every second bin
-    bin_iterations: int = 10
-    first_iteration: int = 60  # No figure is flat before this iteration
-    min_values: int = 4  # Values that a window needs
-    # Relative difference of the two windows' means up to which a figure is flat
-    max_change: Mapping[str, float] = field(default_factory=lambda: {CHANGE: 5e-2, OBJECTIVE: 2.5e-3, SCORE: 5e-4})
-    # Standard errors of the difference up to which a figure is flat too, as noise alone may cause it
-    standard_errors: float = 1.0
-
-
-RULE = FlatRule()
+# Thresholds under which a figure counts as flat; chosen on the KOS corpus with 120 topics
+BIN_ITERATIONS = 10  # Iterations of which a bin holds the sum; a figure is tested at the end of every second bin
+FIRST_ITERATION = 60  # No figure is flat before this iteration
+MIN_VALUES = 4  # Values that a window needs
+# Relative difference of the two windows' means up to which a figure is flat
+MAX_CHANGE = {CHANGE: 5e-2, OBJECTIVE: 2.5e-3, SCORE: 5e-4}
+# Standard errors of the difference up to which a figure is flat too, as noise alone may cause it
+STANDARD_ERRORS = 1.0
 
 
 class Windows:
@@ -50,7 +42,7 @@ class Windows:
         for name, value in figures.items():
             if value is not None and math.isfinite(value):
                 for power, term in (("n", 1.0), ("x", value), ("xx", value * value)):
-                    key = f"{PREFIX}{name}:{(iteration - 1) // RULE.bin_iterations}:{power}"
+                    key = f"{PREFIX}{name}:{(iteration - 1) // BIN_ITERATIONS}:{power}"
                     self._sums[key] = self._sums.get(key, 0.0) + term
 
     def has(self, name: str) -> bool:
@@ -59,16 +51,16 @@ class Windows:
 
     def flat(self, name: str, iteration: int) -> bool:
         """Return true if a figure is flat after the iteration that was added last."""
-        bins = iteration // RULE.bin_iterations
-        if iteration % RULE.bin_iterations or iteration < RULE.first_iteration or bins % 2:
+        bins = iteration // BIN_ITERATIONS
+        if iteration % BIN_ITERATIONS or iteration < FIRST_ITERATION or bins % 2:
             return False
         width = max(bins // 4, 1)
         last, before = (self._window(name, bins - (k + 1) * width, bins - k * width) for k in (0, 1))
         if last is None or before is None:
             return False
         difference = abs(last[0] - before[0])
-        noise = RULE.standard_errors * math.hypot(last[1], before[1])
-        return difference <= max(RULE.max_change[name] * abs(before[0]), noise)
+        noise = STANDARD_ERRORS * math.hypot(last[1], before[1])
+        return difference <= max(MAX_CHANGE[name] * abs(before[0]), noise)
 
     def _window(self, name: str, first: int, end: int) -> tuple[float, float] | None:
         """Return the mean of a figure over some bins, and its standard error."""
@@ -77,7 +69,7 @@ class Windows:
             math.fsum(self._sums.get(f"{PREFIX}{name}:{index}:{power}", 0.0) for index in bins)
             for power in ("n", "x", "xx")
         )
-        if number < RULE.min_values:
+        if number < MIN_VALUES:
             return None
         mean = total / number
         return mean, math.sqrt(max(squares / number - mean * mean, 0.0) / number)

@@ -15,35 +15,27 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.engine.state import Problem, State, TopicSizes
-from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.executors.base import Future
 from collapsium.pipeline.models.registry import load_family
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.families.description import shape_of
 from collapsium.workers.tasks import Block
 
-
-@dataclass(frozen=True)
-class SnapshotRule:
-    """Extent and frequency of snapshots."""
-
-    sizes: int = 20  # Largest topics whose shares are reported
-    moved: int = 5  # Topics reported whose shares changed most
-    named: int = 200  # Largest topics whose words are fetched, besides those whose shares changed most
-    words: int = 6  # Words of a topic
-    digits: int = 5  # Decimals of a share
-    min_active_share: float = 1e-6  # Share of the tokens from which on a topic counts as active
-    min_seconds: float = 5.0  # Least time between two fetches of words
-    max_seconds: float = 30.0  # Time after which words are fetched again, at the next iteration
-    fetches: int = 10  # Fetches over the planned iterations, at least, whatever they cost
-    cost_factor: float = 200.0  # Least time between two fetches, as a multiple of the worker time of the last
-    run_share: float = 0.02  # Least time between two fetches, as a share of the time of the run
-    cells: int = 1 << 18  # Numbers of a block that are read at a time: few enough to stay in a core's cache
-    # Numbers of a block for which another task is worth it: they take 10 ms, a task on a cluster 4 ms
-    task_cells: int = 1 << 21
-
-
-RULE = SnapshotRule()
+SIZES = 20  # Largest topics whose shares are reported
+MOVED = 5  # Topics reported whose shares changed most
+NAMED = 200  # Largest topics whose words are fetched, besides those whose shares changed most
+WORDS = 6  # Words of a topic
+DIGITS = 5  # Decimals of a share
+MIN_ACTIVE_SHARE = 1e-6  # Share of the tokens from which on a topic counts as active
+MIN_SECONDS = 5.0  # Least time between two fetches of words
+MAX_SECONDS = 30.0  # Time after which words are fetched again, at the next iteration
+FETCHES = 10  # Fetches over the planned iterations, at least, whatever they cost
+COST_FACTOR = 200.0  # Least time between two fetches, as a multiple of the worker time of the last
+RUN_SHARE = 0.02  # Least time between two fetches, as a share of the time of the run
+CELLS = 1 << 18  # Numbers of a block that are read at a time: few enough to stay in a core's cache
+# Numbers of a block for which another task is worth it: they take 10 ms, a task on a cluster 4 ms
+TASK_CELLS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -62,7 +54,7 @@ def topic_sizes(name: str, model: AnyShardModel, global_state: GlobalState) -> t
     rows = model.finished_rows(model.initial_rows(0, global_state), global_state)
     topics = load_family(name).describe(rows, global_state, 0)
     shares = topics.share if topics.parent is None else shape_of(topics.ids, topics.parent, topics.share).below
-    active = int(np.count_nonzero(shares >= RULE.min_active_share))
+    active = int(np.count_nonzero(shares >= MIN_ACTIVE_SHARE))
     return dict(zip(topics.ids.tolist(), topics.share.tolist(), strict=True)), active
 
 
@@ -80,7 +72,7 @@ def top_words(
     words = np.full((len(ids), count), -1, dtype=np.int64)
     values = np.zeros((len(ids), count))
     width = max((rows[:1].size for rows in block.rows.to_arrays().values()), default=1)
-    step = max(RULE.cells // max(width, 1), 1)
+    step = max(CELLS // max(width, 1), 1)
     first, last = ((block.high - block.low) * number // part[1] for number in (part[0], part[0] + 1))
     for low in range(first, last, step):
         rows = block.rows.of_words(slice(low, min(low + step, last)), complete=True)
@@ -103,36 +95,30 @@ def _largest(
 
 
 class TopicSnapshots:
-    """Reports a loop's topics."""
+    """Reports the topics of a problem's states."""
 
-    def __init__(self, vocabulary: Sequence[str], planned: int = 0) -> None:
-        self._vocabulary, self._max_age = vocabulary, max(planned // RULE.fetches, 1)
+    def __init__(self, problem: Problem, vocabulary: Sequence[str], planned: int = 0) -> None:
+        self._problem, self._vocabulary, self._max_age = problem, vocabulary, max(planned // FETCHES, 1)
         self._fetched = -1  # iteration whose words were fetched last
         self._last: tuple[int, dict[int, float]] | None = None  # iteration and shares
         self._began = time.monotonic()
         self._due = self._began
 
-    def topics(self, problem: Problem, iteration: int, before: GlobalState, after: GlobalState) -> TopicSizes:
+    def topics(self, iteration: int, before: GlobalState, after: GlobalState) -> TopicSizes:
         """Return the sizes of the topics, and those whose shares changed most."""
         if iteration < 1:
             return {}
+        name, model = self._problem.name, self._problem.shard_model
         if self._last is None or self._last[0] != iteration - 1:
-            self._last = iteration - 1, topic_sizes(problem.name, problem.shard_model, before)[0]
+            self._last = iteration - 1, topic_sizes(name, model, before)[0]
         old = self._last[1]
-        new, active = topic_sizes(problem.name, problem.shard_model, after)
+        new, active = topic_sizes(name, model, after)
         self._last = iteration, new
         moved = {topic: new.get(topic, 0.0) - old.get(topic, 0.0) for topic in {**new, **old}}
-        return {"active": active, "sizes": _pairs(new, RULE.sizes), "moved": _pairs(moved, RULE.moved)}
+        return {"active": active, "sizes": _pairs(new, SIZES), "moved": _pairs(moved, MOVED)}
 
     def submit(
-        self,
-        problem: Problem,
-        executor: Executor,
-        state: State,
-        topics: TopicSizes,
-        scored: Sequence[Future[Block]] = (),
-        *,
-        last: bool,
+        self, state: State, topics: TopicSizes, scored: Sequence[Future[Block]] = (), *, last: bool
     ) -> list[Future[TopWords]]:
         """Submit the fetching of the top words of the largest and the most changed topics, where it is due."""
         now = time.monotonic()
@@ -140,56 +126,51 @@ class TopicSnapshots:
         if not topics or not (last or outdated or now >= self._due):
             return []
         largest = [] if self._last is None else _largest_topics(self._last[1])
-        return self._submit(problem, executor, state, [*largest, *(int(topic) for topic, _ in topics["moved"])], scored)
+        return self._submit(state, [*largest, *(int(topic) for topic, _ in topics["moved"])], scored)
 
-    def _submit(
-        self,
-        problem: Problem,
-        executor: Executor,
-        state: State,
-        ids: Sequence[int],
-        scored: Sequence[Future[Block]] = (),
-    ) -> list[Future[TopWords]]:
+    def _submit(self, state: State, ids: Sequence[int], scored: Sequence[Future[Block]] = ()) -> list[Future[TopWords]]:
         """Submit the fetching of the top words of some topics, a task a block, or more where other homes have it too.
 
         The rows that score tokens are those of the finished model.
         """
-        self._fetched, distinct, homes = state.iteration, list(dict.fromkeys(ids)), executor.homes
+        problem, homes = self._problem, self._problem.executor.homes
+        self._fetched, distinct = state.iteration, list(dict.fromkeys(ids))
         cells = problem.block_bounds[-1] * len(distinct) // len(state.blocks)
-        parts = max(min(homes // len(state.blocks), cells // RULE.task_cells), 1) if scored else 1
+        parts = max(min(homes // len(state.blocks), cells // TASK_CELLS), 1) if scored else 1
         return [
-            executor.submit(
+            problem.executor.submit(
                 top_words,
                 problem.name,
                 problem.shard_model,
                 block,
                 state.global_state,
                 distinct,
-                RULE.words,
+                WORDS,
                 (part, parts),
-                home=(problem.block_home(number, homes) + part) % homes,
+                home=(problem.block_home(number) + part) % homes,
             )
             for number, block in enumerate(scored or state.blocks)
             for part in range(parts)
         ]
 
-    def final_words(self, problem: Problem, executor: Executor, state: State) -> dict[str, list[str]]:
+    def final_words(self, state: State) -> dict[str, list[str]]:
         """Return the top words of the state that a run ends with; none where they were fetched already."""
         if state.iteration < 1 or state.iteration == self._fetched:
             return {}
+        problem = self._problem
         largest = _largest_topics(topic_sizes(problem.name, problem.shard_model, state.global_state)[0])
-        return self.words(executor.collect(self._submit(problem, executor, state, largest)))
+        return self.words(problem.executor.collect(self._submit(state, largest)))
 
     def words(self, blocks: Sequence[TopWords]) -> dict[str, list[str]]:
         """Return the top words of topics over all blocks, with a minus sign before those of negative loadings."""
         if not blocks:
             return {}
         now, cost = time.monotonic(), sum(block.seconds for block in blocks)
-        pause = max(RULE.min_seconds, RULE.cost_factor * cost, RULE.run_share * (now - self._began))
-        self._due = now + min(pause, RULE.max_seconds)
+        pause = max(MIN_SECONDS, COST_FACTOR * cost, RUN_SHARE * (now - self._began))
+        self._due = now + min(pause, MAX_SECONDS)
         words = np.concatenate([block.words for block in blocks], axis=1)
         values = np.concatenate([block.values for block in blocks], axis=1)
-        words, values = _largest(words, values, RULE.words)
+        words, values = _largest(words, values, WORDS)
         return {
             str(topic): [
                 ("-" if weight < 0.0 else "") + self._vocabulary[word]
@@ -203,12 +184,12 @@ class TopicSnapshots:
 def _largest_shares(shares: Mapping[int, float], count: int) -> list[tuple[int, float]]:
     """Return the shares of largest magnitude, rounded, without those that round to zero."""
     order = sorted(shares, key=lambda topic: (-abs(shares[topic]), topic))[:count]
-    rounded = [(topic, round(shares[topic], RULE.digits)) for topic in order]
+    rounded = [(topic, round(shares[topic], DIGITS)) for topic in order]
     return [(topic, share) for topic, share in rounded if abs(share) > 0.0]
 
 
 def _largest_topics(shares: Mapping[int, float]) -> list[int]:
-    return [topic for topic, _ in _largest_shares(shares, RULE.named)]
+    return [topic for topic, _ in _largest_shares(shares, NAMED)]
 
 
 def _pairs(shares: Mapping[int, float], count: int) -> list[list[float]]:

@@ -12,9 +12,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +36,6 @@ SEED_BITS = 128
 
 def require_counted(
     problem: Problem,
-    executor: Executor,
     checks: ModelChecks,
     blocks: Sequence[Future[tasks.Block]],
     swept: Sequence[Future[tasks.Swept]],
@@ -47,13 +44,13 @@ def require_counted(
     """Raise an error if the counts of a checkpoint do not have its tokens."""
     if checks.model.arrays.tokens is None or not swept:
         return
-    seed, homes = secrets.randbits(SEED_BITS), executor.homes
+    seed, executor = secrets.randbits(SEED_BITS), problem.executor
     counted = [
-        executor.submit(_row_fingerprint, checks, block, seed, home=problem.block_home(number, homes))
+        executor.submit(_row_fingerprint, checks, block, seed, home=problem.block_home(number))
         for number, block in enumerate(blocks)
     ]
     taken = [
-        executor.submit(_token_fingerprint, checks, local, shard, seed, place, home=problem.home(number, homes))
+        executor.submit(_token_fingerprint, checks, local, shard, seed, place, home=problem.home(number))
         for number, (local, shard, place) in enumerate(zip(swept, problem.shards, places, strict=True))
     ]
     rows = executor.collect(counted)
@@ -62,7 +59,7 @@ def require_counted(
     if same and np.array_equal(totals, checks.global_state["topic"]):
         return
     executor.collect([
-        executor.submit(_compare, checks, local, shard, list(blocks), place, home=problem.home(number, homes))
+        executor.submit(_compare, checks, local, shard, list(blocks), place, home=problem.home(number))
         for number, (local, shard, place) in enumerate(zip(swept, problem.shards, places, strict=True))
     ])  # fmt: skip
 
@@ -100,71 +97,57 @@ def _compare(
     checks.tallies(_arrays(swept), tasks.gather(blocks, loaded.words).to_arrays(), loaded, place)
 
 
-@dataclass(frozen=True)
-class CheckpointRule:
-    """Frequency of checkpoints, where `checkpoint_every` does not set it."""
-
-    min_seconds: float = 60.0  # Least time between two checkpoints
-    max_time_share: float = 0.05  # Share of the run's time that checkpoints may take
-    max_iterations: int = 1000  # Most iterations between two; a Dask scheduler remembers every task in between
-
-
-RULE = CheckpointRule()
+# Frequency of checkpoints, where `checkpoint_every` does not set it
+MIN_SECONDS = 60.0  # Least time between two checkpoints
+MAX_TIME_SHARE = 0.05  # Share of the run's time that checkpoints may take
+MAX_ITERATIONS = 1000  # Most iterations between two; a Dask scheduler remembers every task in between
 FIRST_ITERATION = 1  # Iteration that the first checkpoint of a run follows, whatever the rule
 
 
-class Checkpointer(Protocol):
-    """Holds the last snapshot of a loop, saves snapshots, and restores them."""
+class Checkpointer:
+    """Holds the last snapshot of a fit, and saves nothing, so that a fit begins anew after a loss."""
 
-    def save_if_due(self, snapshot: Snapshot) -> State:
-        """Hold a snapshot, save it if that is due, and return the state to go on from."""
+    def __init__(self) -> None:
+        self.last: Snapshot | None = None
 
     def hold(self, snapshot: Snapshot) -> None:
         """Hold a snapshot in place of the one before."""
-
-    def restore(self, problem: Problem) -> Snapshot | None:
-        """Return the snapshot that was saved last; None where there is none."""
-
-
-class NoCheckpoints:
-    """Saves nothing, so that a loop begins anew after a loss."""
+        self.last = snapshot
 
     def save_if_due(self, snapshot: Snapshot) -> State:
-        """Return the state."""
+        """Hold a snapshot, save it if that is due, and return the state to go on from (loaded, if it was saved)."""
+        self.hold(snapshot)
         return snapshot.state
 
-    def hold(self, snapshot: Snapshot) -> None:
-        """Hold nothing."""
-
-    def restore(self, problem: Problem) -> Snapshot | None:  # noqa: ARG002
-        """Return None."""
+    def restore(self) -> Snapshot | None:
+        """Return the snapshot that was saved last; None where there is none."""
+        self.last = None
         return None
 
 
-class RunCheckpointer:
+class RunCheckpointer(Checkpointer):
     """Saves snapshots as checkpoints of a run."""
 
     def __init__(
         self,
         run: Run,
-        executor: Executor,
         problem: Problem,
         fingerprint: str = "0" * 64,
         *,
         with_locals: bool = True,
         every: int | None = None,
-        min_seconds: float = RULE.min_seconds,
-        max_time_share: float = RULE.max_time_share,
+        min_seconds: float = MIN_SECONDS,
+        max_time_share: float = MAX_TIME_SHARE,
         require_ownership: Callable[[], None] = lambda: None,
         notice: Callable[[str], None] = lambda text: None,  # noqa: ARG005
     ) -> None:
-        self._run, self._executor, self._problem = run, executor, problem
+        super().__init__()
+        self._run, self._executor, self._problem = run, problem.executor, problem
         self._fingerprint, self._locals, self._every = fingerprint, with_locals, every
         self._min_seconds, self._pause, self._max_time_share = min_seconds, min_seconds, max_time_share
         self._require_ownership, self._notice = require_ownership, notice
         self._saved_at, self._iteration = time.monotonic(), 0
         self._first_events = self._events_before = run.events_size()
-        self.last: Snapshot | None = None
 
     def save_if_due(self, snapshot: Snapshot) -> State:
         """Hold a snapshot, save it if that is due, and return the state to go on from (loaded, if it was saved)."""
@@ -178,17 +161,13 @@ class RunCheckpointer:
         self._pause = max(self._min_seconds, (self._saved_at - began) / self._max_time_share)
         return state
 
-    def hold(self, snapshot: Snapshot) -> None:
-        """Hold a snapshot in place of the one before."""
-        self.last = snapshot
-
     def _due(self, iteration: int) -> bool:
         # A run that is stopped or lost early then has something to go on from.
         if iteration == FIRST_ITERATION:
             return True
         # The first checkpoint does not shift the others.
         passed = iteration - (0 if self._iteration == FIRST_ITERATION else self._iteration)
-        if passed >= (RULE.max_iterations if self._every is None else self._every):
+        if passed >= (MAX_ITERATIONS if self._every is None else self._every):
             return True
         return self._every is None and time.monotonic() - self._saved_at >= self._pause
 
@@ -259,12 +238,12 @@ class RunCheckpointer:
             previous=snapshot.previous,
         )
 
-    def restore(self, problem: Problem) -> Snapshot | None:
+    def restore(self) -> Snapshot | None:
         """Return the latest complete checkpoint, and cut the events that came after it."""
         self.last = None
         iterations, faults = self._run.checkpoints.candidates()
         for iteration in iterations:
-            own_faults, sound = self._examine(iteration, problem)
+            own_faults, sound = self._examine(iteration)
             if sound is not None:
                 record, state = sound
                 for fault in faults:
@@ -285,9 +264,9 @@ class RunCheckpointer:
         self._run.truncate_events(self._first_events)
         return None
 
-    def _examine(self, iteration: int, problem: Problem) -> tuple[list[str], tuple[CheckpointRecord, State] | None]:
+    def _examine(self, iteration: int) -> tuple[list[str], tuple[CheckpointRecord, State] | None]:
         """Read all of a checkpoint, and have the workers check it; return its faults, or its record and state."""
-        checkpoint = self._run.checkpoints.at(iteration)
+        checkpoint, problem = self._run.checkpoints.at(iteration), self._problem
         try:
             record = checkpoint.record()
         except DamagedError as error:
@@ -322,21 +301,21 @@ class RunCheckpointer:
         blocks.
         """
         checkpoint, submit = self._run.checkpoints.at(record.iteration), self._executor.submit
-        homes, parts, problem = self._executor.homes, record.parts, self._problem
+        parts, problem = record.parts, self._problem
         blocks = []
         for number, bounds in enumerate(pairwise(problem.block_bounds)):
             block = (checkpoint, number, *bounds, parts[_rows(number)], checks)
-            blocks.append(submit(read_block, *block, home=problem.block_home(number, homes)))
+            blocks.append(submit(read_block, *block, home=problem.block_home(number)))
         swept: list[Future[tasks.Swept]] = []
         for number in range(len(problem.shards) if self._locals else 0):
             local = (checkpoint, number, parts[_locals(number)], checks, problem.shards[number], problem.scratch)
-            swept.append(submit(read_local, *local, home=problem.home(number, homes)))
+            swept.append(submit(read_local, *local, home=problem.home(number)))
         if compare:
-            read = [submit(_is_read, block, home=problem.block_home(n, homes)) for n, block in enumerate(blocks)]
-            read += [submit(_is_read, local, home=problem.home(n, homes)) for n, local in enumerate(swept)]
+            read = [submit(_is_read, block, home=problem.block_home(n)) for n, block in enumerate(blocks)]
+            read += [submit(_is_read, local, home=problem.home(n)) for n, local in enumerate(swept)]
             self._executor.collect(read)
             places = [f"{checkpoint.folder.url}/{_locals(number)}" for number in range(len(swept))]
-            require_counted(problem, self._executor, checks, blocks, swept, places)
+            require_counted(problem, checks, blocks, swept, places)
         global_state = problem.shard_model.global_state_type.from_arrays(checks.global_state)
         return State(record.iteration, global_state, blocks, swept)
 

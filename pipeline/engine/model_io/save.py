@@ -98,13 +98,13 @@ def save_model(
     target: Folder,
     corpus: Corpus,
     problem: Problem,
-    executor: Executor,
     state: State,
     processors: Sequence[Processor] = (),
     notice: Callable[[str], None] | None = None,
     names: NamesOf = no_names,
 ) -> None:
     """Save a state as a finished model, in place of an older one; after an error the older one is still there."""
+    executor = problem.executor
     with replaced(target) as folder:
         writer = ModelWriter(folder)
         written = [

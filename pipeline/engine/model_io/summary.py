@@ -8,7 +8,7 @@ more than the proportions of a shard or one block, and the driver holds the exam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
 
@@ -60,23 +60,16 @@ T = TypeVar("T")
 LABELS, DATE = "labels", "date"
 
 
-@dataclass(frozen=True)
-class SummaryRule:
-    """Extent of a summary."""
-
-    examples: int = 3  # Documents of a topic
-    segmented: int = 3  # Documents whose segments are reported
-    words: int = 6  # Words that explain a topic in a document
-    candidate_words: int = 200  # Most frequent words of a document, from which these are selected
-    # Words whose probabilities are computed together; those of all words of KOS take 90 MB with 1000 topics
-    words_together: int = 512
-    values: int = 100  # Labels of a field
-    min_proportion: float = 0.01  # Smaller proportions are left out
-    max_proportion: float = 1.001  # Largest proportion that rounding may give
-    title_letters: int = 200  # Letters of a title
-
-
-RULE = SummaryRule()
+EXAMPLES = 3  # Documents of a topic
+MOST_SEGMENTED = 3  # Documents whose segments are reported
+WORDS = 6  # Words that explain a topic in a document
+CANDIDATE_WORDS = 200  # Most frequent words of a document, from which these are selected
+# Words whose probabilities are computed together; those of all words of KOS take 90 MB with 1000 topics
+WORDS_TOGETHER = 512
+VALUES = 100  # Labels of a field
+MIN_PROPORTION = 0.01  # Smaller proportions are left out
+MAX_PROPORTION = 1.001  # Largest proportion that rounding may give
+TITLE_LETTERS = 200  # Letters of a title
 
 
 def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Counting = silent) -> SummaryRecord:
@@ -99,7 +92,7 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
         total = summary if total is None else _added(total, summary)
         progress(read)
     if total is None:
-        total = summarise(np.zeros((0, 0)), np.zeros(0), 0, None, RULE.examples)
+        total = summarise(np.zeros((0, 0)), np.zeros(0), 0, None, EXAMPLES)
     [ids] = executor.collect([shown])
     chosen = total.candidates
     chosen = chosen.take(np.flatnonzero(np.isin(chosen.topic, ids)))
@@ -147,19 +140,19 @@ def _summarise(model: Model, reference: ShardReference, named: Sequence[str], id
     inferred = shard_model.infer(local, model.global_state)
     theta = np.asarray(inferred["document_topic"], dtype=np.float64)
     low, high = value_range(theta)
-    if low is not None and not (low >= -ROUNDING_TOLERANCE and high <= RULE.max_proportion):
+    if low is not None and not (low >= -ROUNDING_TOLERANCE and high <= MAX_PROPORTION):
         path = f"{model.folder.url}/documents/{reference.number:05d}"
         raise DamagedError(path, f"expected arrays that give proportions from 0 to 1, found {low:g} to {high:g}")
     theta = np.maximum(theta, 0.0)
     tokens = np.asarray(shard_model.document_lengths(local), dtype=np.float64)
     extras = reference.documents().extras if named else {}
-    summary = summarise(theta, tokens, reference.number, extras.get(LABELS), RULE.examples)
+    summary = summarise(theta, tokens, reference.number, extras.get(LABELS), EXAMPLES)
     if ids is not None and DATE in extras:
         dates = date_sums(extras[DATE], theta[:, ids], tokens, tokens >= MIN_TOKENS)
         summary = replace(summary, dates=dates)
     if "segment_topic" not in inferred:
         return summary
-    segmented = segmented_documents(inferred["segment_topic"], inferred["segments"], reference.number, RULE.segmented)
+    segmented = segmented_documents(inferred["segment_topic"], inferred["segments"], reference.number, MOST_SEGMENTED)
     return replace(summary, segmented=segmented)
 
 
@@ -173,8 +166,8 @@ def _added(total: ShardSummary, other: ShardSummary) -> ShardSummary:
     fields = dict(total.fields)
     for name, labelled in other.fields.items():
         fields[name] = fields[name] + labelled if name in fields else labelled
-    candidates = Candidates.join([total.candidates, other.candidates]).best(RULE.examples)
-    segmented = most_segmented([*total.segmented, *other.segmented], RULE.segmented)
+    candidates = Candidates.join([total.candidates, other.candidates]).best(EXAMPLES)
+    segmented = most_segmented([*total.segmented, *other.segmented], MOST_SEGMENTED)
     dates = total.dates or other.dates
     if total.dates is not None and other.dates is not None:
         dates = total.dates + other.dates
@@ -195,7 +188,7 @@ def _field(name: str, labels: Labelled) -> FieldSummary:
     if labels.values is None:
         return FieldSummary(field=name, values=(), left_out=None)
     # Labels ascend, so that the stable order does not depend on the shards.
-    order = np.argsort(-labels.documents, kind="stable")[: RULE.values]
+    order = np.argsort(-labels.documents, kind="stable")[:VALUES]
     values = []
     for row in order.tolist():
         mean = labels.sums[row] / labels.documents[row]
@@ -256,7 +249,7 @@ def _largest(shares: Floats) -> tuple[tuple[int, float], ...]:
 def _proportions(topics: Sequence[int], shares: Sequence[float]) -> tuple[tuple[int, float], ...]:
     """Return pairs of id and share, without small shares."""
     pairs = zip(topics, shares, strict=True)
-    return tuple((topic, round(share, 6)) for topic, share in pairs if share >= RULE.min_proportion)
+    return tuple((topic, round(share, 6)) for topic, share in pairs if share >= MIN_PROPORTION)
 
 
 def _examples(
@@ -290,7 +283,7 @@ def _examples(
     explaining = {}
     for number, (key, (_, _, words, _)) in enumerate(zip(keys, read, strict=True)):
         shown = (once.topics[number], once.shares[number])
-        by_topic = explained(expected[number], *shown, topics_of[key], RULE.words)
+        by_topic = explained(expected[number], *shown, topics_of[key], WORDS)
         explaining.update({(*key, topic): tuple(words[rows].tolist()) for topic, rows in by_topic.items()})
     return documents, explaining
 
@@ -303,11 +296,11 @@ def _read(reference: ShardReference, rows: Ints) -> list[tuple[str, str | None, 
     for row in rows.tolist():
         low, high = int(documents.offsets[row]), int(documents.offsets[row + 1])
         words, counts = documents.words[low:high].astype(np.int64), documents.counts[low:high].astype(np.int64)
-        if words.size > RULE.candidate_words:
-            most = np.sort(np.argsort(-counts, kind="stable")[: RULE.candidate_words])
+        if words.size > CANDIDATE_WORDS:
+            most = np.sort(np.argsort(-counts, kind="stable")[:CANDIDATE_WORDS])
             words, counts = words[most], counts[most]
         title = None if titles is None else titles[row].as_py()
-        read.append((documents.ids[row].as_py(), title and title[: RULE.title_letters], words, counts))
+        read.append((documents.ids[row].as_py(), title and title[:TITLE_LETTERS], words, counts))
     return read
 
 
@@ -317,8 +310,7 @@ def _titles(reference: ShardReference) -> list[tuple[str, str | None]]:
     titles = documents.extras.get("title")
     texts = [None] * len(documents) if titles is None else titles.to_pylist()
     return [
-        (name, title and title[: RULE.title_letters])
-        for name, title in zip(documents.ids.to_pylist(), texts, strict=True)
+        (name, title and title[:TITLE_LETTERS]) for name, title in zip(documents.ids.to_pylist(), texts, strict=True)
     ]
 
 
@@ -350,8 +342,8 @@ def _block_probabilities(model: Model, number: int, words: Ints, topics: Ints) -
     if not words.size:
         return np.zeros((0, SHOWN_TOPICS))
     needed, rows, probability = np.unique(words), model.rows(number), np.empty(topics.shape)
-    for first in range(0, needed.size, RULE.words_together):
-        part = needed[first : first + RULE.words_together]
+    for first in range(0, needed.size, WORDS_TOGETHER):
+        part = needed[first : first + WORDS_TOGETHER]
         table = model.shard_model.probabilities(rows.of_words(part, complete=True), model.global_state)["word_topic"]
         of_part = np.flatnonzero((words >= part[0]) & (words <= part[-1]))
         probability[of_part] = table[np.searchsorted(part, words[of_part])[:, None], topics[of_part]]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.partition import PARTITION, block_bounds, most_from_elsewhere, waiting_deltas
+from collapsium.pipeline.engine.partition import GROUP_SHARDS, block_bounds, most_from_elsewhere, waiting_deltas
 from collapsium.pipeline.engine.resources.plan import Place, Plan, free_bytes, local_place
 from collapsium.pipeline.engine.setup.inputs import labels_of
-from collapsium.pipeline.engine.setup.limits import EstimateOptions, Limits
-from collapsium.pipeline.engine.setup.request import Request
-from collapsium.pipeline.engine.setup.starts import FitInputs, StartSource
+from collapsium.pipeline.engine.setup.limits import EstimateOptions, Limits, RequestOptions
+from collapsium.pipeline.engine.setup.request import new_request
 from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.executors.schedulers import check_scheduler
 from collapsium.pipeline.models.registry import load_family, make_options
@@ -24,7 +22,6 @@ from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.families.family import FILE_START, QUICK_CLUSTERS_START, FamilyOptions, Footprint, Summary
@@ -32,26 +29,37 @@ from collapsium.workers.shard_loading import NEARLY_ALL
 from collapsium.workers.starts.clusters import CLUSTERS, ClusterSettings
 from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
 
-
-@dataclass(frozen=True)
-class StartCosts:
-    """Bytes of arrays of a start, as they are allocated."""
-
-    # A pair of words of the vectors: its co-occurrences in double precision, and their information in single
-    word_pair: int = 12
-    direction: int = 5 * 8  # A number of an iterated direction of word vectors, with products and copies
-    # A number of the products of directions, of a chain of shards, and of the copy that the next shard adds to
-    summed_direction: int = 2 * 4
-    block_share: int = 3 * 4  # A document's share of a cluster of words, and what is kept of it
-    coordinate: int = 2 * 4  # A number of a document's vector, and its copy while a sample is drawn
-    word_share: int = 24  # A word in a topic of a mixture: its sums, probability and logarithm
-    drawn_share: int = 20  # A topic of a document whose proportions are drawn or computed
-    begun_share: int = 24  # A topic of a document, and of a word, while its shard's first state is made
-    even_share: int = 16  # A topic of a document, where active topics are selected, and topics are even over the words
-    held_share: int = 8  # A topic of a document, and its proportion, from the end of a start to the first sweep
-
-
-START_COSTS = StartCosts()
+# Bytes of arrays of a start, as they are allocated
+# A pair of words of the vectors: its co-occurrences in double precision, and their information in single
+WORD_PAIR = 12
+DIRECTION = 5 * 8  # A number of an iterated direction of word vectors, with products and copies
+# A number of the products of directions, of a chain of shards, and of the copy that the next shard adds to
+SUMMED_DIRECTION = 2 * 4
+BLOCK_SHARE = 3 * 4  # A document's share of a cluster of words, and what is kept of it
+COORDINATE = 2 * 4  # A number of a document's vector, and its copy while a sample is drawn
+WORD_SHARE = 24  # A word in a topic of a mixture: its sums, probability and logarithm
+DRAWN_SHARE = 20  # A topic of a document whose proportions are drawn or computed
+BEGUN_SHARE = 24  # A topic of a document, and of a word, while its shard's first state is made
+EVEN_SHARE = 16  # A topic of a document, where active topics are selected, and topics are even over the words
+HELD_SHARE = 8  # A topic of a document, and its proportion, from the end of a start to the first sweep
+# Bytes that a fit takes besides its family's state, measured on small corpora
+# A process with its libraries and kernels, by its use
+PROCESS_BYTES = {"threads": 282e6, "serial": 282e6, "worker": 258e6, "driver": 297e6}
+# Bytes that the system's allocator retains of freed rows of held-out words, as a share of them
+SCORE_OVERHEAD = 1.0
+# Size from which the system's allocator returns an array as soon as it is freed (mallopt(3), M_MMAP_THRESHOLD)
+RETAINED_ARRAY = 32e6
+PROPORTION_COPIES = 2  # Copies of a shard's proportions while they are summarised
+READ_PAIR = 60  # A pair while its shard is read from Parquet
+READ_VALUE = 24  # A value of a vector while its shard is read: its file, the decoded array, and a copy
+VOCABULARY_WORD = 190  # A word of the vocabulary, as text, on the driver
+PAIR = 8  # A pair of a shard in memory
+DOCUMENT = 8  # A document of a shard in memory
+# Copies of a shard's proportions, or a block's counts, while topics of models are compared: the mean of the models
+# and one of them, in double precision, their rounded values, and the model's as they are read
+JOINING_COPIES = 6
+# Sweeps that keep a worker busy; so many members of an ensemble are fitted at a time as give it these
+SWEEPS_PER_WORKER = 2
 
 
 @dataclass(frozen=True)
@@ -85,19 +93,19 @@ def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
         return StartBytes()
     cells = sizes.tasks * sizes.topics
     if kind == QUICK_CLUSTERS_START:
-        begun = cells * START_COSTS.even_share * sizes.shard_documents
+        begun = cells * EVEN_SHARE * sizes.shard_documents
         settings = QUICK_CLUSTERS.begun_by(sizes.pairs, sizes.documents)
         return StartBytes(_quick_clusters(sizes), begun, _held(sizes, settings))
-    begun = cells * START_COSTS.begun_share * (sizes.shard_documents + sizes.shard_words)
+    begun = cells * BEGUN_SHARE * (sizes.shard_documents + sizes.shard_words)
     if kind == FILE_START:
         return StartBytes(0.0, begun)
     vectors = CLUSTERS.vectors
     words = min(sizes.vocabulary, vectors.max_words)
     if kind != "clusters":
-        each = START_COSTS.word_share * words + START_COSTS.drawn_share * sizes.shard_documents
+        each = WORD_SHARE * words + DRAWN_SHARE * sizes.shard_documents
         return StartBytes(sizes.tasks * each * sizes.topics, begun)
-    spread = START_COSTS.word_pair * words**2 + START_COSTS.coordinate * vectors.dimensions * sizes.documents
-    directions = START_COSTS.direction * words * (vectors.dimensions + vectors.oversampling)
+    spread = WORD_PAIR * words**2 + COORDINATE * vectors.dimensions * sizes.documents
+    directions = DIRECTION * words * (vectors.dimensions + vectors.oversampling)
     return StartBytes(spread / sizes.processes + directions, begun, _held(sizes, CLUSTERS))
 
 
@@ -107,19 +115,15 @@ def _quick_clusters(sizes: StartSizes) -> float:
     dimensions = min(QUICK_CLUSTERS.dimensions, math.isqrt(words))
     numbers = words * (dimensions + QUICK_CLUSTERS.oversampling)
     clustered = QUICK_CLUSTERS.of_documents(sizes.pairs, sizes.documents, words, sizes.topics) * sizes.documents
-    vectors = START_COSTS.coordinate * dimensions * clustered
-    sums = START_COSTS.summed_direction * QUICK_CLUSTERS.chains * numbers
+    vectors = COORDINATE * dimensions * clustered
+    sums = SUMMED_DIRECTION * QUICK_CLUSTERS.chains * numbers
     block = min(QUICK_CLUSTERS.documents.block, sizes.shard_documents)
-    return (
-        (sums + vectors) / sizes.processes
-        + START_COSTS.direction * numbers
-        + sizes.tasks * START_COSTS.block_share * block * sizes.topics
-    )
+    return (sums + vectors) / sizes.processes + DIRECTION * numbers + sizes.tasks * BLOCK_SHARE * block * sizes.topics
 
 
 def _held(sizes: StartSizes, settings: ClusterSettings) -> float:
     """Return the bytes of the documents' proportions."""
-    return START_COSTS.held_share * min(sizes.topics, settings.most_shares) * sizes.documents
+    return HELD_SHARE * min(sizes.topics, settings.most_shares) * sizes.documents
 
 
 def sample_shards(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
@@ -163,34 +167,6 @@ def held_out(corpus: Corpus | None) -> HeldOut:
     return HeldOut(corpus.manifest.pairs, corpus.manifest.documents, words)
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Bytes that a fit takes besides its family's state, measured on small corpora."""
-
-    # A process with its libraries and kernels, by its use
-    processes: Mapping[str, float] = field(
-        default_factory=lambda: {"threads": 282e6, "serial": 282e6, "worker": 258e6, "driver": 297e6}
-    )
-    # Bytes that the system's allocator retains of freed rows of held-out words, as a share of them
-    score_overhead: float = 1.0
-    # Size from which the system's allocator returns an array as soon as it is freed (mallopt(3), M_MMAP_THRESHOLD)
-    retained_array: float = 32e6
-    proportion_copies: int = 2  # Copies of a shard's proportions while they are summarised
-    read_pair: int = 60  # A pair while its shard is read from Parquet
-    read_value: int = 24  # A value of a vector while its shard is read: its file, the decoded array, and a copy
-    vocabulary_word: int = 190  # A word of the vocabulary, as text, on the driver
-    pair: int = 8  # A pair of a shard in memory
-    document: int = 8  # A document of a shard in memory
-    # Copies of a shard's proportions, or a block's counts, while topics of models are compared: the mean of the models
-    # and one of them, in double precision, their rounded values, and the model's as they are read
-    joining_copies: int = 6
-    # Sweeps that keep a worker busy; so many members of an ensemble are fitted at a time as give it these
-    sweeps_per_worker: int = 2
-
-
-COSTS = Costs()
-
-
 @keywords(options=EstimateOptions, scheduling=SchedulerOptions, memory=MemoryOptions)
 def estimate(
     corpus: str | os.PathLike[str],
@@ -225,9 +201,8 @@ def estimate(
     """
     config, opened = make_options(family, family_options, option_names(estimate)), Corpus(corpus)
     check_scheduler(scheduling.scheduler, scheduling.workers)
-    inputs = FitInputs(family, config, opened.manifest.documents, elsewhere=options.schedule != "batch")
-    start, limits = StartSource.of_fit(options.start, 0.0, inputs), Limits(schedule=options.schedule)
-    request = Request(opened, None, family, config, limits, seed=0, start=start).with_growth()
+    limits, start = Limits(schedule=options.schedule), RequestOptions(start=options.start)
+    request = new_request(opened, family, config, limits, start)
     place = local_place(scheduling.scheduler, scheduling.workers, memory.memory, memory.scratch)
     return plan(
         opened,
@@ -257,9 +232,6 @@ def plan(
     start: str = "",
 ) -> Plan:
     """Estimate the resources of a fit in a place."""
-    for name, number in (("restarts", restarts), ("samples", samples)):
-        if type(number) is not int or number < 0:
-            raise OptionError(f"expected a whole number of 0 or more, found {number!r}", name)
     manifest = corpus.manifest
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
     words, growth, lengths = sample_shards(corpus)
@@ -270,7 +242,7 @@ def plan(
     models = max(restarts, 1), samples
     matched = models[0] * max(samples, 1) if load_family(family).shard_model.dirichlet_proportions else 1
     fitted = _Sizes(manifest, footprint, place, words, growth, held_out(heldout), consensus, start, matched)
-    sweeps = 1 if place.scheduler == "serial" else COSTS.sweeps_per_worker * place.processes * place.threads
+    sweeps = 1 if place.scheduler == "serial" else SWEEPS_PER_WORKER * place.processes * place.threads
     most_members = min(max(restarts, 1), -(-sweeps // max(len(manifest.shards), 1)))
     for members in range(most_members, 0, -1):
         in_memory = _plan(fitted, models, members, on_disk=False)
@@ -317,7 +289,7 @@ class _Sizes:
     def documents(self) -> float:
         """Bytes of all documents, with their held-out tokens."""
         pairs, documents = self.manifest.pairs + self.held.pairs, self.manifest.documents + self.held.documents
-        return float(COSTS.pair * pairs + COSTS.document * documents)
+        return float(PAIR * pairs + DOCUMENT * documents)
 
     @property
     def is_alone(self) -> bool:
@@ -334,11 +306,11 @@ class _Sizes:
         # The share of the blocks that one process holds at most.
         block_share = -(-blocks // processes) / blocks
         # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before.
-        groups, alone = max(shards_each / PARTITION.group_shards, 1), waiting_deltas(self.vocabulary, footprint)
+        groups, alone = max(shards_each / GROUP_SHARDS, 1), waiting_deltas(self.vocabulary, footprint)
         waiting = max(alone, most_from_elsewhere(len(self.manifest.shards), processes))
         deltas = min(shards_each + 1, waiting + tasks + 1 + math.ceil(math.log2(groups)))
         changes = members * deltas * footprint.delta * words
-        reading = COSTS.read_pair if self.manifest.vectors is None else COSTS.read_value
+        reading = READ_PAIR if self.manifest.vectors is None else READ_VALUE
         sweeping = tasks * self._swept(largest, on_disk=on_disk)
         # The memory of the first local states waits beside that of the larger ones before and after a sweep.
         first = footprint.first_pair * self.manifest.pairs
@@ -351,13 +323,13 @@ class _Sizes:
             documents = self.documents / processes
         swept, scored, saved = changes + sweeping, footprint.shown * self.held.words, self._largest(1, 1, 0)
         memory = {
-            "interpreter, libraries and kernels": COSTS.processes.get(self.place.scheduler, COSTS.processes["worker"]),
+            "interpreter, libraries and kernels": PROCESS_BYTES.get(self.place.scheduler, PROCESS_BYTES["worker"]),
             "reading a shard" if on_disk else "documents": documents,
             "counts by words and topics": counts,
             "changes waiting to be added": changes,
             "sweeping": sweeping,
-            "scoring held-out tokens": _after(swept, tasks * (1 + COSTS.score_overhead) * scored, scored),
-            "saving the model": _after(swept, tasks * COSTS.proportion_copies * saved, saved),
+            "scoring held-out tokens": _after(swept, tasks * (1 + SCORE_OVERHEAD) * scored, scored),
+            "saving the model": _after(swept, tasks * PROPORTION_COPIES * saved, saved),
             "local states": 0.0 if on_disk else members * (2 * self.local + first) / processes,
         }
         started, one_local = self.started(tasks), 0.0 if on_disk else 2 * self.local / processes
@@ -371,7 +343,7 @@ class _Sizes:
             # Rows of a block and a delta.
             memory["moving to and from others"] = shown / blocks + footprint.delta * words
         if self.is_alone:
-            memory["the vocabulary's words"] = float(COSTS.vocabulary_word * self.vocabulary)
+            memory["the vocabulary's words"] = float(VOCABULARY_WORD * self.vocabulary)
         return memory
 
     def _swept(self, largest: int, *, on_disk: bool) -> float:
@@ -379,7 +351,7 @@ class _Sizes:
         footprint, words = self.footprint, self.words
         copied = self._copied()
         if on_disk:
-            return footprint.swept * words + copied + footprint.chunk + COSTS.pair * largest
+            return footprint.swept * words + copied + footprint.chunk + PAIR * largest
         # Where active topics are selected anew, responsibilities are carried over before they are swept.
         carried = min(footprint.carried, self.local / max(len(self.manifest.shards), 1))
         return (footprint.swept + footprint.selected) * words + copied + carried
@@ -398,7 +370,7 @@ class _Sizes:
 
     def driver(self) -> float:
         """Return the bytes of a driver that is a process of its own."""
-        return COSTS.processes["driver"] + COSTS.vocabulary_word * self.vocabulary
+        return PROCESS_BYTES["driver"] + VOCABULARY_WORD * self.vocabulary
 
     def matching(self, memory: dict[str, float]) -> tuple[int, float]:
         """Return the tasks of a process that compare topics of several models at a time, and their bytes.
@@ -409,7 +381,7 @@ class _Sizes:
         if self.matched <= 1:
             return 1, 0.0
         gone = sum(memory[name] for name in ("counts by words and topics", "sweeping", "local states"))
-        one = self._largest(1, COSTS.joining_copies, -(-self.vocabulary // self.blocks))
+        one = self._largest(1, JOINING_COPIES, -(-self.vocabulary // self.blocks))
         tasks = int(min(max(gone / max(one, 1.0), 1.0), self.place.threads))
         return tasks, max(tasks * one - gone, 0.0)
 
@@ -421,11 +393,11 @@ class _Sizes:
         """
         if self.matched <= 1 or self.consensus:
             return 0.0
-        own = COSTS.processes.get(self.place.scheduler, COSTS.processes["worker"])
+        own = PROCESS_BYTES.get(self.place.scheduler, PROCESS_BYTES["worker"])
         shard = self.matched * (self.footprint.shown * self.words + self._largest(1, 1, 0))
         tasks = self.place.threads * (shard + self.footprint.swept * self.words)
         rows = self.matched * self.footprint.shown * self.vocabulary
-        return own + COSTS.vocabulary_word * self.vocabulary + rows + tasks
+        return own + VOCABULARY_WORD * self.vocabulary + rows + tasks
 
     def _largest(self, tasks: int, copies: int, words: int) -> float:
         """Return the bytes of so many copies of the proportions of the largest shard, or of as many rows of words."""
@@ -438,7 +410,7 @@ def _after(freed: float, amount: float, array: float) -> float:
 
     Large ones take the place of what was freed before; small ones do not, as the system's allocator retains that.
     """
-    return amount if array < COSTS.retained_array else max(amount - freed, 0.0)
+    return amount if array < RETAINED_ARRAY else max(amount - freed, 0.0)
 
 
 def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool) -> Plan:
@@ -468,7 +440,7 @@ def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool
 def _moved(sizes: _Sizes) -> float:
     """Return the bytes that an iteration moves: rows to the sweeps, and sums of deltas.
 
-    The sums are followed over the tree of `iteration._Sums`; a sum grows with the words of its shards.
+    The sums are followed over the tree of `fit._Sums`; a sum grows with the words of its shards.
     """
     footprint, processes, vocabulary, blocks = sizes.footprint, sizes.processes, sizes.vocabulary, sizes.blocks
     shards, moved = len(sizes.manifest.shards), 0.0
@@ -487,7 +459,7 @@ def _moved(sizes: _Sizes) -> float:
     for number in range(shards):
         delta = (number * processes // shards, 1)
         group = delta if group is None else add(group, delta)
-        if (number + 1) % PARTITION.group_shards == 0:
+        if (number + 1) % GROUP_SHARDS == 0:
             while tree and tree[-1][1] == group[1]:
                 group = add(tree.pop(), group)
             tree.append(group)

@@ -1,20 +1,30 @@
-"""The estimate of a fit's resources, and its table."""
+"""Places where fits run, and the resources that they take there: scheduler, memory, scratch folder, estimate."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import shutil
 import tempfile
+import uuid
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
 
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.engine.setup.limits import CheckpointOptions
+from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
+from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, Scheduler
 from collapsium.storage.errors import CapacityError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.transactions import unfinished
 from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import parse_size, size
+from collapsium.workers.arrays import buffer_pool as buffers
 
 # Share of a memory limit that plans use, where a process that exceeds it is killed; estimates may err by 10%
 USABLE_SHARE = 0.9
@@ -200,3 +210,70 @@ class Plan(ShortRepr):
         problem = self.problem()
         if problem:
             raise CapacityError(f"this fit does not fit: {problem}\n{self.table()}")
+
+
+class Placement(SchedulerOptions, MemoryOptions, CheckpointOptions, TimeoutOptions):
+    """The options of `fit` that say where and how its tasks run."""
+
+    tls: TLS | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """True if all workers run on this machine, so that their memory is known before they start."""
+        return self.scheduler in LOCAL_SCHEDULERS
+
+    def open(self, notice: Callable[[str], None]) -> Executor:
+        """Start the executor, or connect to it."""
+        memory = None if self.memory is None else parse_size(self.memory)
+        return open_executor(
+            self.scheduler, self.workers, memory, tls=self.tls, cluster_timeout=self.cluster_timeout, notice=notice
+        )
+
+
+def cluster_place(scheduler: Scheduler, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
+    """Return the place of a cluster on other machines."""
+    # Beyond the workers' own limit they are killed, whatever the option says.
+    limit = min(math.inf if memory is None else parse_size(memory), executor.memory or math.inf)
+    threads = max(executor.workers // executor.homes, 1)
+    return Place(str(scheduler), executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
+
+
+@contextlib.contextmanager
+def freed_memory(executor: Executor) -> Iterator[None]:
+    """Release, in the end, the memory that the workers' buffer pools hold."""
+    try:
+        yield
+    finally:
+        release_memory(executor)
+
+
+def release_memory(executor: Executor) -> None:
+    """Release the memory that the workers' buffer pools hold for sweeps; what fails here costs memory only."""
+    with contextlib.suppress(Exception):
+        executor.everywhere(_release)
+
+
+def _release() -> None:
+    buffers.pool.release()
+
+
+@contextlib.contextmanager
+def scratch_folder(planned: Plan, executor: Executor) -> Iterator[str | None]:
+    """Provide a folder for the scratch files of this run alone, if one is needed, and remove it on all machines.
+
+    Where all workers run on this machine, folders that dead processes left in the same place are removed first.
+    """
+    if not planned.on_disk:
+        yield None
+        return
+    parent = Path(planned.place.scratch).absolute()
+    if planned.place.scheduler in LOCAL_SCHEDULERS:
+        with unfinished(Folder(str(parent / "collapsium-scratch"))) as scratch:
+            yield scratch.path
+        return
+    folder = str(parent / f"collapsium-{uuid.uuid4().hex[:12]}")
+    try:
+        yield folder
+    finally:
+        with contextlib.suppress(Exception):
+            executor.everywhere(shutil.rmtree, folder, True)

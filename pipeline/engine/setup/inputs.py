@@ -1,17 +1,38 @@
-"""Inputs of families besides words: labels, covariates and segments."""
+"""Inputs of families besides the counts of words: labels, covariates, segments, seeds and weights of words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
-from collapsium.pipeline.engine.setup.word_weights import unknown_words
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.engine.state import Shards
+from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.building.label_split import covariates_of
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable, label_table
 from collapsium.storage.corpus.segments import COLUMN as SEGMENTS
+from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.corpus.vectors import AnyShard
+from collapsium.storage.corpus.vocabulary import Vocabulary, as_spelled_in, named_unknown
 from collapsium.storage.errors import OptionError
-from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers import special_functions as special
+from collapsium.workers.families.family import FamilyOptions, SeedTable
+from collapsium.workers.families.plain_tokens import WordWeights
+from collapsium.workers.families.word_weights import LOG_TF_IDF, WeightedOptions, WeightTable
+from collapsium.workers.shard_loading import ShardOnDisk, open_shard
+
+Vector = npt.NDArray[np.float64]
+SEEDS, WEIGHTS = "seeds", "weights"  # Options that name words
+# Least weight of a word, as a share of the mean over the tokens. A word in all documents then still has
+# responsibilities, from which its plain tokens in each topic are known.
+SMALLEST_WEIGHT = 1e-3
+# Share of a table's words that the vocabulary may lack: more are a table for another vocabulary
+UNKNOWN_SHARE = 0.5
 
 
 def labels_of(corpus: Corpus, family: str, config: FamilyOptions) -> LabelTable | None:
@@ -19,11 +40,11 @@ def labels_of(corpus: Corpus, family: str, config: FamilyOptions) -> LabelTable 
     if not load_family(family).shard_model.uses_labels:
         return None
     fields, numbers = (tuple(getattr(config, name, ())) for name in ("labels", "covariates"))
-    return _read(corpus.folder.address, corpus.manifest.digest, fields, numbers)
+    return _label_table(corpus.folder.address, corpus.manifest.digest, fields, numbers)
 
 
 @lru_cache(maxsize=4)
-def _read(address: str, digest: str, fields: tuple[str, ...], numbers: tuple[str, ...]) -> LabelTable:  # noqa: ARG001
+def _label_table(address: str, digest: str, fields: tuple[str, ...], numbers: tuple[str, ...]) -> LabelTable:  # noqa: ARG001
     """Read a table, once for the estimate and the fit; a corpus that has changed has another digest."""
     return label_table(Corpus(address), fields, numbers)
 
@@ -66,3 +87,97 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[s
             "labels takes those of documents"
         )
     return lines
+
+
+def seeds_of(corpus: Corpus, config: FamilyOptions) -> SeedTable | None:
+    """Return the pseudo-counts of seeded topics."""
+    seeds = getattr(config, SEEDS, ())
+    return _seed_table(corpus.folder.address, corpus.manifest.digest, seeds) if seeds else None
+
+
+@lru_cache(maxsize=4)
+def _seed_table(address: str, digest: str, seeds: Sequence[Any]) -> SeedTable:  # noqa: ARG001
+    """Return the pseudo-counts, once for the check and the fit; a corpus that has changed has another digest."""
+    vocabulary = Corpus(address).vocabulary
+    ids = {word: number for number, word in enumerate(vocabulary.words)}
+    named_words = list(dict.fromkeys(word for topic in seeds for word in topic.words))
+    own = dict(zip(named_words, as_spelled_in(vocabulary.words, named_words), strict=True))
+    unknown = [word for word in named_words if own[word] not in ids]
+    if unknown:
+        named = named_unknown(unknown, vocabulary.words)
+        raise OptionError(f"expected words of the vocabulary; it has no {named}", SEEDS)
+    entries = [(k, ids[own[word]], topic.strength) for k, topic in enumerate(seeds) for word in topic.words]
+    topics, words, strength = (np.array(values) for values in zip(*entries, strict=True))
+    # Words that were appended to a vocabulary may have no tokens yet.
+    counts = strength.astype(np.float64) * np.maximum(vocabulary.tokens[words], 1)
+    return SeedTable(topics.astype(np.int64), words.astype(np.int64), counts)
+
+
+def unknown_words(corpus: Corpus, config: FamilyOptions) -> str | None:
+    """Return a line on the words of a table of weights that a vocabulary does not have; None if it has all."""
+    table = getattr(config, WEIGHTS, None)
+    if not isinstance(table, WeightTable):
+        return None
+    vocabulary = corpus.vocabulary.words
+    known = set(vocabulary)
+    unknown = [word for word in as_spelled_in(vocabulary, table.words) if word not in known]
+    if not unknown:
+        return None
+    named = named_unknown(unknown, vocabulary)
+    if len(unknown) > UNKNOWN_SHARE * len(table.words):
+        raise OptionError(
+            f"expected words of the vocabulary of {corpus.url}; it lacks {len(unknown):,} of {len(table.words):,}: "
+            f"{named}",
+            WEIGHTS,
+        )
+    return f"weights of words that the vocabulary does not have are left out: {named}"
+
+
+def weights_of(corpus: Corpus, config: FamilyOptions, executor: Executor, shards: Shards) -> WordWeights | None:
+    """Return the weights of the words of a corpus, scaled so that all tokens together weigh as many as they are."""
+    if not isinstance(config, WeightedOptions) or config.weights is None:
+        return None
+    sums = np.zeros((2, corpus.manifest.vocabulary.words))
+    if config.weights in (LOG_TF_IDF, "entropy"):
+        # In the order of the shards, so that sums have the same bits for any executor.
+        for words, of_shard in executor.collect([executor.submit(count_sums, shard) for shard in shards]):
+            sums[:, words] += of_shard
+    weights = _formula(config.weights, corpus.vocabulary, corpus.manifest.documents, sums[1])
+    tokens = corpus.vocabulary.tokens.astype(np.float64)
+    # Tokens of a pair of one token each weigh log 2 for words that do not occur.
+    counted = np.where(tokens > 0, sums[0], special.log(2.0)) if config.log_counts else np.maximum(tokens, 1.0)
+    each = counted / np.maximum(tokens, 1.0)
+    total = float(tokens.sum())
+    mean = float((weights * tokens).sum()) / total
+    weights = np.maximum(weights, SMALLEST_WEIGHT * mean) if mean > 0.0 else np.ones_like(weights)
+    weights *= total / float((weights * each * tokens).sum())
+    return WordWeights(weights.astype(np.float32), (weights * each).astype(np.float32))
+
+
+def count_sums(shard: AnyShard | ShardOnDisk) -> tuple[npt.NDArray[np.int32], Vector]:
+    """Return the words of a shard and, for each, the sums over its pairs of log(1 + c) and of c log c."""
+    opened = open_shard(shard)
+    if not isinstance(opened, Shard):
+        raise TypeError("expected a shard of documents")
+    counts = opened.counts.astype(np.float64)
+    terms = special.log1p(counts), counts * special.log(counts)
+    sums = [np.bincount(opened.position, weights=values, minlength=opened.words.size) for values in terms]
+    return opened.words, np.stack(sums)
+
+
+def _formula(weights: str | WeightTable, vocabulary: Vocabulary, documents: int, count_logs: Vector) -> Vector:
+    """Return the weights of words before they are scaled."""
+    # idf is log(D / D_w), of D documents of which D_w have word w; Sparck Jones (1972). The entropy's is
+    # 1 + sum_d p_dw log p_dw / log D, with p_dw the share of w's tokens that document d has; Dumais (1991).
+    if isinstance(weights, WeightTable):
+        named = dict(zip(as_spelled_in(vocabulary.words, weights.words), weights.weights, strict=True))
+        return np.array([named.get(word, 1.0) for word in vocabulary.words])
+    if documents < 2:
+        return np.ones(len(vocabulary.words))
+    tokens = np.maximum(vocabulary.tokens.astype(np.float64), 1.0)
+    if weights == "entropy":
+        shares = (special.log(tokens) - count_logs / tokens) / special.log(float(documents))
+        return np.maximum(1.0 - np.asarray(shares), 0.0)
+    occurrences = np.clip(vocabulary.documents.astype(np.float64), 1.0, documents)
+    idf: Vector = np.asarray(special.log(documents / occurrences))
+    return idf

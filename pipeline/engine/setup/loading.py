@@ -14,17 +14,15 @@ from collapsium.pipeline.engine.leakage import count_table
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.partition import block_bounds, waiting_deltas
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
-from collapsium.pipeline.engine.setup.inputs import labels_of
+from collapsium.pipeline.engine.setup.inputs import labels_of, seeds_of, weights_of
 from collapsium.pipeline.engine.setup.request import HeldoutReference, Request, align
 from collapsium.pipeline.engine.setup.starts import Start, computed_topics
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
-from collapsium.pipeline.engine.setup.word_weights import seeds_of, weights_of
 from collapsium.pipeline.engine.state import Problem, Shards
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.families.family import FILE_START, Summary
 from collapsium.workers.shard_loading import ShardOnDisk, load_shard, open_shard, store_shard
@@ -79,16 +77,16 @@ class LoadedCorpus:
         weights = weights_of(request.corpus, request.config, executor, self._shards)
         self._summary = replace(self._summary, weights=weights)
 
-    def problem(self, seed: int, member: int = 0) -> tuple[Problem, GlobalState]:
-        """Return the problem of a seed, and its first global state."""
+    def problem(self, seed: int, member: int = 0) -> Problem:
+        """Return the problem of a seed."""
         source = self._request.warm
         summary = self._summary if source is None else replace(self._summary, warm=source.member(member).topics)
         start = self._warm[member if len(self._warm) > 1 else 0] if self._warm else None
         warm = None if self._start is None else self._start.shards
         return self._problem(seed, summary, start, warm, self._request.growth)
 
-    def problem_from(self, seed: int, start: WarmStart | None = None, topics: int = 1) -> tuple[Problem, GlobalState]:
-        """Return the problem of a fit that begins from the members' consensus, and its first global state."""
+    def problem_from(self, seed: int, start: WarmStart | None = None, topics: int = 1) -> Problem:
+        """Return the problem of a fit that begins from the members' consensus."""
         return self._problem(seed, replace(self._summary, warm=topics, start=0, growing=0), start, None, None)
 
     def _problem(
@@ -98,7 +96,7 @@ class LoadedCorpus:
         start: WarmStart | None,
         warm: Sequence[TaskWarmSource | Future[TaskWarmSource]] | None,
         growth: Growth | None,
-    ) -> tuple[Problem, GlobalState]:
+    ) -> Problem:
         request, stream = self._request, Stream(seed)
         family = load_family(request.family)
         with self._lock:
@@ -109,7 +107,7 @@ class LoadedCorpus:
         global_state = family.initialise(summary, request.config, stream.at(purpose="initialise"))
         if start is not None:
             global_state, warm = start.begin(request.family, request.config, global_state)
-        problem = Problem(
+        return Problem(
             request.family,
             family,
             family.make_shard_model(request.config),
@@ -118,6 +116,8 @@ class LoadedCorpus:
             held,
             block_bounds(self._summary.words, self._footprint),
             stream,
+            self._executor,
+            global_state,
             scratch=self._scratch,
             local_sweeps=request.limits.local_sweeps,
             load=load,
@@ -126,7 +126,6 @@ class LoadedCorpus:
             growth=growth,
             waiting_deltas=waiting_deltas(self._summary.words, self._footprint),
         )
-        return problem, global_state
 
     def count_tables(self) -> list[npt.NDArray[np.int64]]:
         """Count the pairs of each shard's documents by their training and held-out tokens."""

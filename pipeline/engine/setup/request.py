@@ -1,35 +1,42 @@
-"""The request of a fit, as `run.json` records it."""
+"""The request of a fit, as `run.json` records it, of a new fit and of a resumed one."""
 
 from __future__ import annotations
 
 import functools
+import os
 import platform
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
-from collapsium.pipeline.engine.growth import Growth, GrowthInputs, planned_growth
-from collapsium.pipeline.engine.setup.inputs import require_labels
-from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.growth import Growth, planned_growth
+from collapsium.pipeline.engine.setup.inputs import require_labels, seeds_of, unknown_words
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, Limits, RequestOptions, RestartOptions
 from collapsium.pipeline.engine.setup.starts import StartSource
-from collapsium.pipeline.engine.setup.word_weights import seeds_of, unknown_words
-from collapsium.pipeline.models.registry import family_names, load_family, require_corpus, require_schedule
+from collapsium.pipeline.engine.setup.warm_start import WarmSource
+from collapsium.pipeline.models.registry import (
+    changed_options,
+    family_names,
+    load_family,
+    recorded_options,
+    require_corpus,
+    require_schedule,
+)
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import MismatchError, OptionError
+from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.recorded_urls import recorded_url
 from collapsium.storage.io.records import LEAST_INTEGER, MOST_INTEGER, digest_of
-from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.members import CONSENSUS
-from collapsium.storage.runs.model import ShardDocuments
+from collapsium.storage.runs.model import RECORD as MODEL_RECORD
+from collapsium.storage.runs.model import ShardDocuments, StoredModel
+from collapsium.storage.runs.run import DONE, RECORD, Run
 from collapsium.workers.families.family import FamilyOptions
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.engine.setup.warm_start import WarmSource
 
 
 @dataclass(frozen=True)
@@ -90,10 +97,10 @@ VERSIONS = ("collapsium", "dask", "distributed", "numba", "numpy", "pyarrow", "z
 BITS = ("collapsium", "numba", "numpy", "python")  # Packages of which another version may give other bits
 # Options of the loop that determine its states; they may not change when a run is resumed
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
+# Options of the loop besides `SHAPING` that may not change when a run is resumed
+SAVED = ("samples", "sample_every", "grow")
 # Options of families that 0.1 did not have; where they are empty, digests are those of 0.1
 ADDED = ("seeds", "weights")
-KEEPS = ("all", "best")
-COMBINES = ("predictions", CONSENSUS)
 
 
 @dataclass(frozen=True)
@@ -127,17 +134,13 @@ class Request:
         require_labels(self.corpus, self.family, self.config)
         seeds_of(self.corpus, self.config)
         unknown_words(self.corpus, self.config)
-        if type(self.seed) is not int:
-            raise OptionError(f"expected a whole number, found {self.seed!r}", "seed")
         if not LEAST_INTEGER <= self.seed <= MOST_INTEGER:
             raise OptionError(f"expected a whole number of 64 bits, found {self.seed}", "seed")
-        if type(self.restarts) is not int or not 0 <= self.restarts <= MAX_RESTARTS:
-            raise OptionError(f"expected a whole number up to {MAX_RESTARTS}, found {self.restarts!r}", "restarts")
-        if self.keep not in KEEPS:
-            raise OptionError(f"expected {' or '.join(KEEPS)}, found {self.keep!r}", "keep")
         if self.keep == "best" and not self.restarts:
             raise OptionError("'best' requires `restarts`, the number of fits to choose from", "keep")
-        self._require_combinable()
+        if self.has_consensus:
+            models = self.restarts * max(self.limits.samples, 1)
+            require_combinable(self.family, self.limits.schedule, self.keep, models)
         alone = self.warm is not None and not self.warm.members
         if alone and self.restarts > 1 and not load_family(self.family).is_sampler:
             raise OptionError(
@@ -166,14 +169,6 @@ class Request:
                 "no random numbers; leave one of the two out",
                 "restarts",
             )
-
-    def _require_combinable(self) -> None:
-        """Raise `OptionError` if the members cannot be combined as the request says."""
-        if self.combine not in COMBINES:
-            raise OptionError(f"expected {' or '.join(COMBINES)}, found {self.combine!r}", "combine")
-        if self.combine == CONSENSUS:
-            models = self.restarts * max(self.limits.samples, 1)
-            require_combinable(self.family, self.limits.schedule, self.keep, models)
 
     @property
     def has_consensus(self) -> bool:
@@ -213,17 +208,17 @@ class Request:
         A fit that grows begins at random; from clusters of words, topics form in few sweeps over all documents.
         """
         manifest, last = self.corpus.manifest, self.planned
-        inputs = GrowthInputs(
+        growth = planned_growth(
             self.family,
             self.config,
-            manifest.documents,
-            manifest.tokens,
+            self.limits.grow,
+            documents=manifest.documents,
+            tokens=manifest.tokens,
+            complete_by=min((*self.sampled, last)),
             stochastic=self.stochastic,
             warm=self.warm is not None,
-            complete_by=min((*self.sampled, last)),
             started=self.start is not None and not self.start.usual,
         )
-        growth = planned_growth(inputs, self.limits.grow)
         if growth is None or self.start is None:
             return replace(self, growth=growth)
         return replace(self, growth=growth, start=None) if self.limits.grow == "always" else self
@@ -246,6 +241,32 @@ class Request:
             "heldout": heldout and {"url": heldout.folder.address, "digest": heldout.manifest.digest},
             "versions": {**_versions()},
         }
+
+
+def new_request(
+    corpus: Corpus,
+    family: str,
+    config: FamilyOptions,
+    limits: Limits,
+    options: RequestOptions,
+    ensemble: RestartOptions | None = None,
+) -> Request:
+    """Return the request of a new fit."""
+    ensemble = RestartOptions() if ensemble is None else ensemble
+    heldout = None if options.heldout is None else Corpus(options.heldout)
+    warm = None if options.warm is None else WarmSource.of(options.warm, ensemble.restarts)
+    # The samples of a single fit are joined as those of an ensemble of one.
+    restarts = ensemble.restarts or int(ensemble.combine == CONSENSUS)
+    start = StartSource.of_fit(
+        options.start,
+        options.start_strength,
+        family,
+        config,
+        corpus.manifest.documents,
+        elsewhere=limits.schedule != "batch" or warm is not None,
+    )
+    inputs = (corpus, heldout, family, config, limits, options.seed, warm, restarts, ensemble.keep)
+    return Request(*inputs, combine=ensemble.combine, start=start).with_growth()
 
 
 def require_combinable(family: str, schedule: str, keep: str, models: int) -> None:
@@ -307,3 +328,163 @@ def differing_versions(record: JsonObject) -> list[str]:
     began = record.get("versions", {})
     now = _versions()
     return [f"{name} {now[name]} instead of {began.get(name)}" for name in BITS if began.get(name) != now[name]]
+
+
+def resumed_request(
+    run: Run,
+    corpus: str | os.PathLike[str] | None,
+    heldout: str | os.PathLike[str] | None,
+    options: JsonObject,
+    warm: WarmSource | None = None,
+    start: StartSource | None = None,
+) -> tuple[Request, JsonObject]:
+    """Return the request of a resumed run."""
+    record = run.record()
+    path = f"{run.folder.url}/{RECORD}"
+    try:
+        family, limits = str(record["family"]), Limits(**record["limits"])
+        config = recorded_options(family, record["options"])
+        seed, planned = record["seed"], record.get("planned")
+        corpus_record, heldout_record = record["corpus"], record["heldout"]
+        growth = Growth.from_record(record.get("growth"))
+        restarts, keep = record.get("restarts", 0), record.get("keep", "all")
+        combine = record.get("combine", "predictions")
+        source = _warm(run.folder, record.get("warm"), warm)
+        begun = _start(StartSource.from_record(run.folder, record.get("start")), start)
+    except (KeyError, TypeError, OptionError) as error:
+        raise DamagedError(path, f"expected the record of a fit ({error})") from None
+    changes = dict(options)
+    for name, recorded in (("restarts", restarts), ("keep", keep), ("combine", combine)):
+        value = changes.pop(name, recorded)
+        if value != recorded:
+            raise _differs(name, value, recorded)
+    before, limits = limits, _changed_limits(changes, family, config, seed, limits)
+    training = _open_corpus(run.folder, corpus, corpus_record, "CORPUS", "corpus")
+    _require_same_samples(before, limits, len(training.manifest.shards))
+    held = None
+    if heldout_record is not None:
+        held = _open_corpus(run.folder, heldout, heldout_record, "`heldout` CORPUS", "held-out corpus")
+    elif heldout is not None:
+        raise OptionError(f"the run has none, found {os.fspath(heldout)}; start a new run to have it scored", "heldout")
+    after = {**record, "limits": limits.model_dump()}
+    after["corpus"] = {**corpus_record, "url": training.folder.address}
+    if held is not None:
+        after["heldout"] = {"url": held.folder.address, "digest": held.manifest.digest}
+    if source is not None:
+        after["warm"] = source.record()
+    if begun is not None:
+        after["start"] = begun.record()
+    retained = (source, restarts, keep, planned, growth, begun, combine)
+    return Request(training, held, family, config, limits, seed, *retained), after
+
+
+def _differs(name: str, value: object, recorded: object) -> OptionError:
+    return OptionError(
+        f"expected {recorded}, found {value}: another would change the run's results; start a new run, or leave the "
+        "option out",
+        name,
+    )
+
+
+def _warm(folder: Folder, record: JsonObject | None, moved: WarmSource | None) -> WarmSource | None:
+    """Return the model that a run begins from, at its new location if it was moved; refuse another model."""
+    if record is None:
+        if moved is not None:
+            raise MismatchError(f"`warm` {moved.url}: the run does not begin from another; start a new run")
+        return None
+    recorded = WarmSource.from_record(folder, record)
+    if moved is None:
+        return recorded
+    pairs = zip((moved, *moved.members), (recorded, *recorded.members), strict=False)
+    if len(moved.members) != len(recorded.members) or any(new.digest != old.digest for new, old in pairs):
+        raise MismatchError(f"`warm` {moved.url}: it is not the model that the run begins from")
+    members = (
+        replace(new, local_states=old.local_states) for new, old in zip(moved.members, recorded.members, strict=True)
+    )
+    return replace(moved, local_states=recorded.local_states, members=tuple(members))
+
+
+def _start(recorded: StartSource | None, moved: StartSource | None) -> StartSource | None:
+    """Return the start of a run, at its new location if it was moved; refuse another start."""
+    if moved is None:
+        return recorded
+    if recorded is None:
+        raise MismatchError(f"`start` {moved.url or moved.kind}: the run begins otherwise; start a new run")
+    if (moved.kind, moved.digest) != (recorded.kind, recorded.digest):
+        raise MismatchError(f"`start` {moved.url or moved.kind}: it is not what the run begins from; start a new run")
+    return replace(moved, strength=recorded.strength)
+
+
+def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:
+    if before.sampled(shards) != after.sampled(shards):
+        iterations = ", ".join(str(iteration) for iteration in before.sampled(shards)) or "no iteration"
+        raise OptionError(
+            f"{after.planned(shards)} does not go with the run's samples, after {iterations}, which are counted from "
+            "its end; start a new run",
+            "iterations",
+        )
+
+
+def _changed_limits(changes: JsonObject, family: str, config: FamilyOptions, seed: int, limits: Limits) -> Limits:
+    """Return the limits with their changes; refuse, by name, options that would change the model."""
+    new_limits = {name: changes.pop(name) for name in list(changes) if name in LIMIT_NAMES}
+    before = {"family": family, "seed": seed, **{name: getattr(limits, name) for name in SHAPING}}
+    after = {name: new_limits.pop(name, before[name]) for name in SHAPING}
+    after.update({name: changes.pop(name, before[name]) for name in ("family", "seed")})
+    if after["family"] == family:
+        before.update(config.model_dump(mode="json"))
+        checked = changed_options(family, config, changes, RUN_NAMES)
+        after.update(checked.model_dump(mode="json"))
+    for name in SAVED:
+        before[name] = getattr(limits, name)
+        after[name] = new_limits.pop(name, before[name])
+    for name, value in after.items():
+        if value != before[name]:
+            raise _differs(name, value, before[name])
+    return Limits(**{**limits.model_dump(), **new_limits})
+
+
+def _open_corpus(
+    folder: Folder, moved: str | os.PathLike[str] | None, record: JsonObject, argument: str, name: str
+) -> Corpus:
+    """Open a corpus of a run at its new location, or where the run's record has it; refuse another corpus."""
+    try:
+        corpus = Corpus(recorded_url(folder, record["url"]) if moved is None else moved)
+    except AbsentError as error:
+        if moved is not None:
+            raise
+        raise AbsentError(f"{error} (it was the run's {name}); if it was moved, say where with {argument}") from None
+    if corpus.manifest.digest != record["digest"]:
+        raise MismatchError(
+            f"{corpus.url}: it is not the {name} of the run, whose digest begins with {record['digest'][:12]}; this "
+            f"one's with {corpus.manifest.digest[:12]}"
+        )
+    return corpus
+
+
+def is_finished(target: Run, request: Request) -> bool:
+    """Return true if a run has nothing more to do."""
+    planned = request.limits.planned(len(request.corpus.manifest.shards))
+    latest = target.checkpoints.candidates()[0][:1]
+    if latest and latest[0] > planned:
+        raise OptionError(
+            f"expected at least {latest[0]}, as the run has made {latest[0]} already, found {planned}", "iterations"
+        )
+    if not target.model.exists(MODEL_RECORD):
+        return False
+    try:
+        model = StoredModel(target.model.url)
+    except DamagedError:
+        # It is written again, from the checkpoint.
+        return False
+    if latest and latest[0] != model.record.iterations:
+        return False
+    if not all(target.member(number).exists(MODEL_RECORD) for number in range(len(request.own_samples))):
+        return False
+    unchanged = Limits(**target.record()["limits"]) == request.limits
+    return end_reason(target) in DONE and (model.record.iterations == planned or unchanged)
+
+
+def end_reason(target: Run) -> str | None:
+    """Return the reason of the last end that a run reports; None where it reports none."""
+    return next((event.get("reason") for event in reversed(target.events()) if event.get("event") == "end"), None)

@@ -34,22 +34,6 @@ LEAST_NOISE = 0.1  # Smallest weight of a topic, where the largest is 1 more, in
 
 
 @dataclass(frozen=True)
-class FitInputs:
-    """Inputs on which the usual start of a fit depends."""
-
-    family: str  # Name of the family
-    config: FamilyOptions  # Its options
-    documents: int  # Documents of the corpus
-    elsewhere: bool  # Whether the schedule keeps no responsibilities, or another run is begun from
-
-    def usual_start(self) -> str:
-        """Return the start of a fit that names none."""
-        if self.elsewhere or self.documents < MIN_CLUSTERED * (most_topics(self.config) or 1):
-            return RANDOM_START
-        return load_family(self.family).usual_start(self.config)
-
-
-@dataclass(frozen=True)
 class StartSource:
     """The start of a fit, as `run.json` records it."""
 
@@ -81,11 +65,26 @@ class StartSource:
         return cls(FILE_START, _address(start), proportions_file.digest_of_file(start), strength)
 
     @classmethod
-    def of_fit(cls, start: str | None, strength: float, fit: FitInputs) -> StartSource | None:
-        """Return the start of a new fit, which is the family's usual one where none is named."""
+    def of_fit(
+        cls,
+        start: str | None,
+        strength: float,
+        family: str,
+        config: FamilyOptions,
+        documents: int,
+        *,
+        elsewhere: bool,
+    ) -> StartSource | None:
+        """Return the start of a new fit, which is the family's usual one where none is named.
+
+        It is random in corpora of few documents, and `elsewhere`: where the schedule keeps no responsibilities, or
+        another run is begun from.
+        """
         if start is not None or strength:
             return cls.of(start or RANDOM_START, strength)
-        usual = cls.of(fit.usual_start())
+        if elsewhere or documents < MIN_CLUSTERED * (most_topics(config) or 1):
+            return None
+        usual = cls.of(load_family(family).usual_start(config))
         return None if usual is None else replace(usual, usual=True)
 
     def require(self, family: str, config: FamilyOptions) -> None:

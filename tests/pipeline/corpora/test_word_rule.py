@@ -9,7 +9,7 @@ import pytest
 
 from collapsium.pipeline import Corpus, append, fit, ingest
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.engine.setup.word_weights import seeds_of
+from collapsium.pipeline.engine.setup.inputs import seeds_of
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.building.ingest_record import FILE, read_history
 from collapsium.storage.corpus.word_rule import FIRST_RULE, RULE

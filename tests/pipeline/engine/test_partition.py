@@ -4,7 +4,15 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from collapsium.pipeline.engine.partition import PARTITION, block_bounds, most_from_elsewhere, waiting_deltas
+from collapsium.pipeline.engine.partition import (
+    BLOCK_BYTES,
+    GROUP_SHARDS,
+    MOST_WAITING,
+    WAITING_BYTES,
+    block_bounds,
+    most_from_elsewhere,
+    waiting_deltas,
+)
 from collapsium.workers.families.family import Footprint
 
 
@@ -22,21 +30,21 @@ def test_block_bounds__cover_the_vocabulary_once_in_blocks_of_bounded_size(words
     assert sizes.min() >= 1  # no block is empty, and each word is in one
     assert sizes.sum() == words
     assert sizes.max() - sizes.min() <= 1
-    assert (sizes.max() - 1) * shown <= PARTITION.block_bytes
+    assert (sizes.max() - 1) * shown <= BLOCK_BYTES
     # No more blocks than that takes.
-    assert len(sizes) == 1 or words * shown / (len(sizes) - 1) > PARTITION.block_bytes * (1 - 1e-9)
+    assert len(sizes) == 1 or words * shown / (len(sizes) - 1) > BLOCK_BYTES * (1 - 1e-9)
 
 
 @given(st.integers(1, 10**6), st.floats(1, 1e5))
 def test_waiting_deltas__take_bounded_memory(words, delta):
     found = waiting_deltas(words, footprint(delta))
-    assert 1 <= found <= PARTITION.most_waiting
-    assert found == 1 or found * words * delta <= PARTITION.waiting_bytes
+    assert 1 <= found <= MOST_WAITING
+    assert found == 1 or found * words * delta <= WAITING_BYTES
 
 
 @given(st.integers(1, 100), st.integers(1, 9))
 def test_deltas_from_elsewhere__are_those_of_a_group_that_began_at_another_home(shards, homes):
-    home_of, group = [number * homes // shards for number in range(shards)], PARTITION.group_shards
+    home_of, group = [number * homes // shards for number in range(shards)], GROUP_SHARDS
     waiting = [
         sum(home_of[number // group * group] != home_of[number] == home for number in range(shards))
         for home in range(homes)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from collapsium.pipeline import Model, fit, resume
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.dask import DaskExecutor
@@ -73,10 +73,10 @@ def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
     """Without them the scheduler would remember every sweep."""
     executor = open_executor(clusters(2))
     try:
-        problem, _, global_state = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
-        checkpointer = RunCheckpointer(Run(tmp_path / "c"), executor, problem, min_seconds=0.0, max_time_share=1e9)
+        problem = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
+        checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, min_seconds=0.0, max_time_share=1e9)
         held = []
-        for state, _ in run(problem, executor, global_state, Limits(iterations=20), checkpointer):
+        for state, _ in Fit(problem, Limits(iterations=20), checkpointer):
             if state.iteration in (5, 20):
                 held.append(executor._client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
     finally:

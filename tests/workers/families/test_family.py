@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
@@ -169,8 +169,9 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, cuts):
     assert len(corpus.manifest.shards) > 2
     executor = SerialExecutor()
     shards = [executor.submit(load_shard, one) for one in corpus.references]
-    problem = Problem("toy", family, ToyShardModel(FamilyOptions()), FamilyOptions(), shards, [], cuts, Stream(0))
-    found = list(run(problem, executor, first, Limits(iterations=3)))
+    model, config = ToyShardModel(FamilyOptions()), FamilyOptions()
+    problem = Problem("toy", family, model, config, shards, [], cuts, Stream(0), executor, first)
+    found = list(Fit(problem, Limits(iterations=3)))
     state, progress = found[-1]
     counts = dict(zip(state.global_state.ids.tolist(), state.global_state.counts.tolist(), strict=True))
     counted = {length: counts[name] for name, length in state.global_state.names.tolist()}
@@ -267,8 +268,8 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
     corpus = labelled_small[0] if load_family(name).shard_model.uses_labels else small[0]
     if load_family(name).corpus_kind == "vectors":
         corpus = write_vectors(tmp_path / "c", np.random.default_rng(0).normal(size=(20, 3)), 30)
-    problem, executor, global_state = problem_of(corpus, name, options)
-    named = fit_kernels(problem.shard_model, global_state)
+    problem = problem_of(corpus, name, options)
+    named = fit_kernels(problem.shard_model, problem.global_state)
     assert len({id(one) for one in named}) == len(named)
     called, call = set(), Kernel.__call__
 
@@ -279,7 +280,7 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
     monkeypatch.setattr(Kernel, "__call__", counting)
     # Lists are chosen anew in the seventh sweep; a clustering's leaves are grouped later.
     limits = Limits(iterations=40 if name == "ncrp" else 8)
-    states = [state for state, _ in run(problem, executor, global_state, limits)]
+    states = [state for state, _ in Fit(problem, limits)]
     blocks = [block.value for block in states[-1].blocks]
     shard, swept, last = problem.shards[0].value, states[-1].swept[0].value, states[-1].global_state
     if load_family(name).corpus_kind == "vectors":

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from collapsium.pipeline import Corpus, Model
 from collapsium.pipeline.engine.consensus import (
     ABSENT,
-    RULE,
+    ATTEMPTS,
     JoinedModel,
     JoinedReference,
     Overlaps,
@@ -123,7 +123,7 @@ def test_work_that_is_lost_again_and_again__ends_the_joining(small, single):
     models = models_of(single)
     with pytest.raises(ClusterError, match="on purpose"):
         _matched_again(models, models, Corpus(small[0]), losing, 1)
-    assert len(recovered) == RULE.attempts - 1
+    assert len(recovered) == ATTEMPTS - 1
 
 
 def test_a_model_and_itself__are_joined_at_once(small, single):

@@ -8,9 +8,9 @@ import pytest
 
 from collapsium.pipeline import Corpus, fit, resume, simulate, split, verify
 from collapsium.pipeline.engine import growth
-from collapsium.pipeline.engine.growth import Growth, GrowthInputs, GrowthRule, planned_growth
-from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
+from collapsium.pipeline.engine.growth import MIN_DOCUMENTS, MIN_TOKENS, PLANS, Growth, planned_growth
+from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import make_options
@@ -41,10 +41,10 @@ def growing(corpus, family, options, **more):
     return problem_of(corpus, family, options, iterations=80, growth=Growth.of(SHORT), **more)
 
 
-def first(problem, executor, global_state, iterations, checkpointer=None):
+def first(problem, iterations, checkpointer=None):
     """The states and progress of the first iterations of a fit with more, as moves of topics take many."""
     history = []
-    for state, progress in run(problem, executor, global_state, Limits(iterations=80), checkpointer):
+    for state, progress in Fit(problem, Limits(iterations=80), checkpointer):
         history.append((state, progress))
         if state.iteration == iterations:
             break
@@ -55,14 +55,15 @@ def first(problem, executor, global_state, iterations, checkpointer=None):
 def short(monkeypatch):
     """All fits that can grow begin at random and do, in the stages of `SHORT`."""
     monkeypatch.setattr(CollapsedFamily, "usual_start", lambda self, options: RANDOM_START)
-    rule = GrowthRule(plans=(SHORT,), min_documents=1, min_tokens=1, max_share=0.7)
-    monkeypatch.setattr(growth, "RULE", rule)
+    rules = {"PLANS": (SHORT,), "MIN_DOCUMENTS": 1, "MIN_TOKENS": 1, "MAX_SHARE": 0.7}
+    for name, value in rules.items():
+        monkeypatch.setattr(growth, name, value)
 
 
 @pytest.mark.parametrize(("family", "options"), FAMILIES)
 def test_documents_that_join__are_counted(small, family, options):
-    problem, executor, global_state = growing(small[0], family, options)
-    for state, progress in first(problem, executor, global_state, 9):
+    problem = growing(small[0], family, options)
+    for state, progress in first(problem, 9):
         assert progress.every == (4 if state.iteration <= 3 else 2 if state.iteration <= 5 else 1)
         sample = problem.sample(state.iteration)
         shards = [open_shard(shard.value) for shard in problem.shards]
@@ -79,22 +80,22 @@ def test_documents_that_join__are_counted(small, family, options):
 
 @pytest.mark.parametrize(("family", "options"), rest_long(FAMILIES, retained=(0, 4)))
 def test_going_back__to_any_stage_gives_the_same_bits(small, family, options, tmp_path):
-    problem, executor, global_state = growing(small[0], family, options)
-    uninterrupted = first(problem, executor, global_state, 8)[-1][0]
+    problem = growing(small[0], family, options)
+    uninterrupted = first(problem, 8)[-1][0]
     for last in range(1, 8):
-        checkpointer = RunCheckpointer(Run(tmp_path / str(last)), executor, problem, every=1)
-        first(problem, executor, global_state, last, checkpointer)
-        then = [state for state, _ in first(problem, executor, global_state, 8, checkpointer)]
+        checkpointer = RunCheckpointer(Run(tmp_path / str(last)), problem, every=1)
+        first(problem, last, checkpointer)
+        then = [state for state, _ in first(problem, 8, checkpointer)]
         assert [state.iteration for state in then] == list(range(last, 9))
         assert state_bits(then[-1]) == state_bits(uninterrupted)
 
 
 def test_lost_work__of_any_stage_is_done_again_with_the_same_bits(small, tmp_path):
-    problem, executor, global_state = growing(small[0], "lda", {"topics": 3})
-    uninterrupted = [state for state, _ in run(problem, executor, global_state, Limits(iterations=8))][-1]
-    checkpointer = RunCheckpointer(Run(tmp_path / "c"), executor, problem, every=1)
-    for every, used in ((3, checkpointer), (4, NoCheckpoints())):
-        history = list(run(problem, Losing(executor, every), global_state, Limits(iterations=8), used))
+    problem = growing(small[0], "lda", {"topics": 3})
+    uninterrupted = [state for state, _ in Fit(problem, Limits(iterations=8))][-1]
+    checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=1)
+    for every, used in ((3, checkpointer), (4, Checkpointer())):
+        history = list(Fit(replace(problem, executor=Losing(problem.executor, every)), Limits(iterations=8), used))
         assert state_bits(history[-1][0]) == state_bits(uninterrupted)
 
 
@@ -103,14 +104,14 @@ def test_bits__do_not_depend_on_where_local_states_lie(small, family, options, t
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
     final_bits = []
     for scratch in (None, str(tmp_path / "scratch")):
-        problem, executor, global_state = growing(small[0], family, options, scratch=scratch)
-        final_bits.append(state_bits(first(problem, executor, global_state, 9)[-1][0]))
+        problem = growing(small[0], family, options, scratch=scratch)
+        final_bits.append(state_bits(first(problem, 9)[-1][0]))
     assert final_bits[0] == final_bits[1]
 
 
 def test_local_sweeps__conserve_counts(small):
-    problem, executor, global_state = growing(small[0], "lda", {"topics": 3})
-    *_, (state, _) = run(replace(problem, local_sweeps=3), executor, global_state, Limits(iterations=8))
+    problem = growing(small[0], "lda", {"topics": 3})
+    *_, (state, _) = Fit(replace(problem, local_sweeps=3), Limits(iterations=8))
     assert math.isclose(state.global_state.topic_moments[0].sum(), Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
 
 
@@ -222,9 +223,9 @@ def test_a_fit_in_memory__grows_as_a_run_does(small, short, tmp_path):
 def test_a_run__goes_on_with_the_stages_that_it_records(small, short, tmp_path, monkeypatch):
     options = {"family": "lda", "topics": 3, "seed": 5}
     fit(small[0], tmp_path / "run", iterations=8, **options)
-    monkeypatch.setattr(growth, "RULE", GrowthRule())
+    monkeypatch.setattr(growth, "PLANS", PLANS)
     longer = resume(tmp_path / "run", iterations=10)
-    monkeypatch.setattr(growth, "RULE", GrowthRule(plans=(SHORT,), min_documents=1, min_tokens=1, max_share=0.7))
+    monkeypatch.setattr(growth, "PLANS", (SHORT,))
     at_once = fit(small[0], tmp_path / "other", iterations=10, **options)
     assert bits(longer, 5) == bits(at_once, 5)
     with pytest.raises(OptionError, match="another would change the run's results"):
@@ -256,25 +257,24 @@ def inputs(**changes):
     known |= changes
     if "options" in known:
         known["config"] = make_options(known["family"], known.pop("options"))
-    return GrowthInputs(**known)
+    return known
 
 
 def test_large_corpora__begin_on_an_eighth():
-    assert [every for _, every in planned_growth(inputs(), "auto").stages] == [8, 4, 2, 1]
+    assert [every for _, every in planned_growth(grow="auto", **inputs()).stages] == [8, 4, 2, 1]
 
 
 def test_few_iterations__have_fewer_stages():
-    assert [every for _, every in planned_growth(inputs(complete_by=65), "auto").stages] == [4, 2, 1]
-    assert planned_growth(inputs(complete_by=59), "auto") is None
+    assert [every for _, every in planned_growth(grow="auto", **inputs(complete_by=65)).stages] == [4, 2, 1]
+    assert planned_growth(grow="auto", **inputs(complete_by=59)) is None
 
 
 def test_the_first_sample__has_documents_and_tokens_for_each_topic():
-    rule = growth.RULE
-    documents, tokens = 5 * 100 * rule.min_documents, 4 * 100 * rule.min_tokens
-    assert [every for _, every in planned_growth(inputs(documents=documents), "auto").stages] == [4, 2, 1]
-    assert [every for _, every in planned_growth(inputs(tokens=tokens), "auto").stages] == [4, 2, 1]
-    assert planned_growth(inputs(tokens=tokens - 1), "auto") is None
-    assert [every for _, every in planned_growth(inputs(tokens=tokens - 1), "always").stages] == [4, 2, 1]
+    documents, tokens = 5 * 100 * MIN_DOCUMENTS, 4 * 100 * MIN_TOKENS
+    assert [every for _, every in planned_growth(grow="auto", **inputs(documents=documents)).stages] == [4, 2, 1]
+    assert [every for _, every in planned_growth(grow="auto", **inputs(tokens=tokens)).stages] == [4, 2, 1]
+    assert planned_growth(grow="auto", **inputs(tokens=tokens - 1)) is None
+    assert [every for _, every in planned_growth(grow="always", **inputs(tokens=tokens - 1)).stages] == [4, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -288,10 +288,10 @@ def test_the_first_sample__has_documents_and_tokens_for_each_topic():
     ],
 )
 def test_other_fits__sweep_all_documents(changes, text):
-    assert planned_growth(inputs(**changes), "auto") is None
-    assert planned_growth(inputs(**changes), "never") is None
+    assert planned_growth(grow="auto", **inputs(**changes)) is None
+    assert planned_growth(grow="never", **inputs(**changes)) is None
     with pytest.raises(OptionError, match=text):
-        planned_growth(inputs(**changes), "always")
+        planned_growth(grow="always", **inputs(**changes))
 
 
 def test_stages__follow_from_their_sweeps():

@@ -1,7 +1,6 @@
 """Tasks of executors with several homes: rows come to all of them ahead, and each scores and ranks its part."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -28,7 +27,7 @@ class Submitted:
         monkeypatch.setattr(SerialExecutor, "workers", workers)
         monkeypatch.setattr(SerialExecutor, "submit", noted)
         # Small blocks are ranked by several homes too.
-        monkeypatch.setattr(topic_snapshots, "RULE", replace(topic_snapshots.RULE, task_cells=1))
+        monkeypatch.setattr(topic_snapshots, "TASK_CELLS", 1)
 
     def homes_of(self, name):
         return Counter(home for task, home in self.tasks if task == name)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
-from collapsium.pipeline.engine.loop.iteration import _Sums
-from collapsium.pipeline.engine.partition import PARTITION
+from collapsium.pipeline.engine.loop.fit import _Sums
+from collapsium.pipeline.engine.partition import GROUP_SHARDS
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import tasks
@@ -54,9 +54,9 @@ def test_sums__leave_few_to_wait(count):
     """A group's sum, and one for each height of the tree; and no delta is added more often than the tree is high."""
     most = []
     sums = summed(count, lambda sums: most.append(len(sums.remaining)))
-    groups = max(count // PARTITION.group_shards, 1)
+    groups = max(count // GROUP_SHARDS, 1)
     assert max(most) <= 2 + math.floor(math.log2(groups))
-    assert max(map(height, sums.remaining)) <= PARTITION.group_shards - 1 + math.ceil(math.log2(groups))
+    assert max(map(height, sums.remaining)) <= GROUP_SHARDS - 1 + math.ceil(math.log2(groups))
     assert sums._executor.added == count - len(sums.remaining)  # as few additions as any order takes
 
 
@@ -73,7 +73,7 @@ class Folding:
         return functools.reduce(lambda left, right: (left, right), deltas)
 
 
-@given(st.lists(st.integers(0, 3), max_size=80), st.integers(0, 2), st.integers(1, PARTITION.group_shards))
+@given(st.lists(st.integers(0, 3), max_size=80), st.integers(0, 2), st.integers(1, GROUP_SHARDS))
 def test_sums__are_the_same_wherever_shards_have_their_homes_and_however_many_wait(homes, looks, waiting):
     sums, executor = _Sums(folding := Folding(), waiting), Folding()
     alone = _Sums(executor)
@@ -96,17 +96,17 @@ def test_sums__that_go_on_at_another_home_are_added_there_in_one_task():
 @pytest.mark.parametrize(("waiting", "tasks_each"), [(1, 7), (2, 4), (3, 3), (7, 1)])
 def test_sums__of_deltas_that_wait_are_added_in_one_task(waiting, tasks_each):
     sums = _Sums(folding := Folding(), waiting)
-    for number in range(PARTITION.group_shards):
+    for number in range(GROUP_SHARDS):
         sums.add(number, 0)
     assert len(folding.homes) == tasks_each
-    assert [leaf for tree in sums.remaining for leaf in leaves(tree)] == list(range(PARTITION.group_shards))
+    assert [leaf for tree in sums.remaining for leaf in leaves(tree)] == list(range(GROUP_SHARDS))
 
 
 @given(st.integers(1, 60), st.integers(0, 200))
 def test_sums__of_the_first_deltas_do_not_depend_on_how_many_follow(groups, more):
     """What was added when only some shards had been swept stays as it is: no sum waits for the number of shards."""
-    before = summed(groups * PARTITION.group_shards).remaining
-    after = summed(groups * PARTITION.group_shards + more).remaining
+    before = summed(groups * GROUP_SHARDS).remaining
+    after = summed(groups * GROUP_SHARDS + more).remaining
 
     def parts(tree):
         return {tree}.union(*(parts(part) for part in tree)) if isinstance(tree, tuple) else {tree}
@@ -118,8 +118,8 @@ def test_sums__of_the_first_deltas_do_not_depend_on_how_many_follow(groups, more
     ("groups", "heights"), [(1, [0]), (2, [1]), (3, [1, 0]), (4, [2]), (5, [2, 0]), (6, [2, 1]), (7, [2, 1, 0])]
 )
 def test_sums__of_groups_are_added_two_by_two(groups, heights):
-    found = summed(groups * PARTITION.group_shards).remaining
-    assert [height(tree) for tree in found] == [PARTITION.group_shards - 1 + one for one in heights]
+    found = summed(groups * GROUP_SHARDS).remaining
+    assert [height(tree) for tree in found] == [GROUP_SHARDS - 1 + one for one in heights]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1e300])

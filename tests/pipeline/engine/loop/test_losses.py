@@ -18,7 +18,7 @@ from collapsium.storage.errors import ClusterError
 def test_shards_that_are_lost__are_read_again_by_the_first_of_those_that_miss_them(small):
     request = Request(Corpus(small[0]), None, "lda", make_options("lda", {"topics": 2}), Limits(), 0)
     loaded = LoadedCorpus(request, [], SerialExecutor(), None)
-    one, other = loaded.problem(1)[0], loaded.problem(2)[0]
+    one, other = loaded.problem(1), loaded.problem(2)
     assert one.shards == other.shards
     first = list(one.shards)
     one.reload()

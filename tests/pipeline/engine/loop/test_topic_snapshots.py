@@ -8,8 +8,8 @@ import pytest
 
 from collapsium.pipeline import Model, fit, resume, topics
 from collapsium.pipeline.engine.loop import topic_snapshots
-from collapsium.pipeline.engine.loop.loop import shard_times
-from collapsium.pipeline.engine.loop.topic_snapshots import RULE, SnapshotRule
+from collapsium.pipeline.engine.loop.fit import shard_times
+from collapsium.pipeline.engine.loop.topic_snapshots import MIN_ACTIVE_SHARE, SIZES, WORDS
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.monitoring.follow import so_far
 from collapsium.pipeline.monitoring.run_status import RunStatus
@@ -22,8 +22,8 @@ from tests.workers.families.hca.test_hca import corpus_of, drawn
 @pytest.fixture
 def often(monkeypatch):
     """Words are looked for in each iteration, a few cells of a block at a time."""
-    rule = SnapshotRule(min_seconds=0.0, cost_factor=0.0, run_share=0.0, cells=40)
-    monkeypatch.setattr(topic_snapshots, "RULE", rule)
+    for name, value in (("MIN_SECONDS", 0.0), ("COST_FACTOR", 0.0), ("RUN_SHARE", 0.0), ("CELLS", 40)):
+        monkeypatch.setattr(topic_snapshots, name, value)
 
 
 @pytest.mark.parametrize("family", family_names())
@@ -34,14 +34,14 @@ def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_p
     options = needed(load_family(family).Options.model_fields)
     fit(corpus, tmp_path / "run", family=family, iterations=3, scheduler="serial", **options)
     iterations = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
-    found = {topic.id: topic for topic in topics(tmp_path / "run", words=RULE.words)}
+    found = {topic.id: topic for topic in topics(tmp_path / "run", words=WORDS)}
     last = iterations[-1]
     held = [topic.share if topic.below is None else topic.below for topic in found.values()]
-    assert last["active"] == sum(one >= RULE.min_active_share for one in held)
+    assert last["active"] == sum(one >= MIN_ACTIVE_SHARE for one in held)
     shares = sorted((topic.share for topic in found.values()), reverse=True)
     sizes = [share for _, share in last["sizes"]]
     np.testing.assert_allclose(sizes, shares[: len(sizes)], atol=1e-5)
-    assert len(sizes) == min(RULE.sizes, sum(round(share, 5) > 0.0 for share in shares))
+    assert len(sizes) == min(SIZES, sum(round(share, 5) > 0.0 for share in shares))
     for number, share in last["sizes"]:
         assert found[number].share == pytest.approx(share, abs=1e-5)
         assert last["top_words"][str(number)] == found[number].names
@@ -102,7 +102,7 @@ def test_words__of_a_run_that_has_ended_are_those_of_its_end(small, tmp_path, op
     place = run / "members/001" if "restarts" in options else run
     assert member.ended
     assert member.words_at == member.iteration == Model(place).record.iterations
-    for topic in topics(place, words=RULE.words):
+    for topic in topics(place, words=WORDS):
         assert member.words[str(topic.id)] == topic.names
 
 
@@ -126,7 +126,7 @@ def test_words__of_a_run_that_goes_on_are_as_fresh_as_of_one_that_was_not_stoppe
         assert 0 <= member.iteration - member.words_at <= 3
     assert iterations >= 30 * max(restarts, 1)
     assert [one.words_at for one in status.fits.values()] == [30] * max(restarts, 1)
-    for topic in topics(run / "members/000" if restarts else run, words=RULE.words):
+    for topic in topics(run / "members/000" if restarts else run, words=WORDS):
         assert status.fits[0 if restarts else None].words[str(topic.id)] == topic.names
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,7 +35,7 @@ def test_summary__is_made_again_from_the_corpus_alike(small, run):
 
 
 def test_summary__does_not_depend_on_the_words_that_are_computed_together(small, run, monkeypatch):
-    monkeypatch.setattr(summary, "RULE", replace(summary.RULE, words_together=3))
+    monkeypatch.setattr(summary, "WORDS_TOGETHER", 3)
     model = Model(run)
     again = summary_of(model, Corpus(small[0]), open_executor("serial"))
     assert any(example.words for topic in again.topics for example in topic.examples)

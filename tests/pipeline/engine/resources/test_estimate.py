@@ -12,11 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.resources import estimate as planning
-from collapsium.pipeline.engine.resources.estimate import COSTS, Costs, StartSizes, estimate, plan, start_bytes
-from collapsium.pipeline.engine.resources.placement import cluster_place
-from collapsium.pipeline.engine.resources.plan import Place, Plan, free_memory, local_place
+from collapsium.pipeline.engine.resources.estimate import StartSizes, estimate, plan, start_bytes
+from collapsium.pipeline.engine.resources.plan import Place, Plan, cluster_place, free_memory, local_place
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.models.registry import load_family, make_options
@@ -317,9 +316,9 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
     manifest = corpus.manifest
     summary = Summary(manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
     said = load_family(family).footprint(summary, make_options(family, options))
-    problem, executor, global_state = problem_of(small[0], family, options, executor=Recording())
+    problem = problem_of(small[0], family, options, executor=Recording())
     few = 16  # bytes a word, a shard: what does not grow with topics is left out in places
-    for state, _ in run(problem, executor, global_state, Limits(iterations=8)):
+    for state, _ in Fit(problem, Limits(iterations=8)):
         rows = arrays_of(state.blocks[0].value.rows)
         kept = sum(values.nbytes for values in rows.values())
         shown = sum(values.nbytes for name, values in rows.items() if not name.startswith("block_"))
@@ -328,8 +327,8 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
         local = sum(values.nbytes for swept in state.swept for values in arrays_of(swept.value.local).values())
         most = said.pair * summary.pairs + said.document * summary.documents
         assert local <= most + few * len(state.swept)
-    assert len(executor.deltas) == 9 * len(problem.shards)
-    for delta in executor.deltas:
+    assert len(problem.executor.deltas) == 9 * len(problem.shards)
+    for delta in problem.executor.deltas:
         by_word = sum(part.values.nbytes for part in delta.with_dim("word").parts.values())
         assert 0 <= by_word - said.delta * delta.ids["word"].size <= few * delta.ids["word"].size
     if "pair_topic" in arrays_of(state.swept[0].value.local):
@@ -381,7 +380,7 @@ def test_fit__refuses_before_anything_runs(small, tmp_path, scheduler):
 
 def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(small, tmp_path, monkeypatch):
     """To the same bits; but for these constants a small corpus would take more that way."""
-    monkeypatch.setattr(planning, "COSTS", Costs(dict.fromkeys(COSTS.processes, 0.0)))
+    monkeypatch.setattr(planning, "PROCESS_BYTES", dict.fromkeys(planning.PROCESS_BYTES, 0.0))
     monkeypatch.setattr("collapsium.workers.arrays.buffer_pool.pool.settings", PoolSettings(idle_bytes=0))
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
     options = {"family": "lda", "topics": 5, "iterations": 3}

@@ -87,6 +87,6 @@ def test_estimate__counts_held_out_tokens(halves):
 
 def test_peaks__are_those_of_the_process_and_not_of_the_one_that_started_it():
     parent = bytearray(400 << 20)
-    code = "from collapsium.pipeline.engine.event_log import _peak_memory; print(_peak_memory())"
+    code = "from collapsium.pipeline.engine.run import _peak_memory; print(_peak_memory())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 0 < int(done.stdout) < len(parent)

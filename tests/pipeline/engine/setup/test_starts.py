@@ -13,8 +13,8 @@ from scipy.special import digamma
 
 from collapsium.pipeline import Corpus, Model, estimate, fit, resume, verify
 from collapsium.pipeline.engine import growth
-from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints
+from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.starts import StartSource
@@ -228,7 +228,8 @@ def test_fits_of_lda_and_hdp__begin_from_quick_clusters_of_two_documents_a_topic
 def test_a_fit_large_enough_to_grow__does_so_only_if_it_begins_at_random(
     planted, tmp_path, monkeypatch, options, begins
 ):
-    monkeypatch.setattr(growth, "RULE", growth.GrowthRule(min_documents=1, min_tokens=1))
+    monkeypatch.setattr(growth, "MIN_DOCUMENTS", 1)
+    monkeypatch.setattr(growth, "MIN_TOKENS", 1)
     fit(planted[0], tmp_path / "run", **{**FIT, "iterations": 70, **options})
     assert {"start", "growth"} & Run(tmp_path / "run").record().keys() == {begins}
 
@@ -251,10 +252,12 @@ def test_quick_clusters__are_of_documents_where_these_are_short_and_else_of_word
     corpus = write_corpus(tmp_path / "corpus", [Counter(words.tolist()) for words in drawn], 360, shard_tokens=4000)
     pairs = np.mean([len(set(words.tolist())) for words in drawn])
     assert (pairs >= QUICK_CLUSTERS.short) == mixing
-    problem, executor, _ = problem_of(corpus, "lda", {"topics": topics})
-    start = ComputedStart(StartSource("quick-clusters"), topics, problem.shards, executor, problem.stream, [].append)
+    problem = problem_of(corpus, "lda", {"topics": topics})
+    start = ComputedStart(
+        StartSource("quick-clusters"), topics, problem.shards, problem.executor, problem.stream, [].append
+    )
     found = []
-    for part in executor.collect(list(start)):
+    for part in problem.executor.collect(list(start)):
         dense = np.zeros((part.proportions.documents, topics))
         owner = np.repeat(np.arange(len(dense)), np.diff(part.proportions.offsets))
         dense[owner, part.proportions.topics] = part.proportions.shares
@@ -290,12 +293,12 @@ def test_a_stopped_run_of_clusters__goes_on_to_the_same_bits(planted, tmp_path):
 def test_lost_work_of_a_start__is_done_again_with_the_same_bits(planted, kind):
     ended = []
     for every in (0, 3):
-        problem, executor, global_state = problem_of(planted[0], "lda", {"topics": TOPICS})
+        problem = problem_of(planted[0], "lda", {"topics": TOPICS})
         if every:
-            executor = Losing(executor, every)
-            executor.losses = 3  # of 4: it loses its work once more
-        start = ComputedStart(StartSource(kind), TOPICS, problem.shards, executor, problem.stream, [].append)
-        history = list(run(replace(problem, warm=start), executor, global_state, Limits(iterations=2), NoCheckpoints()))
+            problem = replace(problem, executor=Losing(problem.executor, every))
+            problem.executor.losses = 3  # of 4: it loses its work once more
+        start = ComputedStart(StartSource(kind), TOPICS, problem.shards, problem.executor, problem.stream, [].append)
+        history = list(Fit(replace(problem, warm=start), Limits(iterations=2), Checkpointer()))
         ended.append(history[-1][0])
     assert any(progress.lost for _, progress in history)
     assert state_bits(ended[0]) == state_bits(ended[1])
@@ -422,7 +425,7 @@ def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_s
     sent = {}
     for tokens in (100_000, 400):
         corpus = write_corpus(tmp_path / f"{tokens}", rows, 200, shard_tokens=tokens)
-        problem, _, _ = problem_of(corpus, "lda", {"topics": 4})
+        problem = problem_of(corpus, "lda", {"topics": 4})
         executor = WeighingExecutor()
         start = ComputedStart(StartSource(kind), 4, problem.shards, executor, problem.stream, [].append)
         assert sum(part.proportions.documents for part in executor.collect(list(start))) == 120
@@ -436,9 +439,9 @@ def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_s
 
 def test_a_computed_start__is_computed_again_for_a_shard_that_begins_anew(tmp_path):
     rows = [{n % 30: 2, (n + 1) % 30: 1} for n in range(60)]
-    problem, executor, _ = problem_of(write_corpus(tmp_path / "c", rows, 30, shard_tokens=60), "lda", {"topics": 3})
-    start = ComputedStart(StartSource("clusters"), 3, problem.shards, executor, problem.stream, [].append)
-    first, again = (executor.collect([start[number] for number in range(len(start))]) for _ in range(2))
+    problem = problem_of(write_corpus(tmp_path / "c", rows, 30, shard_tokens=60), "lda", {"topics": 3})
+    start = ComputedStart(StartSource("clusters"), 3, problem.shards, problem.executor, problem.stream, [].append)
+    first, again = (problem.executor.collect([start[number] for number in range(len(start))]) for _ in range(2))
     assert len(first) == len(problem.shards) == 3
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one.proportions.topics, other.proportions.topics)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, resume, split, topics, verify
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_references
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError
@@ -68,10 +68,10 @@ def test_a_warm_start__begins_where_the_source_ended(planted, sources, tmp_path,
 
 @pytest.mark.parametrize(("family", "options"), WAYS, ids=NAMES)
 def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, options):
-    problem, executor, global_state = problem_of(planted[0], family, options)
+    problem = problem_of(planted[0], family, options)
     known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), options["topics"])
     assert [one.number for one in known] == list(range(len(known)))
-    for state, _ in run(replace(problem, warm=known), executor, global_state, Limits(iterations=3)):
+    for state, _ in Fit(replace(problem, warm=known), Limits(iterations=3)):
         rows = arrays_of(state.blocks[0].value.rows)
         held = counts_of(rows)
         total, background = np.zeros(held.shape), np.zeros(len(held))
@@ -100,9 +100,9 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, optio
 
 @pytest.mark.parametrize("kind", ["active", "dense"])
 def test_topics_beyond_the_source__begin_empty(planted, sources, kind):
-    problem, executor, global_state = problem_of(planted[0], "lda", {"topics": 8, "responsibilities": kind})
+    problem = problem_of(planted[0], "lda", {"topics": 8, "responsibilities": kind})
     known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), 8)
-    state, _ = next(run(replace(problem, warm=known), executor, global_state, Limits(iterations=1)))
+    state, _ = next(iter(Fit(replace(problem, warm=known), Limits(iterations=1))))
     held = counts_of(arrays_of(state.blocks[0].value.rows))
     assert (held[:, :3].sum(axis=0) > 100.0).all()
     assert (held[:, 3:] == 0.0).all()
@@ -154,9 +154,9 @@ def test_bits_of_a_warm_start__do_not_depend_on_the_executor(planted, sources, t
 def test_a_warm_start_on_disk__has_the_same_bits(planted, sources, tmp_path):
     found = []
     for scratch in (None, str(tmp_path / "scratch")):
-        problem, executor, global_state = problem_of(planted[0], "lda", {"topics": 4}, scratch=scratch)
+        problem = problem_of(planted[0], "lda", {"topics": 4}, scratch=scratch)
         known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), 4)
-        states = list(run(replace(problem, warm=known), executor, global_state, Limits(iterations=3)))
+        states = list(Fit(replace(problem, warm=known), Limits(iterations=3)))
         found.append(state_bits(states[-1][0]))
     assert found[0] == found[1]
 

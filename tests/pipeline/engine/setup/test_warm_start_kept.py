@@ -2,12 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, resume, verify
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_start
 from collapsium.pipeline.models.registry import load_family, make_options
@@ -87,11 +88,11 @@ def begun(corpus, source, name, options=None):
     """The state before the first sweep, with its problem."""
     family = family_of(name)
     options = {**FAMILIES, **ALSO}[name] if options is None else options
-    problem, executor, global_state = problem_of(corpus, family, options)
+    problem = problem_of(corpus, family, options)
     warm = warm_start(WarmSource.of(source), Corpus(corpus), options.get("topics"))
-    global_state, known = warm.begin(family, make_options(family, options), global_state)
-    problem = type(problem)(**{**problem.__dict__, "warm": known})
-    return problem, next(run(problem, executor, global_state, Limits(iterations=1)))[0], known
+    global_state, known = warm.begin(family, make_options(family, options), problem.global_state)
+    problem = replace(problem, global_state=global_state, warm=known)
+    return problem, next(iter(Fit(problem, Limits(iterations=1))))[0], known
 
 
 def kept_array(local):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb import topic_moves as moves
@@ -46,10 +46,10 @@ def corpora(place, seed, documents=120, topics=3):
 
 def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **given):
     """The problem, and the state after each iteration, run serially."""
-    problem, executor, global_state = problem_of(corpus, "hdp", options, iterations=ITERATIONS, **given)
+    problem = problem_of(corpus, "hdp", options, iterations=ITERATIONS, **given)
     problem = replace(problem, local_sweeps=local_sweeps, warm=warm)
     limits = limits or Limits(iterations=ITERATIONS)
-    return problem, (state for state, _ in run(problem, executor, global_state, limits))
+    return problem, (state for state, _ in Fit(problem, limits))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Model, fit, resume, verify
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.workers.arrays.delta import Delta, fresh
@@ -197,10 +197,10 @@ def sizes_of(locals_):
 @pytest.mark.parametrize("local_sweeps", [1, 2])
 def test_documents__have_as_many_topics_as_the_trial_decides(decision, planted, local_sweeps):
     options = {"topics": TOPICS, "beta": 3.0}
-    problem, executor, global_state = problem_of(planted[0], "lda", options, iterations=60)
+    problem = problem_of(planted[0], "lda", options, iterations=60)
     problem = dataclasses.replace(problem, local_sweeps=local_sweeps)
     small, largest, decided = active_topics.LANES, [], []
-    for state, _ in run(problem, executor, global_state, Limits(iterations=60)):
+    for state, _ in Fit(problem, Limits(iterations=60)):
         check_recount(problem, state)
         decided.append(state.global_state.trial.trial_small)
         largest.append(sizes_of([arrays_of(swept.value.local) for swept in state.swept]))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Corpus, Model, evaluate, fit, resume, verify
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.storage.errors import OptionError
@@ -165,12 +165,10 @@ def test_short_fits__keep_one_power(tokens, power):
 @pytest.mark.parametrize("options", [{}, {"topics": 140}, {"learn": ("asymmetric-alpha", "beta")}], ids=str)
 @pytest.mark.parametrize("local_sweeps", [1, 2])
 def test_counts__equal_a_recount_after_every_iteration(planted, options, local_sweeps):
-    problem, executor, global_state = problem_of(
-        planted[0], "lda", {"topics": 12, "beta": 3.0, **options}, iterations=ITERATIONS
-    )
+    problem = problem_of(planted[0], "lda", {"topics": 12, "beta": 3.0, **options}, iterations=ITERATIONS)
     problem = problem.__class__(**{**vars(problem), "local_sweeps": local_sweeps})
     searched = []
-    for state, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS)):
+    for state, _ in Fit(problem, Limits(iterations=ITERATIONS)):
         check_recount(problem, state)
         searched.append(state.global_state.searching)
     assert searched[0]
@@ -184,11 +182,9 @@ def test_scores__are_those_with_which_an_iteration_begins(planted):
     """However often it sweeps each shard: a score after some of these sweeps would count for the other power."""
     found = []
     for local_sweeps in (1, 3):
-        problem, executor, global_state = problem_of(
-            planted[0], "lda", {"topics": 12, "beta": 3.0}, iterations=ITERATIONS
-        )
+        problem = problem_of(planted[0], "lda", {"topics": 12, "beta": 3.0}, iterations=ITERATIONS)
         problem = replace(problem, local_sweeps=local_sweeps)
-        states = (state for state, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS)))
+        states = (state for state, _ in Fit(problem, Limits(iterations=ITERATIONS)))
         state = next(state for state in states if state.iteration == 1)
         assert state.global_state.sweeping_again is None
         found.append(state.global_state.cooling.cooling_scores)
@@ -198,9 +194,9 @@ def test_scores__are_those_with_which_an_iteration_begins(planted):
 
 def test_the_search__goes_on_with_fewer_tokens_when_moves_of_topics_have_ended(planted):
     options, iterations = {"topics": 8, "moves": True}, 100
-    problem, executor, global_state = problem_of(planted[0], "hdp", options, iterations=iterations)
+    problem = problem_of(planted[0], "hdp", options, iterations=iterations)
     shares, powers, alphas = [], [], []
-    for state, _ in run(problem, executor, global_state, Limits(iterations=iterations)):
+    for state, _ in Fit(problem, Limits(iterations=iterations)):
         check_recount(problem, state)
         shares.append(state.global_state.held.held_share)
         powers.append(state.global_state.cooling.cooling_power)
@@ -264,11 +260,9 @@ def test_a_topic_that_has_lost_its_tokens__has_no_less_than_none():
 
 
 def test_hdp__learns_shares_of_topics_while_it_searches(planted):
-    problem, executor, global_state = problem_of(
-        planted[0], "hdp", {"topics": 12, "beta": 3.0, "hold": 2}, iterations=ITERATIONS
-    )
+    problem = problem_of(planted[0], "hdp", {"topics": 12, "beta": 3.0, "hold": 2}, iterations=ITERATIONS)
     shares = {True: [], False: []}
-    for state, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS)):
+    for state, _ in Fit(problem, Limits(iterations=ITERATIONS)):
         shares[state.global_state.searching].append(float(np.ptp(state.global_state.pi)))
     assert shares[True][0] == 0.0
     assert shares[True][-1] > 0.01

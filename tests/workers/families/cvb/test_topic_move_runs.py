@@ -169,12 +169,12 @@ def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, 
     ids=str,
 )
 def test_moves__are_on_by_themselves_where_there_is_time_for_them(planted, options, iterations, on):
-    _, _, global_state = problem_of(planted[0], "hdp", {"topics": 12, **options}, iterations=iterations)
+    global_state = problem_of(planted[0], "hdp", {"topics": 12, **options}, iterations=iterations).global_state
     assert (global_state.moves is not None) == on
 
 
 def test_moves__are_off_by_themselves_in_the_stochastic_schedule(planted):
-    _, _, global_state = problem_of(planted[0], "hdp", {"topics": 12}, iterations=500, stochastic=True)
+    global_state = problem_of(planted[0], "hdp", {"topics": 12}, iterations=500, stochastic=True).global_state
     assert global_state.moves is None
 
 

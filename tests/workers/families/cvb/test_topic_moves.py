@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit
-from collapsium.pipeline.engine.loop.loop import run
-from collapsium.pipeline.engine.model_io.checkpoints import NoCheckpoints, RunCheckpointer
+from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_references
 from collapsium.pipeline.executors.base import SerialExecutor
@@ -170,13 +170,11 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
     found = []
     for scratch, every in ((None, 0), (str(tmp_path / "scratch"), 0), (None, 21)):
         executor = Losing(SerialExecutor(), every) if every else None
-        problem, executor, global_state = problem_of(
+        problem = problem_of(
             planted[0], "hdp", {**OPTIONS, **options}, scratch=scratch, executor=executor, iterations=ITERATIONS
         )
-        checkpointer = RunCheckpointer(Run(tmp_path / "c"), executor, problem, every=7) if every else NoCheckpoints()
-        state = [one for one, _ in run(problem, executor, global_state, Limits(iterations=ITERATIONS), checkpointer)][
-            -1
-        ]
+        checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=7) if every else Checkpointer()
+        state = [one for one, _ in Fit(problem, Limits(iterations=ITERATIONS), checkpointer)][-1]
         assert not every or executor.losses == 4
         assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
         found.append(state_bits(state))
@@ -186,12 +184,12 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
 
 def test_the_loop__asks_the_family_whether_a_run_may_end(planted):
     """`held_tokens` above 0 keeps it from its tolerance, and a run that is out of iterations from a model."""
-    problem, executor, global_state = problem_of(planted[0], "hdp", {"topics": 4, "beta": 3.0})
+    problem = problem_of(planted[0], "hdp", {"topics": 4, "beta": 3.0})
     limits = Limits(iterations=9, tolerance=1.0)
 
     def made(waiting):
         family = Waiting(problem.family, waiting)
-        return [state for state, _ in run(replace(problem, family=family), executor, global_state, limits)]
+        return [state for state, _ in Fit(replace(problem, family=family), limits)]
 
     assert made(0)[-1].iteration == 1
     assert made(5)[-1].iteration == 5

@@ -21,7 +21,7 @@ from collapsium.pipeline import (
     topics,
     verify,
 )
-from collapsium.pipeline.engine.setup.word_weights import weights_of
+from collapsium.pipeline.engine.setup.inputs import weights_of
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.corpus.shard import Shard
@@ -62,8 +62,8 @@ def halves(tmp_path_factory):
 def pair_weights(corpus, formula):
     """The weight of all tokens of each pair, of all documents, by the product."""
     opened, found = Corpus(corpus), []
-    problem, executor, _ = problem_of(corpus, "lda", {"topics": 2, "weights": formula})
-    table = weights_of(opened, problem.config, executor, problem.shards)
+    problem = problem_of(corpus, "lda", {"topics": 2, "weights": formula})
+    table = weights_of(opened, problem.config, problem.executor, problem.shards)
     for shard in problem.shards:
         own = weighed(shard.value, table.weights[shard.value.words], log_counts=problem.config.log_counts)
         found.extend((own.counts * own.weights).tolist())

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import load_family, shard_model
 from collapsium.storage.corpus.shard import Shard
@@ -68,7 +68,7 @@ CASES += [("gibbs-hdp", {"start_topics": start, "beta": 3.0, "gamma_shape": 90.0
 def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, options, tmp_path, monkeypatch):
     """Sweeps without a sum between see the rows and totals that a recount of the local state gives."""
     corpus = write_corpus(tmp_path / "one", planted_rows(4), 30)
-    problem, executor, global_state = problem_of(corpus, family, options)
+    problem = problem_of(corpus, family, options)
     half, seen = problem.shard_model, []
     sweep = half.sweep
 
@@ -91,7 +91,7 @@ def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, op
         return sweep(shard, local, rows, global_state, stream)
 
     monkeypatch.setattr(half, "sweep", watched)
-    list(run(replace(problem, local_sweeps=4), executor, global_state, Limits(iterations=3)))
+    list(Fit(replace(problem, local_sweeps=4), Limits(iterations=3)))
     assert seen == ["sweep", "again 1", "again 2", "again 3"] * 3
 
 
@@ -115,8 +115,8 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     rows = [{6 * (number // 12) + number % 6: 20} for number in range(60)]
     corpus = write_corpus(tmp_path / "five", rows, 30, shard_tokens=240)
     options = {"start_topics": 1, "beta": 0.5, "gamma_shape": 70.0, "alpha_shape": 40.0}
-    problem, executor, global_state = problem_of(corpus, "gibbs-hdp", options)
-    assert len(problem.shards) == global_state.lanes == 5
+    problem = problem_of(corpus, "gibbs-hdp", options)
+    assert len(problem.shards) == problem.global_state.lanes == 5
     half, born = problem.shard_model, []
     sweep = half.sweep
 
@@ -126,8 +126,8 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
         return local, delta
 
     monkeypatch.setattr(half, "sweep", watched)
-    wide = global_state.pi.size
-    for state, progress in run(problem, executor, global_state, Limits(iterations=12)):
+    wide = problem.global_state.pi.size
+    for state, progress in Fit(problem, Limits(iterations=12)):
         after = state.global_state
         assert after.pi.size >= wide
         wide = after.pi.size
@@ -141,7 +141,7 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     assert len(rounds) == 12
     assert all(sum(len(one) for one in each) == len(set().union(*each)) for each in rounds)
     assert any(all(each) for each in rounds)  # in all five at once
-    assert wide > global_state.pi.size
+    assert wide > problem.global_state.pi.size
     assert after.topic.sum() == 1200
     # A block has the columns of its last sweep; the model has all.
     block = half.finished_rows(state.blocks[0].value.rows, after)

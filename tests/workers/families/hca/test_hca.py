@@ -10,7 +10,7 @@ import pytest
 
 from collapsium.pipeline import Corpus, Model, estimate, evaluate, fit, infer, resume, topics, verify
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import CollapsiumError, OptionError
@@ -210,10 +210,8 @@ def test_blocks_of_columns__are_the_same_fit(tmp_path):
 def test_scratch_files__hold_the_same_bits(corpus, tmp_path):
     made = []
     for scratch in (None, str(tmp_path / "scratch")):
-        problem, executor, global_state = problem_of(
-            corpus, "hca", {"form": "factorised", "max_nodes": 7}, scratch=scratch
-        )
-        made.append([state_bits(state) for state, _ in run(problem, executor, global_state, Limits(iterations=6))])
+        problem = problem_of(corpus, "hca", {"form": "factorised", "max_nodes": 7}, scratch=scratch)
+        made.append([state_bits(state) for state, _ in Fit(problem, Limits(iterations=6))])
     assert made[0] == made[1]
 
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import digamma
 
 from collapsium.pipeline import Corpus, evaluate, fit
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import OptionError
@@ -122,8 +122,8 @@ class TestNCRP(Conformance):
 
     def test_local_sweeps__conserve_counts(self, small, options):
         """Of tokens in the tree and outside it, as documents have them by level."""
-        problem, executor, global_state = problem_of(small[0], self.family, {**options, "document_sweeps": 1})
-        for state, _ in run(replace(problem, local_sweeps=3), executor, global_state, Limits(iterations=16)):
+        problem = problem_of(small[0], self.family, {**options, "document_sweeps": 1})
+        for state, _ in Fit(replace(problem, local_sweeps=3), Limits(iterations=16)):
             total = sum(one.value.local.document_level.sum() for one in state.swept)
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
             assert state.global_state.node_tokens.sum() <= total * (1 + 1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import simulate
-from collapsium.pipeline.engine.loop.loop import run
+from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_options, shard_model
 from collapsium.storage.corpus.corpus import Corpus
@@ -55,7 +55,7 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
     """Nodes are born in several shards at once, die in one where another goes on with them, and leave slots behind."""
     monkeypatch.setattr(driver, "MAX_LANES", lanes)
     corpus = write_corpus(tmp_path / "five", planted_rows(7, documents=60), 30, shard_tokens=480)
-    problem, executor, global_state = problem_of(corpus, FAMILY, {**options, "learn": ["alpha"]})
+    problem = problem_of(corpus, FAMILY, {**options, "learn": ["alpha"]})
     assert len(problem.shards) == 5
     before, seen = set(), {"born": 0, "emptied": 0, "rescued": 0}
     found = {}
@@ -72,7 +72,7 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
         return local, delta
 
     monkeypatch.setattr(GibbsNcrpShardModel, "sweep", watched)
-    for state, _ in run(replace(problem, local_sweeps=local_sweeps), executor, global_state, Limits(iterations=12)):
+    for state, _ in Fit(replace(problem, local_sweeps=local_sweeps), Limits(iterations=12)):
         require_tree(state)
         there = set(np.flatnonzero(state.global_state.node_documents))
         told = found.get(state.iteration, [])

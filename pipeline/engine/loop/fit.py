@@ -1,0 +1,623 @@
+"""A fit: sweep every shard, add up the deltas, fold them in, update the global state, score, checkpoint, and so on.
+
+In the stochastic schedule an iteration is a minibatch of shards, which moves the topics by a decaying step. No local
+state is retained. Where documents' proportions are needed, for a score or at the end, the documents are folded in. So
+one pass gives a good model, however large the corpus.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from collapsium.pipeline.engine.loop.convergence import CHANGE, OBJECTIVE, PREFIX, SCORE, Windows
+from collapsium.pipeline.engine.loop.topic_snapshots import TopicSnapshots, TopWords
+from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer
+from collapsium.pipeline.engine.partition import GROUP_SHARDS, UNSUMMED_SHARDS
+from collapsium.pipeline.engine.setup.limits import AUTO, Limits
+from collapsium.pipeline.engine.state import Problem, Progress, ShardTimes, Snapshot, State
+from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.storage.errors import ClusterError, NumericalError, OptionError
+from collapsium.workers import tasks
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import Arrays, GlobalState
+from collapsium.workers.document_samples import DocumentSample
+from collapsium.workers.families.family import Stochastic
+
+BlockPart = tuple[int, int, bool] | None  # part of a delta that concerns a block, as `tasks.delta_part` takes it
+Summand = Future[Delta] | Future[tasks.Swept]
+SLOWEST_SHARDS = 3  # Shards whose seconds are reported one by one
+MAX_CONSECUTIVE_LOSSES = 3  # Losses of work in a row, without an iteration between, after which a fit gives up
+
+
+class Due(NamedTuple):
+    """Uses of the rows of blocks after a round."""
+
+    swept: bool = True  # Whether sweeps follow
+    scored: bool = False  # Whether held-out tokens are scored
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """Submitted rows of all blocks."""
+
+    swept: list[Future[tasks.Block]] = field(default_factory=list)  # Those that sweeps see; empty where none follows
+    # Those that score held-out tokens; empty where scores are not due
+    scored: list[Future[tasks.Block]] = field(default_factory=list)
+    # Tasks by which the rows come to other homes. A task that nobody holds is not run.
+    prefetched: list[Future[None]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Round:
+    """A submitted round of sweeps."""
+
+    swept: list[Future[tasks.Swept]]  # The shards' next local states
+    blocks: list[Future[tasks.Block]]  # The blocks of the vocabulary, with the deltas folded in
+    statistics: list[Future[Delta]]  # What the update of the global state takes, from each block
+    rows: BlockRows  # Rows of the blocks
+
+
+class Fit:
+    """A problem that is being fitted: its state between iterations, the schedule, and the recovery from lost work.
+
+    Iterating over it runs the iterations, and yields the state and the progress after each; the caller may stop at any.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        limits: Limits,
+        checkpointer: Checkpointer | None = None,
+        snapshots: TopicSnapshots | None = None,
+    ) -> None:
+        self.problem, self.limits, self._snapshots = problem, limits, snapshots
+        self._checkpointer = Checkpointer() if checkpointer is None else checkpointer
+        self._began = self._clock = time.perf_counter()
+        self._state: State | None = None
+        self._pending: Progress | None = None  # of a restored state, not yet reported
+        self._submitted: Round | None = None  # ahead of its iteration
+        self._previous: dict[str, float] = {}  # figures with which those of the next iteration are compared
+        self._windows = Windows()
+        self._is_stochastic = limits.schedule == "stochastic"
+        passes = range(limits.passes if self._is_stochastic else 0)
+        batches = [minibatches(problem, limits.batch_shards, number) for number in passes]
+        self._minibatches = [minibatch for of_pass in batches for minibatch in of_pass]
+        self._pass_ends = set(accumulate(len(of_pass) for of_pass in batches))
+        self._planned = limits.sweeps
+        if self._is_stochastic:
+            self._planned = min(len(self._minibatches), limits.iterations or len(self._minibatches))
+
+    def __iter__(self) -> Iterator[tuple[State, Progress]]:
+        """Run the iterations."""
+        losses, error = 0, None
+        while True:
+            try:
+                if self._state is None:
+                    self._state = self._restored(error)
+                    if error is not None:
+                        # The report of a fit that goes back to a state after a loss.
+                        elapsed, iteration = time.perf_counter() - self._began, max(self._state.iteration, 0)
+                        yield self._state, Progress(iteration, elapsed, None, None, {}, {}, str(error))
+                        error = None
+                if self._pending is None and self._is_finished(self._state):
+                    require_all_tokens_counted(self.problem, self._state)
+                    return
+                progress = self._step() if self._is_stochastic else self._sweep()
+            except ClusterError as loss:
+                losses, error = losses + 1, loss
+                self._state = self._pending = self._submitted = None
+                if losses == MAX_CONSECUTIVE_LOSSES:
+                    raise
+                continue
+            losses = 0
+            stop_reason = self._stop_reason(progress)
+            flat = "" if stop_reason else self._flat_figure(progress)
+            yield self._state, replace(progress, stop_reason=stop_reason, flat=flat)
+            if stop_reason:
+                return
+            before = self._previous if progress.score is None else {SCORE: progress.score}
+            self._previous = {**before, **progress.figures}
+
+    @property
+    def state(self) -> State:
+        """The state after the last iteration."""
+        if self._state is None:
+            raise RuntimeError("there is no state to go on from")
+        return self._state
+
+    def _restored(self, error: ClusterError | None) -> State:
+        """Return the last checkpoint's state, or the initial state where there is none."""
+        if error is not None:
+            self.problem.executor.recover(error)
+            self.problem.reload()
+        snapshot = self._checkpointer.restore()
+        if snapshot is None:
+            self._previous, self._windows = {}, Windows()
+            # The stochastic schedule has no start, so that its initial state counts as iteration 0.
+            return self.problem.initial_state(0 if self._is_stochastic else -1)
+        self._pending, self._windows = snapshot.progress, Windows(snapshot.previous)
+        self._previous = {name: value for name, value in snapshot.previous.items() if not name.startswith(PREFIX)}
+        self._began = time.perf_counter() - snapshot.progress.elapsed
+        return snapshot.state
+
+    def _is_finished(self, state: State) -> bool:
+        """Return true after the last planned iteration."""
+        return state.iteration >= self._planned and (self._is_stochastic or state.swept != [])
+
+    def _save_if_due(self, progress: Progress) -> None:
+        """Let the checkpointer have the state, and go on from the one that it returns."""
+        self._state = self._checkpointer.save_if_due(Snapshot(self.state, progress, self._history()))
+
+    def _history(self) -> dict[str, float]:
+        """Return the figures of the iterations before, for a checkpoint."""
+        return {**self._previous, **self._windows.record()}
+
+    def _sweep(self) -> Progress:
+        """Run one iteration of the batch schedule, or finish scoring the one restored from a checkpoint."""
+        restored, self._pending = self._pending, None
+        if restored is None:
+            due = self._due(self.state.iteration + 1)
+            rows, progress = self._iterate(due)
+            scores = self._submit_scores(rows.scored) if due.scored else []
+            blocks = self.state.blocks
+            self._save_if_due(progress)
+            if self.state.blocks is not blocks:
+                # After a checkpoint the rows are those that are read from it, so that no history stays in memory.
+                rows = self._submit_rows(self.state.blocks, due._replace(scored=False))
+            del blocks
+        else:
+            progress, due = restored, self._due(self.state.iteration)
+            rows = self._submit_rows(self.state.blocks, due)
+            scores = self._submit_scores(rows.scored) if due.scored else []
+        # The next sweeps are submitted before the scores are collected, so that no worker waits for the driver. They
+        # come after the fetching of words, for which the report of this iteration would else wait.
+        words = self._submit_words(progress, rows.scored, last=not due.swept)
+        if due.swept:
+            self._submitted = self._submit_round(self._due(self.state.iteration + 1), rows=rows)
+        submitted: list[Future[list[tasks.Score] | TopWords]] = [*scores, *words]
+        results = self.problem.executor.collect(submitted)
+        progress = self._finished_progress(
+            progress,
+            [score for result in results if not isinstance(result, TopWords) for score in result],
+            [result for result in results if isinstance(result, TopWords)],
+            restored=restored is not None,
+        )
+        if progress.score is None and self._stop_reason(progress):
+            # The last iteration is always scored.
+            progress = replace(progress, score=mean_score(self._scores()))
+        return progress
+
+    def _step(self) -> Progress:
+        """Step on the next minibatch, and score the state where that is due."""
+        problem, family = self.problem, self.problem.family
+        if not isinstance(family, Stochastic):
+            raise TypeError(f"family '{problem.name}' has no stochastic schedule")
+        restored, self._pending = self._pending, None
+        if restored is None:
+            before, minibatch = self.state.global_state, self._minibatches[self.state.iteration]
+            self._state, statistics, seconds = step(problem, self.state, minibatch)
+            figures = family.figures(self.state.global_state)
+            progress = self._progress_of(before, statistics, figures, seconds)
+            corpus_tokens = max(family.corpus_tokens(self.state.global_state), 1.0)
+            progress = replace(progress, change=family.moved_tokens(statistics) / corpus_tokens)
+            self._save_if_due(progress)
+        else:
+            progress = restored
+        iteration, every, scores = self.state.iteration, self.limits.score_every, list[tasks.Score]()
+        due = iteration % every == 0 if every else iteration in self._pass_ends
+        if problem.heldout and (due or iteration == self._planned):
+            self._state = problem.folded_in(self.state)
+            scores = self._scores()
+            self._checkpointer.hold(Snapshot(self.state, progress, self._history()))
+        submitted = self._submit_words(progress, last=iteration == self._planned)
+        words = problem.executor.collect(submitted) if submitted else []
+        return self._finished_progress(progress, scores, words, restored=restored is not None)
+
+    def _iterate(self, due: Due) -> tuple[BlockRows, Progress]:
+        """Run one iteration, of as many rounds of sweeps as the family needs; return the rows of its blocks too."""
+        problem, before = self.problem, self.state.global_state
+        seconds, rounds, iteration = 0.0, 0, self.state.iteration + 1
+        rows: BlockRows | None = None
+        while True:
+            current = self._submitted or self._submit_round(due, rounds, rows)
+            rows, self._submitted, statistics = current.rows, None, Delta()
+            for part in problem.executor.collect(current.statistics):
+                statistics = statistics + part
+            began = time.perf_counter()
+            figures = problem.family.objective(self.state.global_state, statistics)
+            stream = problem.stream.at(iteration=iteration, purpose=_purpose("update", rounds))
+            updated = problem.family.update(self.state.global_state, statistics, problem.config, stream)
+            seconds += time.perf_counter() - began
+            require_finite(updated.to_arrays(), iteration)
+            rounds += 1
+            # A further round belongs to the same iteration, and its sweeps follow the iteration before.
+            more = problem.family.needs_another_round(updated)
+            self._state = State(iteration - 1 if more else iteration, updated, current.blocks, current.swept)
+            if not more:
+                figures = {**figures, **problem.family.figures(updated)}
+                return rows, self._progress_of(before, statistics, figures, seconds)
+
+    def _submit_rows(self, blocks: list[Future[tasks.Block]], due: Due) -> BlockRows:
+        """Submit the rows of blocks for their uses, and the tasks by which they come to other homes.
+
+        A worker fetches the rows that a task needs before it runs it. Scores and sweeps are submitted once the driver
+        has updated the global state; until then the rows have come.
+        """
+        problem, executor = self.problem, self.problem.executor
+        homes = [problem.block_home(number) for number in range(len(blocks))]
+
+        def submit(task: Callable[[tasks.Block], tasks.Block]) -> list[Future[tasks.Block]]:
+            return [executor.submit(task, block, home=home) for block, home in zip(blocks, homes, strict=True)]
+
+        scored = submit(tasks.scored_rows) if due.scored and problem.heldout else []
+        swept = submit(tasks.swept_rows) if due.swept else []
+        shard_homes = sorted({problem.home(number) for number in range(len(problem.shards))})
+        others = [home for home in shard_homes if {home} != set(homes)]
+        prefetched = [
+            executor.submit(tasks.prefetch, rows, home=home) for rows in (scored, swept) if rows for home in others
+        ]
+        return BlockRows(swept, scored, prefetched)
+
+    def _submit_round(self, due: Due, number: int = 0, rows: BlockRows | None = None) -> Round:
+        """Submit a sweep of every shard, the sums of the deltas, and the folding of the sums into the blocks."""
+        problem, state = self.problem, self.state
+        purpose = _purpose("sweep", number) if state.swept else "start"
+        stream = problem.stream.at(iteration=state.iteration + 1, purpose=purpose)
+        sample = problem.sample(state.iteration + 1, number)
+        shown = rows.swept if rows is not None and rows.swept else self._submit_rows(state.blocks, Due()).swept
+        swept, blocks = self._submit_sweeps(shown, stream, sample)
+        statistics = [problem.executor.submit(tasks.block_sums, block) for block in blocks]
+        return Round(swept, blocks, statistics, self._submit_rows(blocks, due))
+
+    def _submit_sweeps(
+        self, shown: list[Future[tasks.Block]], stream: Stream, sample: DocumentSample | None
+    ) -> tuple[list[Future[tasks.Swept]], list[Future[tasks.Block]]]:
+        """Submit sweeps and sums in the order in which they are to run; return the swept shards and the new blocks.
+
+        The number of shards alone fixes the order of the sums: neighbours two by two, and so on up. A sum is submitted
+        as soon as its terms are, so that few deltas wait at a time.
+        """
+        problem, executor = self.problem, self.problem.executor
+        bounds = problem.block_bounds
+        parts: list[BlockPart] = [None] if len(bounds) == 2 else [(*ends, not ends[0]) for ends in pairwise(bounds)]
+        sums = [_Sums(executor, problem.waiting_deltas) for _ in parts]
+        is_unsummed = len(problem.shards) <= UNSUMMED_SHARDS
+        swept: list[Future[tasks.Swept]] = []
+        unsummed: list[Future[tasks.Swept]] = []
+        for number in range(len(problem.shards)):
+            result, home = self._submit_sweep(number, shown, stream, sample), problem.home(number)
+            swept.append(executor.submit(tasks.without_delta, result, home=home))
+            if is_unsummed:
+                unsummed.append(result)
+                continue
+            # Only the first delta of a group may be added at the home of another shard, so that the others need no
+            # task.
+            picks = parts[0] is not None or number % GROUP_SHARDS == 0
+            for total, part in zip(sums, parts, strict=True):
+                total.add(self._picked([result], number, part)[0] if picks else result, home)
+        folded = []
+        for number, (block, total, part) in enumerate(zip(self.state.blocks, sums, parts, strict=True)):
+            deltas = self._picked(unsummed, 0, part) if is_unsummed else total.remaining
+            inputs = (problem.shard_model, block, deltas, self.state.global_state)
+            folded.append(executor.submit(tasks.fold, *inputs, home=problem.block_home(number)))
+        return swept, folded
+
+    def _submit_sweep(
+        self, number: int, shown: list[Future[tasks.Block]], stream: Stream, sample: DocumentSample | None
+    ) -> Future[tasks.Swept]:
+        """Submit the sweep of a shard, or its start where it has no local state."""
+        problem, state = self.problem, self.state
+        shard = (problem.shard_model, problem.shards[number])
+        inputs = (problem.scratch, shown, state.global_state, stream)
+        submit, home = problem.executor.submit, problem.home(number)
+        if state.swept:
+            last = (problem.local_sweeps, sample)
+            return submit(tasks.sweep, *shard, state.swept[number], *inputs, *last, home=home)
+        known = None if problem.warm is None else problem.warm[number]
+        return submit(tasks.start, *shard, *inputs, known, sample, home=home)
+
+    def _picked(
+        self, swept: list[Future[tasks.Swept]], first: int, part: BlockPart
+    ) -> list[Future[tasks.Swept]] | list[Future[Delta]]:
+        """Return the deltas of swept shards, the first of which is number `first`.
+
+        The parts that a block needs are taken out at the shards' homes, if the block may live elsewhere.
+        """
+        executor = self.problem.executor
+        if part is None and executor.homes == 1:
+            return swept
+        return [
+            executor.submit(tasks.delta_part, result, part, home=self.problem.home(first + offset))
+            for offset, result in enumerate(swept)
+        ]
+
+    def _scores(self) -> list[tasks.Score]:
+        """Return the scores of the state's shards; none where nothing is held out."""
+        rows = self._submit_rows(self.state.blocks, Due(swept=False, scored=True))
+        collected = self.problem.executor.collect(self._submit_scores(rows.scored))
+        return [score for scores in collected for score in scores]
+
+    def _submit_scores(self, scored: list[Future[tasks.Block]]) -> list[Future[list[tasks.Score]]]:
+        """Submit the scoring of the held-out pairs by the rows of all blocks, a task for each thread of a process.
+
+        A task costs driver, scheduler and worker some 4 ms on a cluster. Threads of one process share the shards better
+        one by one.
+        """
+        problem, executor, state = self.problem, self.problem.executor, self.state
+        threads = max(executor.workers // executor.homes, 1)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for number in range(len(problem.heldout)):
+            thread = number if executor.homes == 1 else number % threads
+            groups.setdefault((problem.home(number), thread), []).append(number)
+        return [
+            executor.submit(
+                tasks.score,
+                problem.shard_model,
+                [problem.heldout[number] for number in numbers],
+                [state.swept[number] for number in numbers],
+                scored,
+                state.global_state,
+                problem.sample(state.iteration),
+                home=home,
+            )
+            for (home, _), numbers in groups.items()
+        ]
+
+    def _submit_words(
+        self, progress: Progress, scored: Sequence[Future[tasks.Block]] = (), *, last: bool
+    ) -> list[Future[TopWords]]:
+        """Submit the fetching of the topics' top words, where it is due."""
+        return [] if self._snapshots is None else self._snapshots.submit(self.state, progress.topics, scored, last=last)
+
+    def _due(self, iteration: int) -> Due:
+        """Return the uses of the rows after an iteration."""
+        every = self.limits.score_every or 1
+        is_scored = iteration > 0 and (iteration % every == 0 or iteration == self._planned)
+        return Due(iteration < self._planned, is_scored)
+
+    def _progress_of(
+        self, before: GlobalState, statistics: Delta, figures: dict[str, float], updating: float
+    ) -> Progress:
+        """Return the progress of an iteration before it is scored; `before` is the global state that it began from."""
+        now, state, problem = time.perf_counter(), self.state, self.problem
+        iteration = state.iteration
+        # Before the first checkpoint, as a run with such options is of no use.
+        needs_objective = self.limits.tolerance and self.limits.stop_on == OBJECTIVE
+        if iteration > 0 and needs_objective and OBJECTIVE not in figures:
+            raise OptionError(
+                "expected 'counts' or 'score', found 'objective': the family has no objective under these options",
+                "stop_on",
+            )
+        # Windows sum squares, which must be finite too.
+        with np.errstate(over="ignore"):
+            require_finite({name: np.square(value) for name, value in figures.items()}, iteration)
+        tokens, workers = statistics.number("tokens"), problem.executor.workers
+        spent = {name: statistics.seconds.get(name, 0.0) / workers for name in ("kernel", "reduce")}
+        topics = {} if self._snapshots is None else self._snapshots.topics(iteration, before, state.global_state)
+        return Progress(
+            iteration,
+            elapsed=now - self._began,
+            change=problem.family.moved_tokens(statistics) / max(tokens, 1.0) if iteration else None,
+            score=None,
+            figures=figures,
+            seconds={**spent, "update": updating, "score": 0.0, "wait": 0.0},
+            tokens=tokens * problem.local_sweeps,
+            every=1 if problem.growth is None else problem.growth.every(iteration),
+            sweeps=shard_times(statistics),
+            topics=topics,
+        )
+
+    def _finished_progress(
+        self, progress: Progress, scores: Sequence[tasks.Score], words: Sequence[TopWords], *, restored: bool
+    ) -> Progress:
+        """Return the progress of an iteration with its score, its topics' words, and the time that it took in all."""
+        now, workers = time.perf_counter(), self.problem.executor.workers
+        seconds = {**progress.seconds, "score": sum(score.seconds for score in scores) / workers}
+        spent = sum(seconds.values()) - seconds.get("wait", 0.0)
+        seconds["wait"] = max(now - self._clock - spent, 0.0)
+        self._clock = now
+        elapsed = progress.elapsed if restored else now - self._began
+        words_by_topic = {} if self._snapshots is None else self._snapshots.words(words)
+        return replace(progress, elapsed=elapsed, score=mean_score(scores), seconds=seconds, words=words_by_topic)
+
+    def _stop_reason(self, progress: Progress) -> str:
+        """Return the reason for which the run stops before its last planned iteration; empty where it goes on."""
+        if progress.iteration < 1 or not self.problem.is_complete(progress.iteration):
+            return ""
+        family, global_state = self.problem.family, self.state.global_state
+        if family.uncounted_tokens(global_state) > 0:
+            return ""
+        if family.cannot_change(global_state) and progress.change == 0.0 and not self.limits.samples:
+            return "converged"
+        if self.limits.tolerance != AUTO:
+            return "tolerance" if is_within_tolerance(progress, self._previous, self.limits) else ""
+        return "tolerance" if self._windows_with(progress).flat(self._convergence_figure(), progress.iteration) else ""
+
+    def _flat_figure(self, progress: Progress) -> str:
+        """Return the figure that is flat, once a run, where the run has no tolerance."""
+        windows, iteration = self._windows_with(progress), progress.iteration
+        name = SCORE if windows.has(SCORE) else self._convergence_figure()
+        reports = not self.limits.tolerance and not self.limits.samples
+        return name if reports and iteration and windows.flat(name, iteration) and windows.first_report() else ""
+
+    def _convergence_figure(self) -> str:
+        """Return the figure whose windows are compared; of samplers the objective, as counts always change."""
+        sampled = self.limits.stop_on == CHANGE and self.problem.family.is_sampler and self._windows.has(OBJECTIVE)
+        return OBJECTIVE if sampled else self.limits.stop_on
+
+    def _windows_with(self, progress: Progress) -> Windows:
+        """Return the windows, with an iteration added."""
+        figures = {CHANGE: progress.change, OBJECTIVE: progress.figures.get(OBJECTIVE), SCORE: progress.score}
+        if progress.iteration > 0 and not progress.lost:
+            self._windows.add(progress.iteration, figures)
+        return self._windows
+
+
+class _Sums:
+    """Sums of deltas in a fixed order, submitted as the deltas come, so that few deltas wait at a time.
+
+    Groups of neighbours are added one after another, the groups two by two, and so on up. A task adds as many deltas of
+    a group as may wait. Where a group goes on at another home, its sum so far comes there last of all, and one task
+    adds all deltas of that home to it.
+    """
+
+    def __init__(self, executor: Executor, waiting: int = 1) -> None:
+        self._executor, self._most_waiting, self._count = executor, waiting, 0
+        self._group: Summand | None = None
+        self._home = 0  # of the group's sum
+        self._from_elsewhere = False  # whether the sum is from another home
+        self._waiting: list[Summand] = []  # deltas at the home of the group's sum
+        self._tree: list[tuple[int, Summand]] = []  # (height, sum) from left to right
+
+    def add(self, delta: Summand, home: int) -> None:
+        """Add the next shard's delta at its home; a sum moves once from one home to the next."""
+        self._count += 1
+        if self._group is None:
+            self._group, self._home, self._from_elsewhere = delta, home, False
+        elif home != self._home:
+            self._add_waiting()
+            # A worker fetches what a task needs once all of it is there: alone, the sum comes while this home sweeps.
+            self._group = self._executor.submit(tasks.received, self._group, home=home)
+            self._waiting, self._home, self._from_elsewhere = [delta], home, True
+        else:
+            self._waiting.append(delta)
+        if len(self._waiting) >= self._most_waiting and not self._from_elsewhere:
+            self._add_waiting()
+        if self._count % GROUP_SHARDS:
+            return
+        self._add_waiting()
+        height, group, self._group = 0, self._group, None
+        while self._tree and self._tree[-1][0] == height:
+            group, height = self._sum([self._tree.pop()[1], group], home), height + 1
+        self._tree.append((height, group))
+
+    def _add_waiting(self) -> None:
+        """Add the deltas that wait to the group's sum."""
+        if self._group is not None and self._waiting:
+            self._group, self._waiting = self._sum([self._group, *self._waiting], self._home), []
+
+    def _sum(self, summands: list[Summand], home: int) -> Future[Delta]:
+        return self._executor.submit(tasks.add, summands, home=home)
+
+    @property
+    def remaining(self) -> list[Summand]:
+        """The sums that are still to be added, from left to right."""
+        self._add_waiting()
+        return [total for _, total in self._tree] + ([self._group] if self._group is not None else [])
+
+
+def _purpose(name: str, number: int) -> str:
+    """Return the purpose by which a round addresses its random stream; each round draws other numbers."""
+    return f"{name} {number}" if number else name
+
+
+def minibatches(problem: Problem, size: int, number: int) -> list[list[int]]:
+    """Divide a pass over the shards into minibatches."""
+    generator = problem.stream.at(iteration=number, purpose="order").generator()
+    order = [int(shard) for shard in generator.permutation(len(problem.shards))]
+    first = [order[:1]] if number == 0 and len(order) > 1 else []
+    rest = order[len(first) :]
+    return first + [rest[start : start + size] for start in range(0, len(rest), size)]
+
+
+def step(problem: Problem, state: State, minibatch: list[int]) -> tuple[State, Delta, float]:
+    """Step on the shards of a minibatch, all from the same state, and average.
+
+    Returns the state, without local states; sums over the minibatch; and the seconds that the driver's update took.
+    """
+    executor = problem.executor
+    stream = problem.stream.at(iteration=state.iteration + 1, purpose="step")
+    deltas = [
+        executor.submit(
+            tasks.step,
+            problem.shard_model,
+            problem.shards[number],
+            state.blocks,
+            state.global_state,
+            stream,
+            home=problem.home(number),
+        )
+        for number in sorted(minibatch)
+    ]
+    rest = executor.submit(tasks.add, [executor.submit(tasks.without_words, delta) for delta in deltas])
+    blocks = []
+    for number, (block, bounds) in enumerate(zip(state.blocks, pairwise(problem.block_bounds), strict=True)):
+        parts = [executor.submit(tasks.word_range, delta, *bounds) for delta in deltas]
+        home = problem.block_home(number)
+        blocks.append(
+            executor.submit(tasks.blend, problem.shard_model, block, parts, rest, state.global_state, home=home)
+        )
+    statistics, *folded = executor.collect([rest, *(executor.submit(tasks.block_sums, block) for block in blocks)])
+    for part in folded:
+        statistics = statistics + part
+    began = time.perf_counter()
+    updated = problem.family.update(state.global_state, statistics, problem.config, stream.at(purpose="update"))
+    require_finite(updated.to_arrays(), state.iteration + 1)
+    return State(state.iteration + 1, updated, blocks), statistics, time.perf_counter() - began
+
+
+def require_finite(arrays: Arrays, iteration: int) -> None:
+    """Raise `NumericalError` if an array of the global state, or a figure, is not finite."""
+    for name, values in arrays.items():
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise NumericalError(
+                f"iteration {iteration}: {name} is no longer finite; the options may be out of proportion"
+            )
+
+
+def require_all_tokens_counted(problem: Problem, state: State) -> None:
+    """Raise `OptionError` where a run would end while documents or tokens are still left out."""
+    growth = problem.growth
+    if growth is not None and state.iteration < growth.complete_from:
+        raise OptionError(
+            f"expected at least {growth.complete_from}, found {state.iteration}: the run sweeps all documents from "
+            "then on",
+            "iterations",
+        )
+    if problem.family.uncounted_tokens(state.global_state) > 0:
+        raise OptionError(
+            f"expected as many as the run was planned with, found {state.iteration}: some tokens do not count yet",
+            "iterations",
+        )
+
+
+def is_within_tolerance(progress: Progress, previous: dict[str, float], limits: Limits) -> bool:
+    """Return true if the figure that `stop_on` names changed by less than a numeric tolerance."""
+    if isinstance(limits.tolerance, str) or limits.tolerance <= 0:
+        return False
+    if limits.stop_on == CHANGE:
+        return progress.change is not None and progress.change < limits.tolerance
+    now = progress.score if limits.stop_on == SCORE else progress.figures.get(OBJECTIVE)
+    before = previous.get(limits.stop_on)
+    if now is None or before is None:
+        return False
+    return abs(now - before) < limits.tolerance * abs(before)
+
+
+def shard_times(statistics: Delta) -> ShardTimes:
+    """Return the seconds of single shards; see `Progress`. Empty where there are none."""
+    by_shard = {name: spent for name, spent in statistics.seconds.items() if name.startswith(tasks.SHARD_SECONDS)}
+    if not by_shard:
+        return {}
+    quartiles = np.quantile(list(by_shard.values()), [0.0, 0.25, 0.5, 0.75, 1.0])
+    slowest = sorted(by_shard, key=lambda name: -by_shard[name])[:SLOWEST_SHARDS]
+    return {
+        "shards": len(by_shard),
+        "total": round(math.fsum(by_shard.values()), 6),
+        "quartiles": [round(float(second), 6) for second in quartiles],
+        "slowest": [[int(name.removeprefix(tasks.SHARD_SECONDS)), round(by_shard[name], 6)] for name in slowest],
+    }
+
+
+def mean_score(scores: Sequence[tasks.Score]) -> float | None:
+    """Return the mean log probability of a token, in nats; None where there is no token."""
+    tokens = sum(score.tokens for score in scores)
+    return math.fsum(score.log_probability for score in scores) / tokens if tokens else None
