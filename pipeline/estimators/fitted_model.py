@@ -145,7 +145,7 @@ def _summary(words: int, total: int, length: float) -> Summary:
     return Summary(total, words, max(round(total * length), 1), stochastic=True)
 
 
-def _stepping(fitted: Fitted, family: AnyFamily, model: AnyShardModel, config: Any, summary: Summary) -> Fitted:
+def _stepping(fitted: Fitted, family: AnyFamily, model: AnyPredicts, config: Any, summary: Summary) -> Fitted:
     """Return a model from `fit` as a start for steps; the fit counts as one pass over its documents."""
     if not isinstance(model, StochasticShardModel) or not isinstance(family, Stochastic):
         raise TypeError(f"family '{fitted.family}' has no stochastic schedule")
