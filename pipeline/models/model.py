@@ -290,7 +290,7 @@ class Model(StoredModel):
 
     @property
     def shard_model(self) -> AnyPredicts:
-        """What predicts with the model: the family's half for the shards, or the mean of several models'."""
+        """The family's half for the shards that predicts with the model, or the mean of several models'."""
         return self.fitted_model if self.averaged is None else self.averaged.shard_model
 
     @cached_property

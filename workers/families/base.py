@@ -65,7 +65,7 @@ LocalT = TypeVar("LocalT", bound=LocalState)
 
 
 class Predicts(ABC, Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
-    """What finished models compute on a shard of documents or on a block of the vocabulary.
+    """Computation of finished models on a shard of documents or on a block of the vocabulary.
 
     Methods change no argument in place, as a task may run twice.
 
