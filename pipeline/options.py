@@ -204,6 +204,7 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
             return function(*args, **kwargs)
 
         vars(call)["__signature__"] = inspect.Signature(list(known.values()))
+        vars(call)["option_models"] = tuple(models.values())  # For the types that editors and mypy read
         call.__doc__ = _described(function.__doc__, models)
         return call
 
