@@ -4,49 +4,12 @@ Corpora: `ingest`, `append`, `split`, `flatten`, `simulate`; `sample_texts` and 
 out. Fits: `estimate`, `fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `edit`,
 `topic_shares`, `expected_topics`, `label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`,
 `predict`, `report`, `plot` and `export`. Jobs: `batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most
-functions have a command of the same name.
+functions have a command of the same name. `__init__.pyi` has the types of all options, for editors and mypy.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.analysis.coherence import Coherence, coherence
-    from collapsium.pipeline.analysis.evaluate import Evaluation, Reconstruction, evaluate
-    from collapsium.pipeline.analysis.infer import infer
-    from collapsium.pipeline.analysis.info import info
-    from collapsium.pipeline.analysis.labels.expected_topics import (
-        ExpectedTopic,
-        LabelTopics,
-        expected_topics,
-        label_topics,
-    )
-    from collapsium.pipeline.analysis.metrics.measure import measure
-    from collapsium.pipeline.analysis.metrics.measurement import Measurement
-    from collapsium.pipeline.analysis.naming import name_topics
-    from collapsium.pipeline.analysis.segments import neighbour_distance
-    from collapsium.pipeline.analysis.topic_shares import TimeShares, topic_shares
-    from collapsium.pipeline.analysis.topics import Topic, topics
-    from collapsium.pipeline.analysis.verify import Findings, verify
-    from collapsium.pipeline.corpora.append.append import append
-    from collapsium.pipeline.corpora.ingest import flatten, ingest, split
-    from collapsium.pipeline.corpora.simulate import simulate
-    from collapsium.pipeline.engine.edit.edit import Edited, edit
-    from collapsium.pipeline.engine.fit import fit, resume
-    from collapsium.pipeline.engine.resources.estimate import estimate
-    from collapsium.pipeline.engine.resources.plan import Plan
-    from collapsium.pipeline.executors.base import TLS
-    from collapsium.pipeline.models.model import Model
-    from collapsium.pipeline.reporting.export import Exported, export
-    from collapsium.pipeline.reporting.page.report import Report, report
-    from collapsium.pipeline.reporting.plots.run import plot
-    from collapsium.pipeline.reporting.predict import Prediction, predict
-    from collapsium.pipeline.workflows.batch.job import Outcome, batch, rollback, versions
-    from collapsium.pipeline.workflows.compare.compare import Comparison, compare
-    from collapsium.pipeline.workflows.demo.sample import sample_texts, write_sample_texts
-    from collapsium.storage.corpus.corpus import Corpus
 
 _HOMES = {
     "Outcome": "collapsium.pipeline.workflows.batch.job",

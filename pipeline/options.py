@@ -1,7 +1,7 @@
 """Options, declared once as fields of models, for keywords of functions, flags of commands and keys of TOML files.
 
 A field has a name, a type, a default, limits, a way of writing its value, and a description. `keywords` gives a
-function the fields of models as keyword arguments; `collapsium.pipeline.cli.command` makes flags of them.
+function the fields of models as keyword arguments; `collapsium.pipeline.cli.app` makes flags of them.
 """
 
 from __future__ import annotations
@@ -134,7 +134,11 @@ def limits_of(field: FieldInfo) -> dict[str, float]:
 
 def option_error(error: pydantic.ValidationError, model: type[BaseModel]) -> OptionError:
     """Return the first validation error as an `OptionError` that names the option."""
-    first = error.errors()[0]
+    return error_of(error.errors()[0], model)
+
+
+def error_of(first: ErrorDetails, model: type[BaseModel]) -> OptionError:
+    """Return one of a model's validation errors as an `OptionError` that names the option."""
     cause = first.get("ctx", {}).get("error")
     name = str(first["loc"][0]) if first["loc"] else None
     if isinstance(cause, OptionError):
@@ -204,6 +208,7 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
             return function(*args, **kwargs)
 
         vars(call)["__signature__"] = inspect.Signature(list(known.values()))
+        vars(call)["option_models"] = tuple(models.values())  # For the types that editors and mypy read
         call.__doc__ = _described(function.__doc__, models)
         return call
 
@@ -283,13 +288,12 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_names), Commas()]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]  # Texts, unchanged; the flag may be repeated
 
 
-def require_kind(name: str, value: object, kind: Any, where: str = "") -> None:
+def require_kind(name: str, value: object, kind: Any) -> None:
     """Refuse a value that is not of the type of an option."""
     try:
         pydantic.TypeAdapter(kind).validate_python(value, strict=True)
     except pydantic.ValidationError as error:
-        text = complaint(error.errors()[0])
-        raise (OptionError(f"{where}'{name}': {text}") if where else OptionError(text, name)) from None
+        raise OptionError(complaint(error.errors()[0]), name) from None
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

@@ -20,7 +20,7 @@ import collapsium.pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS
 from collapsium.pipeline.analysis.metrics.measure import SETTINGS
 from collapsium.pipeline.analysis.metrics.topic_words import WINDOWS
-from collapsium.pipeline.cli.app import EPILOG, load_command
+from collapsium.pipeline.cli.app import EPILOG
 from collapsium.pipeline.cli.reference import CommandEntry, OptionEntry, commands, families
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.monitoring.prometheus import RunMetrics
@@ -82,7 +82,6 @@ def option_blocks(program: str, options: tuple[OptionEntry, ...], level: str) ->
 
 def command_page(entry: CommandEntry) -> str:
     """Return the page of a command."""
-    command = load_command(entry.name)
     first, _, rest = entry.description.partition("\n\n")
     lines = [
         f"# {entry.name}",
@@ -90,7 +89,7 @@ def command_page(entry: CommandEntry) -> str:
         sentence(first),
         "",
         "```text",
-        f"collapsium {entry.name} {command.usage}",
+        f"collapsium {entry.name} {entry.usage}",
         "```",
         "",
     ]
@@ -104,9 +103,8 @@ def command_page(entry: CommandEntry) -> str:
             lines += [f"`{argument}`", f": {sentence(description)}", ""]
     if entry.options:
         lines += ["## Options", "", *option_blocks(f"collapsium {entry.name}", entry.options, "###")]
-    epilog = command.epilog() if callable(command.epilog) else command.epilog
-    if epilog:
-        lines += ["## Further help", "", "```text", *epilog.strip("\n").splitlines(), "```", ""]
+    if entry.epilog:
+        lines += ["## Further help", "", "```text", *entry.epilog.splitlines(), "```", ""]
     return "\n".join(lines) + "\n"
 
 

@@ -1,55 +1,42 @@
-"""The command line in cyclopts: the list of commands, parsing, and messages about wrong usage.
+"""The command line in cyclopts: parsing, help, and messages about wrong usage.
 
 Only the module of the command that is called is imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any
+from types import ModuleType
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from cyclopts.exceptions import CoercionError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
-from pydantic import Field
+from cyclopts.exceptions import MissingArgumentError, UnknownOptionError, UnusedCliTokensError
+from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
 
-from collapsium.pipeline.cli.command import OPTIONS, Call, Command, Flags, UsageError, in_flags
+from collapsium.pipeline.cli.command import COMMANDS, UsageError, in_flags
 from collapsium.pipeline.cli.output import Help
-from collapsium.pipeline.options import Options, choices_of, kinds_of, spelled_flag, value_of
+from collapsium.pipeline.options import (
+    Commas,
+    Options,
+    choices_of,
+    heading_of,
+    kinds_of,
+    names_of,
+    spelled_flag,
+    value_of,
+)
 from collapsium.storage.errors import flag_of, suggestion
 
-_WITH_OPTIONS = Group(OPTIONS, sort_key=1)
 _HERE = "collapsium.pipeline.cli"
-# The module of each command, and its summary in the list of commands
-COMMANDS = {
-    "ingest": ("corpora.ingest", "make a corpus from files of texts, word counts or vectors"),
-    "append": ("corpora.append", "add documents or vectors to a corpus"),
-    "split": ("corpora.split", "split tokens, documents or labels into a training and a held-out corpus"),
-    "flatten": ("corpora.flatten", "make a corpus whose documents are the segments of another"),
-    "estimate": ("runs.estimate", "estimate the memory, disk space and network traffic of a fit"),
-    "fit": ("runs.fit", "fit a model family to a corpus"),
-    "watch": ("runs.watch", "follow the progress of a run, from any machine"),
-    "compare": ("runs.compare", "compare families over numbers of topics and seeds, as a table and plots"),
-    "topics": ("models.topics", "print the topics of a model, or draw their tree"),
-    "edit": ("models.edit", "merge, delete, split and rename topics, as a new model"),
-    "report": ("models.report", "write an HTML report of a run: topics, examples, labels, course of the fit"),
-    "plot": ("models.plot", "draw the course of a fit, topic sizes and a topic map, as PNG or SVG"),
-    "evaluate": ("models.evaluate", "score a model on held-out data, or compute the coherence of its topics"),
-    "infer": ("models.infer", "write the topic proportions of documents, seen or unseen"),
-    "predict": ("models.predict", "predict a label or rating of documents from their words"),
-    "export": ("models.export", "export a model to pyLDAvis, to gensim, or as tables (CSV)"),
-    "simulate": ("corpora.simulate", "draw a corpus from the generative model of a family"),
-    "info": ("models.info", "print what a corpus, run, comparison or model holds"),
-    "verify": ("models.verify", "check a corpus, run, comparison or model for damage"),
-    "batch": ("runs.batch", "run a job: ingest or append, fit, evaluate, infer and publish"),
-    "versions": ("runs.versions", "list the published versions of a batch job"),
-    "rollback": ("runs.rollback", "make an older version of a batch job the current one"),
-    "sample-texts": ("corpora.sample_texts", "write sample texts: presidents' addresses, in paragraphs"),
-    "demo": ("runs.demo", "try it on presidents' addresses: ingest, fit, topics over time, report"),
-    "compile": ("runs.compile", "compile all numerical code now, for an image or before a cluster starts"),
-}
+# Headings of the positional arguments, and of the options without a heading of their own
+ARGUMENTS, OPTIONS = Group("arguments", sort_key=0), Group("options", sort_key=1)
 
 DESCRIPTION = """\
 Bayesian topic models on corpora that outgrow one machine.
@@ -78,11 +65,9 @@ exit codes:
 `collapsium fit --family hdp --help` lists the options of a family."""
 
 
-def load_command(name: str) -> Command:
-    """Import a command."""
-    command = import_module(f"{_HERE}.{COMMANDS[name][0]}").COMMAND
-    assert isinstance(command, Command)  # noqa: S101
-    return command
+def load_command(name: str) -> ModuleType:
+    """Import the module of a command."""
+    return import_module(f"{_HERE}.{COMMANDS[name][0]}")
 
 
 class RootOptions(Options):
@@ -95,37 +80,90 @@ class RootOptions(Options):
 class Line:
     """A parsed command line."""
 
-    call: Call  # The command with its arguments and flags
-    command: str  # The command's name; empty if none is named
-    debug: bool  # Whether errors are shown with a traceback
+    call: Callable[[], int | None]  # Checks the options and runs the command
+    values: dict[str, Any]  # The options that are given, as cyclopts read them
+    command: str = ""  # The command's name; empty if none is named
 
 
-def parse(words: Sequence[str]) -> Line:
-    """Parse a command line."""
+def parse(words: Sequence[str]) -> tuple[Line, bool]:
+    """Return a parsed command line, and whether errors are shown with a traceback."""
     position = next((number for number, word in enumerate(words) if not word.startswith("-")), len(words))
     debug = False
     if position == len(words) or position:
-        root = Command(_no_command, (RootOptions,), epilog=EPILOG)
-        call = _read(_root(root), root, words[:position])
-        debug = call.flags.of(RootOptions).debug
+        try:
+            root = _read(_root(), words[:position], EPILOG)
+        except CycloptsError as error:
+            raise UsageError(_one_line(error)) from None
+        debug = bool(root.values.get("debug"))
         if position == len(words):
-            return Line(call, "", debug)
+            raise UsageError("expected a command")
     name, rest = words[position], words[position + 1 :]
     if name not in COMMANDS:
         raise UsageError(f"unknown command {name!r}{suggestion(name, COMMANDS)}")
-    command = load_command(name)
+    return read_command(name, rest), debug
+
+
+def read_command(name: str, words: Sequence[str]) -> Line:
+    """Return a parsed command line, without the program's options."""
+    module = load_command(name)
+    has_family = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(module.execute).parameters.values())
+    families = import_module(f"{_HERE}.family_options") if has_family else None
+    heading, family = ("", None) if families is None else families.options_of(words)
+    app = App(
+        name=f"collapsium {name}",
+        usage=f"collapsium {name} {usage_of(module.execute)}",
+        version_flags=(),
+        **_settings(module.__doc__ or ""),
+    )
+    app.default(_parser(module.execute, heading, family))
     try:
-        return Line(_read(command_app(name, command, rest), command, rest), name, debug)
-    except UsageError as error:
-        raise UsageError(error.message, name) from None
+        return replace(_read(app, words, epilog_of(module)), command=name)
+    except UnknownOptionError as error:
+        flag = (error.token.keyword or error.token.value or "").partition("=")[0]
+        for model in models_of(module.execute).values():
+            for option, text in model.gone.items():
+                if flag == flag_of(option):
+                    raise UsageError(f"{flag}: is no longer an option: {in_flags(text)}", name) from None
+        hint = "" if families is None else families.hint_for(words, flag)
+        raise UsageError(". ".join(filter(None, (_one_line(error), hint))).replace("?.", "?"), name) from None
+    except CycloptsError as error:
+        raise UsageError(_one_line(error, app.usage), name) from None
 
 
-def _no_command(flags: Flags) -> None:  # noqa: ARG001
-    """Refuse a command line without a command."""
-    raise UsageError("the following arguments are required: COMMAND")
+def epilog_of(module: ModuleType) -> str:
+    """Return the end of a command's help."""
+    return str(module.epilog() if hasattr(module, "epilog") else getattr(module, "EPILOG", "")).rstrip("\n")
 
 
-def _root(command: Command) -> App:
+def arguments_of(run: Callable[..., object]) -> dict[str, str]:
+    """Return the descriptions of a command's positional arguments by their placeholders in the usage line."""
+    descriptions = {}
+    for argument in inspect.signature(run, eval_str=True).parameters.values():
+        if argument.kind is argument.POSITIONAL_ONLY:
+            kind, notation = get_args(argument.annotation)
+            label = f"{notation.metavar} ..." if get_origin(kind) is list else str(notation.metavar)
+            descriptions[label if argument.default is argument.empty else f"[{label}]"] = str(notation.help)
+    return descriptions
+
+
+def models_of(run: Callable[..., object]) -> dict[str, type[Options]]:
+    """Return the models of a command's options by parameter."""
+    parameters = inspect.signature(run, eval_str=True).parameters.values()
+    return {one.name: one.annotation for one in parameters if one.kind is one.KEYWORD_ONLY}
+
+
+def usage_of(run: Callable[..., object]) -> str:
+    """Return the usage line of a command, without its name."""
+    required = [
+        f"{flag_of(name)} {value_of(field).metavar or '|'.join(choices_of(field))}"
+        for model in models_of(run).values()
+        for name, field in model.model_fields.items()
+        if field.is_required()
+    ]
+    return " ".join(["[OPTIONS]", *required, *arguments_of(run)])
+
+
+def _root() -> App:
     """Return the program without a command, which lists the commands and imports none of them."""
     app = App(
         name="collapsium",
@@ -135,32 +173,15 @@ def _root(command: Command) -> App:
         **_settings(DESCRIPTION),
     )
     for position, (name, (module, text)) in enumerate(COMMANDS.items()):
-        app.command(f"{_HERE}.{module}:COMMAND", name=name, help=text, sort_key=position)
-    _describe_help(app)
+        app.command(f"{_HERE}.{module}:execute", name=name, help=text, sort_key=position)
     for flag in app.version_flags:
-        app[flag].group, app[flag].help = app["--help"].group, "show the version and exit"
-    app.default(command.bound(("collapsium",)))
+        app[flag].group, app[flag].help = (OPTIONS,), "show the version and exit"
+    app.default(_parser(_no_command))
     return app
 
 
-def command_app(name: str, command: Command, words: Sequence[str]) -> App:
-    """Return a command as a cyclopts application."""
-    heading, config = ("", None) if command.family is None else command.family.config(words)
-    app = App(
-        name=f"collapsium {name}",
-        usage=f"collapsium {name} {command.usage}",
-        version_flags=(),
-        **_settings(command.description),
-    )
-    _describe_help(app)
-    app.default(command.bound((name, *words), heading, config))
-    return app
-
-
-def _describe_help(app: App) -> None:
-    """List ``--help`` among the options."""
-    for flag in app.help_flags:
-        app[flag].group, app[flag].help = (_WITH_OPTIONS,), "show this help and exit"
+def _no_command(*, options: RootOptions) -> None:
+    """Stand for a command where only the program's own options are read."""
 
 
 def _settings(description: str) -> dict[str, Any]:
@@ -172,62 +193,125 @@ def _settings(description: str) -> dict[str, Any]:
     }
 
 
-def _read(app: App, command: Command, words: Sequence[str]) -> Call:
-    """Parse the words after a command, or after the program's name."""
-    try:
-        function, bound, _ = app.parse_args(list(words), exit_on_error=False, print_error=False)
-    except CycloptsError as error:
-        raise UsageError(explained(error, command, words)) from None
-    # Other functions than the command's own print help or the version.
-    call = function(*bound.args, **bound.kwargs)
-    if isinstance(call, Call):
-        return call
-    if function == app.help_print and command.epilog:
-        print(command.epilog if isinstance(command.epilog, str) else command.epilog())
+def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] | None = None) -> Callable[..., Line]:
+    """Return the function that cyclopts fills in: it takes a command's arguments, and each option as a flag of its own.
+
+    Cyclopts takes the first value of a repeated flag if it makes a model itself, and leaves strings to strict models.
+    """
+    models = models_of(run)
+    fields = {name: (model, field) for model in models.values() for name, field in model.model_fields.items()}
+    headings = dict.fromkeys([heading, *(heading_of(model, name) for name, (model, _) in fields.items())])
+    groups = {name: Group(name, sort_key=number) if name else OPTIONS for number, name in enumerate(headings, 2)}
+    parameters = [
+        one.replace(annotation=Annotated[one.annotation, Parameter(group=ARGUMENTS)])
+        for one in inspect.signature(run, eval_str=True).parameters.values()
+        if one.kind is one.POSITIONAL_ONLY
+    ]
+    for name, (model, field) in fields.items():
+        parameters.append(_flag(name, field, groups[heading_of(model, name)]))
+    for name, field in {} if family is None else family.model_fields.items():
+        notation = Parameter(
+            name=flag_of(name), help=help_of(field), metavar=_placeholder(field), group=groups[heading]
+        )
+        parameters.append(_keyword(name, Annotated[str | None, notation]))
+
+    def line(*arguments: object, **values: Any) -> Line:
+        def call() -> int | None:
+            options = {
+                parameter: model(
+                    **{
+                        name: _read_value(field, values[name])
+                        for name, field in model.model_fields.items()
+                        if name in values
+                    }
+                )
+                for parameter, model in models.items()
+            }
+            others = {name: value for name, value in values.items() if name not in fields}
+            return cast("int | None", run(*arguments, **options, **others))
+
+        return Line(call, values)
+
+    vars(line)["__signature__"] = inspect.Signature(parameters)
+    line.__annotations__ = {one.name: one.annotation for one in parameters}
+    return line
+
+
+def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _flag(name: str, field: FieldInfo, group: Group) -> inspect.Parameter:
+    """Return the flag of an option; the model converts the text."""
+    kinds = kinds_of(field.annotation)
+    several = str not in kinds and any(get_origin(kind) in (tuple, dict) for kind in kinds) and not value_of(field).text
+    kind: Any = bool if kinds == (bool,) else list[str] if several else str
+    notation = Parameter(
+        name=spelled_flag(name, field),
+        help=help_of(field),
+        metavar=value_of(field).metavar or ("" if several else "|".join(choices_of(field))) or None,
+        group=group,
+    )
+    if field.is_required():
+        return _keyword(name, Annotated[kind, notation], inspect.Parameter.empty)
+    return _keyword(name, Annotated[kind | None, notation])
+
+
+def _read_value(field: FieldInfo, value: Any) -> Any:
+    """Return the value of a flag for its model: a number, a list of names, or the value as cyclopts read it."""
+    if any(isinstance(one, Commas) for one in field.metadata):
+        return [name for text in value for name in names_of(text)]
+    kinds = kinds_of(field.annotation)
+    for number in (int, float):
+        if number in kinds and str not in kinds and isinstance(value, str) and not value_of(field).text:
+            with contextlib.suppress(ValueError):
+                return number(value)
+    return value
+
+
+def _placeholder(field: FieldInfo) -> str:
+    """Return the placeholder of a family's option, whose value is TOML."""
+    kinds = kinds_of(field.annotation)
+    if get_origin(kinds[0]) is Literal:
+        return "|".join(choices_of(field))
+    return next((name for kind, name in ((bool, "true|false"), (int, "N"), (float, "X")) if kind in kinds), "VALUE")
+
+
+def help_of(field: FieldInfo) -> str:
+    """Return the help of an option: its description, with flags for parameters, and its default."""
+    text, default = in_flags(field.description or ""), field.default
+    if field.is_required():
+        return f"{text} (required)"
+    if default is None or default is False or default in ((), {}) or "(default" in text:
+        return text
+    if isinstance(default, tuple) and value_of(field).text:
+        shown = ",".join(map(str, default))
+    elif isinstance(default, tuple | bool):
+        shown = json.dumps(default)
+    else:
+        shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"{text} (default: {shown})"
+
+
+def _read(app: App, words: Sequence[str], epilog: str) -> Line:
+    """Parse the words behind a command, or behind the program's name; exit if they ask for help or the version."""
+    for flag in app.help_flags:
+        app[flag].group, app[flag].help = (OPTIONS,), "show this help and exit"
+    function, bound, _ = app.parse_args(list(words), exit_on_error=False, print_error=False)
+    line = function(*bound.args, **bound.kwargs)
+    if isinstance(line, Line):
+        return line
+    if function == app.help_print and epilog:
+        print(epilog)
     raise SystemExit(0)
 
 
-def explained(error: CycloptsError, command: Command, words: Sequence[str]) -> str:
-    """Return an error of cyclopts as one line."""
-    if isinstance(error, MissingArgumentError) and error.argument is not None:
-        name = error.argument.field_info.name
-        has_flag = any(word == flag_of(name) or word.startswith(f"{flag_of(name)}=") for word in words)
-        if has_flag or name.startswith("family_"):
-            return f"argument {flag_of(name.removeprefix('family_'))}: expected one argument"
-        return f"the following arguments are required: {command.missing_from(name)}"
-    if isinstance(error, CoercionError) and error.token is not None:
-        return _unreadable(error.token.keyword or "", error.token.value, command)
-    if isinstance(error, UnknownOptionError):
-        return _unknown(error.token.value or error.token.keyword or "", error, command, words)
+def _one_line(error: CycloptsError, usage: object = "") -> str:
+    """Return an error of cyclopts as one line, with the usage if an argument is missing."""
+    error.verbose = False
+    if isinstance(error, MissingArgumentError) and error.argument is not None and error.argument.required:
+        name = error.argument.name
+        return f"{name if name.startswith('-') else error.argument.parameter.metavar} is missing (usage: {usage})"
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         return f"unexpected argument {error.unused_tokens[0]!r}"
-    return str(error).splitlines()[-1]
-
-
-def _unreadable(flag: str, text: str, command: Command) -> str:
-    """Return the message about a value that cannot be read."""
-    field = next((one for name, one in command.fields.items() if spelled_flag(name, one) == flag), None)
-    if field is None:
-        return f"argument {flag}: invalid value: {text!r}"
-    expected, choices = value_of(field).expected, choices_of(field)
-    if expected is not None:
-        return f"argument {flag}: expected {expected}, found {repr(text) if choices else text}"
-    if choices:
-        return f"argument {flag}: unknown value {text!r}{suggestion(text, choices)}"
-    kinds = kinds_of(field.annotation)
-    kind = "a number" if float in kinds else "a whole number" if int in kinds else "another value"
-    return f"argument {flag}: expected {kind}, found {text!r}"
-
-
-def _unknown(word: str, error: UnknownOptionError, command: Command, words: Sequence[str]) -> str:
-    """Return the message about an unknown option: the family may be wrong, or the option."""
-    flag = word.partition("=")[0]
-    gone = {flag_of(name): text for model in command.options for name, text in model.gone.items()}
-    if flag in gone:
-        return f"{flag}: is no longer an option: {in_flags(gone[flag])}"
-    wrong, hint = ("", "") if command.family is None else command.family.unknown(words, flag)
-    if wrong:
-        return f"argument --family: {wrong}"
-    known = [name for argument in error.argument_collection for name in argument.names if name.startswith("-")]
-    of_others = hint.startswith("; families")
-    return f"unknown option {flag}{'' if of_others else suggestion(flag, [*known, '--help'])}{hint}"
+    return " ".join(str(error).split()).rstrip(".")

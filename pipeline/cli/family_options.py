@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from collapsium.pipeline.cli.command import OPTIONS, Flags
+from collapsium.pipeline.cli.command import given
 from collapsium.pipeline.engine.setup.limits import RUN_NAMES, Keys, read_config, read_toml
 from collapsium.pipeline.models.registry import elsewhere, family_names, load_family
 from collapsium.pipeline.options import Location, Options, Texts, Value, parse_setting
@@ -44,25 +44,23 @@ class TopicCountOptions(Options):
     topics: int | None = Field(None, description="number of topics, or the largest number of topics")
 
 
-class NamedFamily:
-    """Looks up the family that ``--family``, the configuration file or the run to resume names."""
+def options_of(words: Sequence[str]) -> tuple[str, type[BaseModel]]:
+    """Return the heading and the options of the family that the words name; without one, the number of topics."""
+    family = requested_family(words)
+    if family not in family_names():
+        return "", TopicCountOptions
+    config = load_family(str(family)).Options
+    return f"options of {family} ({config.model_config.get('title', '')})", config
 
-    def config(self, words: Sequence[str]) -> tuple[str, type[BaseModel]]:
-        """Return the heading and the options of the family; without a family, the number of topics."""
-        family = requested_family(words)
-        if family not in family_names():
-            return OPTIONS, TopicCountOptions
-        config = load_family(str(family)).Options
-        return f"options of {family} ({config.model_config.get('title', '')})", config
 
-    def unknown(self, words: Sequence[str], flag: str) -> tuple[str, str]:
-        """Return an error about the family's name and a hint for an unknown option; empty strings if there is none."""
-        family = requested_family(words)
-        if family is None:
-            return "", "; options of a family need --family"
-        if family in family_names():
-            return "", elsewhere(flag.removeprefix("--").replace("-", "_"))
-        return f"unknown family {family!r}{suggestion(family, family_names())}", ""
+def hint_for(words: Sequence[str], flag: str) -> str:
+    """Return the reason why a flag is unknown, or an empty string: a wrong family, or none."""
+    family = requested_family(words)
+    if family is None:
+        return "Options of a family need --family"
+    if family not in family_names():
+        return f"--family: unknown family {family!r}{suggestion(family, family_names())}"
+    return elsewhere(flag.partition("=")[0].removeprefix("--").replace("-", "_")).removeprefix("; ").capitalize()
 
 
 def _value_behind(words: Sequence[str], flag: str) -> str | None:
@@ -89,12 +87,12 @@ def requested_family(words: Sequence[str]) -> str | None:
     return None if family is None else str(family)
 
 
-def family_options(flags: Flags) -> dict[str, Any]:
+def family_options(settings: Sequence[str], flags: Mapping[str, str]) -> dict[str, Any]:
     """Gather the family's options from ``--set`` and the flags of its own."""
     options: dict[str, Any] = {}
     written: dict[str, str] = {}
-    texts = [(f"--set {text}", text) for text in flags.of(FamilyFlags).settings]
-    texts += [(f"{flag_of(name)} {text}", f"{name}={text}") for name, text in flags.family.items()]
+    texts = [(f"--set {text}", text) for text in settings]
+    texts += [(f"{flag_of(name)} {text}", f"{name}={text}") for name, text in flags.items()]
     for argument, text in texts:
         name, value = parse_setting(text)
         if name in written:
@@ -122,18 +120,22 @@ class FamilyRequest:
             raise self.keys.explain(error) from error
 
 
-def gather(flags: Flags, models: Sequence[type[Options]], recorded: str | None = None) -> FamilyRequest:
+def gather(
+    chosen: FamilyFlags,
+    config: str | None,
+    flags: Mapping[str, str],
+    options: Sequence[Options],
+    recorded: str | None = None,
+) -> FamilyRequest:
     """Combine ``--config``, ``--set`` and the flags, in ascending order of precedence."""
-    path, chosen = flags.values.get("config"), flags.values.get("family", recorded)
-    options = read_config(path, chosen) if path is not None else {}
-    own, named = family_options(flags), flags.named(*models)
-    named.pop("family", None)
+    family = chosen.family or recorded
+    written = read_config(config, family) if config is not None else {}
+    own, named = family_options(chosen.settings, flags), given(*options)
     keys = None
-    if path is not None:
-        written = (name for name in read_toml(path) if name.replace("-", "_") not in {*named, *own})
-        keys = Keys.of(path, written)
-    family = chosen or options.get("family")
-    options.pop("family", None)
+    if config is not None:
+        keys = Keys.of(config, (name for name in read_toml(config) if name.replace("-", "_") not in {*named, *own}))
+    family = family or written.get("family")
+    written.pop("family", None)
     if family is None:
         raise OptionError(f"`family` is required: {', '.join(family_names())}")
     known = load_family(family).Options.model_fields
@@ -142,4 +144,4 @@ def gather(flags: Flags, models: Sequence[type[Options]], recorded: str | None =
             raise OptionError(f"--set: '{name}' is not an option of a family; use `{name}` instead")
         if name not in known:
             raise OptionError(f"--set: unknown option '{name}' of family '{family}'{suggestion(name, known)}")
-    return FamilyRequest(family, {**options, **own, **named}, keys)
+    return FamilyRequest(family, {**written, **own, **named}, keys)

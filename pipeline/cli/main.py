@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from collapsium.pipeline.cli.app import parse
-from collapsium.pipeline.cli.command import UsageError, spelling
+from collapsium.pipeline.cli.command import COMMAND_LINE, UsageError, spelling
 from collapsium.pipeline.cli.output import print_error
 from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.terminal import guarded_streams
@@ -76,29 +76,31 @@ def _run(argv: Sequence[str] | None) -> int:
         logging.getLogger(library).setLevel(logging.CRITICAL)
     try:
         try:
-            line = parse(list(sys.argv[1:] if argv is None else argv))
+            COMMAND_LINE[:] = sys.argv[1:] if argv is None else argv
+            line, debug = parse(COMMAND_LINE)
         # Help or the version has been printed.
         finally:
             sys.stdout.flush()
     except UsageError as error:
-        _refuse(error.message, error.command)
+        _refuse(str(error), error.command)
     except BrokenPipeError:
         return CLOSED_PIPE
     except CollapsiumError as error:
         return _fail(_explained(error), _code_of(error))
-    form, quiet = line.call.flags.values.get("log_format"), line.call.flags.values.get("quiet", False)
-    show_compilation(form, quiet=quiet)
+    form = line.values.get("log_format")
+    form = form if form in ("text", "json") else None  # Another one is an error of the command
+    show_compilation(form, quiet=line.values.get("quiet", False))
     try:
         result = line.call() or 0
         sys.stdout.flush()
     except UsageError as error:
-        _refuse(error.message, line.command)
+        _refuse(str(error), line.command)
     except KeyboardInterrupt:
         return _interrupt(form)
     except BrokenPipeError:
         return CLOSED_PIPE
     except Exception as error:
-        if line.debug:
+        if debug:
             raise
         if _interrupts and not isinstance(error, CollapsiumError | OSError | MemoryError):
             # A library was interrupted and raised an error of its own.
@@ -160,7 +162,8 @@ def _interrupt(form: str | None) -> int:
 def _refuse(text: str, command: str) -> NoReturn:
     """Exit with a message about a command line, and the command whose help explains it."""
     program = f"collapsium {command}".rstrip()
-    raise SystemExit(_fail(f"{text}; see `{program} --help`", USAGE))
+    end = " See" if text.endswith("?") else "; see"
+    raise SystemExit(_fail(f"{text}{end} `{program} --help`", USAGE))
 
 
 def _fail(text: str, code: int = FAILURE, form: str | None = None) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from collapsium.pipeline.cli.command import Flags, in_flags
+from collapsium.pipeline.cli.command import in_flags
 from collapsium.pipeline.monitoring.events import Sink, guarded
 from collapsium.pipeline.options import Options, Texts, Value
 
@@ -87,9 +87,9 @@ class SharesJsonOptions(Options):
     as_json: Annotated[bool, Value(flag="--json")] = Field(False, description="print the shares of all topics as JSON")
 
 
-def callbacks_of(flags: Flags, run: str, notice: Callable[[str], None]) -> list[Sink]:
+def callbacks_of(options: CallbackOptions, run: str, notice: Callable[[str], None]) -> list[Sink]:
     """Import the callbacks and send them an event with the run's folder."""
-    sinks = guarded(flags.of(CallbackOptions).callback, notice)
+    sinks = guarded(options.callback, notice)
     for sink in sinks:
         sink({"event": "run", "iteration": 0, "elapsed": 0.0, "run": run})
     return sinks

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pydantic.fields import FieldInfo
 
-from collapsium.pipeline.cli.app import COMMANDS, load_command
-from collapsium.pipeline.cli.command import described, label_of
+from collapsium.pipeline.cli.app import arguments_of, epilog_of, load_command, models_of, usage_of
+from collapsium.pipeline.cli.command import COMMANDS
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import choices_of, heading_of, kinds_of, limits_of, spelled_flag, value_of
 
@@ -36,8 +36,10 @@ class CommandEntry:
     name: str  # Its name
     summary: str  # One line, as in the list of commands
     description: str  # Its purpose, in paragraphs
+    usage: str  # Its usage line, without its name
     arguments: dict[str, str]  # Descriptions of its positional arguments
     options: tuple[OptionEntry, ...]  # Its options, without those of families
+    epilog: str  # The end of its help
 
 
 def commands() -> list[CommandEntry]:
@@ -54,14 +56,15 @@ def families() -> dict[str, tuple[OptionEntry, ...]]:
 
 
 def _command(name: str) -> CommandEntry:
-    command = load_command(name)
-    options = [
+    module = load_command(name)
+    run, description = module.execute, (module.__doc__ or "").strip()
+    options = tuple(
         _option(option, field, heading_of(model, option))
-        for model in command.options
+        for model in models_of(run).values()
         for option, field in model.model_fields.items()
-    ]
-    arguments = {label_of(one): str(described(one)[1].help) for one in command.arguments}
-    return CommandEntry(name, COMMANDS[name][1], command.description.strip(), arguments, tuple(options))
+    )
+    summary = COMMANDS[name][1]
+    return CommandEntry(name, summary, description, usage_of(run), arguments_of(run), options, epilog_of(module))
 
 
 def _option(name: str, field: FieldInfo, heading: str) -> OptionEntry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 import math
 import os
@@ -28,7 +29,7 @@ from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer
 from collapsium.pipeline.engine.processors import compile_for
 from collapsium.pipeline.engine.resources.estimate import plan
 from collapsium.pipeline.engine.resources.plan import Placement, freed_memory, local_place, scratch_folder
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Limits, RequestOptions
+from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, Limits, RequestOptions
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
@@ -238,48 +239,49 @@ FOLD_IN_DOCUMENTS = 512
 WHERE = ("scratch", "checkpoint_every", "cluster_timeout", "tls", "strict_bits")
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Base class with the parameters of an estimator and the reading of its documents.
+    """Base class with the parameters that all estimators have, and the reading of their documents.
 
-    A subclass sets `FAMILY` and, in `OPTIONS`, the options of the family that are its own parameters. Its ``__init__``
-    lists these and the parameters annotated here, because scikit-learn reads its signature, and calls `_take`.
+    Estimators are dataclasses: a field is a parameter, so that scikit-learn and editors find all parameters in the
+    signature of ``__init__``. The fields of a subclass are options of its family.
     """
 
     FAMILY: ClassVar[str]
-    OPTIONS: ClassVar[Sequence[str]] = ()
     # The option of the family that ``n_components`` sets.
     TOPICS: ClassVar[str] = "topics"
     # True if the family has a stochastic schedule, which `partial_fit` requires.
     STOCHASTIC: ClassVar[bool] = False
 
-    n_components: int
-    max_iter: int
-    tol: float
-    random_state: int | np.random.RandomState | None
-    n_jobs: int | None
-    restarts: int
-    combine: str
-    start: str | None
-    start_strength: float
-    total_documents: int
-    fractional: str
-    shard_tokens: int | None
-    scheduler: object
-    workers: int | None
-    memory: str | int | None
-    run: str | os.PathLike[str] | None
-    options: Mapping[str, object] | None
+    n_components: int = dataclasses.field(default=10, kw_only=False)
+    max_iter: int = ITERATIONS
+    tol: float = 0.0
+    random_state: int | np.random.RandomState | None = None
+    n_jobs: int | None = None
+    restarts: int = 0
+    combine: str = "predictions"
+    start: str | None = None
+    start_strength: float = 0.0
+    total_documents: int = 1_000_000
+    fractional: str = "error"
+    shard_tokens: int | None = None
+    scheduler: object = "threads"
+    workers: int | None = None
+    memory: str | int | None = None
+    run: str | os.PathLike[str] | None = None
+    options: Mapping[str, object] | None = None
 
-    n_features_in_: int
-    n_iter_: int
-    _fitted: Fitted
+    n_features_in_: int = dataclasses.field(init=False)
+    n_iter_: int = dataclasses.field(init=False)
+    _fitted: Fitted = dataclasses.field(init=False)
     # The vocabulary of a training corpus; None for a matrix, which may have ``feature_names_in_``.
-    _words: list[str] | None
+    _words: list[str] | None = dataclasses.field(init=False)
 
-    def _take(self, arguments: Mapping[str, object]) -> None:
-        """Set the parameters to the arguments of ``__init__``; scikit-learn permits nothing else there."""
-        for name in self._get_param_names():
-            setattr(self, name, arguments[name])
+    @classmethod
+    def family_options(cls) -> list[str]:
+        """Return the parameters that are options of the family."""
+        shared = {field.name for field in dataclasses.fields(DocumentEstimator)}
+        return [field.name for field in dataclasses.fields(cls) if field.name not in shared]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes, with the address of a Dask client or cluster, which cannot be pickled."""
@@ -305,7 +307,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _fit_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the family's options, and the other options of `fit`."""
         self._require_named_once()
-        options = {**{name: getattr(self, name) for name in self.OPTIONS}, **(self.options or {})}
+        options = {**{name: getattr(self, name) for name in self.family_options()}, **(self.options or {})}
         options[self.TOPICS] = self.n_components
         options = {name: python_value(value) for name, value in options.items()}
         limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
@@ -313,7 +315,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _require_named_once(self) -> None:
         """Refuse an entry of ``options`` that is a parameter too and was set there; the topics are always."""
-        parameters = {name: name for name in self.OPTIONS}
+        parameters = {name: name for name in self.family_options()}
         parameters |= {"iterations": "max_iter", "tolerance": "tol", self.TOPICS: "n_components"}
         defaults = inspect.signature(type(self)).parameters
         for name in self.options or {}:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import dataclasses
 from collections.abc import Mapping
+from typing import ClassVar
 
-import numpy as np
-
-from collapsium.pipeline.engine.setup.limits import ITERATIONS
 from collapsium.pipeline.estimators.base import TopicEstimator
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class CollapsedLDA(TopicEstimator):
     """Latent Dirichlet allocation by collapsed variational inference (family ``lda``).
 
@@ -96,40 +95,18 @@ class CollapsedLDA(TopicEstimator):
     True
     """
 
-    FAMILY = "lda"
-    OPTIONS = ("alpha", "beta", "learn", "order", "flatten", "weights")
-    STOCHASTIC = True
+    FAMILY: ClassVar[str] = "lda"
+    STOCHASTIC: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        alpha: float | None = None,
-        beta: float = 100.0,
-        learn: tuple[str, ...] = (),
-        order: int = 0,
-        flatten: float | None = None,
-        weights: str | Mapping[str, float] | None = None,
-        max_iter: int = ITERATIONS,
-        tol: float = 0.0,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
-        restarts: int = 0,
-        combine: str = "predictions",
-        start: str | None = None,
-        start_strength: float = 0.0,
-        total_documents: int = 1_000_000,
-        fractional: str = "error",
-        shard_tokens: int | None = None,
-        scheduler: object = "threads",
-        workers: int | None = None,
-        memory: str | int | None = None,
-        run: str | os.PathLike[str] | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> None:
-        self._take(locals())
+    alpha: float | None = None
+    beta: float = 100.0
+    learn: tuple[str, ...] = ()
+    order: int = 0
+    flatten: float | None = None
+    weights: str | Mapping[str, float] | None = None
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class CollapsedHDP(TopicEstimator):
     """The hierarchical Dirichlet process by collapsed variational inference (family ``hdp``).
 
@@ -172,43 +149,22 @@ shard_tokens, scheduler, workers, memory, run, options : optional
     (4, 5)
     """
 
-    FAMILY = "hdp"
-    OPTIONS = ("alpha_shape", "alpha_rate", "gamma_shape", "gamma_rate", "beta", "learn", "order", "flatten", "weights")
-    STOCHASTIC = True
+    FAMILY: ClassVar[str] = "hdp"
+    STOCHASTIC: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        n_components: int = 100,
-        *,
-        alpha_shape: float = 4.0,
-        alpha_rate: float = 4.0,
-        gamma_shape: float = 7.0,
-        gamma_rate: float = 7.0,
-        beta: float = 100.0,
-        learn: tuple[str, ...] | None = None,
-        order: int = 0,
-        flatten: float | None = None,
-        weights: str | Mapping[str, float] | None = None,
-        max_iter: int = ITERATIONS,
-        tol: float = 0.0,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
-        restarts: int = 0,
-        combine: str = "predictions",
-        start: str | None = None,
-        start_strength: float = 0.0,
-        total_documents: int = 1_000_000,
-        fractional: str = "error",
-        shard_tokens: int | None = None,
-        scheduler: object = "threads",
-        workers: int | None = None,
-        memory: str | int | None = None,
-        run: str | os.PathLike[str] | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> None:
-        self._take(locals())
+    n_components: int = dataclasses.field(default=100, kw_only=False)
+    alpha_shape: float = 4.0
+    alpha_rate: float = 4.0
+    gamma_shape: float = 7.0
+    gamma_rate: float = 7.0
+    beta: float = 100.0
+    learn: tuple[str, ...] | None = None
+    order: int = 0
+    flatten: float | None = None
+    weights: str | Mapping[str, float] | None = None
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class VariationalLDA(TopicEstimator):
     """Latent Dirichlet allocation by variational Bayes (family ``vb-lda``), a baseline.
 
@@ -242,37 +198,15 @@ shard_tokens, scheduler, workers, memory, run, options : optional
     (4, 5)
     """
 
-    FAMILY = "vb-lda"
-    OPTIONS = ("alpha", "beta", "learn", "weights")
+    FAMILY: ClassVar[str] = "vb-lda"
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        alpha: float = 0.1,
-        beta: float = 100.0,
-        learn: tuple[str, ...] = (),
-        weights: str | Mapping[str, float] | None = None,
-        max_iter: int = ITERATIONS,
-        tol: float = 0.0,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
-        restarts: int = 0,
-        combine: str = "predictions",
-        start: str | None = None,
-        start_strength: float = 0.0,
-        total_documents: int = 1_000_000,
-        fractional: str = "error",
-        shard_tokens: int | None = None,
-        scheduler: object = "threads",
-        workers: int | None = None,
-        memory: str | int | None = None,
-        run: str | os.PathLike[str] | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> None:
-        self._take(locals())
+    alpha: float = 0.1
+    beta: float = 100.0
+    learn: tuple[str, ...] = ()
+    weights: str | Mapping[str, float] | None = None
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class GibbsLDA(TopicEstimator):
     """Latent Dirichlet allocation by collapsed Gibbs sampling (family ``gibbs-lda``), a baseline.
 
@@ -304,36 +238,14 @@ shard_tokens, scheduler, workers, memory, run, options : optional
     (4, 5)
     """
 
-    FAMILY = "gibbs-lda"
-    OPTIONS = ("alpha", "beta", "learn")
+    FAMILY: ClassVar[str] = "gibbs-lda"
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        alpha: float = 0.1,
-        beta: float = 100.0,
-        learn: tuple[str, ...] = (),
-        max_iter: int = ITERATIONS,
-        tol: float = 0.0,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
-        restarts: int = 0,
-        combine: str = "predictions",
-        start: str | None = None,
-        start_strength: float = 0.0,
-        total_documents: int = 1_000_000,
-        fractional: str = "error",
-        shard_tokens: int | None = None,
-        scheduler: object = "threads",
-        workers: int | None = None,
-        memory: str | int | None = None,
-        run: str | os.PathLike[str] | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> None:
-        self._take(locals())
+    alpha: float = 0.1
+    beta: float = 100.0
+    learn: tuple[str, ...] = ()
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class GibbsHDP(TopicEstimator):
     """The hierarchical Dirichlet process by Gibbs sampling (family ``gibbs-hdp``), a baseline.
 
@@ -365,35 +277,12 @@ shard_tokens, scheduler, workers, memory, run, options : optional
     4
     """
 
-    FAMILY = "gibbs-hdp"
-    TOPICS = "start_topics"
-    OPTIONS = ("alpha_shape", "alpha_rate", "gamma_shape", "gamma_rate", "beta", "learn")
+    FAMILY: ClassVar[str] = "gibbs-hdp"
+    TOPICS: ClassVar[str] = "start_topics"
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        alpha_shape: float = 4.0,
-        alpha_rate: float = 4.0,
-        gamma_shape: float = 7.0,
-        gamma_rate: float = 7.0,
-        beta: float = 100.0,
-        learn: tuple[str, ...] = ("alpha", "gamma"),
-        max_iter: int = ITERATIONS,
-        tol: float = 0.0,
-        random_state: int | np.random.RandomState | None = None,
-        n_jobs: int | None = None,
-        restarts: int = 0,
-        combine: str = "predictions",
-        start: str | None = None,
-        start_strength: float = 0.0,
-        total_documents: int = 1_000_000,
-        fractional: str = "error",
-        shard_tokens: int | None = None,
-        scheduler: object = "threads",
-        workers: int | None = None,
-        memory: str | int | None = None,
-        run: str | os.PathLike[str] | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> None:
-        self._take(locals())
+    alpha_shape: float = 4.0
+    alpha_rate: float = 4.0
+    gamma_shape: float = 7.0
+    gamma_rate: float = 7.0
+    beta: float = 100.0
+    learn: tuple[str, ...] = ("alpha", "gamma")

@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from typing import Annotated
 
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json, print_report
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
@@ -30,23 +30,27 @@ def execute(
     corpus: Annotated[str, argument("CORPUS", "corpus to extend")],
     sources: Annotated[list[str], argument("SOURCE", "files, folders or globs, local or fsspec URLs")],
     /,
-    flags: Flags,
+    *,
+    options: AppendOptions,
+    side_files: SideFileOptions,
+    scheduling: SchedulerOptions,
+    certificates: CertificateOptions,
+    output: JsonOptions,
 ) -> None:
     """Append, and print the sizes of the corpus."""
     from collapsium.pipeline.corpora import new_texts
     from collapsium.pipeline.corpora.append import additions
     from collapsium.storage.readers.side_files import columns as side_columns
 
-    options, side_files, execution = flags.of(AppendOptions), flags.of(SideFileOptions), flags.of(SchedulerOptions)
     addition = additions.Addition(
         options.grow,
         options.skip_existing,
         options.format,
         options.tokenizer,
         options.max_decompressed,
-        execution.scheduler,
-        execution.workers,
-        flags.of(CertificateOptions).tls,
+        scheduling.scheduler,
+        scheduling.workers,
+        certificates.tls,
         side_columns.SideFileRequest(side_files.label_files, side_files.label_names),
         options.headings,
         options.encoding,
@@ -58,14 +62,14 @@ def execute(
 
         added = appending.append_with_report(corpus, sources, addition, progress)
     manifest, report, unknown = added.manifest, added.report, new_texts.UnknownWords.of([added.report])
-    if added.repeated and not flags.json:
+    if added.repeated and not output.as_json:
         there = counted(report.documents, manifest.holds[:-1])
         print(f"{corpus}: these {there} were added before; nothing to add")
         return
     warning = unknown.warning(added.history, grow=options.grow, option="--grow")
     if warning is not None:
         print(f"collapsium: warning: {warning}", file=sys.stderr)
-    if flags.json:
+    if output.as_json:
         print_json(manifest.record() | {"append": asdict(report) | unknown.record() | {"repeated": added.repeated}})
         return
     if manifest.vectors is not None:
@@ -82,8 +86,3 @@ def execute(
     if unknown.tokens:
         print(f"  {unknown.text()}")
     print_report(report)
-
-
-COMMAND = Command(
-    execute, (AppendOptions, SideFileOptions, SchedulerOptions, CertificateOptions, JsonOptions), epilog=EPILOG
-)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted
@@ -28,18 +28,16 @@ def execute(
     corpus: Annotated[str, argument("CORPUS", "a corpus with segments")],
     out: Annotated[str, argument("OUT", "folder of the new corpus")],
     /,
-    flags: Flags,
+    *,
+    output: JsonOptions,
 ) -> None:
     """Flatten, and print the sizes of the new corpus."""
     with counting("flattening") as progress:
         manifest = pipeline.flatten(corpus, out, progress=progress)
-    if flags.json:
+    if output.as_json:
         print_json(manifest.record())
         return
     print(
         f"{out}: {counted(manifest.documents, 'document')}, {counted(manifest.tokens, 'token')} in "
         f"{counted(manifest.pairs, 'pair')}, {counted(len(manifest.shards), 'shard')}"
     )
-
-
-COMMAND = Command(execute, (JsonOptions,), epilog=EPILOG)

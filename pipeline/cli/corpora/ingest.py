@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.cli.options import JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json, print_report
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
@@ -56,17 +56,31 @@ def execute(
     ],
     corpus: Annotated[str, argument("CORPUS", "folder of the new corpus")],
     /,
-    flags: Flags,
+    *,
+    options: IngestOptions,
+    fields: FieldOptions,
+    side_files: SideFileOptions,
+    wording: WordOptions,
+    vectors: VectorOptions,
+    scheduling: SchedulerOptions,
+    certificates: CertificateOptions,
+    output: JsonOptions,
 ) -> None:
     """Ingest, and print the sizes of the corpus."""
     from collapsium.storage.building import ingest_record
 
-    options = flags.named(IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions, SchedulerOptions)
+    named = given(options, fields, side_files, wording, vectors, scheduling)
     with counting("ingesting") as progress:
-        manifest = pipeline.ingest(sources, corpus, **options, tls=flags.of(CertificateOptions).tls, progress=progress)
+        manifest = pipeline.ingest(
+            sources,
+            corpus,
+            **named,
+            tls=certificates.tls,
+            progress=progress,
+        )
     history = ingest_record.read_history(Folder(corpus))
-    unknown = _unknown_of(flags, history)
-    if flags.json:
+    unknown = _unknown_of(options.like, options.vocabulary, history)
+    if output.as_json:
         report = {} if history is None else {"ingest": with_unknown(history.record()["report"], unknown)}
         print_json(manifest.record() | report)
         return
@@ -87,15 +101,14 @@ def execute(
         print_report(history.report)
 
 
-def _unknown_of(flags: Flags, history: ingest_record.History | None) -> new_texts.UnknownWords | None:
+def _unknown_of(
+    like: str | None, vocabulary: object, history: ingest_record.History | None
+) -> new_texts.UnknownWords | None:
     """Return the unknown words under ``--vocabulary`` or ``--like``; with the latter, warn if there are many."""
     from collapsium.pipeline.corpora import new_texts
     from collapsium.storage.readers import open as readers
 
-    like = flags.values.get("like")
-    has_vocabulary = (
-        history is not None and flags.values.get("vocabulary") is not None and history.kind in readers.TEXTS
-    )
+    has_vocabulary = history is not None and vocabulary is not None and history.kind in readers.TEXTS
     if history is None or (like is None and not has_vocabulary):
         return None
     unknown = new_texts.UnknownWords.of([history.report])
@@ -120,19 +133,3 @@ def _print_constant_columns(folder: str, constant: tuple[int, ...]) -> None:
     rest = len(constant) - MAX_NAMED_COLUMNS
     others = f" and {rest} more" if rest > 0 else ""
     print(f"the same in all vectors: {named}{others} ({counted(len(constant), 'column')}, kept)")
-
-
-COMMAND = Command(
-    execute,
-    (
-        IngestOptions,
-        FieldOptions,
-        SideFileOptions,
-        WordOptions,
-        VectorOptions,
-        SchedulerOptions,
-        CertificateOptions,
-        JsonOptions,
-    ),
-    epilog=EPILOG,
-)

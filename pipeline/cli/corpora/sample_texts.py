@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument
 from collapsium.pipeline.formatting import counted
 
 EPILOG = """examples:
@@ -22,11 +22,6 @@ EPILOG = """examples:
 def execute(
     out: Annotated[str, argument("OUT.jsonl", "file to write")],
     /,
-    *,
-    flags: Flags,  # noqa: ARG001
 ) -> None:
     """Write the texts, and print how many there are."""
     print(f"{out}: {counted(pipeline.write_sample_texts(out), 'text')}")
-
-
-COMMAND = Command(execute, epilog=EPILOG)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
-from collapsium.pipeline.cli.family_options import FamilyFlags, NamedFamily, gather
+from collapsium.pipeline.cli.command import argument
+from collapsium.pipeline.cli.family_options import FamilyFlags, gather
 from collapsium.pipeline.corpora.options import SimulateOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.models.registry import load_family
@@ -23,15 +23,19 @@ EPILOG = """examples:
   collapsium simulate tree --family hca --depth 3 --documents 2000 --words 30"""
 
 
-def execute(corpus: Annotated[str, argument("CORPUS", "folder of the new corpus")], /, flags: Flags) -> None:
+def execute(
+    corpus: Annotated[str, argument("CORPUS", "folder of the new corpus")],
+    /,
+    *,
+    chosen: FamilyFlags,
+    options: SimulateOptions,
+    **flags: str,
+) -> None:
     """Simulate, and print the sizes of the corpus."""
-    request = gather(flags, (SimulateOptions,))
+    request = gather(chosen, None, flags, (options,))
     with counting("simulating") as progress:
         manifest = pipeline.simulate(corpus, family=request.family, progress=progress, **request.options)
     vectors = load_family(request.family).corpus_kind == VECTORS
     kind, number = ("columns", request.options["words"]) if vectors else ("tokens", manifest.tokens)
     units = "vectors" if vectors else "documents"
     print(f"{corpus}: {manifest.documents:,} {units}, {number:,} {kind}, {counted(len(manifest.shards), 'shard')}")
-
-
-COMMAND = Command(execute, (FamilyFlags, SimulateOptions), epilog=EPILOG, family=NamedFamily())

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import SplitOptions
@@ -37,14 +37,15 @@ def execute(
     train: Annotated[str, argument("TRAIN", "folder of the training corpus")],
     heldout: Annotated[str, argument("HELDOUT", "folder of the held-out corpus")],
     /,
-    flags: Flags,
+    *,
+    options: SplitOptions,
+    output: JsonOptions,
 ) -> None:
     """Split, and print the sizes of both parts."""
-    options = flags.of(SplitOptions)
     with counting("splitting") as progress:
-        pipeline.split(corpus, train, heldout, **flags.named(SplitOptions), progress=progress)
+        pipeline.split(corpus, train, heldout, **given(options), progress=progress)
     folders = {"train": train, "heldout": heldout}
-    if flags.json:
+    if output.as_json:
         print_json({part: Corpus(folder).manifest.record() for part, folder in folders.items()})
         return
     for folder in folders.values():
@@ -67,6 +68,3 @@ def _labels(corpus: Corpus) -> str:
     numbers = {name: one["documents"] for name, one in counts.get("covariates", {}).items()}
     parts = [counted(sum(one["labels"] for one in counts.get("labels", {}).values()), "label")]
     return ", ".join([*parts, *(f"{count:,} of {name}" for name, count in numbers.items())])
-
-
-COMMAND = Command(execute, (SplitOptions, JsonOptions), epilog=EPILOG)

@@ -21,7 +21,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
+from collapsium.pipeline.cli.command import argument, given, in_flags
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.edit.options import EditOptions
@@ -38,11 +38,13 @@ def execute(
     ],
     out: Annotated[str, argument("OUT", "folder of the new model")],
     /,
-    flags: Flags,
+    *,
+    options: EditOptions,
+    output: JsonOptions,
 ) -> None:
     """Edit the topics, and print what became of them."""
-    edited = pipeline.edit(run, out, **flags.named(EditOptions))
-    if flags.json:
+    edited = pipeline.edit(run, out, **given(options))
+    if output.as_json:
         print_json(asdict(edited))
         return
     print(f"{out}: {counted(edited.topics, 'topic')}")
@@ -52,10 +54,7 @@ def execute(
         print(f"  topic {topic} is deleted")
     for topic, new in sorted(edited.halves.items()):
         print(f"  topic {topic} is split; its smaller half is topic {new}")
-    for topic in sorted(flags.of(EditOptions).rename):
+    for topic in sorted(options.rename):
         print(plain(f"  topic {topic} is named {edited.names[topic]}"))
     for note in edited.notes:
         print(plain(in_flags(note)))
-
-
-COMMAND = Command(execute, (EditOptions, JsonOptions), epilog=EPILOG)

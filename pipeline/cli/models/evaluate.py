@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Annotated
 from collapsium import pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import listing
 from collapsium.pipeline.analysis.options import CoherenceOptions, EvaluateOptions, MetricOptions
-from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, in_flags
+from collapsium.pipeline.cli.command import UsageError, argument, given, in_flags
 from collapsium.pipeline.cli.options import JsonOptions, print_notice, with_unknown
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
@@ -57,29 +57,39 @@ MAX_CLASSES = 20  # Classes of a field that are printed, those of most documents
 OPTIONAL_KEYS = ("members", "given_labels", "fields", "topics")  # Keys that JSON leaves out if they are empty
 
 
-def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: Flags) -> None:
+def execute(
+    run: Annotated[str, argument("RUN", "a run or a model")],
+    /,
+    *,
+    options: EvaluateOptions,
+    counting_in: CoherenceOptions,
+    measuring: MetricOptions,
+    reading: ReadingOptions,
+    scheduling: SchedulerOptions,
+    certificates: CertificateOptions,
+    output: JsonOptions,
+) -> None:
     """Print the score, the coherence, or both."""
-    options, counted_in = flags.of(EvaluateOptions), flags.of(CoherenceOptions).coherence
-    metrics = flags.of(MetricOptions).metrics
+    counted_in, metrics = counting_in.coherence, measuring.metrics
     _require_documents(options, counted_in, metrics)
-    unused = next((name for name in flags.named(MetricOptions) if name != "metrics"), None)
+    unused = next((name for name in given(measuring) if name != "metrics"), None)
     if unused is not None and not metrics:
         raise UsageError(f"{flag_of(unused)} requires --metrics")
-    if "seed" in flags.named(EvaluateOptions) and not _source_count(options) and not metrics:
+    if "seed" in given(options) and not _source_count(options) and not metrics:
         raise UsageError("--seed requires --unseen, --in-document or --metrics")
-    execution = {**flags.named(SchedulerOptions), "tls": flags.of(CertificateOptions).tls}
-    reading = flags.named(ReadingOptions)
+    execution = {**given(scheduling), "tls": certificates.tls}
+    read = given(reading)
     record: dict[str, object] = {}
     lines: list[str] = []
     if _source_count(options):
-        score = pipeline.evaluate(run, **flags.named(EvaluateOptions), notice=print_notice, **execution, **reading)
+        score = pipeline.evaluate(run, **given(options), notice=print_notice, **execution, **read)
         record.update(with_unknown(_without_empty(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
     if counted_in is not None and not metrics:
         from collapsium.pipeline.corpora import new_texts
 
         coherent = pipeline.coherence(
-            run, counted_in, **execution, **({} if new_texts.names_corpus(counted_in) else reading)
+            run, counted_in, **execution, **({} if new_texts.names_corpus(counted_in) else read)
         )
         record["coherence"] = _record(coherent)
         counted = sum(not math.isnan(value) for value in coherent.topic_npmi)
@@ -88,14 +98,14 @@ def execute(run: Annotated[str, argument("RUN", "a run or a model")], /, flags: 
         lines += [f"defined as {coherent.definition}"]
     if metrics:
         documents = {name: getattr(options, name) for name in ("heldout", "unseen", "seed")}
-        named = {**flags.named(MetricOptions, CoherenceOptions), **documents, **execution, **reading}
+        named = {**given(measuring, counting_in), **documents, **execution, **read}
         with counting("measuring") as progress:
             measured = pipeline.measure(
                 run, **named, notice=lambda line: print_notice(in_flags(line)), progress=progress
             )
         record["metrics"] = {name: _without_empty(asdict(one)) for name, one in measured.items()}
         lines += [line for one in measured.values() for line in _metric_lines(one)]
-    if flags.json:
+    if output.as_json:
         print_json(record)
         return
     print("\n".join(lines))
@@ -192,16 +202,3 @@ examples:
   collapsium evaluate RUN --heldout heldout
   collapsium evaluate RUN --metrics c_v,strict-diversity --coherence texts.jsonl
   collapsium evaluate RUN --unseen new.jsonl --metrics purity,nmi,left-to-right --label-field party"""
-COMMAND = Command(
-    execute,
-    (
-        EvaluateOptions,
-        CoherenceOptions,
-        MetricOptions,
-        ReadingOptions,
-        SchedulerOptions,
-        CertificateOptions,
-        JsonOptions,
-    ),
-    epilog=EPILOG,
-)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
+from collapsium.pipeline.cli.command import argument, given, in_flags
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
@@ -34,24 +34,24 @@ EPILOG = """examples:
   collapsium export RUN folder --to gensim
   python -c "import gensim; print(gensim.models.LdaModel.load('folder/model').show_topics())"
   collapsium export RUN folder --to csv"""
-OPTIONS = (ExportOptions, TableOptions, SchedulerOptions)
 
 
 def execute(
     run: Annotated[str, argument("RUN", "a run or a model; of restarts and samples, their means are exported")],
     out: Annotated[str, argument("OUT", "folder to write or, for pyldavis, JSON file")],
     /,
-    flags: Flags,
+    *,
+    options: ExportOptions,
+    tables: TableOptions,
+    scheduling: SchedulerOptions,
+    certificates: CertificateOptions,
 ) -> None:
     """Export, and print the sizes of the export."""
     with counting("exporting", "read") as progress:
         exported = pipeline.export(
-            run, out, **flags.named(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress
+            run, out, **given(options, tables, scheduling), tls=certificates.tls, progress=progress
         )
     documents = f", {exported.documents:,} documents" if exported.documents else ""
     print(f"{out}: {exported.topics:,} topics{documents}")
     for note in exported.notes:
         print(plain(in_flags(note)))
-
-
-COMMAND = Command(execute, (*OPTIONS, CertificateOptions), epilog=EPILOG)

@@ -27,7 +27,7 @@ from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.options import InferOptions
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.cli.options import TEXTS, JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
@@ -38,7 +38,6 @@ EPILOG = """examples:
   collapsium infer RUN CORPUS OUT.parquet
   collapsium infer RUN tomorrow.jsonl OUT.csv --dense
   collapsium infer RUN 'mails/*.txt' OUT.npy"""
-OPTIONS = (InferOptions, ReadingOptions, SchedulerOptions)
 
 
 def execute(
@@ -46,24 +45,32 @@ def execute(
     documents: Annotated[list[str], argument("CORPUS|TEXTS", TEXTS)],
     out: Annotated[str, argument("OUT", "file to write: .parquet, .csv, .npy or .npz")],
     /,
-    flags: Flags,
+    *,
+    options: InferOptions,
+    reading: ReadingOptions,
+    scheduling: SchedulerOptions,
+    certificates: CertificateOptions,
+    output: JsonOptions,
 ) -> None:
     """Infer, and print the number of rows."""
-    options, tls = flags.of(InferOptions), flags.of(CertificateOptions).tls
+    named = given(options, reading, scheduling)
     with counting("inferring") as progress:
         inferred = pipeline.infer(
-            run, documents, out, **flags.named(*OPTIONS), tls=tls, notice=print_notice, progress=progress
+            run,
+            documents,
+            out,
+            **named,
+            tls=certificates.tls,
+            notice=print_notice,
+            progress=progress,
         )
     whose = f", means of {inferred.models} models" if inferred.models > 1 else ""
     if inferred.member is not None:
         whose = f" by {inferred.member}, as the members' topics were not matched"
     rows = "segments" if options.segments else "documents"
-    if flags.json:
+    if output.as_json:
         facts = {"path": out, rows: inferred.rows, "models": inferred.models, "member": inferred.member}
         print_json(with_unknown(facts, inferred.unknown))
         return
     print(f"{out}: proportions of {inferred.rows:,} {rows}{whose}")
     print_unknown(inferred.unknown)
-
-
-COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions), epilog=EPILOG)

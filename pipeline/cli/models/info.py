@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted, plain
@@ -25,10 +25,15 @@ _FIELD_TEXTS: dict[str, Callable[[JsonObject], str]] = {
 }
 
 
-def execute(path: Annotated[str, argument("PATH", "a folder")], /, flags: Flags) -> None:
+def execute(
+    path: Annotated[str, argument("PATH", "a folder")],
+    /,
+    *,
+    output: JsonOptions,
+) -> None:
     """Print the kind and the figures of a folder."""
     record = pipeline.info(path)
-    if flags.json:
+    if output.as_json:
         print_json(record)
         return
     for name, value in record.items():
@@ -45,6 +50,3 @@ def execute(path: Annotated[str, argument("PATH", "a folder")], /, flags: Flags)
         number = type(value) is int and name != "seed"
         shown = f"{value:,}" if number else value if isinstance(value, str) else json.dumps(value)
         print(f"{name:11} {shown}")
-
-
-COMMAND = Command(execute, (JsonOptions,))

@@ -33,7 +33,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, in_flags
+from collapsium.pipeline.cli.command import UsageError, argument, given, in_flags
 from collapsium.pipeline.cli.options import SharesJsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import plain
@@ -53,22 +53,28 @@ EPILOG = """examples:
   collapsium plot RUN document.svg --what segments --document ID
   collapsium plot RUN both.png --what segments --compare-with OTHER
   collapsium plot RUN time.svg --what time --period month --csv time.csv"""
-OPTIONS = (PlotOptions, SegmentPlotOptions, TimePlotOptions, FoldingOptions, TopicPlotOptions)
 
 
 def execute(
     run: Annotated[str, argument("RUN", "a run or a model")],
     out: Annotated[str, argument("OUT", "file to write, .png or .svg")],
     /,
-    flags: Flags,
+    *,
+    options: PlotOptions,
+    of_segments: SegmentPlotOptions,
+    of_periods: TimePlotOptions,
+    folds: FoldingOptions,
+    of_topics: TopicPlotOptions,
+    output: SharesJsonOptions,
 ) -> None:
     """Draw, and print the names of the panels."""
-    options, of_time = flags.named(*OPTIONS), flags.of(PlotOptions).what == ("time",)
-    if flags.json and not of_time:
+    named = given(options, of_segments, of_periods, folds, of_topics)
+    of_time = options.what == ("time",)
+    if output.as_json and not of_time:
         raise UsageError("--json requires --what time alone")
-    drawn = pipeline.plot(run, out, **options)
-    if flags.json:
-        shares = pipeline.topic_shares(run, period=options.get("period"), corpus=options.get("corpus"))
+    drawn = pipeline.plot(run, out, **named)
+    if output.as_json:
+        shares = pipeline.topic_shares(run, period=named.get("period"), corpus=named.get("corpus"))
         from collapsium.pipeline.reporting.plots import time as time_plots
 
         print_json(time_plots.record_of(shares))
@@ -79,6 +85,3 @@ def execute(
             print(plain(in_flags(note)))
         return
     print(f"{out}: {', '.join(drawn)}")
-
-
-COMMAND = Command(execute, (*OPTIONS, SharesJsonOptions), epilog=EPILOG)

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.cli.options import TEXTS, JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
@@ -32,7 +32,6 @@ EPILOG = """examples:
   collapsium predict RUN CORPUS OUT.parquet --field topic
   collapsium predict RUN tomorrow.jsonl OUT.csv --field topic
   collapsium predict RUN CORPUS OUT.parquet --field stars --values 1,2,3,4,5 --confusion stars.png"""
-OPTIONS = (PredictOptions, ReadingOptions, SchedulerOptions)
 
 
 def execute(
@@ -40,17 +39,24 @@ def execute(
     documents: Annotated[list[str], argument("CORPUS|TEXTS", TEXTS)],
     out: Annotated[str, argument("OUT", "file to write: .parquet or .csv")],
     /,
-    flags: Flags,
+    *,
+    options: PredictOptions,
+    reading: ReadingOptions,
+    scheduling: SchedulerOptions,
+    certificates: CertificateOptions,
+    output: JsonOptions,
 ) -> None:
     """Predict, and print the accuracy where it is known."""
-    options, tls = flags.named(*OPTIONS), flags.of(CertificateOptions).tls
-    if "values" in options:
+    named = given(options, reading, scheduling)
+    if options.values is not None:
         from collapsium.pipeline.analysis.labels import candidates
 
-        options["values"] = candidates.split_values(pipeline.Model(run), options["field"], options["values"])
+        named["values"] = candidates.split_values(pipeline.Model(run), options.field, [*map(str, options.values)])
     with counting("predicting") as progress:
-        prediction = pipeline.predict(run, documents, out, **options, tls=tls, notice=print_notice, progress=progress)
-    if flags.json:
+        prediction = pipeline.predict(
+            run, documents, out, **named, tls=certificates.tls, notice=print_notice, progress=progress
+        )
+    if output.as_json:
         print_json(with_unknown(asdict(prediction), prediction.unknown))
         return
     print(f"{out}: {plain(prediction.field)} of {prediction.documents:,} documents")
@@ -58,8 +64,5 @@ def execute(
     if prediction.known:
         accuracy = f"{prediction.right:,} of {prediction.known:,} ({prediction.right / prediction.known:.1%})"
         print(f"correct for {accuracy} documents with a known value")
-    if "confusion" in options:
-        print(f"{options['confusion']}: confusion matrix")
-
-
-COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions), epilog=EPILOG)
+    if options.confusion is not None:
+        print(f"{options.confusion}: confusion matrix")

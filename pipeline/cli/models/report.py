@@ -18,7 +18,7 @@ from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.options import RankOptions
-from collapsium.pipeline.cli.command import Command, Flags, argument, in_flags
+from collapsium.pipeline.cli.command import argument, given, in_flags
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
@@ -30,26 +30,28 @@ EPILOG = """examples:
   collapsium report RUN OUT.html
   collapsium report RUN OUT.html --rank-by frex
   collapsium report RUN OUT.html --texts 'news/*.jsonl.gz'"""
-OPTIONS = (ReportOptions, RankOptions, FoldingOptions, SchedulerOptions)
 
 
 def execute(
     run: Annotated[str, argument("RUN", "a run, finished or not, or a model")],
     out: Annotated[str, argument("OUT.html", "file to write")],
     /,
-    flags: Flags,
+    *,
+    options: ReportOptions,
+    ranking: RankOptions,
+    folds: FoldingOptions,
+    scheduling: SchedulerOptions,
+    certificates: CertificateOptions,
+    output: JsonOptions,
 ) -> None:
     """Write the report, and print its sizes."""
     with counting("reading") as progress:
         summary = pipeline.report(
-            run, out, **flags.named(*OPTIONS), tls=flags.of(CertificateOptions).tls, progress=progress
+            run, out, **given(options, ranking, folds, scheduling), tls=certificates.tls, progress=progress
         )
-    if flags.json:
+    if output.as_json:
         print_json(asdict(summary))
         return
     print(f"{out}: {summary.topics:,} topics, {summary.examples:,} example documents")
     for note in summary.notes:
         print(plain(in_flags(note)))
-
-
-COMMAND = Command(execute, (*OPTIONS, CertificateOptions, JsonOptions), epilog=EPILOG)

@@ -49,12 +49,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.labels.lift import MIN_OVERALL
 from collapsium.pipeline.analysis.options import LabelOptions, NamerOptions, RankOptions, TopicOptions
-from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument
+from collapsium.pipeline.cli.command import UsageError, argument, given
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import plain
@@ -93,42 +93,48 @@ EPILOG = """examples:
 def execute(
     run: Annotated[str, argument("RUN", "a run, a model, or a simulated corpus (whose true topics are printed)")],
     /,
-    flags: Flags,
+    *,
+    options: TopicOptions,
+    naming: NamerOptions,
+    ranking: RankOptions,
+    output: JsonOptions,
+    labels: LabelOptions,
+    files: TreeFileOptions,
+    folds: FoldingOptions,
 ) -> None:
     """Print the topics, and write their tree."""
     from collapsium.pipeline.reporting import tree_files, tree_folding
 
-    words, labels, files = flags.of(TopicOptions).words, flags.of(LabelOptions), flags.of(TreeFileOptions)
-    namer = flags.of(TopicOptions).name
-    if namer is None and flags.named(NamerOptions):
+    words, namer = options.words, options.name
+    if namer is None and given(naming):
         raise UsageError("--texts requires --name")
-    folding = dict(flags.of(FoldingOptions))
+    folding = dict(folds)
     if labels.given is not None and labels.labels:
         raise UsageError("argument --labels: not allowed with argument --given")
     if labels.csv is not None and not labels.labels:
         raise UsageError("--csv requires --labels")
     if labels.given is not None or labels.labels:
-        if namer is not None or flags.named(RankOptions, TreeFileOptions, FoldingOptions):
+        if namer is not None or given(ranking, files, folds):
             raise UsageError(
                 "--name, --rank-by, --rank-weight, --picture, --graphml, --min-share and --levels cannot be combined "
                 "with --given or --labels"
             )
-        _print_labelled(run, flags, PRINTED.words if words is None else words)
+        _print_labelled(run, labels, PRINTED.words if words is None else words, as_json=output.as_json)
         return
     tree_files.check(files.picture, files.graphml)
     tree_folding.check_folding(**folding)
     if namer is not None:
-        _name(run, namer, flags)
-    entries = pipeline.topics(run, PRINTED.words if words is None else words, **flags.named(RankOptions))
-    for name, value in flags.named(FoldingOptions).items():
+        _name(run, namer, given(naming, ranking))
+    entries = pipeline.topics(run, PRINTED.words if words is None else words, **given(ranking))
+    for name, value in given(folds).items():
         if any(topic.level is None for topic in entries):
             raise OptionError(f"`{name}` {value}: the family's topics are not a tree; leave the option out")
     title, count = f"{run}: {len(entries):,} nodes", len(entries)
     drawn = PRINTED.words_in_pictures if words is None else words
     tree_files.write(entries, files.picture, files.graphml, title=title, words=drawn, **folding)
-    if flags.named(FoldingOptions):
+    if given(folds):
         entries = tree_folding.fold(entries, **folding)
-    if flags.json:
+    if output.as_json:
         several = any(topic.stability is not None for topic in entries)
         print_json(_records(entries, several))
         return
@@ -150,31 +156,30 @@ def _print_flat(run: str, entries: Sequence[pipeline.Topic]) -> None:
         print(remark)
 
 
-def _name(run: str, namer: str, flags: Flags) -> None:
+def _name(run: str, namer: str, options: dict[str, Any]) -> None:
     """Name the topics, with a warning for each that the namer fails to name."""
 
     def warn(line: str) -> None:
         print(f"collapsium: warning: {plain(line)}", file=sys.stderr)
 
     with counting("naming") as progress:
-        pipeline.name_topics(run, namer, **flags.named(NamerOptions, RankOptions), notice=warn, progress=progress)
+        pipeline.name_topics(run, namer, **options, notice=warn, progress=progress)
 
 
-def _print_labelled(run: str, flags: Flags, words: int) -> None:
+def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: bool) -> None:
     """Print the topics expected given labels, or each label with its topics."""
     from collapsium.pipeline.analysis.labels import expected_topics
 
-    options = flags.of(LabelOptions)
     if options.given is not None:
         expected = pipeline.expected_topics(run, expected_topics.named_labels(run, options.given), words)
-        if flags.json:
+        if as_json:
             print_json([{**_record(one.topic, False), "expected": one.expected} for one in expected])
         else:
             _print_expected(expected)
         return
     table = pipeline.label_topics(run, words)
     guarded = 0 if options.csv is None else expected_topics.write_weights(table, options.csv)
-    if flags.json:
+    if as_json:
         rows = zip(table.titles, table.documents, table.weights.tolist(), strict=True)
         labels = [{"label": title, "documents": count, "weights": row} for title, count, row in rows]
         if table.expected is not None:
@@ -264,10 +269,3 @@ def _print(entries: Sequence[pipeline.Topic]) -> None:
             print(f"{'':5} {'':8}{below}{stable}  {indent}{topic.label}")
             continue
         print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_words_of(topic)}")
-
-
-COMMAND = Command(
-    execute,
-    (TopicOptions, NamerOptions, RankOptions, JsonOptions, LabelOptions, TreeFileOptions, FoldingOptions),
-    epilog=EPILOG,
-)

@@ -12,18 +12,23 @@ from dataclasses import asdict
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 
 
-def execute(path: Annotated[str, argument("PATH", "a folder")], /, flags: Flags) -> int:
+def execute(
+    path: Annotated[str, argument("PATH", "a folder")],
+    /,
+    *,
+    output: JsonOptions,
+) -> int:
     """Print the faults, and return 1 if there are any."""
     with counting("verifying", "parts") as progress:
         findings = pipeline.verify(path, progress=progress)
-    if flags.json:
+    if output.as_json:
         print_json(asdict(findings))
         return bool(findings.broken)
     for text in findings.notes:
@@ -35,6 +40,3 @@ def execute(path: Annotated[str, argument("PATH", "a folder")], /, flags: Flags)
         return 1
     print(f"{path}: a {findings.kind}, no faults ({counted(findings.parts, 'part')} checked)")
     return 0
-
-
-COMMAND = Command(execute, (JsonOptions,))

@@ -30,7 +30,7 @@ from typing import Annotated
 from pydantic import BaseModel
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.cli.options import LineJsonOptions, LogOptions, QuietOptions
 from collapsium.pipeline.cli.output import LAYOUT, print_error
 from collapsium.pipeline.monitoring.console import LogLines, RunView
@@ -40,7 +40,7 @@ from collapsium.storage.errors import CollapsiumError, LockedError, TakenOverErr
 from collapsium.storage.printable import json_text
 
 ALARM, LOCKED = 3, 4  # Exit codes
-EPILOG = """exit codes:
+EXIT_CODES = """exit codes:
   0    a version was published, or there are no new documents
   1    an error; repeat the command to continue with the step that failed
   2    wrong usage
@@ -64,40 +64,48 @@ tables and keys, with their defaults:
 """
 
 
-def execute(job: Annotated[str, argument("JOB.toml", "configuration of the job")], /, flags: Flags) -> int:
+def execute(
+    job: Annotated[str, argument("JOB.toml", "configuration of the job")],
+    /,
+    *,
+    options: BatchOptions,
+    silence: QuietOptions,
+    log: LogOptions,
+    output: LineJsonOptions,
+) -> int:
     """Run the job, and print its outcome."""
     from collapsium.pipeline.workflows.batch import job_file
 
     job_file.read_job(job)
-    form = flags.of(LogOptions).log_format
+    form = log.log_format
     view = RunView(form=form)
     warnings, steps = partial(_log_warning, view.log), partial(_log_step, view.log)
-    sinks: list[Callable[[Event], None]] = [warnings] if flags.values.get("quiet") else [warnings, view, steps]
+    sinks: list[Callable[[Event], None]] = [warnings] if silence.quiet else [warnings, view, steps]
     try:
-        outcome = pipeline.batch(job, **flags.named(BatchOptions), sinks=sinks)
+        outcome = pipeline.batch(job, **given(options), sinks=sinks)
     except TakenOverError as error:
-        _print_record(flags, job, {"outcome": "taken-over", "error": str(error)})
+        _print_record(output, job, {"outcome": "taken-over", "error": str(error)})
         raise
     except LockedError as error:
-        _print_record(flags, job, {"outcome": "locked", "error": str(error)})
+        _print_record(output, job, {"outcome": "locked", "error": str(error)})
         print_error(str(error), form)
         return LOCKED
     except (CollapsiumError, KeyboardInterrupt) as error:
         kind = "interrupted" if isinstance(error, KeyboardInterrupt) else "error"
-        _print_record(flags, job, {"outcome": kind, "error": str(error)})
+        _print_record(output, job, {"outcome": kind, "error": str(error)})
         raise
     finally:
         view.close()
-    if flags.json:
-        _print_record(flags, job, outcome.record())
+    if output.as_json:
+        _print_record(output, job, outcome.record())
     else:
         print(f"{job}: {outcome.line()}")
     return ALARM if outcome.outcome == "alarm" else 0
 
 
-def _print_record(flags: Flags, job: str, record: Mapping[str, object]) -> None:
+def _print_record(output: LineJsonOptions, job: str, record: Mapping[str, object]) -> None:
     """Print an outcome as a line of JSON, with --json."""
-    if flags.json:
+    if output.as_json:
         print(json_text({**record, "job": job}), flush=True)
 
 
@@ -117,11 +125,11 @@ def _log_step(log: LogLines, event: Event) -> None:
         log.write(f"{event['step']}{version}", event="step", step=event["step"], version=event["version"])
 
 
-def _epilog() -> str:
+def epilog() -> str:
     """Return the end of the help page: exit codes, an example, and all tables and keys of a job."""
     from collapsium.pipeline.workflows.batch import config
 
-    lines = [EPILOG.rstrip("\n")]
+    lines = [EXIT_CODES.rstrip("\n")]
     for table, table_field in config.Job.model_fields.items():
         model = table_field.annotation
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
@@ -143,6 +151,3 @@ def _key_lines(key: str, text: str) -> list[str]:
     column = " " * 33
     lines = textwrap.wrap(text, LAYOUT.widest, initial_indent=column, subsequent_indent=column)
     return [f"    {key:28} {lines[0].lstrip()}", *lines[1:]]
-
-
-COMMAND = Command(execute, (BatchOptions, QuietOptions, LogOptions, LineJsonOptions), epilog=_epilog)

@@ -18,7 +18,7 @@ import shlex
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import COMMAND_LINE, argument, given
 from collapsium.pipeline.cli.options import JsonOptions, LogOptions, QuietOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.executors.options import CertificateOptions, MemoryOptions, SchedulerOptions
@@ -45,36 +45,42 @@ topics.
 Families use all fields of labels. Leave out fields that contain the field to
 predict, such as a second rating next to stars: --vary 'labels=["stars"]'. Families
 use and predict numbers with --set hdsp.scaling=linear --set hdsp.covariates=rating."""
-OPTIONS = (CompareOptions, SchedulerOptions, MemoryOptions)
 
 
 def execute(
     corpus: Annotated[str, argument("CORPUS", "training corpus")],
     out: Annotated[str, argument("OUT", "folder of the comparison, new or to be continued")],
     /,
-    flags: Flags,
+    *,
+    options: CompareOptions,
+    scheduling: SchedulerOptions,
+    memory: MemoryOptions,
+    certificates: CertificateOptions,
+    silence: QuietOptions,
+    log: LogOptions,
+    output: JsonOptions,
 ) -> None:
     """Compare, and print the table."""
     from collapsium.pipeline.workflows.compare import progress as grid_progress
 
-    flags.of(CompareOptions)
-    options, tls = flags.named(*OPTIONS), flags.of(CertificateOptions).tls
     # All options are valid here: the first use of `pipeline` loads the compiler, which takes seconds.
-    view = grid_progress.GridView(form=flags.of(LogOptions).log_format)
+    view = grid_progress.GridView(form=log.log_format)
     begun: list[bool] = []
     sinks: list[Sink] = [lambda event: begun.append(True) if event["event"] == "grid" else None]
-    sinks += [] if flags.of(QuietOptions).quiet else [view]
+    sinks += [] if silence.quiet else [view]
     try:
-        comparison = pipeline.compare(corpus, out, sinks=sinks, tls=tls, **options)
+        comparison = pipeline.compare(
+            corpus, out, sinks=sinks, tls=certificates.tls, **given(options, scheduling, memory)
+        )
     except BaseException:
         view.close()
         if begun and Folder(out).exists():
-            again = shlex.join(["collapsium", *flags.words])
+            again = shlex.join(["collapsium", *COMMAND_LINE])
             view.log.write(f"{out}: the finished fits are kept; continue with `{again}`")
         raise
     finally:
         view.close()
-    _print(comparison, as_json=flags.json)
+    _print(comparison, as_json=output.as_json)
 
 
 def _print(comparison: pipeline.Comparison, *, as_json: bool) -> None:
@@ -84,6 +90,3 @@ def _print(comparison: pipeline.Comparison, *, as_json: bool) -> None:
         return
     plots = counted(len(comparison.plots), "plot")
     print(f"{comparison.tables}\n\n{comparison.folder}: {plots}; table.md defines each column")
-
-
-COMMAND = Command(execute, (*OPTIONS, CertificateOptions, QuietOptions, LogOptions, JsonOptions), epilog=EPILOG)

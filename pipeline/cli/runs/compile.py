@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import time
 
-from collapsium.pipeline.cli.command import Command, Flags
 from collapsium.pipeline.formatting import counted
 from collapsium.storage.errors import MissingError
 
 
-def execute(*, flags: Flags) -> None:  # noqa: ARG001
+def execute() -> None:
     """Compile, and print how many kernels there are and where their code is."""
     from collapsium.workers.kernels import child_processes, jit
 
@@ -31,6 +30,3 @@ def execute(*, flags: Flags) -> None:  # noqa: ARG001
         raise MissingError(f"{left} of {len(kernels)} kernels could not be compiled; there may be too little memory")
     seconds = time.monotonic() - began
     print(f"{folder}: {counted(missing, 'kernel')} compiled in {seconds:.0f} s, {len(kernels)} in all")
-
-
-COMMAND = Command(execute)

@@ -13,7 +13,7 @@ from typing import Annotated
 from rich.markup import escape
 from rich.table import Table
 
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import RunView, console_of
 
@@ -25,8 +25,6 @@ WORDS_OF_CURVE = 5
 def execute(
     folder: Annotated[str, argument("FOLDER", f"folder of the results (default: {FOLDER})")] = FOLDER,
     /,
-    *,
-    flags: Flags,  # noqa: ARG001
 ) -> None:
     """Run the demonstration, and print its topics, three curves and the paths of its results."""
     console = console_of(sys.stdout)
@@ -55,6 +53,3 @@ def execute(
     if results.picture is not None:
         print(f"picture: {results.picture}")
     print(f"report:  {results.report}")
-
-
-COMMAND = Command(execute)

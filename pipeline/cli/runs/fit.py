@@ -16,8 +16,8 @@ from typing import Annotated
 from pydantic import Field
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument
-from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, NamedFamily, gather
+from collapsium.pipeline.cli.command import UsageError, argument
+from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
 from collapsium.pipeline.cli.options import CallbackOptions, JsonOptions, LogOptions, QuietOptions, callbacks_of
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import CheckpointOptions, Limits, RequestOptions, RestartOptions
@@ -58,15 +58,14 @@ class ResumeOptions(Options):
     )
 
 
-OPTIONS = (
-    Limits,
-    RequestOptions,
-    RestartOptions,
-    SchedulerOptions,
-    TimeoutOptions,
-    MemoryOptions,
-    CheckpointOptions,
-)
+class FitOptions(
+    CheckpointOptions, MemoryOptions, TimeoutOptions, SchedulerOptions, RestartOptions, RequestOptions, Limits
+):
+    """Options of all fits, in the order of help from the last base to the first."""
+
+
+class OutputOptions(JsonOptions, LogOptions, QuietOptions, CallbackOptions):
+    """Progress and outcome."""
 
 
 def execute(
@@ -74,34 +73,40 @@ def execute(
     out: Annotated[str | None, argument("RUN", "folder of the new run")] = None,
     /,
     *,
-    flags: Flags,
+    resuming: ResumeOptions,
+    chosen: FamilyFlags,
+    config: ConfigOptions,
+    options: FitOptions,
+    certificates: CertificateOptions,
+    output: OutputOptions,
+    **flags: str,
 ) -> None:
     """Fit, and print the outcome."""
-    resumed = flags.of(ResumeOptions).resume
+    resumed = resuming.resume
     folder = _folder(corpus, out, resumed)
     recorded = None if resumed is None else Run(resumed).record().get("family")
-    request = gather(flags, OPTIONS, recorded)
-    options = {**request.options, "tls": flags.of(CertificateOptions).tls}
+    request = gather(chosen, config.config, flags, (options,), recorded)
+    named = {**request.options, "tls": certificates.tls}
     # All options are valid here: the first use of `pipeline` loads the compiler, which takes seconds.
-    view = RunView(form=flags.of(LogOptions).log_format)
+    view = RunView(form=output.log_format)
     events: list[Event] = []
     sinks: list[Sink] = [events.append]
-    sinks += [] if flags.of(QuietOptions).quiet else [view]
-    sinks += callbacks_of(flags, folder, view.notice)
+    sinks += [] if output.quiet else [view]
+    sinks += callbacks_of(output, folder, view.notice)
     try:
         with request.named():
             if resumed is None:
-                pipeline.fit(corpus, folder, family=request.family, sinks=sinks, **options)
+                pipeline.fit(corpus, folder, family=request.family, sinks=sinks, **named)
             else:
-                options.update({} if request.family == recorded else {"family": request.family})
-                pipeline.resume(folder, corpus=corpus, sinks=sinks, **options)
+                named.update({} if request.family == recorded else {"family": request.family})
+                pipeline.resume(folder, corpus=corpus, sinks=sinks, **named)
     except BaseException:
         view.close()
         _print_how_to_resume(folder, events, view.notice)
         raise
     finally:
         view.close()
-    _print_outcome(flags, folder, events)
+    _print_outcome(folder, events, as_json=output.as_json)
 
 
 def _folder(corpus: str | None, out: str | None, resumed: str | None) -> str:
@@ -130,7 +135,7 @@ def _print_how_to_resume(folder: str, events: Sequence[Event], notice: Callable[
     notice(f"{folder}: {state}; continue with `collapsium fit --resume {shlex.quote(folder)}`")
 
 
-def _print_outcome(flags: Flags, folder: str, events: Sequence[Event]) -> None:
+def _print_outcome(folder: str, events: Sequence[Event], *, as_json: bool) -> None:
     # A fit without events had ended before.
     had_ended = not events
     events = Run(folder).events() if had_ended else events
@@ -138,10 +143,10 @@ def _print_outcome(flags: Flags, folder: str, events: Sequence[Event]) -> None:
     if members:
         joined = next((one for one in reversed(events) if one["event"] == "iteration" and "member" not in one), None)
         end = next((one for one in reversed(events) if one["event"] == "end"), {})
-        _print_outcome_of_members(flags, folder, members, end, joined, had_ended=had_ended)
+        _print_outcome_of_members(folder, members, end, joined, had_ended=had_ended, as_json=as_json)
         return
     last: Event = next((event for event in reversed(events) if event["event"] == "iteration"), {})
-    if flags.json:
+    if as_json:
         print_json({**last, "run": folder})
         return
     if had_ended:
@@ -157,11 +162,17 @@ def _print_had_ended(folder: str) -> None:
 
 
 def _print_outcome_of_members(
-    flags: Flags, folder: str, members: Sequence[Event], end: Event, joined: Event | None, *, had_ended: bool
+    folder: str,
+    members: Sequence[Event],
+    end: Event,
+    joined: Event | None,
+    *,
+    had_ended: bool,
+    as_json: bool,
 ) -> None:
     members = sorted(members, key=lambda event: int(event["member"]))
     best = {"best_member": end["best_member"]} if "best_member" in end else {}
-    if flags.json:
+    if as_json:
         records = [{name: value for name, value in one.items() if name != "event"} for one in members]
         consensus = {} if joined is None else {"consensus": joined}
         print_json({"run": folder, "elapsed": end.get("elapsed"), "members": records, **best, **consensus})
@@ -186,21 +197,3 @@ def _print_consensus(folder: str, members: Sequence[Event], joined: Event) -> No
     own = f", score {joined['score']:.4f}" if "score" in joined else ""
     text = f"; the members' scores are {min(scores):.4f} to {max(scores):.4f} nats a held-out token" if scores else ""
     print(f"{folder}: consensus of {counted(len(members), 'member')}{own}{text}; see `collapsium topics {folder}`")
-
-
-COMMAND = Command(
-    execute,
-    (
-        ResumeOptions,
-        FamilyFlags,
-        ConfigOptions,
-        *OPTIONS,
-        CertificateOptions,
-        CallbackOptions,
-        QuietOptions,
-        LogOptions,
-        JsonOptions,
-    ),
-    epilog=EPILOG,
-    family=NamedFamily(),
-)

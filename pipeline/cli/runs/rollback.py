@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import Command, Flags, argument
+from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.workflows.batch.config import RollbackOptions
 
 EPILOG = """examples:
@@ -17,9 +17,11 @@ EPILOG = """examples:
   collapsium rollback job.toml --to 3"""
 
 
-def execute(job: Annotated[str, argument("JOB.toml", "configuration of the job")], /, flags: Flags) -> None:
+def execute(
+    job: Annotated[str, argument("JOB.toml", "configuration of the job")],
+    /,
+    *,
+    options: RollbackOptions,
+) -> None:
     """Roll back, and print the number of the current version."""
-    print(f"{job}: version {pipeline.rollback(job, **flags.named(RollbackOptions))} is current")
-
-
-COMMAND = Command(execute, (RollbackOptions,), epilog=EPILOG)
+    print(f"{job}: version {pipeline.rollback(job, **given(options))} is current")

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from collapsium.pipeline.cli.command import Command, Flags, UsageError, argument, spelling
+from collapsium.pipeline.cli.command import argument
 from collapsium.pipeline.cli.options import JsonOptions, LogOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.monitoring.console import LogLines, RunView, print_status
@@ -25,7 +25,6 @@ from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.follow import EVERY, follow, so_far
 from collapsium.pipeline.monitoring.run_status import RunStatus
 from collapsium.pipeline.options import Options, Value
-from collapsium.storage.errors import OptionError
 
 EPILOG = """examples:
   collapsium watch run
@@ -47,16 +46,19 @@ class WatchOptions(Options):
     )
 
 
-def execute(run: Annotated[str, argument("RUN", "folder of a run, which need not exist yet")], /, flags: Flags) -> None:
+def execute(
+    run: Annotated[str, argument("RUN", "folder of a run, which need not exist yet")],
+    /,
+    *,
+    options: WatchOptions,
+    log: LogOptions,
+    output: JsonOptions,
+) -> None:
     """Follow the run, or print its status."""
-    try:
-        options, form = flags.of(WatchOptions), flags.of(LogOptions).log_format
-    # These options exist on the command line alone.
-    except OptionError as error:
-        raise UsageError(f"argument {error.spelled(spelling)}") from None
-    if options.once or flags.json:
+    form = log.log_format
+    if options.once or output.as_json:
         events, state = so_far(run)
-        if flags.json:
+        if output.as_json:
             print_json(_record(run, events, state))
             return
         print_status(events, state, sys.stdout)
@@ -90,6 +92,3 @@ def _record(run: str, events: Sequence[Event], state: str) -> dict[str, object]:
         record.pop(name, None)
     left = None if status.ended else fit.left(status.planned)
     return {**record, "left": left, "words": fit.words, "words_iteration": fit.words_at}
-
-
-COMMAND = Command(execute, (WatchOptions, LogOptions, JsonOptions), epilog=EPILOG)

@@ -16,7 +16,7 @@ from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, Sid
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml, written_once
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
 from collapsium.pipeline.models.registry import load_family, require_schedule
-from collapsium.pipeline.options import names_of
+from collapsium.pipeline.options import error_of, names_of
 from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.data_types import Json
@@ -24,7 +24,6 @@ from collapsium.storage.errors import InputError, OptionError, SettingError, sug
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.families import word_weights
 from collapsium.workers.families.family import COMPUTED_STARTS, RANDOM_START
-from collapsium.workers.options import complaint
 
 # Options of `ingest` that the table ``[ingest]`` accepts in addition to its own
 READING = (IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions)
@@ -127,13 +126,15 @@ def _explained(error: pydantic.ValidationError, path: str) -> SettingError:
     first = next((one for one in every if one["type"] == "extra_forbidden"), every[0])
     *tables, name = [str(part) for part in first["loc"] if not isinstance(part, int)]
     where = f"[{tables[0]}]" if tables else ""
+    table = Job.model_fields[tables[0]].annotation if tables else Job
+    model = table if isinstance(table, type) and issubclass(table, BaseModel) else Job
     if first["type"] == "extra_forbidden":
-        model = Job.model_fields[tables[0]].annotation if tables else Job
-        known = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+        known = model.model_fields
         return SettingError(path, f"unknown {'key' if tables else 'table'} '{name}'{suggestion(name, known)}", where)
     if first["type"] == "missing":
         return SettingError(path, f"{'key' if tables else 'table'} '{name}' is required", where)
-    return SettingError(path, f"'{name}': {complaint(first)}", where)
+    first["loc"] = first["loc"][len(tables) :]
+    return SettingError(path, f"'{name}': {error_of(first, model).message}", where)
 
 
 def _require_known(job: Job) -> None:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import Model
-from collapsium.pipeline.cli.app import COMMANDS
+from collapsium.pipeline.cli.command import COMMANDS
 from collapsium.storage.runs.run import Run
 from tests.conftest import write_corpus
 from tests.pipeline.cli.commands import command, fitted, one_line
@@ -273,17 +273,17 @@ def test_bad_input__is_one_line_and_leaves_nothing(capsys, small, tmp_path, name
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["fit", "a", "b", "--family", "lda", "--alpa", "3"], "unknown option --alpa (did you mean '--alpha'?); see `collapsium fit --help`"),
-        (["fit", "a", "b", "--iteration", "3"], "unknown option --iteration (did you mean '--iterations'?)"),
+        (["fit", "a", "b", "--family", "lda", "--alpa", "3"], "Unknown option: --alpa. Did you mean --alpha? See `collapsium fit --help`"),
+        (["fit", "a", "b", "--iteration", "3"], "Unknown option: --iteration. Did you mean --iterations?"),
         (["fti"], "unknown command 'fti' (did you mean 'fit'?); see `collapsium --help`"),
-        (["fit", "a", "b", "--stop-on", "SCORE"], "argument --stop-on: unknown value 'SCORE' (did you mean 'score'?)"),
+        (["fit", "a", "b", "--stop-on", "SCORE"], "--stop-on: expected counts, objective, score, found 'SCORE' (did you mean 'score'?)"),
         (["fit", "a", "b", "--family", "LDA", "--alpha", "3"], "unknown family 'LDA' (did you mean 'lda'?)"),
-        (["fit", "a", "b", "--alpha", "3"], "options of a family need --family"),
+        (["fit", "a", "b", "--alpha", "3"], "Options of a family need --family"),
         (["info", "a", "b"], "unexpected argument 'b'; see `collapsium info --help`"),
         (["fit", "a"], "the following arguments are required: RUN"),
-        (["fit", "a", "b", "--seed", "x"], "argument --seed: expected a whole number, found 'x'"),
+        (["fit", "a", "b", "--seed", "x"], "--seed: expected a whole number, found 'x'"),
         (["fit", "a", "b", "--tolerance", "Auto"], "--tolerance: expected a number of 0 or more, or auto, found 'Auto'"),
-        (["watch", "a", "--every", "x"], "argument --every: expected seconds above 0, found x"),
+        (["watch", "a", "--every", "x"], "--every: expected seconds above 0, found 'x'"),
         (["evaluate", "run"], "one of the arguments --heldout --unseen --in-document --coherence --metrics is required"),
     ],
 )  # fmt: skip

@@ -135,10 +135,10 @@ def test_bad_input__is_one_line(capsys, small, tmp_path, name):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--topcis", "3"], "unknown option --topcis (did you mean '--topics'?); see `collapsium estimate --help`"),
-        (["--workers", "x"], "argument --workers: expected a whole number, found 'x'"),
-        (["--iterations", "3"], "unknown option --iterations"),  # it changes nothing, so it is not asked for
-        (["--memory"], "argument --memory: expected one argument"),
+        (["--topcis", "3"], "Unknown option: --topcis. Did you mean --topics? See `collapsium estimate --help`"),
+        (["--workers", "x"], "--workers: expected a whole number, found 'x'"),
+        (["--iterations", "3"], "Unknown option: --iterations"),  # it changes nothing, so it is not asked for
+        (["--memory"], "Parameter --memory requires an argument"),
     ],
 )
 def test_wrong_usage__is_one_line_and_exit_code_2(capsys, small, monkeypatch, words, message):
@@ -152,7 +152,7 @@ def test_wrong_usage__is_one_line_and_exit_code_2(capsys, small, monkeypatch, wo
 def test_estimate__without_a_corpus_is_wrong_usage(capsys):
     code, _, err = command(capsys, "estimate", *ASKED)
     assert code == 2
-    assert "the following arguments are required: CORPUS" in one_line(err)
+    assert "CORPUS is missing (usage: collapsium estimate [OPTIONS] CORPUS)" in one_line(err)
 
 
 def test_estimate__of_a_damaged_shard_names_it(capsys, tmp_path):

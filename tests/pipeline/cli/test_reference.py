@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.app import COMMANDS
+from collapsium.pipeline.cli.command import COMMANDS
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.cli.reference import commands, families
 from collapsium.pipeline.models.registry import family_names

@@ -105,8 +105,8 @@ def test_estimator__has_the_options_of_its_family(cls, counts):
     if cls not in THERE:
         pytest.skip(f"there is no family '{cls.FAMILY}'")
     config, estimator = load_family(cls.FAMILY).Options, small_of(cls)
-    assert {cls.TOPICS, *cls.OPTIONS} <= set(config.model_fields)
-    for name in cls.OPTIONS:
+    assert {cls.TOPICS, *cls.family_options()} <= set(config.model_fields)
+    for name in cls.family_options():
         assert getattr(estimator, name) == config.model_fields[name].default
     theta = estimator.fit_transform(counts)
     assert theta.shape == (60, estimator.components_.shape[0])
