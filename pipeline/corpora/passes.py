@@ -37,17 +37,11 @@ from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class PassOptions:
-    """Sizes of tasks, which bound memory: tables that a task adds, tasks submitted ahead, tokens of a part of pairs."""
-
-    tables_per_sum: int = 8
-    tasks_per_worker: int = 32
-    tokens_per_part: int = 8_000_000
-    max_parts: int = 64
-
-
-OPTIONS = PassOptions()
+# Sizes of tasks, which bound memory: tables that a task adds, tasks submitted ahead, tokens of a part of pairs.
+TABLES_PER_SUM = 8
+TASKS_PER_WORKER = 32
+TOKENS_PER_PART = 8_000_000
+MAX_PARTS = 64
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +86,7 @@ class Tree:
             self._levels.append([])
         waiting = self._levels[level]
         waiting.append(future)
-        if len(waiting) == OPTIONS.tables_per_sum:
+        if len(waiting) == TABLES_PER_SUM:
             self._levels[level] = []
             self.add(self._executor.submit(reading.merge_counts, waiting), level + 1)
 
@@ -133,7 +127,7 @@ def read_all(
 
 def in_order(executor: Executor, futures: Iterable[Future[T]]) -> Iterator[T]:
     """Yield the results of tasks in order, with a bounded number of submitted tasks."""
-    most = 1 if executor.workers == 1 else OPTIONS.tasks_per_worker * executor.workers
+    most = 1 if executor.workers == 1 else TASKS_PER_WORKER * executor.workers
     waiting: deque[Future[T]] = deque()
     for future in futures:
         waiting.append(future)
@@ -158,7 +152,7 @@ def find_phrases(
     frequent = tokens >= max(phrasing.least, 1)
     names = [note.name for note in counted.notes]
     write_table(scratch, FREQUENT, pa.table({"word": words.filter(pa.array(frequent))}))
-    parts = min(max(int(tokens.sum()) // OPTIONS.tokens_per_part, 1), OPTIONS.max_parts)
+    parts = min(max(int(tokens.sum()) // TOKENS_PER_PART, 1), MAX_PARTS)
     for _ in in_order(executor, (executor.submit(count_pairs, scratch, name, stops, parts) for name in names)):
         pass
     sums = (executor.submit(add_pairs, scratch, names, part, max(phrasing.least, 1)) for part in range(parts))

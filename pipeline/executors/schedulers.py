@@ -16,19 +16,12 @@ LOCAL_SCHEDULERS = ("threads", "serial", "local")  # Schedulers whose workers ar
 SCHEDULERS = "threads, local, serial, an address such as tcp://host:8786 or a scheduler file"
 
 
-@dataclass(frozen=True)
-class FileRule:
-    """Wait for a scheduler file, in seconds, and its size."""
-
-    # Limit until it exists: as long as Dask tries to connect to an address (`SETTINGS` of `dask_cluster`)
-    appear: float = 10.0
-
-    complete: float = 1.0  # Limit until it is complete, as the scheduler does not write it at once
-    poll: float = 0.1  # Between two looks
-    max_bytes: int = 1 << 20  # Size of the part that is read; the scheduler's file has some hundred bytes
-
-
-FILE_RULE = FileRule()
+# Waiting for a scheduler file, in seconds, and its size.
+# Limit until it exists: as long as Dask tries to connect to an address (`SETTINGS` of `dask_cluster`)
+MAX_SECONDS_TO_APPEAR = 10.0
+MAX_SECONDS_TO_COMPLETE = 1.0  # Limit until it is complete, as the scheduler does not write it at once
+POLL_SECONDS = 0.1  # Between two looks
+MAX_FILE_BYTES = 1 << 20  # Size of the part that is read; the scheduler's file has some hundred bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,19 +107,19 @@ def _read_scheduler_file(path: Path) -> str:
         waited = time.monotonic() - began
         try:
             with path.open("rb") as file:
-                record = json.loads(file.read(FILE_RULE.max_bytes))
+                record = json.loads(file.read(MAX_FILE_BYTES))
             address = record.get("address") if isinstance(record, dict) else None
             if isinstance(address, str) and "://" in address:
                 return address
             fault, limit = "it has no address of a scheduler", 0.0
         except FileNotFoundError:
-            fault, limit = "no such file", FILE_RULE.appear
+            fault, limit = "no such file", MAX_SECONDS_TO_APPEAR
         except OSError as error:
             fault, limit = f"it cannot be read ({error.strerror})", 0.0
         except (ValueError, RecursionError):
-            fault, limit = "it is not JSON", FILE_RULE.complete
+            fault, limit = "it is not JSON", MAX_SECONDS_TO_COMPLETE
         if waited >= limit:
             raise OptionError(
                 f"{path}: expected a file that `dask scheduler --scheduler-file` writes; {fault}", "scheduler"
             )
-        time.sleep(FILE_RULE.poll)
+        time.sleep(POLL_SECONDS)

@@ -60,18 +60,12 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class LikelihoodSettings:
-    """Effort of the estimates; the numbers are those of Wallach et al. (2009) or smaller, for long documents."""
-
-    particles: int = 20  # Particles of the left-to-right estimate
-    runs: int = 3  # Weights of annealed importance sampling that are averaged
-    steps: int = 1000  # Even steps of annealed importance sampling from the prior to the posterior
-    documents_per_task: int = 4  # Documents of a task, so that long ones do not hold up the others
-    numbers_per_document: int = 1 << 40  # Random numbers that each document has for itself
-
-
-SETTINGS = LikelihoodSettings()
+# Effort of the estimates; the numbers are those of Wallach et al. (2009) or smaller, for long documents.
+PARTICLES = 20  # Particles of the left-to-right estimate
+RUNS = 3  # Weights of annealed importance sampling that are averaged
+STEPS = 1000  # Even steps of annealed importance sampling from the prior to the posterior
+DOCUMENTS_PER_TASK = 4  # Documents of a task, so that long ones do not hold up the others
+NUMBERS_PER_DOCUMENT = 1 << 40  # Random numbers that each document has for itself
 KERNELS: Mapping[str, AnyKernel] = {
     "left-to-right": likelihood.left_to_right,
     "annealed-importance": likelihood.annealed_importance,
@@ -101,7 +95,14 @@ def measure_likelihood(metrics: Sequence[Metric], job: Job, unseen: Corpus, samp
         of = f"all {documents:,} documents" if chosen.size == documents else (
             f"{chosen.size:,} of {documents:,} documents, drawn at random"
         )  # fmt: skip
-        figures = {**vars(SETTINGS), "sampled": f"{of}, with {tokens:,} tokens"}
+        figures = {
+            "particles": PARTICLES,
+            "runs": RUNS,
+            "steps": STEPS,
+            "documents_per_task": DOCUMENTS_PER_TASK,
+            "numbers_per_document": NUMBERS_PER_DOCUMENT,
+            "sampled": f"{of}, with {tokens:,} tokens",
+        }
         measurements.append(measurement(metric, job.named, values, figures))
     return measurements
 
@@ -113,8 +114,8 @@ def _submitted(
     first = 0
     for reference in unseen.references:
         low, high = np.searchsorted(chosen, [first, first + reference.record.documents])
-        for start in range(int(low), int(high), SETTINGS.documents_per_task):
-            end = min(start + SETTINGS.documents_per_task, int(high))
+        for start in range(int(low), int(high), DOCUMENTS_PER_TASK):
+            end = min(start + DOCUMENTS_PER_TASK, int(high))
             rows = chosen[start:end] - first
             url = model.folder.address
             yield job.executor.submit(_estimate, url, reference, rows, start, blocks, metric.name, job.seed)
@@ -141,12 +142,12 @@ def log_likelihood(shard: Shard, topics: DirichletTopics, name: str, seed: int, 
     ends = np.concatenate([[0], np.cumsum(shard.lengths)]).astype(np.int64)
     for number, low, high in zip(numbers.tolist(), ends[:-1], ends[1:], strict=True):
         tokens[low:high] = stream.at(purpose=f"{name} order", place=number).generator().permutation(tokens[low:high])
-    sequences = TokenSequences(ends, tokens.astype(np.int32), numbers * SETTINGS.numbers_per_document)
+    sequences = TokenSequences(ends, tokens.astype(np.int32), numbers * NUMBERS_PER_DOCUMENT)
     logs = np.empty(shard.documents)
     if name == "left-to-right":
-        likelihood.left_to_right(sequences, topics, SETTINGS.particles, stream.key(), logs)
+        likelihood.left_to_right(sequences, topics, PARTICLES, stream.key(), logs)
     else:
-        likelihood.annealed_importance(sequences, topics, SETTINGS.steps, SETTINGS.runs, stream.key(), logs)
+        likelihood.annealed_importance(sequences, topics, STEPS, RUNS, stream.key(), logs)
     return logs
 
 

@@ -75,7 +75,7 @@ from collapsium.storage.corpus.manifest import (
 from collapsium.storage.corpus.shard import digest_of_ids
 from collapsium.storage.corpus.vectors import ARRAY, Vectors
 from collapsium.storage.corpus.vocabulary import Vocabulary
-from collapsium.storage.corpus.writer import SIZES, VectorWriter, WrittenVectors
+from collapsium.storage.corpus.writer import MIN_SHARD_TOKENS, VectorWriter, WrittenVectors
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.locks.run_lock import RunLock
@@ -253,7 +253,7 @@ def _write(
     before = manifest.shards if selection.earlier is None else selection.earlier.before
     stem, _, ending = ARRAY.partition(".")
     # Shards as large as those that there are, but not tiny ones though the corpus may have begun with few vectors.
-    values = min(max(*(row.tokens for row in before), SIZES.least), selection.count * columns)
+    values = min(max(*(row.tokens for row in before), MIN_SHARD_TOKENS), selection.count * columns)
     array = f"{stem}-{selection.new_sha256[:TAG]}.{ending}"
     writer = VectorWriter(folder, columns, values, array=array, behind=len(before))
     every, read, written = [], 0, 0

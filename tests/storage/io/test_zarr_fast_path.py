@@ -176,7 +176,8 @@ def test_files__are_synced_before_the_group_has_its_name(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", record)
     monkeypatch.setattr(os, "rename", named)
-    monkeypatch.setattr(local, "SYNC_RULE", local.SyncRule(threads=3, files=4))
+    monkeypatch.setattr(local, "SYNC_THREADS", 3)
+    monkeypatch.setattr(local, "MAX_UNSYNCED_FILES", 4)
     values = {name: np.arange(5.0) for name in "abcde"}
     folder = Folder(tmp_path / "g")
     for _ in range(2):

@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from dataclasses import replace
 
 import psutil
 import pytest
@@ -172,7 +171,7 @@ def test_commands_that_are_not_there__are_one_warning_a_topic(run, capsys):
 )
 def test_commands_without_an_end__are_ended_with_what_they_have_started(run, tmp_path, monkeypatch, line, fault):
     command_line, _ = script_of(tmp_path, line)
-    monkeypatch.setattr(naming, "LIMITS", replace(naming.LIMITS, seconds=1.0))
+    monkeypatch.setattr(naming, "MAX_COMMAND_SECONDS", 1.0)
     said = []
     assert name_topics(run, command_line, notice=said.append) == {}
     assert len(said) == 3
