@@ -359,7 +359,13 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
     if not (np.isfinite(theta).all() and (theta >= 0).all() and (theta.sum(axis=1) < 1 + TOLERANCE).all()):
         return f"{path}: expected proportions that sum to one at most"
     if load_family(model.record.family).corpus_kind == VECTORS:
-        return _error_fault(model, blocks, local, shard, path)
+        if shard is None:
+            return ""
+        rows = tasks.gather(blocks, shard.words, complete=True)
+        error = model.shard_model.predict(shard, local, rows, model.global_state)["error"]
+        if error.shape == (shard.documents,) and np.isfinite(error).all() and (error >= 0).all():
+            return ""
+        return f"{path}: expected an error of 0 or more of each vector's reconstruction"
     if isinstance(shard, Shard):
         tokens = half.document_lengths(local)
         lengths = half.weighed(shard, tasks.gather(blocks, shard.words, complete=True)).weighted_lengths
@@ -369,17 +375,6 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
             fault = f"document {at} has {lengths[at]:.10g} tokens, over its topics {tokens[at]:.3f}"
             return f"{path}: expected counts are not conserved: {fault}"
     return _probability_fault(model, blocks, local, documents, path)
-
-
-def _error_fault(model: Model, blocks: list[tasks.Block], local: LocalState, shard: AnyShard | None, path: str) -> str:
-    """Return a fault if a shard's vectors have no finite reconstruction errors."""
-    if shard is None:
-        return ""
-    rows = tasks.gather(blocks, shard.words, complete=True)
-    error = model.shard_model.predict(shard, local, rows, model.global_state)["error"]
-    if error.shape == (shard.documents,) and np.isfinite(error).all() and (error >= 0).all():
-        return ""
-    return f"{path}: expected an error of 0 or more of each vector's reconstruction"
 
 
 def _probability_fault(model: Model, blocks: list[tasks.Block], local: LocalState, documents: int, path: str) -> str:

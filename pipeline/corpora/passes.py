@@ -178,7 +178,7 @@ def find_phrases(
     for _ in in_order(executor, joined()):
         pass
     named = tuple(zip(sides[0].to_pylist(), sides[1].to_pylist(), strict=True))
-    notes = [_renamed(note) for note in counted.notes]
+    notes = [replace(note, name=reading.phrase_chunk(note.name)) for note in counted.notes]
     return Phrasing(phrasing.score, phrasing.least, phrasing.threshold, named), Counted(
         notes, tree.total(), counted.barren
     )
@@ -186,10 +186,6 @@ def find_phrases(
 
 def _rows(table: pa.Table) -> int:
     return int(table.num_rows)
-
-
-def _renamed(note: ChunkRecord) -> ChunkRecord:
-    return replace(note, name=reading.phrase_chunk(note.name))
 
 
 def phrase_scores(

@@ -322,7 +322,13 @@ class DaskExecutor:
             return
         counter, workers, stranded = signs
         for address in self._watch.look(counter, workers, stranded):
-            self._give_up(address)
+            self._watch.notice(f"worker {address} is lost; others do its work")
+            with contextlib.suppress(TimeoutError):
+                ask_scheduler(self._client, CLUSTER_POLL, remove_worker, address)  # type: ignore[unused-coroutine]
+            for nanny in list(self._cluster.workers.values()) if self._cluster is not None else []:
+                if getattr(nanny, "worker_address", None) == address and nanny.process is not None:
+                    # The nanny starts another process.
+                    nanny.process.process.kill()
 
     def _signs(self) -> tuple[int, dict[str, WorkerSign], int] | None:
         """Return the arguments of `Watch.look`; None if the scheduler has not answered in time."""
@@ -333,16 +339,6 @@ class DaskExecutor:
             self._watch.silent(first_line(error))
             return None
         return counter, {name: WorkerSign(*sign) for name, sign in signs.items()}, stranded
-
-    def _give_up(self, address: str) -> None:
-        """Remove a lost worker, so that others run its tasks; restart it if it is in a local cluster."""
-        self._watch.notice(f"worker {address} is lost; others do its work")
-        with contextlib.suppress(TimeoutError):
-            ask_scheduler(self._client, CLUSTER_POLL, remove_worker, address)  # type: ignore[unused-coroutine]
-        for nanny in list(self._cluster.workers.values()) if self._cluster is not None else []:
-            if getattr(nanny, "worker_address", None) == address and nanny.process is not None:
-                # The nanny starts another process.
-                nanny.process.process.kill()
 
     def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:
         """Run a function once in each worker process and return the results; workers that leave meanwhile have none."""

@@ -241,11 +241,6 @@ class SharedMemoryTLS(TLS):  # type: ignore[misc]
         )
 
 
-def share_memory() -> None:
-    """Have this process share memory with those on this machine that it connects to later, and that do so too."""
-    TLSListener.comm_class = TLSConnector.comm_class = SharedMemoryTLS
-
-
 MESSAGE_BATCH_SECONDS = 0.0005
 
 
@@ -255,5 +250,5 @@ def dask_setup(worker: distributed.Worker) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     worker.batched_stream.interval = MESSAGE_BATCH_SECONDS
-    # Before the worker is announced to others, who then connect to it.
-    share_memory()
+    # The worker is not announced to others yet: connections to it will share memory, on this machine.
+    TLSListener.comm_class = TLSConnector.comm_class = SharedMemoryTLS

@@ -127,7 +127,8 @@ class RunView:
         self.log.write(text, **_plain_fields(event))
 
     def _cluster(self, event: Event) -> None:
-        page = page_address(event["dashboard"])
+        dashboard = event["dashboard"]
+        page = f"{dashboard.rpartition('/')[0]}/collapsium" if dashboard else None
         addresses = f"; progress at {page}, Dask's dashboard at {event['dashboard']}" if page else ""
         text = f"{event['scheduler']}: {event['workers']} at a time{addresses}"
         self._print(text, event | ({"page": page} if page else {}))
@@ -255,11 +256,6 @@ def show_compilation(form: str | None = None, *, quiet: bool = False) -> None:
     log = logging.getLogger("collapsium.compiling")
     log.setLevel(logging.INFO)
     log.handlers[:] = [logging.NullHandler() if quiet else CompilationHandler(form)]
-
-
-def page_address(dashboard: str | None) -> str | None:
-    """Return the address of Collapsium's page on a Dask dashboard; None if there is no dashboard."""
-    return f"{dashboard.rpartition('/')[0]}/collapsium" if dashboard else None
 
 
 def print_status(events: Sequence[Event], state: str, stream: IO[str]) -> None:

@@ -55,10 +55,7 @@ class Tail:
         self._position += len(complete)
         self._known = (b"" if again else self._known) + complete
         self._known = self._known[-REREAD_BYTES:]
-        return [self._event(line) for line in complete.splitlines()], again
-
-    def _event(self, line: bytes) -> Event:
-        return parse_event(line, f"{self._folder.url}/{EVENTS}", "a line")
+        return [parse_event(line, f"{self._folder.url}/{EVENTS}", "a line") for line in complete.splitlines()], again
 
 
 class Following:

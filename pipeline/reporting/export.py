@@ -104,7 +104,11 @@ def export(
         gensim is not installed.
     """
     model, run_topics = Model(run), topics(run, WORDS)
-    _require_used(options.to, tables)
+    name = next(
+        (name for name, field in TableOptions.model_fields.items() if getattr(tables, name) != field.default), None
+    )
+    if name is not None and options.to != "csv":
+        raise OptionError(f"applies only to `to` csv, found {options.to}", name)
     if options.to != "csv" and any(topic.signed for topic in run_topics):
         raise OptionError(
             f"expected csv, found {options.to}: components of vectors have signed loadings, which {options.to} cannot "
@@ -132,15 +136,6 @@ def _numbering(program: str, ids: Ints, place: str) -> list[str]:
     if np.array_equal(ids, np.arange(ids.size)):
         return []
     return [f"{program} numbers the topics from 0 to {ids.size - 1}, without the unused ids; {place} has their ids"]
-
-
-def _require_used(to: str, tables: TableOptions) -> None:
-    """Refuse options of tables in another format."""
-    name = next(
-        (name for name, field in TableOptions.model_fields.items() if getattr(tables, name) != field.default), None
-    )
-    if name is not None and to != "csv":
-        raise OptionError(f"applies only to `to` csv, found {to}", name)
 
 
 def _word_topic(model: Model, block: int, ids: Ints) -> npt.NDArray[np.floating]:

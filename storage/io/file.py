@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,13 @@ class File:
         """Remove the file if it exists."""
         with contextlib.suppress(FileNotFoundError):
             with_retries(self._path, lambda: self._fs.rm_file(self._path))
+
+    def write(self, content: bytes) -> None:
+        """Write the file; a local one is written atomically."""
+        with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
+            part = Path(place) / "part"
+            part.write_bytes(content)
+            self.put(part)
 
     def put(self, source: Path) -> None:
         """Copy a local file here; a local target is written atomically."""

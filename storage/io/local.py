@@ -70,11 +70,6 @@ def _make_ready(folder: Path, guard: Guard) -> None:
             make_folder(folder)
 
 
-def _sync_file(path: Path) -> None:
-    with path.open("rb") as handle:
-        os.fsync(handle.fileno())
-
-
 def write_atomically(
     path: Path,
     data: bytes | memoryview,
@@ -225,7 +220,8 @@ def copy_atomically(source: Path, target: Path, guard: Guard = unguarded) -> Non
     part = _hidden(target)
     try:
         shutil.copyfile(source, part)
-        _sync_file(part)
+        with part.open("rb") as handle:
+            os.fsync(handle.fileno())
         with guard():
             part.replace(target)
         sync_folder(target.parent)

@@ -199,11 +199,6 @@ def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
     model = Model(run)
     table, shown = require_table(model), topics(run, words)
     documents = [*table.documents, *(one.documents for one in table.numbers)]
-    return LabelTopics(table.titles(), documents, shown, *_weights(model, table, shown))
-
-
-def _weights(model: Model, table: LabelTable, shown: Sequence[Topic]) -> tuple[Floats, Floats | None]:
-    """Return the family's factors or, if it has none, log ratios of expected proportions and shares."""
     expected: Floats | None = None
     family, ids = load_family(model.record.family), np.array([one.id for one in shown], dtype=np.int64)
     if isinstance(family, WeighsLabels):
@@ -215,7 +210,7 @@ def _weights(model: Model, table: LabelTable, shown: Sequence[Topic]) -> tuple[F
         weights = np.log(np.maximum(expected, MIN_PROPORTION)) - np.log(np.maximum(share, MIN_PROPORTION))
     if not np.isfinite(weights).all():
         raise NumericalError(f"{model.folder.url}: expected finite weights of labels")
-    return weights, expected
+    return LabelTopics(table.titles(), documents, shown, weights, expected)
 
 
 def _each_alone(table: LabelTable) -> Labels:

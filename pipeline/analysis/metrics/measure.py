@@ -401,7 +401,14 @@ class _Plan:
         if needs in (Needs.LABELS, Needs.CLASSES):
             return metrics, self._with_labels(metrics)
         if needs is Needs.DOCUMENTS:
-            return metrics, self._of_documents(metrics)
+            for _, model in self.job.named:
+                if not model.shard_model.dirichlet_proportions:
+                    raise OptionError(
+                        f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics, which "
+                        "the estimate integrates out"
+                    )
+            unseen = self._unseen
+            return metrics, (lambda: measure_likelihood(metrics, self.job, unseen, self.options.sample_documents))
         what = self._scored()
         return metrics, lambda: measure_completion(metrics, job, what)
 
@@ -423,16 +430,6 @@ class _Plan:
         return lambda: measure_with_labels(
             metrics, self.job, label_field, unseen, unseen=True, training=training_or_none
         )
-
-    def _of_documents(self, metrics: Sequence[Metric]) -> Callable[[], list[Measurement]]:
-        for _, model in self.job.named:
-            if not model.shard_model.dirichlet_proportions:
-                raise OptionError(
-                    f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics, which the "
-                    "estimate integrates out"
-                )
-        unseen = self._unseen
-        return lambda: measure_likelihood(metrics, self.job, unseen, self.options.sample_documents)
 
     @cached_property
     def _unseen(self) -> Corpus:

@@ -353,7 +353,15 @@ class DocumentAddition:
             earlier = (self._own_history.report, *self._own_history.appended)
             self.report = report_of(sources, counted, history, self._sides, earlier)
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
-        self._judge_numbered()
+        names = ids_of_numbers([part for one in self._numberings for part in one])
+        again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
+        if again and self._addition.skip_existing:
+            raise MismatchError(
+                f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; `skip_existing` needs ids "
+                "(`id` FIELD at ingest)"
+            )
+        if again:
+            self._meet_again(names, again)
         require_distinct_ids(counted.notes, self._numberings)
         if not counted.notes:
             return counted
@@ -370,17 +378,6 @@ class DocumentAddition:
         if not pc.all(pc.is_in(ids, value_set=self._added)).as_py():
             refuse_known(self._corpus, there)
         self._again += there[:MAX_NAMED_IDS]
-
-    def _judge_numbered(self) -> None:
-        names = ids_of_numbers([part for one in self._numberings for part in one])
-        again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
-        if again and self._addition.skip_existing:
-            raise MismatchError(
-                f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; `skip_existing` needs ids "
-                "(`id` FIELD at ingest)"
-            )
-        if again:
-            self._meet_again(names, again)
 
     def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
         """Read documents of word counts, whose ids are numbers after the file's name."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -371,24 +369,32 @@ def plot(
         if File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
     if names == (LABELS,):
-        _put(target, _labels(run, kind))
+        table, model = label_topics(run, MAP_WORDS), Model(run)
+        ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
+        labels = label_map(table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)))
+        target.write(draw(labels, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind))
         return [LABELS]
     if names == (SEGMENTS,):
         other = segments.compare_with
         data, lines = draw_segments(
             run, kind, document=segments.document, chosen=chosen.topics, other=other, corpus=chosen.corpus
         )
-        _put(target, data)
+        target.write(data)
         return lines
     if names == (TREE,):
-        _put(target, _tree(run, kind, folding.min_share, folding.levels))
+        tree = topics_of(run, TREE_WORDS)
+        if any(node.level is None for node in tree):
+            raise OptionError(f"`what` {TREE}: the topics of {os.fspath(run)} are not a tree")
+        title = f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
+        shown = fold(tree, min_share=folding.min_share, levels=folding.levels, max_entries=MAX_DRAWN)
+        target.write(draw_tree(shown, kind, title))
         return [TREE]
     if names == (TIME,):
         shares = topic_shares(run, period=periods.period, corpus=chosen.corpus)
         data = draw_time(run, shares, kind, options.title, chosen.topics)
         if periods.csv is not None:
-            _put(File(periods.csv), csv_of(shares))
-        _put(target, data)
+            File(periods.csv).write(csv_of(shares))
+        target.write(data)
         return [f"topic shares in {len(shares.names):,} {shares.period}s", *shares.notes]
     panels = _panels(run, names)
     drawn = list(dict.fromkeys(name for name, _, _ in panels))
@@ -397,7 +403,7 @@ def plot(
         raise OptionError(f"`what` {missing[0]}: {os.fspath(run)} has no data for this panel")
     if not panels:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
-    _put(target, _drawn(panels, options.title or Folder(run).address.rpartition("/")[2], kind))
+    target.write(_drawn(panels, options.title or Folder(run).address.rpartition("/")[2], kind))
     return drawn
 
 
@@ -413,30 +419,6 @@ def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
         pictures = PICTURES_OF_OPTION[option]
         if value is not None and not set(pictures) & set(names):
             raise OptionError(f"applies only to `what` {' or '.join(pictures)}", option)
-
-
-def _put(target: File, data: bytes) -> None:
-    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
-        part = Path(place) / "plot"
-        part.write_bytes(data)
-        target.put(part)
-
-
-def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
-    """Draw the map of labels and topics."""
-    table, model = label_topics(run, MAP_WORDS), Model(run)
-    ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
-    labels = label_map(table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)))
-    return draw(labels, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
-
-
-def _tree(run: str | os.PathLike[str], kind: str, min_share: float | None, levels: int | None) -> bytes:
-    """Draw the tree of topics, with its small or deep branches folded."""
-    tree = topics_of(run, TREE_WORDS)
-    if any(node.level is None for node in tree):
-        raise OptionError(f"`what` {TREE}: the topics of {os.fspath(run)} are not a tree")
-    title = f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
-    return draw_tree(fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN), kind, title)
 
 
 Panel = tuple[str, str, "Callable[[Axes], None]"]  # Name, title and drawing function of a panel

@@ -134,11 +134,6 @@ class SwollenError(ValueError):
         super().__init__(f"more than {size_text(limit)} come out of it, as of a file that is made to fill memory")
 
 
-def limit_of(size: int, limit: int | None = None) -> int:
-    """Return the limit of the bytes decoded from a file of `size` bytes, unless a limit is set."""
-    return max(LEAST_LIMIT, RATIO * size) if limit is None else limit
-
-
 @dataclass
 class _Weight:
     """Bytes of decompressed pages and decoded values, without strings."""
@@ -185,7 +180,7 @@ class BoundedFile:
             raise ValueError(f"its footer has {length:,} bytes, where {MAX_FOOTER:,} are the most")
         handle.seek(size - 8 - length)
         self.footer = parse_footer(handle.read(length), size - 8 - length)
-        self.limit = limit_of(size, limit)
+        self.limit = max(LEAST_LIMIT, RATIO * size) if limit is None else limit
         self._handle = _Ahead(handle, size)
 
     @functools.cached_property
