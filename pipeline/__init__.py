@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collapsium.pipeline.analysis.topic_shares import TimeShares, topic_shares
     from collapsium.pipeline.analysis.topics import Topic, topics
     from collapsium.pipeline.analysis.verify import Findings, verify
-    from collapsium.pipeline.corpora.append.append import append
+    from collapsium.pipeline.corpora import append
     from collapsium.pipeline.corpora.ingest import flatten, ingest, split
     from collapsium.pipeline.corpora.simulate import simulate
     from collapsium.pipeline.engine.edit.edit import Edited, edit
@@ -72,7 +72,7 @@ _HOMES = {
     "Topic": "collapsium.pipeline.analysis.topics",
     "Plan": "collapsium.pipeline.engine.resources.plan",
     "TLS": "collapsium.pipeline.executors.base",
-    "append": "collapsium.pipeline.corpora.append.append",
+    "append": "collapsium.pipeline.corpora.append",
     "coherence": "collapsium.pipeline.analysis.coherence",
     "compare": "collapsium.pipeline.workflows.compare.compare",
     "edit": "collapsium.pipeline.engine.edit.edit",

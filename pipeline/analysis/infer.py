@@ -19,14 +19,14 @@ from collapsium.pipeline.corpora.new_texts import Paths, UnknownWords, documents
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family, require_corpus
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
 from collapsium.storage.errors import OptionError
-from collapsium.storage.io.parquet.columns import number_array
+from collapsium.storage.io.parquet import number_array
 from collapsium.storage.runs.members import member_of, reference_of
 from collapsium.storage.runs.proportions import (
     MATRICES,

@@ -14,17 +14,15 @@ import pyarrow as pa
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import AbsentError, ClusterError, CollapsiumError, OptionError, near
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.io.folder import Folder, recorded_url
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.runs.run import RECORD, Run
 from collapsium.storage.runs.summary import DatesSummary, SummaryRecord, read_summary
-from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.date_sums import floored, moment
 from collapsium.workers.ingest.dates import DAY, HOUR, MONTH, UNITS, YEAR

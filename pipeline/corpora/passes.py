@@ -22,9 +22,9 @@ from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.writer import even_shard_tokens_of
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.side_files.columns import Sides
+from collapsium.storage.printable import ShortRepr
+from collapsium.storage.readers.side_files import Sides
 from collapsium.storage.readers.texts.blocks import Block
-from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting
 from collapsium.workers import special_functions as special
 from collapsium.workers.ingest import tasks as reading

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
@@ -27,10 +26,9 @@ from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
-from collapsium.storage.printable import CsvRows, guarded_note
+from collapsium.storage.printable import CsvRows, ShortRepr, guarded_note
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
-from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting, silent
 
 Floats = npt.NDArray[np.float32]

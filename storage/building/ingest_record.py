@@ -18,11 +18,11 @@ from collapsium.storage.data_types import SCORES, JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump, read_record
+from collapsium.storage.printable import ShortRepr, short
 from collapsium.storage.readers.base import Dropped
 from collapsium.storage.readers.read_options import Guess, ReadOptions
 from collapsium.storage.readers.texts.fields import DateTally
 from collapsium.storage.readers.texts.segment import LeftOut
-from collapsium.storage.short_repr import ShortRepr, short
 
 FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 7
 OLDEST = 6  # Version of release 0.1, whose reports have no guesses

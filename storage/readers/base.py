@@ -19,10 +19,9 @@ from collapsium.storage.corpus.vocabulary import PARQUET_MAGIC, read_words, word
 from collapsium.storage.corpus.word_rule import spelled
 from collapsium.storage.errors import AbsentError, InputError, NoVocabularyError
 from collapsium.storage.io.encodings import NAME_IT, decode_text, marked_encoding, recoded
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locations import locate
-from collapsium.storage.io.names import is_name
-from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
+from collapsium.storage.io.file import locate
+from collapsium.storage.io.folder import Folder, is_name
+from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.compression import HEAD, binary_kind, packing_of, unpacked
 from collapsium.storage.readers.read_options import Guess, ReadOptions
 

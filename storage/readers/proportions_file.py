@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.errors import InputError
-from collapsium.storage.io.parquet.bounded_file import BoundedFile
+from collapsium.storage.io.parquet import BoundedFile
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.readers.base import open_input, reading
-from collapsium.storage.short_repr import ShortRepr
 
 
 @dataclass(frozen=True, repr=False)

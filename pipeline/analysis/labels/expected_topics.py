@@ -27,8 +27,7 @@ from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name
 from collapsium.storage.errors import NumericalError, OccupiedError, OptionError, suggestion
 from collapsium.storage.io.file import File
-from collapsium.storage.printable import CsvRows
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import CsvRows, ShortRepr
 from collapsium.workers.families.family import WeighsLabels
 
 WORDS = 5  # Words of each topic in the table of weights

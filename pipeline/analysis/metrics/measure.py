@@ -13,6 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.analysis.evaluate import (
+    require_disjoint,
+    require_no_training_documents,
+    require_other_tokens,
+    require_same_vocabulary,
+    require_unseen_by_all,
+)
 from collapsium.pipeline.analysis.metrics.catalogue import Metric, Needs, is_all, metrics_of, require_used
 from collapsium.pipeline.analysis.metrics.labelled import field_of, measure_with_labels
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
@@ -24,13 +31,6 @@ from collapsium.pipeline.analysis.metrics.topic_words import (
 )
 from collapsium.pipeline.analysis.model_arrays import training_corpus
 from collapsium.pipeline.analysis.options import CoherenceOptions, MetricOptions
-from collapsium.pipeline.analysis.scoring.leakage_checks import (
-    require_disjoint,
-    require_no_training_documents,
-    require_other_tokens,
-    require_same_vocabulary,
-    require_unseen_by_all,
-)
 from collapsium.pipeline.analysis.scoring.predictive import Predicted, Scored, load_blocks
 from collapsium.pipeline.corpora.new_texts import Paths, documents_for, names_corpus
 from collapsium.pipeline.corpora.options import ReadingOptions
@@ -38,7 +38,7 @@ from collapsium.pipeline.corpora.passes import in_order
 from collapsium.pipeline.corpora.token_texts import TokenTexts, token_texts
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.options import keywords, paths_of, without_none

@@ -15,8 +15,13 @@ from collapsium.pipeline.engine.resources.plan import Place, Plan
 from collapsium.pipeline.engine.setup.limits import CheckpointOptions
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
-from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, Scheduler
+from collapsium.pipeline.executors.schedulers import (
+    LOCAL_SCHEDULERS,
+    MemoryOptions,
+    Scheduler,
+    SchedulerOptions,
+    TimeoutOptions,
+)
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import unfinished

@@ -13,7 +13,7 @@ import psutil
 
 from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.storage.errors import CapacityError
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import parse_size, size
 
 # Share of a memory limit that plans use, where a process that exceeds it is killed; estimates may err by 10%

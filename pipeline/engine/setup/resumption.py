@@ -14,8 +14,7 @@ from collapsium.pipeline.models.registry import changed_options, recorded_option
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.model import StoredModel
 from collapsium.storage.runs.run import DONE, RECORD, Run

@@ -22,7 +22,7 @@ from collapsium.pipeline.analysis.scoring.predictive import HELDOUT
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords

@@ -17,8 +17,7 @@ from collapsium.pipeline.formatting import plain, shown_options
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.charts import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, number, percent, ticks
-from collapsium.pipeline.reporting.page.context import Material
-from collapsium.pipeline.reporting.page.publication import facts_of
+from collapsium.pipeline.reporting.page.context import Material, facts_of
 from collapsium.pipeline.reporting.plots.time import (
     BAND,
     FEW_DOCUMENTS,

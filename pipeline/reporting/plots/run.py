@@ -369,10 +369,7 @@ def plot(
         if File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
     if names == (LABELS,):
-        table, model = label_topics(run, MAP_WORDS), Model(run)
-        ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
-        labels = label_map(table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)))
-        target.write(draw(labels, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind))
+        target.write(_labels(run, kind))
         return [LABELS]
     if names == (SEGMENTS,):
         other = segments.compare_with
@@ -382,12 +379,7 @@ def plot(
         target.write(data)
         return lines
     if names == (TREE,):
-        tree = topics_of(run, TREE_WORDS)
-        if any(node.level is None for node in tree):
-            raise OptionError(f"`what` {TREE}: the topics of {os.fspath(run)} are not a tree")
-        title = f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
-        shown = fold(tree, min_share=folding.min_share, levels=folding.levels, max_entries=MAX_DRAWN)
-        target.write(draw_tree(shown, kind, title))
+        target.write(_tree(run, kind, folding.min_share, folding.levels))
         return [TREE]
     if names == (TIME,):
         shares = topic_shares(run, period=periods.period, corpus=chosen.corpus)
@@ -419,6 +411,23 @@ def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
         pictures = PICTURES_OF_OPTION[option]
         if value is not None and not set(pictures) & set(names):
             raise OptionError(f"applies only to `what` {' or '.join(pictures)}", option)
+
+
+def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
+    """Draw the map of labels and topics."""
+    table, model = label_topics(run, MAP_WORDS), Model(run)
+    ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
+    labels = label_map(table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)))
+    return draw(labels, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
+
+
+def _tree(run: str | os.PathLike[str], kind: str, min_share: float | None, levels: int | None) -> bytes:
+    """Draw the tree of topics, with its small or deep branches folded."""
+    tree = topics_of(run, TREE_WORDS)
+    if any(node.level is None for node in tree):
+        raise OptionError(f"`what` {TREE}: the topics of {os.fspath(run)} are not a tree")
+    title = f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
+    return draw_tree(fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN), kind, title)
 
 
 Panel = tuple[str, str, "Callable[[Axes], None]"]  # Name, title and drawing function of a panel

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 
-from collapsium.pipeline.corpora.append.additions import Addition
-from collapsium.pipeline.corpora.append.append import append_with_report
+from collapsium.pipeline.corpora.additions import Addition
+from collapsium.pipeline.corpora.append import append_with_report
 from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.new_texts import UnknownWords
 from collapsium.pipeline.formatting import counted

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.monitoring.events import Sink
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.workflows.compare.fits import Resources

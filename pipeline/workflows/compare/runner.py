@@ -28,8 +28,9 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.records import dump
+from collapsium.storage.io.run_lock import RunLock
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.runs.comparison import (
     CELL_KIND,
     CELLS,
@@ -46,7 +47,6 @@ from collapsium.storage.runs.comparison import (
     row_of,
     runs_there,
 )
-from collapsium.storage.short_repr import ShortRepr
 
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # Flags of recorded options whose flag is not their name
 # Options that records of version 0.1 lack, with the values that they stand for

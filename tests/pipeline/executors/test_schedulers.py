@@ -12,9 +12,9 @@ from sklearn.base import clone
 
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.executors import schedulers
-from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.executors.schedulers import (
     ClientOrCluster,
+    SchedulerOptions,
     address_of,
     as_scheduler,
     check_scheduler,

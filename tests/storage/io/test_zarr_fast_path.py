@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays_of
 from zarr.storage import MemoryStore
 
 from collapsium.storage.errors import DamagedError, StoreError
-from collapsium.storage.io import arrays, local, retry, zarr_fast_path
+from collapsium.storage.io import arrays, file, local, zarr_fast_path
 from collapsium.storage.io.arrays import open_arrays, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.zarr_fast_path import (
@@ -198,7 +198,7 @@ def test_a_group__is_whole_after_a_failure_of_the_disk(tmp_path, monkeypatch, la
         sync(handle)
 
     monkeypatch.setattr(os, "fsync", fail)
-    monkeypatch.setattr(retry, "pause", lambda seconds: None)
+    monkeypatch.setattr(file, "pause", lambda seconds: None)
     if lasting:
         with pytest.raises(StoreError, match="no space is left on the disk"):
             write_arrays(folder, {"x": np.ones(3)})

@@ -15,8 +15,8 @@ from collapsium.pipeline.analysis.naming import load_namer
 from collapsium.pipeline.engine.run import ActiveRun
 from collapsium.storage.errors import AbsentError, DamagedError, LockedError, OptionError, TakenOverError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock, file_of
 from collapsium.storage.io.records import dump
+from collapsium.storage.io.run_lock import RunLock, file_of
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.topic_names import MAX_LETTERS, RECORD, TopicName, clean_name, read_names, write_names
 from tests.pipeline.cli.commands import command, one_line

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.corpora.append.additions import (
+from collapsium.pipeline.corpora.additions import (
     LOCK,
     MAX_NAMED_IDS,
     Added,
@@ -57,8 +57,7 @@ from collapsium.pipeline.corpora.text_ingest import check_reading, drop_stopped,
 from collapsium.pipeline.corpora.text_sources import find_sources, numberings_of, report_of
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.options import keywords
 from collapsium.storage.building.chunks import Chunk, write_table
 from collapsium.storage.building.ingest_record import History, Report, read_history
@@ -78,11 +77,11 @@ from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.writer import MIN_SHARD_TOKENS, VectorWriter, WrittenVectors
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.readers.base import NOT_IN_VOCABULARY, distinct
 from collapsium.storage.readers.open import TEXTS, open_source, open_vectors
 from collapsium.storage.readers.read_options import distinct_guesses, with_guesses
-from collapsium.storage.readers.side_files.columns import SideFileRequest, Sides, merged
+from collapsium.storage.readers.side_files import SideFileRequest, Sides, merged
 from collapsium.storage.readers.texts.blocks import require_once
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.readers.vectors.base import DenseSource
