@@ -34,7 +34,7 @@ _HOMES = {
     "Topic": "collapsium.pipeline.analysis.topics",
     "Plan": "collapsium.pipeline.engine.resources.plan",
     "TLS": "collapsium.pipeline.executors.base",
-    "append": "collapsium.pipeline.corpora.append.append",
+    "append": "collapsium.pipeline.corpora.append",
     "coherence": "collapsium.pipeline.analysis.coherence",
     "compare": "collapsium.pipeline.workflows.compare.compare",
     "edit": "collapsium.pipeline.engine.edit.edit",

@@ -7,8 +7,7 @@ from pydantic import BaseModel
 from collapsium.pipeline.workflows.batch import journal
 from collapsium.storage.building import ingest_record
 from collapsium.storage.corpus import lineage, manifest
-from collapsium.storage.io import arrays
-from collapsium.storage.io.locks import run_lock
+from collapsium.storage.io import arrays, run_lock
 from collapsium.storage.runs import checkpoint, comparison, event_records, model, published, run, summary, topic_names
 from collapsium.storage.runs import comparison as comparison_records
 

@@ -18,10 +18,10 @@ from sphinx.util import logging
 
 import collapsium.pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS
-from collapsium.pipeline.analysis.metrics.measure import SETTINGS
 from collapsium.pipeline.analysis.metrics.topic_words import WINDOWS
 from collapsium.pipeline.cli.app import EPILOG
 from collapsium.pipeline.cli.reference import CommandEntry, OptionEntry, commands, families
+from collapsium.pipeline.executors.dask_cluster import SETTINGS
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.monitoring.prometheus import RunMetrics
 from collapsium.storage import errors

@@ -14,15 +14,14 @@ from collapsium.pipeline.corpora.new_texts import Paths, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import InputError, OptionError
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 from collapsium.workers.families.family import Description
 
 DIVERSITY_WORDS = 25

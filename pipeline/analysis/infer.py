@@ -19,15 +19,14 @@ from collapsium.pipeline.corpora.new_texts import Paths, UnknownWords, documents
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family, require_corpus
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
-from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
-from collapsium.storage.io.parquet.columns import number_array
+from collapsium.storage.io.parquet import number_array
 from collapsium.storage.runs.members import member_of, reference_of
 from collapsium.storage.runs.proportions import (
     MATRICES,
@@ -42,7 +41,7 @@ from collapsium.storage.runs.proportions import (
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import Arrays, LocalState
+from collapsium.workers.arrays.state import LocalState
 from collapsium.workers.shard_loading import document_parts
 
 THETA, PREFIX = "document_topic", "document_"
@@ -218,21 +217,21 @@ def _proportions(
     inferred = model.shard_model.infer(local, model.global_state)
     ids = reference.documents().ids
     if layout.segments:
-        return _by_segment(ids, inferred, layout.threshold)
+        counts = np.asarray(inferred[SEGMENTS], dtype=np.int64)
+        owner = np.repeat(np.arange(counts.size), counts)
+        number = np.arange(owner.size) - running(counts)[:-1][owner] + 1
+        table = _shares(ids.take(pa.array(owner)), inferred[SEGMENT_THETA], layout.threshold)
+        return table.add_column(1, SEGMENT_SCHEMA.field("segment"), pa.array(number.astype(np.int32)))
     table = _shares(ids, inferred[THETA], layout.threshold)
     for name, values in inferred.items():
         if name.startswith(PREFIX) and name != THETA:
-            table = table.append_column(*_lists(name, values))
+            documents, width = values.shape
+            kind = pa.int32() if np.issubdtype(values.dtype, np.integer) else pa.float32()
+            offsets = pa.array(np.arange(documents + 1, dtype=np.int32) * width)
+            # The cast refuses what an int32 cannot hold.
+            column = pa.ListArray.from_arrays(offsets, pa.array(values.ravel()).cast(kind))
+            table = table.append_column(pa.field(name.removeprefix(PREFIX), pa.list_(kind)), column)
     return table
-
-
-def _by_segment(ids: pa.Array, inferred: Arrays, threshold: float | None) -> pa.Table:
-    """Return a table with a row for each segment, from the arrays of the family's `infer`."""
-    counts = np.asarray(inferred[SEGMENTS], dtype=np.int64)
-    owner = np.repeat(np.arange(counts.size), counts)
-    number = np.arange(owner.size) - (running(counts)[:-1])[owner] + 1
-    table = _shares(ids.take(pa.array(owner)), inferred[SEGMENT_THETA], threshold)
-    return table.add_column(1, SEGMENT_SCHEMA.field("segment"), pa.array(number.astype(np.int32)))
 
 
 def _shares(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float | None) -> pa.Table:
@@ -241,15 +240,6 @@ def _shares(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float | No
         return sparse(ids, theta, threshold)
     values = pa.array(np.ascontiguousarray(theta, dtype=np.float32).ravel())
     return pa.table({"id": ids, PROPORTIONS: pa.FixedSizeListArray.from_arrays(values, theta.shape[1])})
-
-
-def _lists(name: str, values: AnyArray) -> tuple[pa.Field, pa.Array]:
-    """Return a column with a list for each document from an array ``document_...`` of shape (documents, n)."""
-    documents, width = values.shape
-    kind = pa.int32() if np.issubdtype(values.dtype, np.integer) else pa.float32()
-    offsets = pa.array(np.arange(documents + 1, dtype=np.int32) * width)
-    column = pa.ListArray.from_arrays(offsets, pa.array(values.ravel()).cast(kind))  # refuses what an int32 cannot hold
-    return pa.field(name.removeprefix(PREFIX), pa.list_(kind)), column
 
 
 def sparse(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float) -> pa.Table:

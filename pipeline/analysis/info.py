@@ -50,7 +50,9 @@ def info(path: str | os.PathLike[str]) -> JsonObject:
     if folder.exists(RUN_RECORD):
         return _run(Run(path))
     if folder.exists(COMPARISON_RECORD):
-        return _comparison(folder)
+        record = {name: value for name, value in record_of(folder).items() if name not in ("format", "version")}
+        cells = {name: row_of(folder, name)["score"] for name in cells_done(folder)}
+        return {"kind": "comparison", "path": folder.url, **record, "cells": cells}
     if folder.exists(MODEL_RECORD):
         from collapsium.pipeline.models import model
 
@@ -124,13 +126,6 @@ def _run(run: Run) -> JsonObject:
     if run.model.exists(MODEL_RECORD):
         facts["model"] = _model(model.Model(run.folder.url))
     return facts
-
-
-def _comparison(folder: Folder) -> JsonObject:
-    """Return a comparison's record, and the mean score of each finished experiment."""
-    record = {name: value for name, value in record_of(folder).items() if name not in ("format", "version")}
-    cells = {name: row_of(folder, name)["score"] for name in cells_done(folder)}
-    return {"kind": "comparison", "path": folder.url, **record, "cells": cells}
 
 
 def _member(number: int, run: Run) -> JsonObject:

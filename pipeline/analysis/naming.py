@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 from collapsium.pipeline.analysis.options import NamerOptions, RankOptions
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
@@ -24,8 +23,8 @@ from collapsium.pipeline.monitoring.events import load_function
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.records import digest_of
+from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.io.transactions import remove_parts
 from collapsium.storage.runs.members import MEAN, mean_folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
@@ -40,17 +39,10 @@ COMMAND = "command:"  # Prefix of namers that are commands
 Namer = Callable[[list[str], list[str]], object]
 
 
-@dataclass(frozen=True)
-class CommandLimits:
-    """Limits of a command that names a topic."""
-
-    seconds: float = 120.0  # Timeout of a call, as language models may answer slowly
-    # Largest output of the command, which is ended if it prints more, and bytes of its last errors that are kept
-    output_bytes: int = 1 << 16
-    error_letters: int = 200  # Letters of its last line on standard error that a warning quotes
-
-
-LIMITS = CommandLimits()
+MAX_COMMAND_SECONDS = 120.0  # Timeout of a call, as language models may answer slowly
+# Largest output of the command, which is ended if it prints more, and bytes of its last errors that are kept
+MAX_OUTPUT_BYTES = 1 << 16
+MAX_ERROR_LETTERS = 200  # Letters of its last line on standard error that a warning quotes
 
 
 class CommandNamer:
@@ -69,12 +61,12 @@ class CommandNamer:
         try:
             code, output, errors = _answer(self._words, data)
         except subprocess.TimeoutExpired:
-            raise RuntimeError(f"{self._words[0]} took more than {LIMITS.seconds:.0f} s") from None
+            raise RuntimeError(f"{self._words[0]} took more than {MAX_COMMAND_SECONDS:.0f} s") from None
         except OSError as error:
             raise RuntimeError(f"{self._words[0]} could not be run ({error.strerror or error})") from None
         if code:
             lines = errors.decode(errors="replace").split("\n")
-            last = next((line.strip() for line in reversed(lines) if line.strip()), "")[: LIMITS.error_letters]
+            last = next((line.strip() for line in reversed(lines) if line.strip()), "")[:MAX_ERROR_LETTERS]
             raise RuntimeError(f"{self._words[0]} exited with code {code}{last and f' ({last})'}")
         lines = output.decode(errors="replace").splitlines()
         name = next((line.strip() for line in lines if line.strip()), "")
@@ -85,7 +77,7 @@ class CommandNamer:
 
 def _answer(words: Sequence[str], data: bytes) -> tuple[int, bytes, bytes]:
     """Run a command with some input, and end it and what it has started; return exit code, output and errors."""
-    deadline = time.monotonic() + LIMITS.seconds
+    deadline = time.monotonic() + MAX_COMMAND_SECONDS
     with tempfile.TemporaryFile() as given:
         given.write(data)
         given.seek(0)
@@ -111,16 +103,16 @@ def _read_to_the_end(process: subprocess.Popen[bytes], name: str, deadline: floa
         while selector.get_map():
             ready = selector.select(max(deadline - time.monotonic(), 0.0))
             if not ready:
-                raise subprocess.TimeoutExpired(process.args, LIMITS.seconds)
+                raise subprocess.TimeoutExpired(process.args, MAX_COMMAND_SECONDS)
             for key, _ in ready:
-                piece = os.read(key.fd, LIMITS.output_bytes)
+                piece = os.read(key.fd, MAX_OUTPUT_BYTES)
                 key.data.extend(piece)
                 if not piece:
                     selector.unregister(key.fileobj)
-            if len(output) > LIMITS.output_bytes:
-                raise RuntimeError(f"{name} printed more than {LIMITS.output_bytes:,} bytes")
+            if len(output) > MAX_OUTPUT_BYTES:
+                raise RuntimeError(f"{name} printed more than {MAX_OUTPUT_BYTES:,} bytes")
             # The last line of the errors is quoted.
-            del errors[: -LIMITS.output_bytes]
+            del errors[:-MAX_OUTPUT_BYTES]
     return bytes(output), bytes(errors)
 
 
@@ -137,15 +129,8 @@ def load_namer(text: str) -> Namer:
     return CommandNamer(words)
 
 
-@dataclass(frozen=True)
-class NamerInput:
-    """Extent of what a namer is shown of a topic."""
-
-    words: int = 20  # Words of the topic
-    save_every: int = 10  # Names after which they are saved, so that an interruption loses few answers of a slow namer
-
-
-INPUT = NamerInput()
+NAMER_WORDS = 20  # Words of the topic
+NAMES_PER_SAVE = 10  # Names after which they are saved, so that an interruption loses few answers of a slow namer
 
 
 @keywords(options=NamerOptions, ranking=RankOptions)
@@ -200,7 +185,7 @@ def name_topics(
     report: Callable[[str], object] = notice or str
     with _held(run) as (model, folder):
         names = read_names(folder, model.record)
-        run_topics = topics(run, INPUT.words, **dict(ranking))
+        run_topics = topics(run, NAMER_WORDS, **dict(ranking))
         with source_files(run, options.texts) as sources:
             examples = _examples(run, model, run_topics, sources, report)
         unsaved = 0
@@ -213,7 +198,7 @@ def name_topics(
                     if named is not None and named != before:
                         names[topic.id] = named
                         unsaved += 1
-                if unsaved == INPUT.save_every:
+                if unsaved == NAMES_PER_SAVE:
                     write_names(folder, model.record, names.values())
                     unsaved = 0
                 progress(number)

@@ -14,17 +14,15 @@ import pyarrow as pa
 from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import AbsentError, ClusterError, CollapsiumError, OptionError, near
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.io.folder import Folder, recorded_url
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.runs.run import RECORD, Run
 from collapsium.storage.runs.summary import DatesSummary, SummaryRecord, read_summary
-from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.date_sums import floored, moment
 from collapsium.workers.ingest.dates import DAY, HOUR, MONTH, UNITS, YEAR
@@ -79,20 +77,13 @@ Ints = npt.NDArray[np.int64]
 PERIODS = {"hour": HOUR, "day": DAY, "week": DAY, "month": MONTH, "quarter": MONTH, "year": YEAR, "decade": YEAR}
 
 
-@dataclass(frozen=True)
-class PeriodOptions:
-    """Choice of the default period, and estimation of standard errors."""
-
-    min_periods: int = 10
-    # The default period is one that gives about this many periods with documents; else decades are taken
-    max_periods: int = 60
-    precise_share: float = 0.9  # Share of the documents whose dates must be precise enough for the default period
-    # Weight, in documents, of the overall variance in a period's variance, as few documents may agree by chance
-    prior_documents: float = 4.0
-    shown_topics: int = 8  # Topics shown by default: half are the largest, half those that change most
-
-
-OPTIONS = PeriodOptions()
+MIN_PERIODS = 10
+# The default period is one that gives about this many periods with documents; else decades are taken
+MAX_PERIODS = 60
+PRECISE_SHARE = 0.9  # Share of the documents whose dates must be precise enough for the default period
+# Weight, in documents, of the overall variance in a period's variance, as few documents may agree by chance
+PRIOR_DOCUMENTS = 4.0
+SHOWN_TOPICS = 8  # Topics shown by default: half are the largest, half those that change most
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,7 +151,7 @@ class TimeShares(ShortRepr):
             }
         )
 
-    def foremost(self, count: int = OPTIONS.shown_topics) -> list[int]:
+    def foremost(self, count: int = SHOWN_TOPICS) -> list[int]:
         """Return the columns of topics to show: half are the largest, half those that change most.
 
         A topic's change is the variance of its shares over the periods, weighted by tokens, minus the variance that
@@ -294,7 +285,7 @@ def _errors(
     prior = np.maximum(spread, 0.0) / max(float(squares.sum()), 1e-300)
     within = np.maximum(squared - 2 * shares * weighted + shares**2 * squares[:, None], 0.0)
     own = within / np.maximum(squares, 1e-300)[:, None]
-    weight = OPTIONS.prior_documents
+    weight = PRIOR_DOCUMENTS
     variance = (documents[:, None] * own + weight * prior) / (documents[:, None] + weight)
     errors: Floats = np.sqrt(variance * squares[:, None]) / np.maximum(tokens, 1e-300)[:, None]
     return errors
@@ -321,13 +312,13 @@ def _default_period(hour: Ints, precision: Ints, documents: Ints) -> str:
     counts = {}
     for name, unit in PERIODS.items():
         usable = precision <= unit
-        if documents[usable].sum() >= OPTIONS.precise_share * total:
+        if documents[usable].sum() >= PRECISE_SHARE * total:
             counts[name] = np.unique(starts_of(hour[usable], name)).size
     if (hour % 24 == 0).all():
         counts.pop("hour", None)
-    few = [name for name, count in counts.items() if count <= OPTIONS.max_periods]
+    few = [name for name, count in counts.items() if count <= MAX_PERIODS]
     # About 25 periods are neither noise nor a handful of points.
-    middle = math.sqrt(OPTIONS.min_periods * OPTIONS.max_periods)
+    middle = math.sqrt(MIN_PERIODS * MAX_PERIODS)
     return min(few or ["decade"], key=lambda name: abs(math.log(max(counts.get(name, 1), 1) / middle)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,33 +12,44 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from collapsium.pipeline.engine.growth import recorded_sample, tokens_of_sample
 from collapsium.pipeline.engine.setup.request import fingerprint
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.options import keywords
-from collapsium.storage.corpus.check import corpus_faults
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.lineage import read_steps
+from collapsium.storage.corpus.list_columns import segment_bounds
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
-from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.corpus.shard import Documents, Shard, merge_segments
 from collapsium.storage.corpus.vectors import AnyShard
+from collapsium.storage.corpus.vocabulary import words_digest
 from collapsium.storage.data_types import AnyArray, JsonObject
 from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.arrays import check_arrays
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.io.folder import Folder, recorded_url
+from collapsium.storage.io.parquet import BoundedFile
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.runs import summary, topic_names
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT_RECORD
 from collapsium.storage.runs.checkpoint import Checkpoint
-from collapsium.storage.runs.comparison import PARTS, cells_done, record_of, row_of, runs_there
+from collapsium.storage.runs.comparison import (
+    PARTS,
+    REWRITE_HINT,
+    SERIES_FILE,
+    TABLE,
+    cells_done,
+    record_of,
+    row_of,
+    runs_there,
+)
 from collapsium.storage.runs.comparison import RECORD as COMPARISON_RECORD
-from collapsium.storage.runs.comparison_tables import table_faults
 from collapsium.storage.runs.members import mean_folder, mean_of, member_seed, restarts_in
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import CHECKPOINTS, DONE, EVENTS, MEMBERS, Run
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
-from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
@@ -45,6 +57,109 @@ from collapsium.workers.arrays.state import LocalState
 from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.family import Stochastic
 from collapsium.workers.shard_loading import document_parts
+
+Counts = npt.NDArray[np.int64]
+
+
+def corpus_faults(folder: Folder) -> Iterator[str]:
+    """Yield the faults of a corpus."""
+    try:
+        corpus = Corpus(folder.url)
+        read_steps(folder)
+    except CollapsiumError as error:
+        yield str(error)
+        return
+    if corpus.holds == VECTORS:
+        yield from _vectors(corpus)
+        return
+    words = corpus.manifest.vocabulary.words
+    documents, tokens = np.zeros(words, dtype=np.int64), np.zeros(words, dtype=np.int64)
+    complete = True
+    for reference in corpus.references:
+        try:
+            part = reference.documents()
+        except CollapsiumError as error:
+            complete = False
+            yield str(error)
+            continue
+        merged = merge_segments(part)
+        documents += np.bincount(merged.words, minlength=words)
+        np.add.at(tokens, merged.words, merged.counts)
+        yield _shard_fault(f"{folder.url}/{reference.record.file}", part, merged, reference.record.ids_sha256)
+    yield from _vocabulary(corpus, documents if complete else None, tokens)
+
+
+def _vocabulary(corpus: Corpus, documents: Counts | None, tokens: Counts) -> Iterator[str]:
+    """Yield the faults of the vocabulary, from the counts of words in the shards."""
+    path = f"{corpus.folder.url}/{corpus.manifest.vocabulary.file}"
+    try:
+        vocabulary = corpus.vocabulary
+    except CollapsiumError as error:
+        yield str(error)
+        return
+    same = words_digest(vocabulary.words) == corpus.manifest.vocabulary.words_sha256
+    yield "" if same else f"{path}: the words do not have the digest of the manifest"
+    if documents is None:
+        return
+    if not (np.array_equal(vocabulary.documents, documents) and np.array_equal(vocabulary.tokens, tokens)):
+        yield f"{path}: the words' numbers of documents and tokens are not those of the shards"
+
+
+def _vectors(corpus: Corpus) -> Iterator[str]:
+    """Yield the faults of a corpus of vectors."""
+    manifest, dense = corpus.manifest, corpus.manifest.vectors
+    words = manifest.vocabulary.words
+    least, most, complete = np.full(words, np.inf), np.full(words, -np.inf), True
+    for reference in corpus.references:
+        try:
+            part = reference.vectors()
+        except CollapsiumError as error:
+            complete = False
+            yield str(error)
+            continue
+        least, most = np.minimum(least, part.values.min(axis=0)), np.maximum(most, part.values.max(axis=0))
+        same = part.ids_sha256() == reference.record.ids_sha256
+        path = f"{corpus.folder.url}/{reference.record.file}"
+        yield "" if same else f"{path}: the vectors' ids do not have the digest of the manifest"
+    if complete and dense is not None and tuple(np.flatnonzero(least == most)) != dense.constant:
+        yield f"{corpus.folder.url}/{MANIFEST}: the constant columns are not those of the vectors"
+    every = np.full(words, manifest.documents, dtype=np.int64)
+    yield from _vocabulary(corpus, every, every)
+
+
+def _shard_fault(path: str, part: Documents, merged: Documents, ids: str) -> str:
+    if part.ids_sha256() != ids:
+        return f"{path}: the documents' ids do not have the digest of the manifest"
+    starts = np.zeros(merged.words.size + 1, dtype=bool)
+    starts[merged.offsets] = True
+    if merged.words.size and not (np.diff(merged.words) > 0)[~starts[1:-1]].all():
+        return f"{path}: expected each word once in a document or segment, in ascending order"
+    if "segments" in part.extras:
+        starts = np.zeros(part.words.size + 1, dtype=bool)
+        starts[segment_bounds(part.extras["segments"])] = True
+        if part.words.size and not (np.diff(part.words) > 0)[~starts[1:-1]].all():
+            return f"{path}: expected each word once in a segment, in ascending order"
+    return ""
+
+
+def table_faults(folder: Folder) -> list[str]:
+    """Return the faults of the tables of a finished comparison, each beginning with the file."""
+    # This file is written last.
+    if not folder.exists(SERIES_FILE):
+        return []
+    done = [name for name in cells_done(folder) if "baseline" not in row_of(folder, name)]
+    faults = []
+    for name in (TABLE, SERIES_FILE):
+        path = f"{folder.url}/{name}"
+        try:
+            present = set(BoundedFile(io.BytesIO(folder.read(name))).table(["cell"])["cell"].to_pylist())
+        except (CollapsiumError, pa.ArrowException, OSError, ValueError, KeyError) as error:
+            faults.append(f"{path}: {str(error).splitlines()[0]}{REWRITE_HINT}")
+            continue
+        missing = [cell for cell in done if cell not in present]
+        faults += [f"{path}: has nothing of {missing[0]}{REWRITE_HINT}"] if missing else []
+    return faults
+
 
 # Relative error of counts, and absolute error of probabilities, that sums in single precision may have
 TOLERANCE = 1e-3
@@ -359,7 +474,13 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
     if not (np.isfinite(theta).all() and (theta >= 0).all() and (theta.sum(axis=1) < 1 + TOLERANCE).all()):
         return f"{path}: expected proportions that sum to one at most"
     if load_family(model.record.family).corpus_kind == VECTORS:
-        return _error_fault(model, blocks, local, shard, path)
+        if shard is None:
+            return ""
+        rows = tasks.gather(blocks, shard.words, complete=True)
+        error = model.shard_model.predict(shard, local, rows, model.global_state)["error"]
+        if error.shape == (shard.documents,) and np.isfinite(error).all() and (error >= 0).all():
+            return ""
+        return f"{path}: expected an error of 0 or more of each vector's reconstruction"
     if isinstance(shard, Shard):
         tokens = half.document_lengths(local)
         lengths = half.weighed(shard, tasks.gather(blocks, shard.words, complete=True)).weighted_lengths
@@ -369,17 +490,6 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
             fault = f"document {at} has {lengths[at]:.10g} tokens, over its topics {tokens[at]:.3f}"
             return f"{path}: expected counts are not conserved: {fault}"
     return _probability_fault(model, blocks, local, documents, path)
-
-
-def _error_fault(model: Model, blocks: list[tasks.Block], local: LocalState, shard: AnyShard | None, path: str) -> str:
-    """Return a fault if a shard's vectors have no finite reconstruction errors."""
-    if shard is None:
-        return ""
-    rows = tasks.gather(blocks, shard.words, complete=True)
-    error = model.shard_model.predict(shard, local, rows, model.global_state)["error"]
-    if error.shape == (shard.documents,) and np.isfinite(error).all() and (error >= 0).all():
-        return ""
-    return f"{path}: expected an error of 0 or more of each vector's reconstruction"
 
 
 def _probability_fault(model: Model, blocks: list[tasks.Block], local: LocalState, documents: int, path: str) -> str:

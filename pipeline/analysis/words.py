@@ -14,7 +14,6 @@ With phi_kw = p(w | k) and p(w) the share of a word in the corpus:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -27,19 +26,12 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class RankingRule:
-    """Weights of the measures, and the words that are ranked by them."""
-
-    frex_weight: float = 0.5  # omega, the weight of exclusivity in FREX, as in the R package stm
-    # lambda, the weight of probability in relevance, the best value in the study of Sievert and Shirley (2014)
-    relevance_weight: float = 0.6
-    # Expected tokens of a word in a topic below which it comes after all others, as its lift is due to the prior
-    min_expected_tokens: float = 0.5
-    cells: int = 1 << 24  # Probabilities that are held in memory at a time; FREX needs all words of a topic together
-
-
-RULE = RankingRule()
+FREX_WEIGHT = 0.5  # omega, the weight of exclusivity in FREX, as in the R package stm
+# lambda, the weight of probability in relevance, the best value in the study of Sievert and Shirley (2014)
+RELEVANCE_WEIGHT = 0.6
+# Expected tokens of a word in a topic below which it comes after all others, as its lift is due to the prior
+MIN_EXPECTED_TOKENS = 0.5
+CELLS_IN_MEMORY = 1 << 24  # Probabilities that are held in memory at a time; FREX needs all words of a topic together
 
 
 BY_PROBABILITY = RankOptions()
@@ -66,7 +58,7 @@ def _weight(options: RankOptions) -> float:
     """Return the weight of the measure, or its default."""
     if options.rank_weight is not None:
         return options.rank_weight
-    return RULE.frex_weight if options.rank_by == "frex" else RULE.relevance_weight
+    return FREX_WEIGHT if options.rank_by == "frex" else RELEVANCE_WEIGHT
 
 
 def word_scores(
@@ -81,7 +73,7 @@ def word_scores(
         weight = 0.0 if options.rank_by == "lift" else _weight(options)
         tiny = np.finfo(np.float64).tiny
         scores = relevance(np.log(np.maximum(probability, tiny)), np.log(np.maximum(overall, tiny)), weight)
-    enough = (probability * expected[:, np.newaxis] >= RULE.min_expected_tokens) & (overall > 0.0)
+    enough = (probability * expected[:, np.newaxis] >= MIN_EXPECTED_TOKENS) & (overall > 0.0)
     lowest = np.where(enough, scores, np.inf).min(axis=1, keepdims=True)
     below = np.where(np.isfinite(lowest), lowest, 0.0) - 2.0 + probability
     return np.where(enough, scores, below)
@@ -90,11 +82,11 @@ def word_scores(
 def ranked_words(model: Model, ids: Ints, share: Floats, count: int, options: RankOptions) -> tuple[Ints, Floats]:
     """Return the first words of topics by a measure, and their probabilities.
 
-    The vocabulary is read a block at a time, for as many topics at a time as `RankingRule.cells` allows.
+    The vocabulary is read a block at a time, for as many topics at a time as `CELLS_IN_MEMORY` allows.
     """
     tokens = model.vocabulary.tokens.astype(np.float64)
     overall, width = tokens / max(float(tokens.sum()), 1.0), tokens.size
-    group = max(RULE.cells // max(width, 1), 1)
+    group = max(CELLS_IN_MEMORY // max(width, 1), 1)
     words, probabilities = [np.zeros((0, min(count, width)), np.int64)], [np.zeros((0, min(count, width)))]
     occupied = ids[share > 0.0]
     for first in range(0, ids.size, group):

@@ -28,12 +28,11 @@ from collapsium.pipeline.corpora.recorded_reading import (
 )
 from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts, phrasing_of
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.options import Options, keywords, names_of, require_kind
 from collapsium.storage.building.flatten import flatten_corpus
+from collapsium.storage.building.ingest import RelabelledSource, ingest_vectors
 from collapsium.storage.building.ingest import ingest as ingest_source
-from collapsium.storage.building.ingest import ingest_vectors
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.building.label_split import split_labels
 from collapsium.storage.building.split import Held, split_corpus, split_corpus_documents
@@ -46,7 +45,6 @@ from collapsium.storage.io.encodings import checked_encoding
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.readers.base import Source
-from collapsium.storage.readers.counts.relabelled import RelabelledSource
 from collapsium.storage.readers.open import (
     TEXTS,
     ReadOptions,
@@ -54,7 +52,7 @@ from collapsium.storage.readers.open import (
     open_vectors,
 )
 from collapsium.storage.readers.read_options import checked_separator
-from collapsium.storage.readers.side_files.columns import SideFileRequest, Sides
+from collapsium.storage.readers.side_files import SideFileRequest, Sides
 from collapsium.storage.readers.texts.stopwords import parse_stop_words
 from collapsium.storage.units import Counting, parse_size, silent
 from collapsium.workers.ingest.normal_forms import library_of

@@ -22,9 +22,9 @@ from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.writer import even_shard_tokens_of
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.side_files.columns import Sides
+from collapsium.storage.printable import ShortRepr
+from collapsium.storage.readers.side_files import Sides
 from collapsium.storage.readers.texts.blocks import Block
-from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting
 from collapsium.workers import special_functions as special
 from collapsium.workers.ingest import tasks as reading
@@ -37,17 +37,11 @@ from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class PassOptions:
-    """Sizes of tasks, which bound memory: tables that a task adds, tasks submitted ahead, tokens of a part of pairs."""
-
-    tables_per_sum: int = 8
-    tasks_per_worker: int = 32
-    tokens_per_part: int = 8_000_000
-    max_parts: int = 64
-
-
-OPTIONS = PassOptions()
+# Sizes of tasks, which bound memory: tables that a task adds, tasks submitted ahead, tokens of a part of pairs.
+TABLES_PER_SUM = 8
+TASKS_PER_WORKER = 32
+TOKENS_PER_PART = 8_000_000
+MAX_PARTS = 64
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +86,7 @@ class Tree:
             self._levels.append([])
         waiting = self._levels[level]
         waiting.append(future)
-        if len(waiting) == OPTIONS.tables_per_sum:
+        if len(waiting) == TABLES_PER_SUM:
             self._levels[level] = []
             self.add(self._executor.submit(reading.merge_counts, waiting), level + 1)
 
@@ -133,7 +127,7 @@ def read_all(
 
 def in_order(executor: Executor, futures: Iterable[Future[T]]) -> Iterator[T]:
     """Yield the results of tasks in order, with a bounded number of submitted tasks."""
-    most = 1 if executor.workers == 1 else OPTIONS.tasks_per_worker * executor.workers
+    most = 1 if executor.workers == 1 else TASKS_PER_WORKER * executor.workers
     waiting: deque[Future[T]] = deque()
     for future in futures:
         waiting.append(future)
@@ -158,7 +152,7 @@ def find_phrases(
     frequent = tokens >= max(phrasing.least, 1)
     names = [note.name for note in counted.notes]
     write_table(scratch, FREQUENT, pa.table({"word": words.filter(pa.array(frequent))}))
-    parts = min(max(int(tokens.sum()) // OPTIONS.tokens_per_part, 1), OPTIONS.max_parts)
+    parts = min(max(int(tokens.sum()) // TOKENS_PER_PART, 1), MAX_PARTS)
     for _ in in_order(executor, (executor.submit(count_pairs, scratch, name, stops, parts) for name in names)):
         pass
     sums = (executor.submit(add_pairs, scratch, names, part, max(phrasing.least, 1)) for part in range(parts))
@@ -184,7 +178,7 @@ def find_phrases(
     for _ in in_order(executor, joined()):
         pass
     named = tuple(zip(sides[0].to_pylist(), sides[1].to_pylist(), strict=True))
-    notes = [_renamed(note) for note in counted.notes]
+    notes = [replace(note, name=reading.phrase_chunk(note.name)) for note in counted.notes]
     return Phrasing(phrasing.score, phrasing.least, phrasing.threshold, named), Counted(
         notes, tree.total(), counted.barren
     )
@@ -192,10 +186,6 @@ def find_phrases(
 
 def _rows(table: pa.Table) -> int:
     return int(table.num_rows)
-
-
-def _renamed(note: ChunkRecord) -> ChunkRecord:
-    return replace(note, name=reading.phrase_chunk(note.name))
 
 
 def phrase_scores(

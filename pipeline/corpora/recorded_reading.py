@@ -24,7 +24,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import encoding_guesses
 from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format, kind_of_name, resolved_index_base
 from collapsium.storage.readers.read_options import Guess, with_guesses
-from collapsium.storage.readers.side_files.columns import SideFileRequest, Sides, read_sides
+from collapsium.storage.readers.side_files import SideFileRequest, Sides, read_sides
 from collapsium.storage.readers.texts.batches import FIXED
 from collapsium.storage.readers.texts.blocks import find_files
 from collapsium.storage.readers.texts.fields import Fields, named

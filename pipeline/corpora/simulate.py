@@ -29,7 +29,7 @@ from collapsium.storage.runs.proportions import SCHEMA
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState
-from collapsium.workers.families.family import FamilyOptions, Simulates, Summary
+from collapsium.workers.families.family import Simulates, Summary
 from collapsium.workers.families.generative import CHUNK_CELLS, chunk_documents, expected_counts
 
 BLOCK_CELLS = 8_000_000  # Words times topics of a block of the ground truth, which makes a block 64 MB
@@ -80,7 +80,10 @@ def simulate(
     OccupiedError
         The folder exists.
     """
-    drawing, config = _simulating(family), make_options(family, options, option_names(simulate))
+    drawing = load_family(family)
+    if not isinstance(drawing, Simulates):
+        raise OptionError(f"family '{family}' has no generative model to draw a corpus from", "family")
+    config = make_options(family, options, option_names(simulate))
     vectors = drawing.corpus_kind == VECTORS
     each = _require_sizes(drawing, family, sizes.documents, sizes.words, sizes.tokens)
     if sizes.shard_tokens is not None and sizes.shard_tokens < 1:
@@ -92,31 +95,41 @@ def simulate(
     size = max(round((sizes.shard_tokens or even_shard_tokens(int(sizes.documents * each))) / each), 1)
     names = [f"{'x' if vectors else 'w'}{number:0{len(str(sizes.words - 1))}d}" for number in range(sizes.words)]
     with created(Folder(corpus)) as folder:
-        truth, writer = ModelWriter(folder / "truth"), _writer(folder, sizes.words, size, vectors=vectors)
+        truth = ModelWriter(folder / "truth")
+        writer = VectorWriter(folder, sizes.words, size * sizes.words) if vectors else CorpusWriter(folder, sizes.words)
         add: Callable[[Any], None] = writer.add if isinstance(writer, VectorWriter) else writer.add_shard
         cuts, parts = _write_topics(truth, topics, global_state, sizes.words, vectors=vectors)
         for place, first in enumerate(range(0, sizes.documents, size)):
             ids = numbered_ids(first + 1, min(size, sizes.documents - first))
             drawn, table = _draw_shard(drawing, topics, global_state, ids, each, stream.at(place=place))
             add(drawn)
-            _write_proportions(folder, place, table)
+            sink = pa.BufferOutputStream()
+            # No two proportions are equal, so a dictionary would only cost time; split byte streams compress.
+            encoding = {"proportions.list.element": "BYTE_STREAM_SPLIT"}
+            pq.write_table(
+                table, sink, compression="zstd", use_dictionary=["topics.list.element"], column_encoding=encoding
+            )
+            folder.write(f"truth/proportions/part-{place:05d}.parquet", sink.getvalue().to_pybytes())
             # Free them before the next shard is drawn.
             del drawn, table
             progress(first + len(ids))
         manifest = writer.finish(names)
-        _finish_truth(truth, family, config, manifest, names, cuts, parts)
+        record = ModelRecord(
+            family=family,
+            options=config.model_dump(mode="json"),
+            iterations=0,
+            corpus=manifest.digest,
+            vocabulary=VocabularyRecord(file=FILE, words=len(names), sha256="0" * 64, words_sha256=words_digest(names)),
+            blocks=cuts,
+            shards=(),
+            parts=parts,
+        )
+        nothing = np.zeros(len(names), dtype=np.int64)
+        truth.finish(record, Vocabulary(names, nothing, nothing))
     return manifest
 
 
 SimulatingFamily = Simulates[Any, Any, Any]
-
-
-def _simulating(family: str) -> SimulatingFamily:
-    """Return a family that corpora can be drawn from."""
-    half = load_family(family)
-    if not isinstance(half, Simulates):
-        raise OptionError(f"family '{family}' has no generative model to draw a corpus from", "family")
-    return half
 
 
 def _require_sizes(drawing: SimulatingFamily, family: str, documents: int, words: int, tokens: float | None) -> float:
@@ -131,10 +144,6 @@ def _require_sizes(drawing: SimulatingFamily, family: str, documents: int, words
         if not value >= 1:
             raise OptionError(f"expected 1 or more, found {value}", name)
     return each
-
-
-def _writer(folder: Folder, words: int, size: int, *, vectors: bool) -> CorpusWriter | VectorWriter:
-    return VectorWriter(folder, words, size * words) if vectors else CorpusWriter(folder, words)
 
 
 def _write_topics(
@@ -179,35 +188,3 @@ def _table(ids: pa.Array, theta: npt.NDArray[np.float64]) -> pa.Table:
     topics = pa.ListArray.from_arrays(offsets, pa.array(order[keep].astype(np.int32)))
     proportions = pa.ListArray.from_arrays(offsets, pa.array(falling[keep].astype(np.float32)))
     return pa.Table.from_arrays([ids, topics, proportions], schema=SCHEMA)
-
-
-def _write_proportions(folder: Folder, place: int, table: pa.Table) -> None:
-    sink = pa.BufferOutputStream()
-    # No two proportions are equal, so a dictionary would only cost time; split byte streams compress.
-    encoding = {"proportions.list.element": "BYTE_STREAM_SPLIT"}
-    pq.write_table(table, sink, compression="zstd", use_dictionary=["topics.list.element"], column_encoding=encoding)
-    folder.write(f"truth/proportions/part-{place:05d}.parquet", sink.getvalue().to_pybytes())
-
-
-def _finish_truth(
-    truth: ModelWriter,
-    family: str,
-    config: FamilyOptions,
-    manifest: Manifest,
-    names: list[str],
-    cuts: tuple[int, ...],
-    parts: dict[str, str],
-) -> None:
-    """Write the record that makes a model of the ground truth, without token counts."""
-    record = ModelRecord(
-        family=family,
-        options=config.model_dump(mode="json"),
-        iterations=0,
-        corpus=manifest.digest,
-        vocabulary=VocabularyRecord(file=FILE, words=len(names), sha256="0" * 64, words_sha256=words_digest(names)),
-        blocks=cuts,
-        shards=(),
-        parts=parts,
-    )
-    nothing = np.zeros(len(names), dtype=np.int64)
-    truth.finish(record, Vocabulary(names, nothing, nothing))

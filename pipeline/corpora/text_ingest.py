@@ -32,7 +32,7 @@ from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
 from collapsium.storage.readers.base import NOT_IN_VOCABULARY, Dropped, required_words
-from collapsium.storage.readers.side_files.columns import Sides
+from collapsium.storage.readers.side_files import Sides
 from collapsium.storage.readers.texts.batches import fields_of
 from collapsium.storage.readers.texts.fields import Fields
 from collapsium.storage.units import Counting

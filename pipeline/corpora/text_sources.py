@@ -15,7 +15,7 @@ from collapsium.storage.errors import InputError, near
 from collapsium.storage.readers.base import distinct
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import Guess, ReadOptions, distinct_guesses
-from collapsium.storage.readers.side_files.columns import Sides
+from collapsium.storage.readers.side_files import Sides
 from collapsium.storage.readers.texts.batches import are_numbered
 from collapsium.storage.readers.texts.blocks import Block, absolute, chosen_files, cut_blocks
 from collapsium.storage.readers.texts.fields import DAY_FIRST, DateTally, Fields

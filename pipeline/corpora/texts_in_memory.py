@@ -154,7 +154,7 @@ def _arrow(values: Any, name: str) -> pa.ChunkedArray:
         column = pa.chunked_array(chunks, column.type.value_type)
     if pa.types.is_run_end_encoded(column.type):
         column = pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], column.type.value_type)
-    return column.cast(pa.large_string()) if _is_view(column.type) else column
+    return column.cast(pa.large_string()) if str(column.type) == "string_view" else column
 
 
 def _kinds_of(values: Iterable[object]) -> str:
@@ -191,10 +191,6 @@ def _is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _is_view(kind: pa.DataType) -> bool:
-    return str(kind) == "string_view"
-
-
 def _texts(values: Any, name: str) -> pa.ChunkedArray:
     """Return a column of strings, or of lists of strings."""
     if isinstance(values, (Mapping, set, frozenset, bytes)) or not isinstance(values, Iterable):
@@ -206,7 +202,8 @@ def _texts(values: Any, name: str) -> pa.ChunkedArray:
         wrong = next((row for row, one in enumerate(values) if not _is_text(one)), None)
         if wrong is not None:
             raise OptionError(f"expected strings, found {type(values[wrong]).__name__} at position {wrong}", "text")
-        values = [None if isinstance(one, float) else _encodable(one) for one in values]
+        # UTF-8 cannot encode lone surrogates: they become question marks, as in files.
+        values = [None if isinstance(one, float) else (clean(one) if isinstance(one, str) else one) for one in values]
         if all(one is None for one in values):
             return pa.chunked_array([pa.nulls(len(values), pa.large_string())])
     column = _arrow(values, name)
@@ -216,11 +213,6 @@ def _texts(values: Any, name: str) -> pa.ChunkedArray:
     if not any(_is_string(one) for one in (column.type, item) if one is not None):
         raise OptionError(f"expected strings in the column {name!r}, found {column.type}", "text")
     return column
-
-
-def _encodable(one: Any) -> Any:
-    """Return a text that UTF-8 can encode: lone surrogates become question marks, as in files."""
-    return clean(one) if isinstance(one, str) else one
 
 
 def _is_text(one: Any) -> bool:

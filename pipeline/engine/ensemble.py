@@ -23,7 +23,7 @@ from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.monitoring.events import initial_event
 from collapsium.storage.errors import CollapsiumError, DamagedError, OptionError
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.members import member_seed, members_of, restarts_in
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import CHECKPOINTS, DONE, Run

@@ -60,8 +60,13 @@ from collapsium.pipeline.engine.setup.starts import Start, StartSource, most_top
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, warm_start
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import TLS, Executor
-from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
-from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
+from collapsium.pipeline.executors.schedulers import (
+    MemoryOptions,
+    Scheduler,
+    SchedulerOptions,
+    TimeoutOptions,
+    is_elsewhere,
+)
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
@@ -72,7 +77,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.runs.run import CORPUS, RECORD, Run
 

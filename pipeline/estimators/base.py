@@ -306,15 +306,6 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _fit_options(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the family's options, and the other options of `fit`."""
-        self._require_named_once()
-        options = {**{name: getattr(self, name) for name in self.family_options()}, **(self.options or {})}
-        options[self.TOPICS] = self.n_components
-        options = {name: python_value(value) for name, value in options.items()}
-        limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
-        return options, {"iterations": self.max_iter, "tolerance": self.tol, **limits}
-
-    def _require_named_once(self) -> None:
-        """Refuse an entry of ``options`` that is a parameter too and was set there; the topics are always."""
         parameters = {name: name for name in self.family_options()}
         parameters |= {"iterations": "max_iter", "tolerance": "tol", self.TOPICS: "n_components"}
         defaults = inspect.signature(type(self)).parameters
@@ -327,6 +318,11 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 raise OptionError(
                     f"expected no {name!r}, which is the parameter `{parameter}` (found {value!r})", "options"
                 )
+        options = {**{name: getattr(self, name) for name in self.family_options()}, **(self.options or {})}
+        options[self.TOPICS] = self.n_components
+        options = {name: python_value(value) for name, value in options.items()}
+        limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
+        return options, {"iterations": self.max_iter, "tolerance": self.tol, **limits}
 
     def _seed(self) -> int:
         if isinstance(self.random_state, (int, np.integer)):

@@ -20,7 +20,7 @@ from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.building.split import split_documents
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.corpus.vectors import AnyShard
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream

@@ -35,7 +35,14 @@ from collapsium.pipeline.executors.dask_remote import (
     run_aside,
     worker_signs,
 )
-from collapsium.pipeline.executors.liveness import TIMING, Watch, WorkerSign
+from collapsium.pipeline.executors.liveness import (
+    CLOSE_LIMIT,
+    CLUSTER_POLL,
+    RESULT_POLL,
+    RUN_EVERYWHERE_LIMIT,
+    Watch,
+    WorkerSign,
+)
 from collapsium.pipeline.monitoring.dask_dashboard.plugin import install
 from collapsium.pipeline.monitoring.dask_dashboard.runs import TOPIC
 from collapsium.storage.data_types import JsonObject
@@ -193,7 +200,7 @@ class DaskExecutor:
             if self._page_client is not self._client:
                 self._page_client = self._client
                 installation = self._start(self._client.run_on_scheduler(install, asynchronous=True))
-                installation.result(timeout=TIMING.cluster_poll)
+                installation.result(timeout=CLUSTER_POLL)
             self._start(self._client.scheduler.log_event(topic=TOPIC, msg=message))
         # A failure of the page must not end the run.
         except Exception as error:
@@ -226,7 +233,7 @@ class DaskExecutor:
     def collect(self, futures: Sequence[Future[T]]) -> list[T]:
         """Wait for results and return them in order; meanwhile check that the cluster makes progress."""
         waited: list[distributed.Future] = list(futures)
-        interval = min(TIMING.cluster_poll, self._watch.timeout / 4)
+        interval = min(CLUSTER_POLL, self._watch.timeout / 4)
         began = checked = time.monotonic()
 
         def check(*, unanswered: bool) -> None:
@@ -262,7 +269,7 @@ class DaskExecutor:
         try:
             check(unanswered=False)
             while True:
-                concurrent.futures.wait([answer], TIMING.result_poll)
+                concurrent.futures.wait([answer], RESULT_POLL)
                 if answer.done():
                     try:
                         return answer.result()
@@ -272,7 +279,7 @@ class DaskExecutor:
                     except AttributeError as error:
                         require_scheduler(self._client, error)
                         raise
-                    time.sleep(TIMING.result_poll)
+                    time.sleep(RESULT_POLL)
                     answer = self._start(request())
                     check(unanswered=True)
                 else:
@@ -315,11 +322,17 @@ class DaskExecutor:
             return
         counter, workers, stranded = signs
         for address in self._watch.look(counter, workers, stranded):
-            self._give_up(address)
+            self._watch.notice(f"worker {address} is lost; others do its work")
+            with contextlib.suppress(TimeoutError):
+                ask_scheduler(self._client, CLUSTER_POLL, remove_worker, address)  # type: ignore[unused-coroutine]
+            for nanny in list(self._cluster.workers.values()) if self._cluster is not None else []:
+                if getattr(nanny, "worker_address", None) == address and nanny.process is not None:
+                    # The nanny starts another process.
+                    nanny.process.process.kill()
 
     def _signs(self) -> tuple[int, dict[str, WorkerSign], int] | None:
         """Return the arguments of `Watch.look`; None if the scheduler has not answered in time."""
-        limit = min(TIMING.cluster_poll, self._watch.timeout)
+        limit = min(CLUSTER_POLL, self._watch.timeout)
         try:
             counter, signs, stranded = ask_scheduler(self._client, limit, worker_signs, self._token)
         except TimeoutError as error:
@@ -327,24 +340,14 @@ class DaskExecutor:
             return None
         return counter, {name: WorkerSign(*sign) for name, sign in signs.items()}, stranded
 
-    def _give_up(self, address: str) -> None:
-        """Remove a lost worker, so that others run its tasks; restart it if it is in a local cluster."""
-        self._watch.notice(f"worker {address} is lost; others do its work")
-        with contextlib.suppress(TimeoutError):
-            ask_scheduler(self._client, TIMING.cluster_poll, remove_worker, address)  # type: ignore[unused-coroutine]
-        for nanny in list(self._cluster.workers.values()) if self._cluster is not None else []:
-            if getattr(nanny, "worker_address", None) == address and nanny.process is not None:
-                # The nanny starts another process.
-                nanny.process.process.kill()
-
     def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:
         """Run a function once in each worker process and return the results; workers that leave meanwhile have none."""
         if self._gone:
             raise ClusterGoneError("the cluster was lost and cannot be reached again")
         if joining:
             self._members.calls.append((function, args))
-        limit = max(self._watch.timeout, TIMING.run_everywhere)
-        interval = min(TIMING.cluster_poll, self._watch.timeout / 4)
+        limit = max(self._watch.timeout, RUN_EVERYWHERE_LIMIT)
+        interval = min(CLUSTER_POLL, self._watch.timeout / 4)
         began = checked = time.monotonic()
 
         def check(*, unanswered: bool) -> None:
@@ -399,12 +402,12 @@ class DaskExecutor:
         deadline = self._watch.deadline()
 
         def left() -> float:
-            return max(deadline - time.monotonic(), TIMING.result_poll)
+            return max(deadline - time.monotonic(), RESULT_POLL)
 
         self._token = new_token()
         while True:
             try:
-                _, workers, _ = ask_scheduler(self._client, min(TIMING.cluster_poll, left()), worker_signs, self._token)
+                _, workers, _ = ask_scheduler(self._client, min(CLUSTER_POLL, left()), worker_signs, self._token)
                 if workers:
                     self._read_workers()
                     break
@@ -420,7 +423,7 @@ class DaskExecutor:
                 raise ClusterGoneError(
                     f"the cluster cannot be reached again within {self._watch.timeout:.0f} s ({reason}) after: {error}"
                 ) from error
-            time.sleep(TIMING.result_poll)
+            time.sleep(RESULT_POLL)
         self._standing_by = None
         self._subscribe()
 
@@ -439,8 +442,8 @@ class DaskExecutor:
 
     def close(self) -> None:
         """Close the client, and the cluster if it is a local one."""
-        close_client(self._client, 0.0 if self._gone and self._cluster is None else TIMING.close)
+        close_client(self._client, 0.0 if self._gone and self._cluster is None else CLOSE_LIMIT)
         cluster = self._cluster
         if cluster is not None:
             with contextlib.suppress(Exception):
-                within(2 * TIMING.close, lambda: cluster.close(timeout=TIMING.close))
+                within(2 * CLOSE_LIMIT, lambda: cluster.close(timeout=CLOSE_LIMIT))

@@ -16,7 +16,7 @@ import distributed
 
 from collapsium.pipeline.executors.base import Activity
 from collapsium.pipeline.executors.dask_remote import stand_by
-from collapsium.pipeline.executors.liveness import TIMING
+from collapsium.pipeline.executors.liveness import WORKER_POLL
 from collapsium.storage.errors import ClusterError, CollapsiumError
 
 T = TypeVar("T")
@@ -55,9 +55,9 @@ def answer_within(client: distributed.Client, request: Callable[[], Coroutine[ob
             raise
         except OSError as error:
             answer.cancel()
-            if time.monotonic() + TIMING.worker_poll >= deadline or not is_unanswered(error):
+            if time.monotonic() + WORKER_POLL >= deadline or not is_unanswered(error):
                 raise TimeoutError(str(error) or f"no answer within {seconds:.3g} s") from None
-            time.sleep(TIMING.worker_poll)
+            time.sleep(WORKER_POLL)
         except AttributeError as error:
             require_scheduler(client, error)
             raise

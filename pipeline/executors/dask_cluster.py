@@ -37,7 +37,7 @@ from collapsium.pipeline.executors.dask_client import (
 from collapsium.pipeline.executors.dask_members import require_release
 from collapsium.pipeline.executors.dask_remote import scheduler_addresses, worker_addresses
 from collapsium.pipeline.executors.dask_shared_memory import MESSAGE_BATCH_SECONDS
-from collapsium.pipeline.executors.liveness import TIMING, Watch
+from collapsium.pipeline.executors.liveness import CLOSE_LIMIT, CLUSTER_POLL, QUIET_START, WORKER_POLL, Watch
 from collapsium.pipeline.executors.schedulers import ClientOrCluster, Scheduler, address_of
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
@@ -240,7 +240,7 @@ def reach_cluster(scheduler: Scheduler, workers: int, tls: TLS | None = None, wa
             _warn_if_exposed(client, watch)
         return executor
     except (CollapsiumError, KeyboardInterrupt):
-        close_client(client, TIMING.close)
+        close_client(client, CLOSE_LIMIT)
         raise
 
 
@@ -308,7 +308,7 @@ def _require_answer(address: str, seconds: float, security: distributed.Security
     loop = asyncio.new_event_loop()
     try:
         # Dask's own limit for the connection ends before, and says more.
-        loop.run_until_complete(asyncio.wait_for(ask(), seconds + TIMING.worker_poll))
+        loop.run_until_complete(asyncio.wait_for(ask(), seconds + WORKER_POLL))
     except TimeoutError as error:
         raise TimeoutError(str(error) or f"no answer within {seconds:.3g} s") from None
     finally:
@@ -318,7 +318,7 @@ def _require_answer(address: str, seconds: float, security: distributed.Security
 def _warn_if_exposed(client: distributed.Client, watch: Watch) -> None:
     """Give notice of schedulers and workers that listen on all interfaces without TLS, if they answer in time."""
     listening: dict[str, list[str]] = {}
-    limit = min(TIMING.cluster_poll, watch.timeout)
+    limit = min(CLUSTER_POLL, watch.timeout)
     with contextlib.suppress(TimeoutError):
         listening["the scheduler"] = ask_scheduler(client, limit, scheduler_addresses)
         workers = answer_within(
@@ -342,7 +342,7 @@ def _wait_for_workers(client: distributed.Client, workers: int, watch: Watch) ->
     standing_by = None
     while True:
         waited = time.monotonic() - began
-        left = max(watch.timeout - waited, TIMING.worker_poll)
+        left = max(watch.timeout - waited, WORKER_POLL)
         try:
             identity = answer_within(client, lambda: client.scheduler.identity(n_workers=-1), left)
             missing = f"{address}: the scheduler has {len(identity['workers'])} of {workers} workers"
@@ -351,11 +351,11 @@ def _wait_for_workers(client: distributed.Client, workers: int, watch: Watch) ->
             standing_by = standing_by or stand_by_on(client)
         except TimeoutError as error:
             missing = f"{address}: the scheduler does not answer ({first_line(error)})"
-        if not noticed and waited >= min(TIMING.quiet_start, watch.timeout):
+        if not noticed and waited >= min(QUIET_START, watch.timeout):
             noticed = True
             watch.notice(f"{missing}; waiting for more ({watch.timeout:.0f} s at most)")
         if waited >= watch.timeout:
             break
-        time.sleep(TIMING.worker_poll)
+        time.sleep(WORKER_POLL)
     advice = f"; start more with `dask worker {address} --host ...`" if " of " in missing else ""
     raise ClusterError(f"{missing} after {watch.timeout:g} s{advice}")

@@ -17,7 +17,7 @@ from distributed.versions import get_versions
 
 from collapsium.pipeline.executors.dask_client import first_line
 from collapsium.pipeline.executors.dask_remote import Signs, run_all_aside, worker_signs
-from collapsium.pipeline.executors.liveness import TIMING, WorkerSign
+from collapsium.pipeline.executors.liveness import MEMBER_POLL, WorkerSign
 from collapsium.storage.errors import MismatchError
 
 Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
@@ -71,7 +71,7 @@ class Members:
             return
         try:
             self._process_answers(client)
-            if self._report is None and time.monotonic() - self._looked >= TIMING.member_poll:
+            if self._report is None and time.monotonic() - self._looked >= MEMBER_POLL:
                 self._looked = time.monotonic()
                 request = client.run_on_scheduler(worker_signs, self._token(), asynchronous=True)
                 self._report = asyncio.run_coroutine_threadsafe(request, client.loop.asyncio_loop)

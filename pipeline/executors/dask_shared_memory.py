@@ -31,7 +31,6 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -53,27 +52,15 @@ KEY = "collapsium-shared-memory"  # Key of messages that are places of shared me
 UNREAD, READ = b"\0", b"\1"  # First byte of a file, which the receiver sets
 
 
-@dataclass(frozen=True)
-class SharingRule:
-    """Messages that pass through shared memory."""
-
-    min_bytes: int = 1 << 20  # Least size: below it, the connection is as fast
-
-    # Bytes of which a frame's place is a multiple, as compiled kernels load fastest within a cache line
-    alignment: int = 64
-
-    poll: float = 0.005  # Seconds between two looks of the sender for whether the receiver has read the memory
-
-    # The larger of a message and the file that it takes is at most this many times as large as the other
-    max_ratio: float = 2.0
-
-    # Files of a process that wait to be written again: rows for sweeps and rows for scores travel together
-    waiting_files: int = 2
-
-    bytes_at_once: int = 1 << 30  # Bytes of a call of the system: it takes less than 2 GiB
-
-
-RULE = SharingRule()
+MIN_SHARED_BYTES = 1 << 20  # Least size: below it, the connection is as fast
+# Bytes of which a frame's place is a multiple, as compiled kernels load fastest within a cache line
+ALIGNMENT = 64
+POLL_SECONDS = 0.005  # Seconds between two looks of the sender for whether the receiver has read the memory
+# The larger of a message and the file that it takes is at most this many times as large as the other
+MAX_FILE_RATIO = 2.0
+# Files of a process that wait to be written again: rows for sweeps and rows for scores travel together
+MAX_WAITING_FILES = 2
+MAX_BYTES_AT_ONCE = 1 << 30  # Bytes of a call of the system: it takes less than 2 GiB
 
 
 class Place(NamedTuple):
@@ -87,8 +74,8 @@ class Place(NamedTuple):
     @property
     def starts(self) -> list[int]:
         """First byte of each frame, and the file's size; byte 0 is set once the receiver has read the file."""
-        rounded = (-(-size // RULE.alignment) * RULE.alignment for size in self.sizes)
-        return list(accumulate(rounded, initial=RULE.alignment))
+        rounded = (-(-size // ALIGNMENT) * ALIGNMENT for size in self.sizes)
+        return list(accumulate(rounded, initial=ALIGNMENT))
 
 
 def create_file(sizes: Sequence[int] = ()) -> Place:
@@ -141,7 +128,7 @@ class _Files:
         with self._lock:
             for number, place in enumerate(self._waiting):
                 size = place.starts[-1]
-                if max(size, needed) <= RULE.max_ratio * min(size, needed):
+                if max(size, needed) <= MAX_FILE_RATIO * min(size, needed):
                     return self._waiting.pop(number)._replace(sizes=tuple(sizes))
         return create_file(sizes)
 
@@ -149,7 +136,7 @@ class _Files:
         """Have a file wait, and close those that have waited longest where they are too many or memory is short."""
         with self._lock:
             self._waiting.append(place)
-            while len(self._waiting) > (0 if buffers.pool.lean else RULE.waiting_files):
+            while len(self._waiting) > (0 if buffers.pool.lean else MAX_WAITING_FILES):
                 os.close(self._waiting.pop(0).descriptor)
 
 
@@ -165,7 +152,7 @@ def write_frames(frames: Sequence[memoryview]) -> Place:
         for frame, start in zip(frames, place.starts, strict=False):
             written = 0
             while written < frame.nbytes:
-                part = frame[written : written + RULE.bytes_at_once]
+                part = frame[written : written + MAX_BYTES_AT_ONCE]
                 written += os.pwrite(place.descriptor, part, start + written)
     except BaseException:
         os.close(place.descriptor)
@@ -179,12 +166,12 @@ def read_frames(place: Place) -> list[memoryview]:
     try:
         # What no frame takes at the beginning of the file leaves room to align the first one.
         memory = buffers.empty(starts[-1], np.uint8)
-        shift, view = -memory.ctypes.data % RULE.alignment - RULE.alignment, memory.data
+        shift, view = -memory.ctypes.data % ALIGNMENT - ALIGNMENT, memory.data
         frames = [view[start + shift : start + shift + size] for start, size in zip(starts, place.sizes, strict=False)]
         for frame, start in zip(frames, starts, strict=False):
             read = 0
             while read < frame.nbytes:
-                count = os.preadv(descriptor, [frame[read : read + RULE.bytes_at_once]], start + read)
+                count = os.preadv(descriptor, [frame[read : read + MAX_BYTES_AT_ONCE]], start + read)
                 if not count:
                     raise OSError(f"the shared memory {place.name} is shorter than its frames")
                 read += count
@@ -209,7 +196,7 @@ class SharedMemoryTLS(TLS):  # type: ignore[misc]
 
     async def write(self, msg: Any, serializers: Any = None, on_error: Any = "message") -> int:
         """Send a message, a large one through shared memory."""
-        shared = self.handshake_options.get(KEY) and safe_sizeof(msg, default_size=0) >= RULE.min_bytes
+        shared = self.handshake_options.get(KEY) and safe_sizeof(msg, default_size=0) >= MIN_SHARED_BYTES
         if not shared:
             return cast(int, await super().write(msg, serializers=serializers, on_error=on_error))
         context = {"sender": self.local_info, "recipient": self.remote_info, **self.handshake_options}
@@ -237,7 +224,7 @@ class SharedMemoryTLS(TLS):  # type: ignore[misc]
         elif self.closed():
             os.close(place.descriptor)
         else:
-            asyncio.get_running_loop().call_later(RULE.poll, self._give_when_read, place)
+            asyncio.get_running_loop().call_later(POLL_SECONDS, self._give_when_read, place)
 
     async def read(self, deserializers: Any = None) -> Any:
         """Return the next message."""
@@ -254,11 +241,6 @@ class SharedMemoryTLS(TLS):  # type: ignore[misc]
         )
 
 
-def share_memory() -> None:
-    """Have this process share memory with those on this machine that it connects to later, and that do so too."""
-    TLSListener.comm_class = TLSConnector.comm_class = SharedMemoryTLS
-
-
 MESSAGE_BATCH_SECONDS = 0.0005
 
 
@@ -268,5 +250,5 @@ def dask_setup(worker: distributed.Worker) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     worker.batched_stream.interval = MESSAGE_BATCH_SECONDS
-    # Before the worker is announced to others, who then connect to it.
-    share_memory()
+    # The worker is not announced to others yet: connections to it will share memory, on this machine.
+    TLSListener.comm_class = TLSConnector.comm_class = SharedMemoryTLS

@@ -8,28 +8,18 @@ from dataclasses import dataclass, field
 
 from collapsium.storage.errors import ClusterError
 
-
-@dataclass(frozen=True)
-class ClusterTiming:
-    """Pauses and limits, in seconds, while the driver waits for a Dask cluster; `cluster_timeout` bounds them all."""
-
-    result_poll: float = 0.5  # Between two checks for a result
-
-    # Between two requests for the state of the cluster, and limit of the wait for its answer
-    cluster_poll: float = 10.0
-
-    member_poll: float = 1.0  # Between two looks for workers that have joined or left, which wait for no answer
-    worker_poll: float = 0.2  # Between two checks for workers that have started
-    quiet_start: float = 5.0  # Wait for the first workers before a notice says so
-    close: float = 5.0  # Limit for closing a client or a cluster of our own
-    run_everywhere: float = 600.0  # Limit for a function that runs in all workers, such as compiling the kernels
-    min_recovery: float = 2.0  # Limit for reaching a cluster again that has been waited for already
-
-    # Processor use, in percent of one processor, above which a worker computes rather than hangs
-    busy_percent: float = 5.0
-
-
-TIMING = ClusterTiming()
+# Pauses and limits, in seconds, while the driver waits for a Dask cluster; `cluster_timeout` bounds them all.
+RESULT_POLL = 0.5  # Between two checks for a result
+# Between two requests for the state of the cluster, and limit of the wait for its answer
+CLUSTER_POLL = 10.0
+MEMBER_POLL = 1.0  # Between two looks for workers that have joined or left, which wait for no answer
+WORKER_POLL = 0.2  # Between two checks for workers that have started
+QUIET_START = 5.0  # Wait for the first workers before a notice says so
+CLOSE_LIMIT = 5.0  # Limit for closing a client or a cluster of our own
+RUN_EVERYWHERE_LIMIT = 600.0  # Limit for a function that runs in all workers, such as compiling the kernels
+MIN_RECOVERY = 2.0  # Limit for reaching a cluster again that has been waited for already
+# Processor use, in percent of one processor, above which a worker computes rather than hangs
+BUSY_PERCENT = 5.0
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,7 @@ class Watch:
     def deadline(self) -> float:
         """Return the monotonic time at which recovery fails; the wait before the loss was noticed counts."""
         waited, self._waited = self._waited, False
-        return time.monotonic() + (min(TIMING.min_recovery, self.timeout) if waited else self.timeout)
+        return time.monotonic() + (min(MIN_RECOVERY, self.timeout) if waited else self.timeout)
 
     def begin(self) -> None:
         """Start a wait."""
@@ -131,4 +121,4 @@ class Watch:
 
 
 def _is_computing(sign: WorkerSign) -> bool:
-    return bool(sign.tasks) and sign.processor > TIMING.busy_percent
+    return bool(sign.tasks) and sign.processor > BUSY_PERCENT

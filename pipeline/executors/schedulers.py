@@ -7,8 +7,12 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+from pydantic import BeforeValidator, Field
+
+from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS
+from collapsium.pipeline.options import Location, Options, Value
 from collapsium.storage.errors import OptionError, near
 
 LOCAL_SCHEDULERS = ("threads", "serial", "local")  # Schedulers whose workers are started by the driver, on its machine
@@ -16,19 +20,12 @@ LOCAL_SCHEDULERS = ("threads", "serial", "local")  # Schedulers whose workers ar
 SCHEDULERS = "threads, local, serial, an address such as tcp://host:8786 or a scheduler file"
 
 
-@dataclass(frozen=True)
-class FileRule:
-    """Wait for a scheduler file, in seconds, and its size."""
-
-    # Limit until it exists: as long as Dask tries to connect to an address (`SETTINGS` of `dask_cluster`)
-    appear: float = 10.0
-
-    complete: float = 1.0  # Limit until it is complete, as the scheduler does not write it at once
-    poll: float = 0.1  # Between two looks
-    max_bytes: int = 1 << 20  # Size of the part that is read; the scheduler's file has some hundred bytes
-
-
-FILE_RULE = FileRule()
+# Waiting for a scheduler file, in seconds, and its size.
+# Limit until it exists: as long as Dask tries to connect to an address (`SETTINGS` of `dask_cluster`)
+MAX_SECONDS_TO_APPEAR = 10.0
+MAX_SECONDS_TO_COMPLETE = 1.0  # Limit until it is complete, as the scheduler does not write it at once
+POLL_SECONDS = 0.1  # Between two looks
+MAX_FILE_BYTES = 1 << 20  # Size of the part that is read; the scheduler's file has some hundred bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,19 +111,91 @@ def _read_scheduler_file(path: Path) -> str:
         waited = time.monotonic() - began
         try:
             with path.open("rb") as file:
-                record = json.loads(file.read(FILE_RULE.max_bytes))
+                record = json.loads(file.read(MAX_FILE_BYTES))
             address = record.get("address") if isinstance(record, dict) else None
             if isinstance(address, str) and "://" in address:
                 return address
             fault, limit = "it has no address of a scheduler", 0.0
         except FileNotFoundError:
-            fault, limit = "no such file", FILE_RULE.appear
+            fault, limit = "no such file", MAX_SECONDS_TO_APPEAR
         except OSError as error:
             fault, limit = f"it cannot be read ({error.strerror})", 0.0
         except (ValueError, RecursionError):
-            fault, limit = "it is not JSON", FILE_RULE.complete
+            fault, limit = "it is not JSON", MAX_SECONDS_TO_COMPLETE
         if waited >= limit:
             raise OptionError(
                 f"{path}: expected a file that `dask scheduler --scheduler-file` writes; {fault}", "scheduler"
             )
-        time.sleep(FILE_RULE.poll)
+        time.sleep(POLL_SECONDS)
+
+
+_WHERE = "execution"
+
+
+class SchedulerOptions(Options):
+    """The executor that runs the tasks."""
+
+    heading = _WHERE
+    scheduler: Annotated[str | ClientOrCluster, Value("WHERE"), BeforeValidator(as_scheduler)] = Field(
+        "threads",
+        description="threads: threads of this process; local: a Dask cluster of processes on this machine, "
+        "with a dashboard; serial: one task after another; or a Dask scheduler: its address, such as "
+        "tcp://host:8786, or the file that `dask scheduler --scheduler-file` writes; in Python also a Dask "
+        "client or cluster object, which stays open",
+    )
+    workers: Annotated[int | None, Value("N")] = Field(
+        None,
+        description="number of workers to start (default: one for each processor); for a cluster that "
+        "runs already, the number to wait for",
+    )
+
+
+class CertificateOptions(Options):
+    """Certificate files of an encrypted cluster."""
+
+    heading = _WHERE
+    tls_ca: Annotated[Location | None, Value("FILE")] = Field(
+        None,
+        description="certificate of the authority, for an encrypted cluster (scheduler tls://HOST:PORT, or local)",
+    )
+    tls_cert: Annotated[Location | None, Value("FILE")] = Field(None, description="certificate of this process")
+    tls_key: Annotated[Location | None, Value("FILE")] = Field(None, description="private key of this process")
+
+    @property
+    def tls(self) -> TLS | None:
+        """The certificates; None if no file is named."""
+        files = {"ca": self.tls_ca, "cert": self.tls_cert, "key": self.tls_key}
+        paths = {name: path for name, path in files.items() if path is not None}
+        if not paths:
+            return None
+        missing = next((name for name in files if name not in paths), None)
+        if missing is not None:
+            raise OptionError(f"`tls_{missing}` is required: `tls_ca`, `tls_cert` and `tls_key` belong together")
+        return TLS(**paths)
+
+
+class TimeoutOptions(Options):
+    """Timeouts of a silent cluster."""
+
+    heading = _WHERE
+    cluster_timeout: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
+        CLUSTER_TIMEOUT,
+        gt=0,
+        description="seconds after which a worker without a sign of life, or a scheduler that does not answer, "
+        "counts as lost",
+    )
+
+
+class MemoryOptions(Options):
+    """Limits of memory and disk of the workers."""
+
+    heading = "memory and disk"
+    memory: Annotated[str | int | None, Value("SIZE", unit="bytes")] = Field(
+        None,
+        description="memory limit of each worker process, such as 750MB or 1.5GB; threads count as one "
+        "process. Local states that exceed it are spilled to disk (default: the machine's free "
+        "memory, or the cluster's limit)",
+    )
+    scratch: Annotated[Location | None, Value("FOLDER")] = Field(
+        None, description="folder for spill files, on each machine (default: the system's temporary folder)"
+    )

@@ -15,8 +15,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import AbsentError, ClosedError, DamagedError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.io.records import check
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -28,15 +27,9 @@ if TYPE_CHECKING:
     from collapsium.pipeline.monitoring import live as live_view
 
 
-@dataclass(frozen=True)
-class LineIntervals:
-    """Seconds between two plain lines."""
-
-    iterations: float = 2.0  # Of a fit
-    counts: float = 10.0  # Of a command that counts documents; a shorter command writes none
-
-
-INTERVALS = LineIntervals()
+# Seconds between two plain lines.
+ITERATION_LINE_SECONDS = 2.0  # Of a fit
+COUNT_LINE_SECONDS = 10.0  # Of a command that counts documents; a shorter command writes none
 LOG_FORMS = ("text", "json")
 
 
@@ -134,7 +127,8 @@ class RunView:
         self.log.write(text, **_plain_fields(event))
 
     def _cluster(self, event: Event) -> None:
-        page = page_address(event["dashboard"])
+        dashboard = event["dashboard"]
+        page = f"{dashboard.rpartition('/')[0]}/collapsium" if dashboard else None
         addresses = f"; progress at {page}, Dask's dashboard at {event['dashboard']}" if page else ""
         text = f"{event['scheduler']}: {event['workers']} at a time{addresses}"
         self._print(text, event | ({"page": page} if page else {}))
@@ -145,7 +139,7 @@ class RunView:
             # The next line overwrites this one.
             self.log.console.print(text, end="\r" if left else "\n")
             self._line_open = left > 0
-        elif not event["compiled"] or (left and time.monotonic() - self._last >= INTERVALS.iterations):
+        elif not event["compiled"] or (left and time.monotonic() - self._last >= ITERATION_LINE_SECONDS):
             self._last = time.monotonic()
             self._print(text, event)
 
@@ -171,12 +165,12 @@ class RunView:
         alone = not ("member" in event and self._status.restarts)
         ends = alone and event["iteration"] in (1, planned)
         self._pending = event
-        if not self._behind and (now - self._last >= INTERVALS.iterations or ends):
+        if not self._behind and (now - self._last >= ITERATION_LINE_SECONDS or ends):
             self._print_iteration(event)
 
     def pause(self) -> None:
         """Write the line of the last iteration if it is due, as no further event is available."""
-        if self._pending is not None and self._live is None and time.monotonic() - self._last >= INTERVALS.iterations:
+        if self._pending is not None and self._live is None and time.monotonic() - self._last >= ITERATION_LINE_SECONDS:
             self._print_iteration(self._pending)
 
     def _print_iteration(self, event: Event) -> None:
@@ -264,11 +258,6 @@ def show_compilation(form: str | None = None, *, quiet: bool = False) -> None:
     log.handlers[:] = [logging.NullHandler() if quiet else CompilationHandler(form)]
 
 
-def page_address(dashboard: str | None) -> str | None:
-    """Return the address of Collapsium's page on a Dask dashboard; None if there is no dashboard."""
-    return f"{dashboard.rpartition('/')[0]}/collapsium" if dashboard else None
-
-
 def print_status(events: Sequence[Event], state: str, stream: IO[str]) -> None:
     """Print the current status of a run."""
     from collapsium.pipeline.monitoring import live as live_view
@@ -288,7 +277,7 @@ class _CountLines:
 
     def __call__(self, number: int) -> None:
         """Write a line, if one is due."""
-        if number and time.monotonic() - self._last >= INTERVALS.counts:
+        if number and time.monotonic() - self._last >= COUNT_LINE_SECONDS:
             self._last = time.monotonic()
             LogLines().write(f"{self._activity}: {number:,} {self._unit}")
 

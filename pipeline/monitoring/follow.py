@@ -5,29 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import LockWatch
+from collapsium.storage.io.run_lock import LockWatch
 from collapsium.storage.runs.event_records import parse_event
 from collapsium.storage.runs.run import EVENTS, LOCK, RECORD, Run
 
 EVERY = 1.0  # Seconds between two checks
 
 
-@dataclass(frozen=True)
-class WatchLimits:
-    """Limits of following a run."""
-
-    owner_grace: float = 5.0  # Seconds without a process that works on the run before a line reports it
-    # Bytes before the current position that are compared, as a file may have been truncated and grown again
-    reread_bytes: int = 4096
-
-
-LIMITS = WatchLimits()
+OWNER_GRACE_SECONDS = 5.0  # Seconds without a process that works on the run before a line reports it
+# Bytes before the current position that are compared, as a file may have been truncated and grown again
+REREAD_BYTES = 4096
 
 
 class View(Protocol):
@@ -62,11 +54,8 @@ class Tail:
         complete += newline
         self._position += len(complete)
         self._known = (b"" if again else self._known) + complete
-        self._known = self._known[-LIMITS.reread_bytes :]
-        return [self._event(line) for line in complete.splitlines()], again
-
-    def _event(self, line: bytes) -> Event:
-        return parse_event(line, f"{self._folder.url}/{EVENTS}", "a line")
+        self._known = self._known[-REREAD_BYTES:]
+        return [parse_event(line, f"{self._folder.url}/{EVENTS}", "a line") for line in complete.splitlines()], again
 
 
 class Following:
@@ -162,7 +151,7 @@ def follow(
         idle = time.monotonic() - idle_since
         if idle > idle_timeout:
             raise AbsentError(_idle_text(following.url, idle))
-        if idle > LIMITS.owner_grace and not reported:
+        if idle > OWNER_GRACE_SECONDS and not reported:
             reported = True
             notice(_idle_text(following.url, idle))
         time.sleep(every)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import IO, Any
 
 from rich.console import Console, Group, RenderableType
@@ -35,17 +34,10 @@ class GuardedConsole(Console):
         return super()._render_buffer(one if one.control else Segment(printable(one.text), one.style) for one in buffer)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Layout of the live view."""
-
-    refreshes_per_second: int = 1  # Drawing takes 5 ms
-    sparkline: int = 40  # Width of the curve, in characters
-    bar: int = 40  # Width of the bar, in characters
-    workers: int = 6  # Largest number of workers with a line of their own
-
-
-LAYOUT = Layout()
+REFRESHES_PER_SECOND = 1  # Drawing takes 5 ms
+SPARKLINE_WIDTH = 40  # Width of the curve, in characters
+BAR_WIDTH = 40  # Width of the bar, in characters
+MAX_WORKER_LINES = 6  # Largest number of workers with a line of their own
 
 
 class LiveView:
@@ -56,7 +48,7 @@ class LiveView:
         self._live = Live(
             console=console,
             get_renderable=self._draw,
-            refresh_per_second=LAYOUT.refreshes_per_second,
+            refresh_per_second=REFRESHES_PER_SECOND,
             redirect_stdout=False,
         )
         self._live.start()
@@ -76,18 +68,18 @@ def drawn(status: RunStatus, width: int, *, ascii_only: bool = False) -> Rendera
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(no_wrap=True, overflow="ellipsis")
-    lines.add_row("iteration", _bar(status, fit, max(min(LAYOUT.bar, width - 48), 8)))
-    for name, text in _figures(status, fit, max(min(LAYOUT.sparkline, width - 26), 8), ascii_only=ascii_only):
+    lines.add_row("iteration", _bar(status, fit, max(min(BAR_WIDTH, width - 48), 8)))
+    for name, text in _figures(status, fit, max(min(SPARKLINE_WIDTH, width - 26), 8), ascii_only=ascii_only):
         lines.add_row(name, _text(text))
     for change, number in [(change, int(one)) for one, change in fit.event.get("moved", [])]:
         words = " ".join(fit.words.get(str(number), []))
         lines.add_row("growing" if change > 0 else "shrinking", _text(f"{change:+7.2%}  {number:>4}  {words}"))
     if fit.words and fit.event.get("moved"):
         lines.add_row("", _text(f"(words of iteration {fit.words_at:,})"))
-    for one in status.processes[: LAYOUT.workers]:
+    for one in status.processes[:MAX_WORKER_LINES]:
         doing = ", ".join(one["doing"]) or "idle"
         lines.add_row("worker", _text(f"{one['name']}  {size(one['memory'])}  {doing}"))
-    rest = len(status.processes) - LAYOUT.workers
+    rest = len(status.processes) - MAX_WORKER_LINES
     if rest > 0:
         lines.add_row("", _text(f"and {rest} more"))
     return Group(lines)

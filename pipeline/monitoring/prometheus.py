@@ -56,7 +56,15 @@ class RunMetrics(Collector):
             for labels, _, fit in fits:
                 counter.add_metric(labels, fit.totals.get(name, 0.0))
             yield counter
-        yield _sweeps(fits)
+        summary = SummaryMetricFamily(
+            "collapsium_sweep_seconds", "Time of a sweep of one shard in seconds.", labels=LABELS
+        )
+        for labels, _, fit in fits:
+            named = dict(zip(LABELS, labels, strict=True))
+            for quantile, value in zip(QUANTILES, fit.sweeps.last or (), strict=False):
+                summary.add_sample("collapsium_sweep_seconds", {**named, "quantile": quantile}, value)
+            summary.add_metric(labels, int(fit.totals.get("sweeps", 0)), fit.totals.get("sweep", 0.0))
+        yield summary
 
 
 def _of_runs(statuses: list[tuple[str, RunStatus]]) -> Iterator[Metric]:
@@ -110,17 +118,6 @@ def _gauges(fits: list[tuple[list[str], RunStatus, FitStatus]]) -> Iterator[Metr
         if left is not None:
             remaining.add_metric(labels, left)
     yield from (iteration, planned, elapsed, remaining)
-
-
-def _sweeps(fits: list[tuple[list[str], RunStatus, FitStatus]]) -> Metric:
-    """Return the times of single shards: quantiles of the last iteration, count and sum over all iterations."""
-    summary = SummaryMetricFamily("collapsium_sweep_seconds", "Time of a sweep of one shard in seconds.", labels=LABELS)
-    for labels, _, fit in fits:
-        named = dict(zip(LABELS, labels, strict=True))
-        for quantile, value in zip(QUANTILES, fit.sweeps.last or (), strict=False):
-            summary.add_sample("collapsium_sweep_seconds", {**named, "quantile": quantile}, value)
-        summary.add_metric(labels, int(fit.totals.get("sweeps", 0)), fit.totals.get("sweep", 0.0))
-    return summary
 
 
 _metrics = RunMetrics()

@@ -10,17 +10,9 @@ from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.storage.runs.event_records import REQUIRED
 
-
-@dataclass(frozen=True)
-class StatusLimits:
-    """Extent of a status."""
-
-    curve_points: int = 600  # Largest number of points of a curve
-    pace_iterations: int = 20  # Number of last iterations from which the remaining time is estimated
-    notices: int = 3  # Number of last notices
-
-
-LIMITS = StatusLimits()
+MAX_CURVE_POINTS = 600  # Largest number of points of a curve
+PACE_ITERATIONS = 20  # Number of last iterations from which the remaining time is estimated
+MAX_NOTICES = 3  # Number of last notices
 # The units of documents, tokens and words, by the contents of a corpus
 UNITS = {"documents": ("documents", "tokens", "words"), "vectors": ("vectors", "values", "columns")}
 Value = TypeVar("Value")
@@ -48,7 +40,7 @@ class Curve(Generic[Value]):
         if len(self.points) > 1 and self.points[-1][0] - self.points[-2][0] < self._every:
             self.points.pop()
         self.points.append((iteration, value))
-        if len(self.points) > LIMITS.curve_points:
+        if len(self.points) > MAX_CURVE_POINTS:
             self.points = [*self.points[:-1][::2], self.points[-1]]
             self._every *= 2
 
@@ -75,7 +67,7 @@ class FitStatus:
     words_at: int = 0  # The iteration of that event
     ended: str = ""  # Reason of its end; empty while it goes on
     totals: dict[str, float] = field(default_factory=dict)  # Sums over all iterations, as counters need them
-    _marks: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=LIMITS.pace_iterations + 1))
+    _marks: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=PACE_ITERATIONS + 1))
 
     def add(self, event: Event) -> None:
         """Add an iteration."""
@@ -118,7 +110,7 @@ class RunStatus:
         self.cluster: Event = {}
         self.fits: dict[int | None, FitStatus] = {}
         self.processes: list[Process] = []
-        self.notices: deque[str] = deque(maxlen=LIMITS.notices)
+        self.notices: deque[str] = deque(maxlen=MAX_NOTICES)
         self.ended = ""
         self.members_ended: set[int] = set()
         self._last: int | None = None

@@ -19,30 +19,21 @@ Ints = npt.NDArray[np.int64]
 TSNE, MDS, CLASSICAL = "t-SNE", "multidimensional scaling", "classical scaling"
 
 
-@dataclass(frozen=True)
-class EmbeddingOptions:
-    """Parameters of the embedding.
-
-    The values are from maps of the topics of KOS, Reuters, Yelp and 20 Newsgroups with 10 to 1,000 topics. From about
-    30 topics on, t-SNE preserves more neighbours than multidimensional scaling. Its stress is smallest at a perplexity
-    of 8 to 10. 500 iterations preserve as many neighbours as 1,000.
-    """
-
-    tsne_from: int = 30  # Number of objects from which on t-SNE is used; multidimensional scaling below it
-    perplexity: float = 10.0
-    tsne_iterations: int = 500
-    smacof_iterations: int = 300
-    common_quantile: float = 0.01  # Quantile of the distances that counts as common to all pairs
-    # Share of that quantile subtracted from all distances before multidimensional scaling, so that differences between
-    # large distances become visible
-    common_share: float = 0.9
-    min_distance: float = 0.02  # Lower bound on the distances after the subtraction
-    # Weight of a coordinate's rank against its value, so that a remote group does not leave the plane empty. The map
-    # preserves as many neighbours, with less stress.
-    ranked: float = 0.5
-
-
-OPTIONS = EmbeddingOptions()
+# The values are from maps of the topics of KOS, Reuters, Yelp and 20 Newsgroups with 10 to 1,000 topics. From about
+# 30 topics on, t-SNE preserves more neighbours than multidimensional scaling. Its stress is smallest at a perplexity
+# of 8 to 10. 500 iterations preserve as many neighbours as 1,000.
+MIN_TSNE_OBJECTS = 30  # Number of objects from which on t-SNE is used; multidimensional scaling below it
+PERPLEXITY = 10.0
+TSNE_ITERATIONS = 500
+SMACOF_ITERATIONS = 300
+COMMON_QUANTILE = 0.01  # Quantile of the distances that counts as common to all pairs
+# Share of that quantile subtracted from all distances before multidimensional scaling, so that differences between
+# large distances become visible
+COMMON_SHARE = 0.9
+MIN_DISTANCE = 0.02  # Lower bound on the distances after the subtraction
+# Weight of a coordinate's rank against its value, so that a remote group does not leave the plane empty. The map
+# preserves as many neighbours, with less stress.
+RANK_WEIGHT = 0.5
 
 
 @dataclass(frozen=True)
@@ -68,7 +59,7 @@ class MapQuality:
         )
 
 
-def embed(distances: Floats, options: EmbeddingOptions = OPTIONS) -> tuple[Floats, str]:
+def embed(distances: Floats) -> tuple[Floats, str]:
     """Return positions in the plane for objects with known distances.
 
     Few objects are embedded by SMACOF, many by t-SNE, both starting from classical scaling, which is the result where
@@ -78,43 +69,43 @@ def embed(distances: Floats, options: EmbeddingOptions = OPTIONS) -> tuple[Float
     apart = 0.5 * (distances + distances.T)
     np.fill_diagonal(apart, 0.0)
     count = apart.shape[0]
-    method = (TSNE if count >= options.tsne_from else MDS) if _has_scikit_learn() else CLASSICAL
+    method = (TSNE if count >= MIN_TSNE_OBJECTS else MDS) if _has_scikit_learn() else CLASSICAL
     if count < 2 or not apart.any():
         return np.zeros((count, 2)), method
     with threadpool_limits(limits=1):
-        places = _tsne(apart, options) if method == TSNE else _smacof(apart, options)
-        return _evened(_turned(places), options.ranked), method
+        places = _tsne(apart) if method == TSNE else _smacof(apart)
+        return _evened(_turned(places), RANK_WEIGHT), method
 
 
 def _has_scikit_learn() -> bool:
     return find_spec("sklearn") is not None
 
 
-def _tsne(apart: Floats, options: EmbeddingOptions) -> Floats:
+def _tsne(apart: Floats) -> Floats:
     from sklearn import manifold
 
     begin = classical_scaling(apart)
     begin = 1e-4 * begin / max(float(begin.std(axis=0).max()), 1e-12)
-    perplexity = min(options.perplexity, (apart.shape[0] - 1) / 3)
+    perplexity = min(PERPLEXITY, (apart.shape[0] - 1) / 3)
     embedding = manifold.TSNE(
         metric="precomputed",
         init=begin,
         perplexity=perplexity,
-        max_iter=options.tsne_iterations,
+        max_iter=TSNE_ITERATIONS,
         random_state=0,
         n_jobs=1,
     )
     return np.asarray(embedding.fit_transform(apart), dtype=np.float64)
 
 
-def _smacof(apart: Floats, options: EmbeddingOptions) -> Floats:
-    common = options.common_share * float(np.quantile(squareform(apart, checks=False), options.common_quantile))
-    rest = np.maximum(apart - common, options.min_distance)
+def _smacof(apart: Floats) -> Floats:
+    common = COMMON_SHARE * float(np.quantile(squareform(apart, checks=False), COMMON_QUANTILE))
+    rest = np.maximum(apart - common, MIN_DISTANCE)
     np.fill_diagonal(rest, 0.0)
-    return scaled(rest, options.smacof_iterations)
+    return scaled(rest, SMACOF_ITERATIONS)
 
 
-def scaled(apart: Floats, iterations: int = OPTIONS.smacof_iterations) -> Floats:
+def scaled(apart: Floats, iterations: int = SMACOF_ITERATIONS) -> Floats:
     """Return the positions of smallest stress by SMACOF, started from classical scaling, shape (objects, 2)."""
     from sklearn import manifold
 

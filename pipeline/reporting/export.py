@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
@@ -27,10 +26,9 @@ from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
-from collapsium.storage.printable import CsvRows, guarded_note
+from collapsium.storage.printable import CsvRows, ShortRepr, guarded_note
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
-from collapsium.storage.short_repr import ShortRepr
 from collapsium.storage.units import Counting, silent
 
 Floats = npt.NDArray[np.float32]
@@ -104,7 +102,11 @@ def export(
         gensim is not installed.
     """
     model, run_topics = Model(run), topics(run, WORDS)
-    _require_used(options.to, tables)
+    name = next(
+        (name for name, field in TableOptions.model_fields.items() if getattr(tables, name) != field.default), None
+    )
+    if name is not None and options.to != "csv":
+        raise OptionError(f"applies only to `to` csv, found {options.to}", name)
     if options.to != "csv" and any(topic.signed for topic in run_topics):
         raise OptionError(
             f"expected csv, found {options.to}: components of vectors have signed loadings, which {options.to} cannot "
@@ -132,15 +134,6 @@ def _numbering(program: str, ids: Ints, place: str) -> list[str]:
     if np.array_equal(ids, np.arange(ids.size)):
         return []
     return [f"{program} numbers the topics from 0 to {ids.size - 1}, without the unused ids; {place} has their ids"]
-
-
-def _require_used(to: str, tables: TableOptions) -> None:
-    """Refuse options of tables in another format."""
-    name = next(
-        (name for name, field in TableOptions.model_fields.items() if getattr(tables, name) != field.default), None
-    )
-    if name is not None and to != "csv":
-        raise OptionError(f"applies only to `to` csv, found {to}", name)
 
 
 def _word_topic(model: Model, block: int, ids: Ints) -> npt.NDArray[np.floating]:

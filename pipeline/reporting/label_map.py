@@ -24,29 +24,23 @@ from collapsium.pipeline.reporting.text_layout import Placed, Placement, Point, 
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class LabelMapOptions:
-    """Sizes of the label map, in points, chosen by eye on maps of Reuters and NIPS."""
-
-    max_labels: int = 40
-    max_topics: int = 40  # The most frequent labels and the largest topics are drawn
-    plane: tuple[float, float] = (900.0, 660.0)  # Maximum width and height of the map
-    edge: float = 56.0  # Margin around the points, for their texts
-    margin: float = 6.0  # Margin around points and texts of the cropped map
-    label_font: float = 13.0
-    topic_font: float = 11.0
-    letters: int = 26  # Maximum length of a name
-    topic_words: int = 2
-    min_radius: float = 3.0
-    max_radius: float = 13.0  # Radii of the smallest and the largest topics
-    label_radius: float = 3.5
-    separation: float = 17.0  # Half of the minimum distance between two points
-    min_distance: float = 0.02  # Minimum distance of a label and a topic before scaling, relative to the largest
-    # Permitted distances of a text from its point
-    text_distances: tuple[float, ...] = (0.0, 10.0, 22.0, 36.0, 52.0, 70.0, 90.0, 115.0)
-
-
-OPTIONS = LabelMapOptions()
+# Sizes are in points, chosen by eye on maps of Reuters and NIPS.
+MAX_LABELS = 40
+MAX_TOPICS = 40  # The most frequent labels and the largest topics are drawn
+PLANE = (900.0, 660.0)  # Maximum width and height of the map
+EDGE = 56.0  # Margin around the points, for their texts
+MARGIN = 6.0  # Margin around points and texts of the cropped map
+LABEL_FONT = 13.0
+TOPIC_FONT = 11.0
+MAX_LETTERS = 26  # Maximum length of a name
+TOPIC_WORDS = 2
+MIN_RADIUS = 3.0
+MAX_RADIUS = 13.0  # Radii of the smallest and the largest topics
+LABEL_RADIUS = 3.5
+SEPARATION = 17.0  # Half of the minimum distance between two points
+MIN_DISTANCE = 0.02  # Minimum distance of a label and a topic before scaling, relative to the largest
+# Permitted distances of a text from its point
+TEXT_DISTANCES = (0.0, 10.0, 22.0, 36.0, 52.0, 70.0, 90.0, 115.0)
 
 
 @dataclass(frozen=True)
@@ -76,38 +70,38 @@ class LabelMap:
     topics_left: int
 
 
-def label_map(table: LabelTopics, names: Sequence[str] | None = None, options: LabelMapOptions = OPTIONS) -> LabelMap:
+def label_map(table: LabelTopics, names: Sequence[str] | None = None) -> LabelMap:
     """Map the most frequent labels and the largest topics."""
-    labels = np.sort(np.argsort(-np.array(table.documents), kind="stable")[: options.max_labels])
+    labels = np.sort(np.argsort(-np.array(table.documents), kind="stable")[:MAX_LABELS])
     share = np.array([max(topic.share, 0.0) for topic in table.topics])
-    chosen = np.sort(np.argsort(-share, kind="stable")[: options.max_topics])
-    places = _spread(_positions(table.weights[np.ix_(labels, chosen)], options), options)
-    radii = options.max_radius * np.sqrt(share[chosen] / max(float(share.max(initial=0.0)), 1e-300))
-    radii = np.maximum(radii, options.min_radius)
+    chosen = np.sort(np.argsort(-share, kind="stable")[:MAX_TOPICS])
+    places = _spread(_positions(table.weights[np.ix_(labels, chosen)]))
+    radii = MAX_RADIUS * np.sqrt(share[chosen] / max(float(share.max(initial=0.0)), 1e-300))
+    radii = np.maximum(radii, MIN_RADIUS)
     points: list[Point] = []
     ids: list[int | None] = []
     titles: list[str] = []
     for (x, y), label in zip(places[: labels.size].tolist(), labels.tolist(), strict=True):
-        name = shortened(table.titles[label], options.letters)
-        points.append(Point(x, y, options.label_radius, name, options.label_font, bold=True))
+        name = shortened(table.titles[label], MAX_LETTERS)
+        points.append(Point(x, y, LABEL_RADIUS, name, LABEL_FONT, bold=True))
         ids.append(None)
         titles.append(f"{table.titles[label]}, {table.documents[label]:,} documents")
     for (x, y), radius, row in zip(places[labels.size :].tolist(), radii.tolist(), chosen.tolist(), strict=True):
         topic = table.topics[row]
         title = [] if topic.title is None else [topic.title]
-        name = " ".join(title or topic.names[: options.topic_words]) if names is None else names[row]
-        points.append(Point(x, y, radius, shortened(f"{topic.id} {name}", options.letters), options.topic_font))
+        name = " ".join(title or topic.names[:TOPIC_WORDS]) if names is None else names[row]
+        points.append(Point(x, y, radius, shortened(f"{topic.id} {name}", MAX_LETTERS), TOPIC_FONT))
         ids.append(topic.id)
         titles.append(f"Topic {topic.id}, {topic.share:.2%}: {' '.join([*title, *topic.names[:8]])}")
     order = [*range(labels.size), *(labels.size + np.argsort(-share[chosen], kind="stable")).tolist()]
-    texts = place_texts(points, order, Placement(*options.plane, distances=options.text_distances))
+    texts = place_texts(points, order, Placement(*PLANE, distances=TEXT_DISTANCES))
     marks = [
         Mark(point.text, topic, plain(title), point.x, point.y, point.radius, text)
         for point, topic, title, text in zip(points, ids, titles, texts, strict=True)
     ]
     marks.sort(key=lambda mark: mark.topic is None)
     left = len(table.titles) - labels.size, len(table.topics) - chosen.size
-    return LabelMap(*_cropped(marks, options.margin), *left)
+    return LabelMap(*_cropped(marks, MARGIN), *left)
 
 
 def _cropped(marks: Sequence[Mark], margin: float) -> tuple[tuple[Mark, ...], float, float]:
@@ -130,26 +124,26 @@ def _cropped(marks: Sequence[Mark], margin: float) -> tuple[tuple[Mark, ...], fl
     return tuple(moved), round(right - left, 1), round(bottom - top, 1)
 
 
-def _positions(weights: Floats, options: LabelMapOptions) -> Floats:
+def _positions(weights: Floats) -> Floats:
     """Return the positions by multidimensional scaling, shape (labels + topics, 2)."""
     labels, topics = weights.shape
     below = 0.5 * (weights.max(axis=1, keepdims=True) + weights.max(axis=0, keepdims=True)) - weights
     apart = np.zeros((labels + topics, labels + topics))
-    apart[:labels, labels:] = np.maximum(below / max(float(below.max(initial=0.0)), 1e-12), options.min_distance)
+    apart[:labels, labels:] = np.maximum(below / max(float(below.max(initial=0.0)), 1e-12), MIN_DISTANCE)
     with threadpool_limits(limits=1):
         return np.round(scaled(shortest_path(apart, directed=False)), 6)
 
 
-def _spread(places: Floats, options: LabelMapOptions) -> Floats:
+def _spread(places: Floats) -> Floats:
     """Spread the points over the plane: each coordinate is half value and half rank, so that points do not crowd."""
     even = np.empty(places.shape)
-    for axis, room in enumerate(options.plane):
+    for axis, room in enumerate(PLANE):
         values = places[:, axis]
         reach = max(float(np.ptp(values)), 1e-12)
         rank = np.argsort(np.argsort(values, kind="stable"), kind="stable") / max(values.size - 1, 1)
-        even[:, axis] = (room - 2 * options.edge) * (0.5 * (values - values.min()) / reach + 0.5 * rank)
+        even[:, axis] = (room - 2 * EDGE) * (0.5 * (values - values.min()) / reach + 0.5 * rank)
     even[:, 1] *= -1.0
-    even = separate(even, np.full(len(even), options.separation))
+    even = separate(even, np.full(len(even), SEPARATION))
     even -= even.min(axis=0)
-    shrink = np.minimum(1.0, (np.array(options.plane) - 2 * options.edge) / np.maximum(even.max(axis=0), 1e-12))
-    return np.asarray(np.round(options.edge + even * shrink, 1), dtype=np.float64)
+    shrink = np.minimum(1.0, (np.array(PLANE) - 2 * EDGE) / np.maximum(even.max(axis=0), 1e-12))
+    return np.asarray(np.round(EDGE + even * shrink, 1), dtype=np.float64)

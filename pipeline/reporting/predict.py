@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from collapsium.pipeline.corpora.new_texts import Paths, UnknownWords, documents
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
 from collapsium.pipeline.options import keywords, without_none
@@ -152,7 +150,7 @@ def predict(
         finally:
             executor.close()
     if picture is not None and options.confusion is not None:
-        _put(File(options.confusion), picture)
+        File(options.confusion).write(picture)
     return Prediction(options.field, written, tally.documents, tally.right, new.unknown)
 
 
@@ -170,13 +168,6 @@ def _picture(corpus: Corpus, tally: Tally, candidates: Candidates, kind: str) ->
     if not tally.pairs:
         raise InputError(corpus.url, f"`confusion`: no document with a known word has one '{candidates.field}' alone")
     return draw_confusion(tally, f"{candidates.field}: actual and predicted values", kind)
-
-
-def _put(target: File, data: bytes) -> None:
-    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
-        part = Path(place) / "picture"
-        part.write_bytes(data)
-        target.put(part)
 
 
 def _schema(candidates: Candidates, lists: bool = True) -> pa.Schema:

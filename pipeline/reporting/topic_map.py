@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.analysis.topics import Topic
-from collapsium.pipeline.analysis.words import RULE, relevance
+from collapsium.pipeline.analysis.words import MIN_EXPECTED_TOKENS, RELEVANCE_WEIGHT, relevance
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topic_matching import distances
 from collapsium.pipeline.reporting.embedding import MapQuality, embed, measure, separate
@@ -23,21 +23,15 @@ WEIGHTS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # Values of lambda that the page's sli
 WORDS = 12
 
 
-@dataclass(frozen=True)
-class MapOptions:
-    """Sizes of the topic map, in units of its width, and names of topics."""
-
-    circles_share: float = 0.16  # Area of all circles, relative to the bounding box of the topics' positions
-    max_radius: float = 0.065
-    # Radius of topics that would otherwise be too small to see or to select; their areas exceed their shares
-    min_radius: float = 0.0055
-    gap: float = 0.0012  # Margin around each circle; two circles are at least twice as far apart
-    edge: float = 0.006  # Margin between circles and the map's edge
-    name_words: int = 2
-    name_letters: int = 26
-
-
-MAP = MapOptions()
+# Sizes are in units of the width of the map.
+CIRCLES_SHARE = 0.16  # Area of all circles, relative to the bounding box of the topics' positions
+MAX_RADIUS = 0.065
+# Radius of topics that would otherwise be too small to see or to select; their areas exceed their shares
+MIN_RADIUS = 0.0055
+CIRCLE_GAP = 0.0012  # Margin around each circle; two circles are at least twice as far apart
+EDGE = 0.006  # Margin between circles and the map's edge
+NAME_WORDS = 2
+NAME_LETTERS = 26
 
 
 @dataclass(frozen=True)
@@ -59,27 +53,27 @@ def topic_map(model: Model, ids: Ints, share: Floats) -> TopicMap:
     return map_of_distances(distances(model, model)[np.ix_(ids, ids)], share)
 
 
-def map_of_distances(apart: Floats, share: Floats, options: MapOptions = MAP) -> TopicMap:
+def map_of_distances(apart: Floats, share: Floats) -> TopicMap:
     """Map circles by their distances, shape (topics, topics), with areas proportional to their shares."""
     if not share.size:
-        return TopicMap(np.zeros(0), np.zeros(0), np.zeros(0), 2 * options.edge, measure(apart, np.zeros((0, 2)), ""))
+        return TopicMap(np.zeros(0), np.zeros(0), np.zeros(0), 2 * EDGE, measure(apart, np.zeros((0, 2)), ""))
     places, method = embed(apart)
     share = np.maximum(share, 0.0) if (share > 0).any() else np.ones_like(share)
     share /= float(share.max())
     places = places / max(float(np.ptp(places[:, 0])), 1e-12) if places.any() else places
     tall = max(float(np.ptp(places[:, 1])), 0.3)
-    radius = np.sqrt(share * options.circles_share * tall / (math.pi * float(share.sum())))
-    radius = radius * min(1.0, options.max_radius / float(radius.max()))
-    radius = np.maximum(radius, options.min_radius)
+    radius = np.sqrt(share * CIRCLES_SHARE * tall / (math.pi * float(share.sum())))
+    radius = radius * min(1.0, MAX_RADIUS / float(radius.max()))
+    radius = np.maximum(radius, MIN_RADIUS)
     # The centres of circles at the left and right edge lie inside, so that the map is about 1 wide.
-    places = separate(places * (1.0 - 2.0 * float(np.median(radius))), radius + options.gap)
+    places = separate(places * (1.0 - 2.0 * float(np.median(radius))), radius + CIRCLE_GAP)
     low, high = (places - radius[:, None]).min(axis=0), (places + radius[:, None]).max(axis=0)
     if places.shape[0] == 1:
-        scale, low = 1.0, np.array([places[0, 0] - 0.5 + options.edge, low[1]])
+        scale, low = 1.0, np.array([places[0, 0] - 0.5 + EDGE, low[1]])
     else:
-        scale = (1.0 - 2.0 * options.edge) / float(high[0] - low[0])
-    x, y = (np.round(scale * (places - low) + options.edge, 5)).T
-    height = round(float(scale * (high[1] - low[1])) + 2 * options.edge, 5)
+        scale = (1.0 - 2.0 * EDGE) / float(high[0] - low[0])
+    x, y = (np.round(scale * (places - low) + EDGE, 5)).T
+    height = round(float(scale * (high[1] - low[1])) + 2 * EDGE, 5)
     return TopicMap(x, y, np.round(scale * radius, 5), height, measure(apart, np.stack([x, y], axis=1), method))
 
 
@@ -111,14 +105,14 @@ def circle_texts(
     return [CircleText(*parts) for parts in zip(inside, placed, (point.text for point in points), strict=True)]
 
 
-def map_names(model: Model, topics: Sequence[Topic], pools: Sequence[Pool], options: MapOptions = MAP) -> list[str]:
+def map_names(model: Model, topics: Sequence[Topic], pools: Sequence[Pool]) -> list[str]:
     """Return a name for each topic: its title, or else its most relevant words."""
     overall = model.vocabulary.tokens / max(float(model.vocabulary.tokens.sum()), 1.0)
     words, names = model.vocabulary.words, []
     for topic, pool in zip(topics, pools, strict=True):
-        score = relevance(np.log(pool.probability), np.log(overall[pool.words]), RULE.relevance_weight)
-        best = pool.words[np.argsort(-score, kind="stable")[: options.name_words]].tolist()
-        names.append(shortened(topic.title or " ".join(words[word] for word in best), options.name_letters))
+        score = relevance(np.log(pool.probability), np.log(overall[pool.words]), RELEVANCE_WEIGHT)
+        best = pool.words[np.argsort(-score, kind="stable")[:NAME_WORDS]].tolist()
+        names.append(shortened(topic.title or " ".join(words[word] for word in best), NAME_LETTERS))
     return names
 
 
@@ -141,7 +135,7 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
     for number, (low, high) in enumerate(model.blocks):
         table = model.shard_model.probabilities(model.rows(number), model.global_state)["word_topic"]
         phi = np.asarray(table)[:, ids].T
-        enough = (phi * share[:, None] * tokens.sum() >= RULE.min_expected_tokens) & (overall[low:high] > 0.0)
+        enough = (phi * share[:, None] * tokens.sum() >= MIN_EXPECTED_TOKENS) & (overall[low:high] > 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             logs, log_overall = np.log(phi), np.log(overall[low:high])
         log_overall = np.where(np.isfinite(log_overall), log_overall, 0.0)

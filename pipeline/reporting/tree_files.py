@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import plain
@@ -54,7 +51,7 @@ def write(
     if graph is not None:
         files[graph] = graphml(tree)
     for path, content in files.items():
-        _put(path, content)
+        File(path).write(content)
 
 
 def graphml(tree: Sequence[Topic]) -> bytes:
@@ -93,10 +90,3 @@ def _attributes(node: Topic) -> Mapping[str, str | None]:
         "level": str(node.level),
         "stability": None if node.stability is None else repr(node.stability),
     }
-
-
-def _put(url: str | os.PathLike[str], content: bytes) -> None:
-    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
-        part = Path(place) / "part"
-        part.write_bytes(content)
-        File(url).put(part)

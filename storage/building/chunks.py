@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.list_columns import segment_bounds
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 
 
 @dataclass(frozen=True, repr=False)

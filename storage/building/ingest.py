@@ -3,28 +3,65 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.shard import Documents, merge_segments
 from collapsium.storage.corpus.vectors import Vectors
+from collapsium.storage.corpus.vocabulary import as_spelled_in
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
-from collapsium.storage.readers.base import Source
-from collapsium.storage.readers.counts.relabelled import RelabelledSource
+from collapsium.storage.readers.base import NOT_IN_VOCABULARY, Dropped, Source
 from collapsium.storage.readers.read_options import Guess, distinct_guesses
-from collapsium.storage.readers.side_files.columns import Sides, merged
+from collapsium.storage.readers.side_files import Sides, merged
 from collapsium.storage.readers.vectors.base import DenseSource
 from collapsium.storage.units import Counting, silent
+
+
+class RelabelledSource:
+    """A source of counted documents with the word ids of another vocabulary; words outside it are dropped."""
+
+    def __init__(self, source: Source, words: Sequence[str]) -> None:
+        self.name, self._source, self._words = source.name, source, list(words)
+        spelled = pa.array(as_spelled_in(self._words, source.words()), pa.string())
+        place = pc.fill_null(pc.index_in(spelled, value_set=pa.array(self._words, pa.string())), -1)
+        self._number = np.asarray(place, dtype=np.int32)
+        self._unknown = np.zeros(len(spelled), dtype=np.int64)
+
+    def words(self) -> list[str]:
+        """Return the other vocabulary."""
+        return self._words
+
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        """Numbers of words outside the vocabulary, and of their tokens, in the documents read so far."""
+        words = int(np.count_nonzero(self._unknown))
+        return (Dropped(NOT_IN_VOCABULARY, words, int(self._unknown.sum())),) if words else ()
+
+    def documents(self) -> Iterator[Documents]:
+        """Yield the chunks of documents of the source; each call counts unknown words from zero."""
+        self._unknown[:] = 0
+        for part in self._source.documents():
+            numbers = self._number[part.words]
+            lost = numbers < 0
+            np.add.at(self._unknown, part.words[lost], part.counts[lost])
+            left = part.with_counts(np.where(lost, 0, part.counts).astype(np.int32))
+            numbers = numbers[~lost & (part.counts > 0)]
+            owner = np.repeat(np.arange(len(left)), np.diff(left.offsets))
+            order = np.lexsort((numbers, owner))
+            yield replace(left, words=numbers[order], counts=left.counts[order])
+
 
 Some = TypeVar("Some", Documents, Vectors)
 

@@ -18,11 +18,11 @@ from collapsium.storage.data_types import SCORES, JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump, read_record
+from collapsium.storage.printable import ShortRepr, short
 from collapsium.storage.readers.base import Dropped
 from collapsium.storage.readers.read_options import Guess, ReadOptions
 from collapsium.storage.readers.texts.fields import DateTally
 from collapsium.storage.readers.texts.segment import LeftOut
-from collapsium.storage.short_repr import ShortRepr, short
 
 FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 7
 OLDEST = 6  # Version of release 0.1, whose reports have no guesses
@@ -77,7 +77,11 @@ class Report(ShortRepr):
     @property
     def remarks(self) -> list[str]:
         """Lines on dates, guesses and files that were left out; names of options are in backticks."""
-        return [*self._date_remarks(), *([self.guessed] if self.guesses else []), *self._left_out_remarks()]
+        lines = []
+        for group in self.left_out:
+            some = f"{', '.join(group.names)}{', ...' if group.files > len(group.names) else ''}"
+            lines.append(f"{group.files:,} file{'s' * (group.files > 1)} left out, {group.why}: {some}")
+        return [*self._date_remarks(), *([self.guessed] if self.guesses else []), *lines]
 
     @property
     def guessed(self) -> str:
@@ -90,14 +94,6 @@ class Report(ShortRepr):
             for (what, option), texts in values.items()
         ]
         return f"guessed: {', '.join(guesses)}"
-
-    def _left_out_remarks(self) -> list[str]:
-        """Return lines on files of folders that were not read."""
-        lines = []
-        for group in self.left_out:
-            some = f"{', '.join(group.names)}{', ...' if group.files > len(group.names) else ''}"
-            lines.append(f"{group.files:,} file{'s' * (group.files > 1)} left out, {group.why}: {some}")
-        return lines
 
     def _date_remarks(self) -> list[str]:
         """Return lines on dates that are missing, unreadable or ambiguous, with examples."""
@@ -170,7 +166,15 @@ class History(ShortRepr):
 
     def record(self) -> JsonObject:
         """Return the contents of ``ingest.json``."""
-        reading = _reading(self.options)
+        named = {
+            one.name: (getattr(self.options, one.name), one.default)
+            for one in fields(self.options)
+            if one.name not in _NEVER
+        }
+        always = (*_ALWAYS, *_LISTS)
+        reading = {
+            name: _as_json(value) for name, (value, default) in named.items() if name in always or value != default
+        }
         optional: JsonObject = {} if self.side_files is None else {"side_files": _plain(self.side_files)}
         optional.update({"frequent": list(self.frequent)} if self.frequent else {})
         optional.update({"flattened": True} if self.flattened else {})
@@ -188,13 +192,6 @@ class History(ShortRepr):
     def write(self, folder: Folder) -> None:
         """Write the record beside the manifest."""
         folder.write(FILE, dump(self.record()))
-
-
-def _reading(options: ReadOptions) -> JsonObject:
-    """Return the recorded options of reading as JSON."""
-    named = {one.name: (getattr(options, one.name), one.default) for one in fields(options) if one.name not in _NEVER}
-    always = (*_ALWAYS, *_LISTS)
-    return {name: _as_json(value) for name, (value, default) in named.items() if name in always or value != default}
 
 
 def _read(kind: type[Part], record: object) -> Part:

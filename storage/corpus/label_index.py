@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from collapsium.storage.corpus.labels import Labels, Name
 from collapsium.storage.errors import InputError, OptionError, suggestion
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import Corpus

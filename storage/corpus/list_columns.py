@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from collapsium.storage.corpus.labels import Labels, Name
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.segments import COLUMN, Numbers, Segments, running
-from collapsium.storage.io.parquet.columns import numbers_of
+from collapsium.storage.io.parquet import numbers_of
 
 
 def rows_of(labels: pa.Array) -> pa.Table:

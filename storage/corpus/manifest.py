@@ -10,8 +10,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.names import require_inside
+from collapsium.storage.io.folder import Folder, require_inside
 from collapsium.storage.io.records import (
     DIGEST,
     MAX_BYTES,
@@ -23,7 +22,7 @@ from collapsium.storage.io.records import (
     dump,
     parse_record,
 )
-from collapsium.storage.short_repr import short
+from collapsium.storage.printable import short
 
 MANIFEST = "manifest.json"
 KIND = "collapsium-corpus"

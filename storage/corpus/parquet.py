@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.parquet.bounded_file import BoundedFile
+from collapsium.storage.io.parquet import BoundedFile
 
 LABELS = pa.list_(pa.struct([pa.field("field", pa.string()), pa.field("value", pa.string())]))
 

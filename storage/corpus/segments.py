@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray, Arrays
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 
 COLUMN = "segments"
 Numbers = npt.NDArray[np.int64]

@@ -27,7 +27,7 @@ from collapsium.storage.corpus.shard_columns import (
 )
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 
 EXTRAS = {"title": pa.string(), "date": pa.string(), "labels": LABELS, "segments": pa.list_(pa.int32())}
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from collapsium.storage.corpus.parquet import column_of
 from collapsium.storage.errors import DamagedError
-from collapsium.storage.io.parquet.columns import numbers_of
+from collapsium.storage.io.parquet import numbers_of
 
 TEXTS = ("title", "date")
 LABELS, SEGMENTS = "labels", "segments"

@@ -17,7 +17,7 @@ from collapsium.storage.corpus.shard_columns import ids_and_extras
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.arrays import LEAST_LIMIT, RATIO, damage, require_plain
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 
 ARRAY = "vectors.zarr"
 METADATA = "zarr.json"

@@ -21,10 +21,8 @@ from collapsium.storage.corpus.word_rule import RULE, spelled
 from collapsium.storage.errors import DamagedError, InputError, near
 from collapsium.storage.io.encodings import NAME_IT, decode_text
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.parquet.bounded_file import BoundedFile
-from collapsium.storage.io.parquet.columns import number_array, string_array
-from collapsium.storage.printable import NUMBER
-from collapsium.storage.short_repr import short
+from collapsium.storage.io.parquet import BoundedFile, number_array, string_array
+from collapsium.storage.printable import NUMBER, short
 
 FILE = "vocabulary.parquet"
 MOST_COUNTED = 1 << 62  # Largest number of documents or tokens of a word

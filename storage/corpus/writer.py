@@ -20,17 +20,10 @@ from collapsium.storage.errors import InputError
 from collapsium.storage.io.arrays import MOST_CHUNK_BYTES
 from collapsium.storage.io.folder import Folder
 
-
-@dataclass(frozen=True)
-class ShardSizes:
-    """Default size of shards; a trade-off between parallel sweeps and tasks that are worth their overhead."""
-
-    shards: int = 8  # Number of shards, within the limits below
-    least: int = 100_000  # Least number of tokens of a shard
-    most: int = 2_000_000  # Largest number of tokens of a shard
-
-
-SIZES = ShardSizes()
+# Default size of shards; a trade-off between parallel sweeps and tasks that are worth their overhead.
+DEFAULT_SHARDS = 8  # Number of shards, within the limits below
+MIN_SHARD_TOKENS = 100_000  # Least number of tokens of a shard
+MAX_SHARD_TOKENS = 2_000_000  # Largest number of tokens of a shard
 
 
 class CorpusWriter:
@@ -58,8 +51,8 @@ class CorpusWriter:
             return
         self._waiting.append(documents)
         self._waiting_tokens += int(documents.counts.sum(dtype=np.int64))
-        if self._shard_tokens is None and self._waiting_tokens > SIZES.shards * SIZES.most:
-            self._shard_tokens = SIZES.most
+        if self._shard_tokens is None and self._waiting_tokens > DEFAULT_SHARDS * MAX_SHARD_TOKENS:
+            self._shard_tokens = MAX_SHARD_TOKENS
         if self._shard_tokens is not None and self._waiting_tokens > 2 * self._shard_tokens:
             self._flush(self._shard_tokens, last=False)
 
@@ -174,8 +167,8 @@ class VectorWriter:
         self._waiting.append(vectors)
         self._least = np.minimum(self._least, vectors.values.min(axis=0, initial=np.inf))
         self._most = np.maximum(self._most, vectors.values.max(axis=0, initial=-np.inf))
-        if self._array is None and self._waiting_rows * self._columns > SIZES.shards * SIZES.most:
-            self._array = self._begun(SIZES.most)
+        if self._array is None and self._waiting_rows * self._columns > DEFAULT_SHARDS * MAX_SHARD_TOKENS:
+            self._array = self._begun(MAX_SHARD_TOKENS)
         while self._array is not None and self._waiting_rows >= self._array.rows:
             self._write(self._array)
 
@@ -240,13 +233,13 @@ class VectorWriter:
 
 def even_shard_tokens(tokens: int) -> int:
     """Return the default tokens of a shard: an eighth within the limits, without a small last shard."""
-    target = min(max(tokens // SIZES.shards, SIZES.least), SIZES.most)
+    target = min(max(tokens // DEFAULT_SHARDS, MIN_SHARD_TOKENS), MAX_SHARD_TOKENS)
     return max(-(-tokens // max(tokens // target, 1)), 1)
 
 
 def even_shard_tokens_of(tokens: int) -> int:
     """Return the tokens of a shard that `CorpusWriter` chooses by default for a corpus."""
-    return SIZES.most if tokens > SIZES.shards * SIZES.most else even_shard_tokens(tokens)
+    return MAX_SHARD_TOKENS if tokens > DEFAULT_SHARDS * MAX_SHARD_TOKENS else even_shard_tokens(tokens)
 
 
 def numbered_ids(first: int, count: int) -> pa.Array:

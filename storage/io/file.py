@@ -1,18 +1,99 @@
-"""A single file at any fsspec URL."""
+"""Single files at any fsspec URL, and what folders share with them: parsing of URLs, retries of failed operations."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from collapsium.storage.errors import CollapsiumError, StoreError
 from collapsium.storage.io import local
-from collapsium.storage.io.locations import locate
-from collapsium.storage.io.retry import with_retries
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+
+TRIES = 6
+PAUSE = 0.1  # Seconds before the second attempt; each further pause is twice as long
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+# Errors that a retry would meet again.
+LASTING = {
+    *FULL,
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EFBIG, errno.ELOOP, errno.EINVAL),
+    *(errno.EXDEV, errno.ENOTEMPTY, errno.EMFILE, errno.ENFILE, errno.ENOTSUP),
+}
+_PRESENCE_ERRORS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
+T = TypeVar("T")
+pause: Callable[[float], None] = time.sleep
+
+
+def with_retries(url: str, operation: Callable[[], T]) -> T:
+    """Return the result of an operation on a store, retried after errors that may pass."""
+    for number in range(1, TRIES + 1):
+        try:
+            return operation()
+        except (*_PRESENCE_ERRORS, CollapsiumError):
+            raise
+        # Clients of stores raise exceptions of their own, which have no common base class.
+        except Exception as error:
+            # Other built-in errors are defects of this program.
+            if not isinstance(error, OSError) and type(error).__module__ in ("builtins", "numpy"):
+                raise
+            reason = _reason(error)
+            if getattr(error, "errno", None) in LASTING or isinstance(error, PermissionError):
+                raise StoreError(f"{url}: {reason}") from error
+            if number == TRIES:
+                raise StoreError(f"{url}: the store failed {TRIES} times, last with: {reason}") from error
+            pause(PAUSE * 2 ** (number - 1))
+    raise AssertionError("unreachable")
+
+
+def _reason(error: Exception) -> str:
+    if getattr(error, "errno", None) in FULL:
+        return "no space is left on the disk"
+    text = getattr(error, "strerror", None) or str(error)
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+LOCAL = ("file://", "local://")
+# Protocols of fsspec that stand before another URL, with `::` between
+CHAINS = ("zip", "tar", "libarchive", "dir", "simplecache", "filecache", "blockcache", "cached", "asynclocal")
+
+
+def is_url(name: str) -> bool:
+    """Return True for an fsspec URL; any name without ``://`` is a local path, whatever other signs it holds."""
+    return "://" in name and not name.startswith(LOCAL)
+
+
+def locate(name: str) -> tuple[AbstractFileSystem, str]:
+    """Return the file system of a local path or fsspec URL, and the path in it.
+
+    fsspec itself would read ``std::vector.txt`` as a chain of URLs and ``data:2020.csv`` as data.
+    """
+    from fsspec import core
+
+    if not is_url(name):
+        name = next((name.removeprefix(prefix) for prefix in LOCAL if name.startswith(prefix)), name)
+        if name.startswith("~") and os.path.lexists(name):
+            name = f"./{name}"
+        import fsspec
+        from fsspec.implementations import local as local_files
+
+        return fsspec.filesystem("file"), local_files.make_path_posix(name).rstrip("/") or "/"
+    head, chained, rest = name.partition("::")
+    if not chained or head.partition("://")[0] in CHAINS:
+        fs, path = core.url_to_fs(name)
+        return fs, str(path)
+    # Further colons belong to the name of an object, unless a protocol stands before them.
+    fs, path = core.url_to_fs(head)
+    return fs, f"{path}{chained}{rest}"
 
 
 class File:
@@ -31,6 +112,13 @@ class File:
         """Remove the file if it exists."""
         with contextlib.suppress(FileNotFoundError):
             with_retries(self._path, lambda: self._fs.rm_file(self._path))
+
+    def write(self, content: bytes) -> None:
+        """Write the file; a local one is written atomically."""
+        with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
+            part = Path(place) / "part"
+            part.write_bytes(content)
+            self.put(part)
 
     def put(self, source: Path) -> None:
         """Copy a local file here; a local target is written atomically."""

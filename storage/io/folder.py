@@ -14,18 +14,53 @@ from typing import IO, TYPE_CHECKING, Protocol, TypeVar, cast
 
 from collapsium.storage.errors import AbsentError, DamagedError, StoreError
 from collapsium.storage.io import local
-from collapsium.storage.io.locations import locate
-from collapsium.storage.io.names import is_name, require_inside, require_unlinked
-from collapsium.storage.io.retry import with_retries
+from collapsium.storage.io.file import locate, with_retries
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+
+def is_name(name: str) -> bool:
+    """Return True if file systems and stores can have a file of this name; JSON and TOML can contain others."""
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in name
+
+
+def require_inside(url: str, name: str) -> str:
+    """Return a name inside the folder of a URL; raise `DamagedError` if it would leave the folder."""
+    if not is_name(name):
+        expected = f"the name {name[:200]!r} holds NUL or half of a surrogate pair"
+        raise DamagedError(url, expected, "manifest")
+    parts = name.split("/")
+    if not name or "\\" in name or ":" in name or any(part in ("", ".", "..") for part in parts):
+        raise DamagedError(url, f"the name {name!r} would leave the folder", "manifest")
+    return name
+
+
+def require_unlinked(url: str, path: str, name: str) -> None:
+    """Raise an error for a name inside a local folder that is a symbolic link, or lies behind one.
+
+    The folder itself may be a link, because its user has named it. Its contents may come from anyone, and a link there
+    would have files outside read, overwritten or deleted.
+    """
+    parts = name.split("/")
+    for end in range(1, len(parts) + 1):
+        inner = "/".join(parts[:end])
+        if Path(f"{path}/{inner}").is_symlink():
+            raise DamagedError(
+                url,
+                f"{inner} is a symbolic link, which may lead anywhere; put what it leads to in its place",
+            )
+
 
 T = TypeVar("T")
 
 
 class Fence(Protocol):
-    """Lets only its owner write; see `collapsium.storage.io.locks.run_lock`."""
+    """Lets only its owner write; see `collapsium.storage.io.run_lock`."""
 
     def hold(self) -> AbstractContextManager[None]:
         """Return a context for a write; entering it raises `TakenOverError` if another process owns the lock."""
@@ -54,7 +89,7 @@ class Folder:
         return Folder, (self.address,)
 
     def __truediv__(self, name: str) -> Folder:
-        """Return the folder `name` inside this one; see `collapsium.storage.io.names` for valid names."""
+        """Return the folder `name` inside this one; see `collapsium.storage.io.folder` for valid names."""
         inner = Folder(f"{self.url}/{self._checked(name)}")
         inner._fences = self._fences
         return inner
@@ -273,3 +308,31 @@ class Folder:
             local.rename(Path(self._path), Path(target._path), guard)
         except OSError as error:
             raise StoreError(f"{self.url}: cannot be renamed to {target.url} ({error.strerror or error})") from error
+
+
+# Protocols of stores whose address is the user's own configuration: a bucket follows, no host to connect to
+OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
+
+
+def recorded_url(folder: Folder, url: object) -> str:
+    """Return a URL from a record, unless it leads to another store than the record's own.
+
+    Opening a URL connects to its host, or runs the code of a chained protocol. So a record may refer to local paths
+    and to its own store only.
+    """
+    if isinstance(url, str) and not ("::" in url and "://" in url):
+        scheme, host, own_scheme, own_host = *_store_of(url), *_store_of(folder.address)
+        if scheme == "" or (scheme == own_scheme and (host == own_host or scheme in OBJECT_STORES)):
+            return url
+    raise AbsentError(
+        f"{folder.url}: its record names {str(url)[:200]!r}, which is opened only where you name it yourself, as "
+        "anyone may have written the record"
+    )
+
+
+def _store_of(url: str) -> tuple[str, str]:
+    """Return the protocol and the host or bucket of a URL; both are empty for a local path."""
+    protocol, separator, rest = url.partition("://")
+    if not separator or protocol in ("file", "local"):
+        return "", ""
+    return protocol, rest.partition("/")[0]

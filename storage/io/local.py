@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -22,17 +21,10 @@ Put = Callable[[str, "bytes | memoryview"], object]  # Writes a file, from its n
 UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF, errno.EISDIR, errno.ENOSYS}
 
 
-@dataclass(frozen=True)
-class SyncRule:
-    """Syncing of many files at once: disks take those that wait at the same time in one go."""
-
-    # Threads that sync: 60 files of 72 MB took 0.05 s instead of 0.2 s one by one, and no less with 16 threads
-    threads: int = 8
-
-    files: int = 64  # Files that stay open until they are synced together
-
-
-SYNC_RULE = SyncRule()
+# Many files are synced at once: disks take those that wait at the same time in one go.
+# Threads that sync: 60 files of 72 MB took 0.05 s instead of 0.2 s one by one, and no less with 16 threads
+SYNC_THREADS = 8
+MAX_UNSYNCED_FILES = 64  # Files that stay open until they are synced together
 
 
 def unguarded() -> AbstractContextManager[None]:
@@ -78,11 +70,6 @@ def _make_ready(folder: Path, guard: Guard) -> None:
             make_folder(folder)
 
 
-def _sync_file(path: Path) -> None:
-    with path.open("rb") as handle:
-        os.fsync(handle.fileno())
-
-
 def write_atomically(
     path: Path,
     data: bytes | memoryview,
@@ -120,7 +107,7 @@ def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded)
             _make_inside(folder, folders)
         handles.append(open(f"{part}/{name}", "xb", buffering=0))  # noqa: PTH123, SIM115
         _write(handles[-1], data)
-        if len(handles) == SYNC_RULE.files:
+        if len(handles) == MAX_UNSYNCED_FILES:
             _sync_all(handles)
 
     try:
@@ -158,13 +145,13 @@ def _sync_all(handles: list[IO[bytes]], folders: Iterable[str] = ()) -> None:
     paths = list(folders)
 
     def sync(first: int) -> None:
-        for handle in handles[first :: SYNC_RULE.threads]:
+        for handle in handles[first::SYNC_THREADS]:
             os.fsync(handle.fileno())
             handle.close()
-        for path in paths[first :: SYNC_RULE.threads]:
+        for path in paths[first::SYNC_THREADS]:
             sync_folder(path)
 
-    shares = min(SYNC_RULE.threads, max(len(handles), len(paths)))
+    shares = min(SYNC_THREADS, max(len(handles), len(paths)))
     waiting = [_sync_threads().submit(sync, first) for first in range(shares)]
     try:
         for future in waiting:
@@ -178,7 +165,7 @@ def _sync_all(handles: list[IO[bytes]], folders: Iterable[str] = ()) -> None:
 @functools.cache
 def _sync_threads() -> ThreadPoolExecutor:
     """Return the threads that sync files for all threads of this process."""
-    return ThreadPoolExecutor(SYNC_RULE.threads, thread_name_prefix="collapsium-sync")
+    return ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="collapsium-sync")
 
 
 # A forked process has none of the threads.
@@ -233,7 +220,8 @@ def copy_atomically(source: Path, target: Path, guard: Guard = unguarded) -> Non
     part = _hidden(target)
     try:
         shutil.copyfile(source, part)
-        _sync_file(part)
+        with part.open("rb") as handle:
+            os.fsync(handle.fileno())
         with guard():
             part.replace(target)
         sync_folder(target.parent)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.short_repr import short
+from collapsium.storage.printable import short
 
 DIGEST = "sha256"
 MAX_BYTES = 1 << 26  # Largest record; the manifest of a corpus of 100,000 shards has 45 MB

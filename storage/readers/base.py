@@ -19,10 +19,9 @@ from collapsium.storage.corpus.vocabulary import PARQUET_MAGIC, read_words, word
 from collapsium.storage.corpus.word_rule import spelled
 from collapsium.storage.errors import AbsentError, InputError, NoVocabularyError
 from collapsium.storage.io.encodings import NAME_IT, decode_text, marked_encoding, recoded
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locations import locate
-from collapsium.storage.io.names import is_name
-from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
+from collapsium.storage.io.file import locate
+from collapsium.storage.io.folder import Folder, is_name
+from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.compression import HEAD, binary_kind, packing_of, unpacked
 from collapsium.storage.readers.read_options import Guess, ReadOptions
 
@@ -81,7 +80,11 @@ def _opened(path: str) -> tuple[IO[bytes], bytes, Callable[[], int]]:
     try:
         fs, place = locate(path)
         if isinstance(fs, LocalFileSystem):
-            _require_file(path, place)
+            # Folders, pipes and devices are refused, as they may never end; names of files may come out of a record.
+            mode = Path(place).stat().st_mode
+            if not stat.S_ISREG(mode):
+                kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+                raise InputError(path, f"expected a file, found {kind}")
         handle = cast(IO[bytes], fs.open(place, "rb"))
         try:
             head = head_of(handle)
@@ -183,14 +186,6 @@ def may_be_cut(path: str, options: ReadOptions) -> bool:
     handle, head, _ = _opened(path)
     handle.close()
     return packing_of(head) is None and marked_encoding(head) in (None, "utf-8-sig")
-
-
-def _require_file(path: str, place: str) -> None:
-    """Refuse folders, pipes and devices, which may never end; names of files may come out of a record."""
-    mode = Path(place).stat().st_mode
-    if not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
-        raise InputError(path, f"expected a file, found {kind}")
 
 
 def require_plausible(path: str, documents: int, pairs: int, where: str) -> None:

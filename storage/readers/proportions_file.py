@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +18,9 @@ import pyarrow.compute as pc
 
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.errors import InputError
-from collapsium.storage.io.parquet.bounded_file import BoundedFile
+from collapsium.storage.io.parquet import BoundedFile
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.readers.base import open_input, reading
-from collapsium.storage.short_repr import ShortRepr
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,7 +154,13 @@ def read_proportions(path: str) -> ProportionsFile:
         except FAULTS as error:
             reason = (str(error) or type(error).__name__).splitlines()[0][:200]
             raise InputError(path, f"expected a Parquet file of proportions ({reason})") from None
-    proportions = _joined(parts)
+    lengths = [np.diff(part.offsets) for part in parts]
+    proportions = DocumentProportions(
+        np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]))]).astype(np.int64),
+        np.concatenate([np.zeros(0, np.int32), *(part.topics for part in parts)]),
+        np.concatenate([np.zeros(0, np.float32), *(part.shares for part in parts)]),
+        max((part.width for part in parts), default=0),
+    )
     if not proportions.known.any():
         raise InputError(path, "expected proportions of at least one document, found none")
     known = None
@@ -163,17 +168,6 @@ def read_proportions(path: str) -> ProportionsFile:
         known = pa.concat_arrays(ids)
         _require_distinct(path, known)
     return ProportionsFile(path, known, proportions)
-
-
-def _joined(parts: Sequence[DocumentProportions]) -> DocumentProportions:
-    """Return consecutive rows as one."""
-    lengths = [np.diff(part.offsets) for part in parts]
-    return DocumentProportions(
-        np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]))]).astype(np.int64),
-        np.concatenate([np.zeros(0, np.int32), *(part.topics for part in parts)]),
-        np.concatenate([np.zeros(0, np.float32), *(part.shares for part in parts)]),
-        max((part.width for part in parts), default=0),
-    )
 
 
 def _ids(path: str, column: pa.Array, first: int) -> pa.Array:
@@ -263,7 +257,14 @@ class _Layout:
         """Return and check the rows of a batch; `first` is the number of its first row."""
         columns = [batch.column(batch.schema.get_field_index(name)) for name in self.names]
         if self.kind == "columns":
-            return self._of_columns(columns, first)
+            rows, width = len(columns[0]), len(columns)
+            values = np.empty((rows, width))
+            for number, (name, column) in enumerate(zip(self.names, columns, strict=True)):
+                values[:, number] = self._numbers(column, name)
+                self._require_proportions(values[:, number], np.arange(rows), name, first)
+            owner = np.repeat(np.arange(rows), width)
+            self._require_sums(owner, values.ravel(), rows, first)
+            return sparse_proportions(owner, np.tile(np.arange(width), rows), values.ravel(), rows, width)
         owner, values = self._flat(columns[-1], self.names[-1], first)
         self._require_proportions(values, owner, self.names[-1], first)
         if self.kind == "sparse":
@@ -281,16 +282,6 @@ class _Layout:
         topics = np.arange(owner.size) - owner * width
         self._require_sums(owner, values, len(columns[0]), first)
         return sparse_proportions(owner, topics, values, len(columns[0]), width)
-
-    def _of_columns(self, columns: Sequence[pa.Array], first: int) -> DocumentProportions:
-        rows, width = len(columns[0]), len(columns)
-        values = np.empty((rows, width))
-        for number, (name, column) in enumerate(zip(self.names, columns, strict=True)):
-            values[:, number] = self._numbers(column, name)
-            self._require_proportions(values[:, number], np.arange(rows), name, first)
-        owner = np.repeat(np.arange(rows), width)
-        self._require_sums(owner, values.ravel(), rows, first)
-        return sparse_proportions(owner, np.tile(np.arange(width), rows), values.ravel(), rows, width)
 
     def _of_pairs(
         self, column: pa.Array, owner: Ints, values: npt.NDArray[np.float64], first: int

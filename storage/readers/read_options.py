@@ -10,7 +10,7 @@ from typing import Any
 
 from collapsium.storage.corpus.word_rule import FIRST_RULE
 from collapsium.storage.errors import InputError, OptionError
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 
 
 @dataclass(frozen=True, repr=False)

@@ -31,14 +31,13 @@ def read_weights(path: str) -> Iterator[tuple[object, object]]:
 
 
 def _parquet_rows(handle: io.BufferedReader) -> Iterator[tuple[object, object]]:
-    from collapsium.storage.corpus import parquet
+    from collapsium.storage.corpus.parquet import FAULTS
+    from collapsium.storage.io.parquet import BoundedFile
 
     try:
-        from collapsium.storage.io.parquet import bounded_file
-
-        table = bounded_file.BoundedFile(handle).table()
+        table = BoundedFile(handle).table()
         columns = [column.to_pylist() for column in table.columns]
-    except parquet.FAULTS as error:
+    except FAULTS as error:
         raise ValueError(f"expected a Parquet file ({(str(error) or type(error).__name__).splitlines()[0]})") from None
     if len(columns) != 2:
         raise ValueError(f"expected two columns, a word and its weight ({len(columns)} in the file)")

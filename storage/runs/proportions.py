@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 
 from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError, StoreError
-from collapsium.storage.io.file import File
-from collapsium.storage.io.retry import FULL
+from collapsium.storage.io.file import FULL, File
 
 SHARES = [pa.field("topics", pa.list_(pa.int32())), pa.field("proportions", pa.list_(pa.float32()))]
 SCHEMA = pa.schema([("id", pa.string()), *SHARES])

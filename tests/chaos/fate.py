@@ -11,7 +11,7 @@ from collections import Counter
 from fsspec.implementations.memory import MemoryFileSystem
 
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 
 LASTING = {
     errno.ENOSPC: "no space is left on the disk",

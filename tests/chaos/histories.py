@@ -17,8 +17,7 @@ from collapsium.pipeline.analysis.info import info
 from collapsium.pipeline.engine.loop import topic_snapshots
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import ClusterError, CollapsiumError, StoreError, TakenOverError
-from collapsium.storage.io import retry
-from collapsium.storage.io.locks import processes
+from collapsium.storage.io import file, run_lock
 from collapsium.storage.runs.members import leaves, restarts_of
 from collapsium.storage.runs.run import Run
 from tests.chaos.fate import LASTING, DriverCrash, Fate, FaultyFileSystem
@@ -123,8 +122,8 @@ def unglanced():
 @contextlib.contextmanager
 def unhurried():
     """No pauses between tries; and a driver that is gone is dead, though its process is this one."""
-    hurried = mock.patch.object(retry, "pause")
-    with unglanced(), hurried, mock.patch.object(processes, "lives", return_value=False):
+    hurried = mock.patch.object(file, "pause")
+    with unglanced(), hurried, mock.patch.object(run_lock, "is_alive", return_value=False):
         yield
 
 

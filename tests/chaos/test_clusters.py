@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import TLS, fit, simulate
-from collapsium.pipeline.executors import dask_cluster
+from collapsium.pipeline.executors import dask, dask_cluster
 from collapsium.pipeline.executors.dask_cluster import _security
-from collapsium.pipeline.executors.liveness import TIMING
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError
 from tests.chaos.kills import QUIET, free_port
@@ -72,7 +71,8 @@ def encrypted_cluster(place):
 def test_a_scheduler_that_is_suspended__is_waited_for_whichever_limit_ends_first(corpus, tmp_path, monkeypatch, late):
     """Dask's limit for a connection is an `OSError`, the driver's for an answer a `TimeoutError`."""
     monkeypatch.setitem(dask_cluster.SETTINGS, "distributed.comm.timeouts.connect", "1s")
-    monkeypatch.setitem(vars(TIMING), "cluster_poll", 1.0 + late)
+    for module in (dask, dask_cluster):
+        monkeypatch.setattr(module, "CLUSTER_POLL", 1.0 + late)
     told, frozen = [], []
 
     def freeze(event):

@@ -16,19 +16,13 @@ S = TypeVar("S", bound=State)
 Kind = Literal["change", "fresh"]
 
 
-@dataclass(frozen=True)
-class PackingRule:
-    """Tables that go to another process without their zeros: of many topics, few change in a sweep."""
-
-    min_bytes: int = 1 << 20  # Least size of such a table
-    # Number of its columns; 16 bits name one
-    min_columns: int = 129
-    max_columns: int = 1 << 16
-    max_share: float = 0.75  # Most bytes of the packed table, as a share of the table's
-    chunk_rows: int = 4096  # Rows that are packed at a time, as indices take more memory than the numbers
-
-
-PACKING = PackingRule()
+# Tables go to another process without their zeros: of many topics, few change in a sweep.
+MIN_PACKED_BYTES = 1 << 20  # Least size of such a table
+# Number of its columns; 16 bits name one
+MIN_PACKED_COLUMNS = 129
+MAX_PACKED_COLUMNS = 1 << 16
+MAX_PACKED_SHARE = 0.75  # Most bytes of the packed table, as a share of the table's
+PACKED_ROWS_AT_ONCE = 4096  # Rows that are packed at a time, as indices take more memory than the numbers
 
 # Bytes of the rows that are added at a time: they stay in a cache. (With a quarter of it, tables of 120 topics took
 # about 1.3 times as long on Zen 3.)
@@ -244,15 +238,15 @@ def _rows_by_number(array: Array, rows: npt.NDArray[np.int64], room: Array) -> A
 
 def _packed(values: Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint16], Array] | None:
     """Return each row's number of cells that are not zero, their columns and numbers; None where that saves little."""
-    if values.ndim != 2 or not values.size or values.nbytes < PACKING.min_bytes:
+    if values.ndim != 2 or not values.size or values.nbytes < MIN_PACKED_BYTES:
         return None
     columns = values.shape[1]
     packed_bytes = np.count_nonzero(values) * (values.itemsize + 2)
-    if not PACKING.min_columns <= columns <= PACKING.max_columns or packed_bytes > PACKING.max_share * values.nbytes:
+    if not MIN_PACKED_COLUMNS <= columns <= MAX_PACKED_COLUMNS or packed_bytes > MAX_PACKED_SHARE * values.nbytes:
         return None
     row_counts, cell_columns, numbers = [], [], []
-    for first in range(0, len(values), PACKING.chunk_rows):
-        rows = values[first : first + PACKING.chunk_rows]
+    for first in range(0, len(values), PACKED_ROWS_AT_ONCE):
+        rows = values[first : first + PACKED_ROWS_AT_ONCE]
         changed = rows != 0
         cells = np.flatnonzero(changed)
         row_counts.append(np.count_nonzero(changed, axis=1).astype(np.int32))
@@ -271,8 +265,8 @@ def _unpacked(
 ) -> Part:
     values = buffers.zeros(shape, numbers.dtype)
     ends = np.concatenate([[0], np.cumsum(row_counts, dtype=np.int64)])
-    for first in range(0, shape[0], PACKING.chunk_rows):
-        last = min(first + PACKING.chunk_rows, shape[0])
+    for first in range(0, shape[0], PACKED_ROWS_AT_ONCE):
+        last = min(first + PACKED_ROWS_AT_ONCE, shape[0])
         rows = np.repeat(np.arange(first, last), row_counts[first:last])
         cells = slice(ends[first], ends[last])
         values[rows, cell_columns[cells]] = numbers[cells]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, get_arg
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 
 if TYPE_CHECKING:
     import numpy as np

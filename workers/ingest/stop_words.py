@@ -36,7 +36,8 @@ class StopWords:
         entries = frozenset(
             lower_case(entry, options.word_rule) for entry in stop_words(options.stop_words).union(options.stop_list)
         )
-        simple = sorted(entry for entry in entries if not _is_compound(entry))
+        # Parts of entries that have several words may have a meaning of their own.
+        simple = sorted(entry for entry in entries if not any(_separates(letter) for letter in _without_ends(entry)))
         tokenized = tokenize(
             pa.array(simple, pa.large_string()), options.tokenizer, options.word_rule
         ).words.to_pylist()
@@ -82,11 +83,6 @@ def is_contraction(word: str, stops: frozenset[str]) -> bool:
 def _unelided(part: str, stops: frozenset[str]) -> str:
     """Return the stop word that a part is, or is up to its last vowel, as ``lorsque`` for ``lorsqu``."""
     return next((part + vowel for vowel in ("", *"aeiou") if part + vowel in stops), part)
-
-
-def _is_compound(entry: str) -> bool:
-    """Return whether an entry of a list has several words, whose parts may have a meaning of their own."""
-    return any(_separates(letter) for letter in _without_ends(entry))
 
 
 def _without_ends(entry: str) -> str:

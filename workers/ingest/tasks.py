@@ -21,7 +21,7 @@ from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import Documents, encode
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.read_options import Guess
-from collapsium.storage.readers.side_files.columns import merged
+from collapsium.storage.readers.side_files import merged
 from collapsium.storage.readers.texts.batches import read_batches
 from collapsium.storage.readers.texts.blocks import Block
 from collapsium.storage.readers.texts.fields import DateTally

@@ -14,7 +14,6 @@ import selectors
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import IO, Any, cast
 
 from collapsium.workers.kernels.compilation_text import progress_text
@@ -25,17 +24,11 @@ Report = Callable[[int, int], None]  # Called with the number of kernels compile
 _log = logging.getLogger("collapsium.compiling")
 
 
-@dataclass(frozen=True)
-class ChildLimits:
-    """Number of child processes that compile in parallel: one for each processor, as far as memory allows."""
-
-    # Memory of a child at its peak: 240 MB for `hdp` and `ncrp`, 380 MB for the largest kernel (of networks) alone.
-    # Measured on x86-64. The first two are of fits with two children. A child's memory grows with each kernel: one that
-    # compiles the six largest of all families takes 680 MB.
-    child_bytes: int = 500 << 20
-
-
-LIMITS = ChildLimits()
+# As many child processes compile in parallel as there are processors, as far as memory allows.
+# Memory of a child at its peak: 240 MB for `hdp` and `ncrp`, 380 MB for the largest kernel (of networks) alone.
+# Measured on x86-64. The first two are of fits with two children. A child's memory grows with each kernel: one that
+# compiles the six largest of all families takes 680 MB.
+CHILD_BYTES = 500 << 20
 
 
 def log_compilation(compiled: int, total: int) -> None:
@@ -126,7 +119,7 @@ def _start_child() -> subprocess.Popen[str]:
 def _children_at_most(kernels: int) -> int:
     import psutil
 
-    room = psutil.virtual_memory().available // LIMITS.child_bytes
+    room = psutil.virtual_memory().available // CHILD_BYTES
     return max(min(len(os.sched_getaffinity(0)), kernels, int(room)), 1)
 
 

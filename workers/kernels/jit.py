@@ -121,7 +121,12 @@ class Kernel(Generic[P, R_co]):
         types = tuple(_compiler_type(argument) for argument in arguments)
         dispatcher = numba.njit(**_OPTIONS)(self.python)
         if folder is not None and not for_target and not self._mark(folder).exists():
-            self._compile_elsewhere()
+            # Compile in another process: in this one, other code has set the compiler to another target.
+            module, _, name = self.address.partition(":")
+            code = f"import importlib; importlib.import_module({module!r}).{name}.compile()"
+            subprocess.run(  # noqa: S603
+                [sys.executable, "-P", "-c", code], stdin=subprocess.DEVNULL, capture_output=True, check=False
+            )
             folder = folder if self._mark(folder).exists() else None
         if folder is None and not for_target:
             _log.warning(
@@ -142,14 +147,6 @@ class Kernel(Generic[P, R_co]):
                 self._mark(folder).touch()
         compiled: Callable[P, R_co] = dispatcher
         return compiled
-
-    def _compile_elsewhere(self) -> None:
-        """Compile in another process: in this one, other code has set the compiler to another target."""
-        module, _, name = self.address.partition(":")
-        code = f"import importlib; importlib.import_module({module!r}).{name}.compile()"
-        subprocess.run(  # noqa: S603
-            [sys.executable, "-P", "-c", code], stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
 
     def _mark(self, folder: Path) -> Path:
         """Return the file that marks the machine code in the cache as complete."""
@@ -257,7 +254,13 @@ def cache_folder() -> Path | None:
     for source in sorted(here.rglob("*.py")):
         digest.update(str(source.relative_to(here)).encode() + source.read_bytes())
     own = os.environ.get("NUMBA_CACHE_DIR")
-    for base in (Path(own) if own else platformdirs.user_cache_path("collapsium"), _private_temporary()):
+    # Machine code is loaded from this folder, so no other user may write to it.
+    path = Path(tempfile.gettempdir()) / f"collapsium-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    state = path.lstat()
+    if state.st_uid != os.getuid() or state.st_mode & 0o022:
+        raise OSError(f"{path} may be written by others")
+    for base in (Path(own) if own else platformdirs.user_cache_path("collapsium"), path):
         folder = base / f"kernels-{digest.hexdigest()[:16]}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -266,13 +269,3 @@ def cache_folder() -> Path | None:
         except OSError:
             continue
     return None
-
-
-def _private_temporary() -> Path:
-    """Return a folder that no other user can write to, as machine code is loaded from it."""
-    path = Path(tempfile.gettempdir()) / f"collapsium-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    state = path.lstat()
-    if state.st_uid != os.getuid() or state.st_mode & 0o022:
-        raise OSError(f"{path} may be written by others")
-    return path

@@ -135,19 +135,14 @@ def shares_above(
     owners, chosen, values = [none], [none], [np.zeros(0, dtype=np.float32)]
     for low in range(0, documents, settings.block):
         shares = block(low, min(settings.block, documents - low))
-        owner, cluster = np.nonzero((shares > 0.0) & (shares >= _least_shares(shares, settings)[:, None]))
+        least: Floats = np.float32(settings.min_share) * shares.max(axis=1, initial=0.0)
+        many = np.flatnonzero(np.count_nonzero(shares >= least[:, None], axis=1) > settings.most_shares)
+        if many.size:
+            place = shares.shape[1] - settings.most_shares
+            least[many] = np.partition(shares[many], place, axis=1)[:, place]
+        owner, cluster = np.nonzero((shares > 0.0) & (shares >= least[:, None]))
         owners.append(owner + low)
         chosen.append(cluster)
         values.append(shares[owner, cluster])
     owner, cluster = np.concatenate(owners), np.concatenate(chosen)
     return sparse_proportions(owner, cluster, np.concatenate(values), documents, clusters)
-
-
-def _least_shares(shares: Floats, settings: ClusterSettings) -> Floats:
-    """Return the smallest share of each document that is not left out."""
-    least: Floats = np.float32(settings.min_share) * shares.max(axis=1, initial=0.0)
-    many = np.flatnonzero(np.count_nonzero(shares >= least[:, None], axis=1) > settings.most_shares)
-    if many.size:
-        place = shares.shape[1] - settings.most_shares
-        least[many] = np.partition(shares[many], place, axis=1)[:, place]
-    return least

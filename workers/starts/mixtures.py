@@ -6,7 +6,6 @@ are raised to a power that grows to 1 (Ueda and Nakano 1998), so that topics for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -26,21 +25,15 @@ Vector = npt.NDArray[np.float64]
 KERNELS = (kernels.document_shares, kernels.count_words)
 
 
-@dataclass(frozen=True)
-class MixtureSettings:
-    """Priors and annealing; chosen by purity and NMI on SearchSnippets and AG News."""
-
-    iterations: int = 40  # Rounds over all documents
-    first_power: float = 0.3  # Power of the likelihood in the first round
-    annealed: float = 0.6  # Share of the rounds after which the power is 1
-    topic_prior: float = 1.0  # Documents that each topic has more
-    word_prior: float = 100.0  # Tokens that each topic has more, over all words
-    root_prior: float = 0.1  # Tokens that the root has more of each word
-    root_share: float = 0.5  # Share of a document's tokens that are the root's, in a tree
-    min_share: float = 1e-3  # Proportions below are left out at the end
-
-
-MIXTURES = MixtureSettings()
+# Priors and annealing; chosen by purity and NMI on SearchSnippets and AG News.
+ROUNDS = 40  # Rounds over all documents
+FIRST_POWER = 0.3  # Power of the likelihood in the first round
+ANNEALED_SHARE = 0.6  # Share of the rounds after which the power is 1
+TOPIC_PRIOR = 1.0  # Documents that each topic has more
+WORD_PRIOR = 100.0  # Tokens that each topic has more, over all words
+ROOT_PRIOR = 0.1  # Tokens that the root has more of each word
+ROOT_SHARE = 0.5  # Share of a document's tokens that are the root's, in a tree
+MIN_SHARE = 1e-3  # Proportions below are left out at the end
 
 
 class MixtureSums(NamedTuple):
@@ -53,8 +46,8 @@ class MixtureSums(NamedTuple):
 
 def power_of(iteration: int) -> float:
     """Return the power of the likelihood in a round, 0 for the first."""
-    grown = iteration / (MIXTURES.iterations * MIXTURES.annealed)
-    return min(1.0, MIXTURES.first_power + (1.0 - MIXTURES.first_power) * grown)
+    grown = iteration / (ROUNDS * ANNEALED_SHARE)
+    return min(1.0, FIRST_POWER + (1.0 - FIRST_POWER) * grown)
 
 
 def even_mixture(words: int, topics: int, root_share: float) -> Mixture:
@@ -83,9 +76,9 @@ def next_sums(shard: AnyTrainingShard, words: StartWords, mixture: Mixture) -> M
 def next_mixture(sums: MixtureSums, root_share: float, power: float) -> Mixture:
     """Return the mixture that sums give."""
     words = max(sums.leaf.shape[0], 1)
-    leaf = (sums.leaf + MIXTURES.word_prior / words) / (sums.leaf.sum(axis=0) + MIXTURES.word_prior)
-    root = (sums.root + MIXTURES.root_prior) / (sums.root.sum() + MIXTURES.root_prior * words)
-    log_share = special.log(sums.documents + MIXTURES.topic_prior)
+    leaf = (sums.leaf + WORD_PRIOR / words) / (sums.leaf.sum(axis=0) + WORD_PRIOR)
+    root = (sums.root + ROOT_PRIOR) / (sums.root.sum() + ROOT_PRIOR * words)
+    log_share = special.log(sums.documents + TOPIC_PRIOR)
     return Mixture(leaf.astype(np.float32), root, log_share, root_share, power)
 
 
@@ -100,7 +93,7 @@ def mixture_proportions(shard: AnyTrainingShard, words: StartWords, mixture: Mix
     known = np.zeros(loaded.documents, dtype=bool)
     owners = np.repeat(np.arange(loaded.documents), np.diff(loaded.offsets))
     known[owners[words.numbers(loaded)[loaded.position] >= 0]] = True
-    owner, topic = np.nonzero((shares >= MIXTURES.min_share) & known[:, np.newaxis])
+    owner, topic = np.nonzero((shares >= MIN_SHARE) & known[:, np.newaxis])
     return sparse_proportions(owner, topic, shares[owner, topic], loaded.documents, shares.shape[1])
 
 

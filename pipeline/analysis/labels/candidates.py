@@ -73,7 +73,13 @@ def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str
     table = require_table(model)
     own = [value for name, value in table.names if name == field]
     if own:
-        return Candidates(field, _labels(field, own, values))
+        labels = list(dict.fromkeys(own if values is None else [str(label) for label in values]))
+        for label in labels:
+            if label not in own:
+                raise OptionError(f"unknown {field} '{label}'{suggestion(label, own)}", "values")
+        if not labels:
+            raise OptionError(f"expected one {field} or more, found none", "values")
+        return Candidates(field, tuple(labels))
     for number in table.numbers:
         if number.name == field:
             if values is None and not number.values:
@@ -89,16 +95,6 @@ def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str
     if there:
         raise OptionError(f"`field` {field}: the model was fitted without it, with {', '.join(taken)} alone")
     raise OptionError(f"`field` {field}: the model was fitted with no such field{suggestion(field, taken)}")
-
-
-def _labels(field: str, own: list[str], values: Sequence[str | float] | None) -> tuple[str, ...]:
-    labels = list(dict.fromkeys(own if values is None else [str(label) for label in values]))
-    for label in labels:
-        if label not in own:
-            raise OptionError(f"unknown {field} '{label}'{suggestion(label, own)}", "values")
-    if not labels:
-        raise OptionError(f"expected one {field} or more, found none", "values")
-    return tuple(labels)
 
 
 def _numbers(field: str, values: Sequence[str | float]) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from collapsium.pipeline.analysis.scoring.predictive import Named
 from collapsium.pipeline.executors.base import Executor
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError, optional
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 
 CLASSIFIED = (
     "classification: the predicted value is the one, of all values in the training corpus, under which the document's "

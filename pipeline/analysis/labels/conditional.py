@@ -18,7 +18,7 @@ from collapsium.storage.corpus.label_index import LabelTable, numbered
 from collapsium.storage.corpus.labels import Labels, Name
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import InputError, OptionError
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream

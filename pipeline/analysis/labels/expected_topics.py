@@ -27,8 +27,7 @@ from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name
 from collapsium.storage.errors import NumericalError, OccupiedError, OptionError, suggestion
 from collapsium.storage.io.file import File
-from collapsium.storage.printable import CsvRows
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import CsvRows, ShortRepr
 from collapsium.workers.families.family import WeighsLabels
 
 WORDS = 5  # Words of each topic in the table of weights
@@ -199,11 +198,6 @@ def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
     model = Model(run)
     table, shown = require_table(model), topics(run, words)
     documents = [*table.documents, *(one.documents for one in table.numbers)]
-    return LabelTopics(table.titles(), documents, shown, *_weights(model, table, shown))
-
-
-def _weights(model: Model, table: LabelTable, shown: Sequence[Topic]) -> tuple[Floats, Floats | None]:
-    """Return the family's factors or, if it has none, log ratios of expected proportions and shares."""
     expected: Floats | None = None
     family, ids = load_family(model.record.family), np.array([one.id for one in shown], dtype=np.int64)
     if isinstance(family, WeighsLabels):
@@ -215,7 +209,7 @@ def _weights(model: Model, table: LabelTable, shown: Sequence[Topic]) -> tuple[F
         weights = np.log(np.maximum(expected, MIN_PROPORTION)) - np.log(np.maximum(share, MIN_PROPORTION))
     if not np.isfinite(weights).all():
         raise NumericalError(f"{model.folder.url}: expected finite weights of labels")
-    return weights, expected
+    return LabelTopics(table.titles(), documents, shown, weights, expected)
 
 
 def _each_alone(table: LabelTable) -> Labels:

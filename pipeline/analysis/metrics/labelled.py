@@ -96,7 +96,8 @@ def linear_accuracy(labels: AnyLabels, proportions: Floats, seed: int = 0) -> fl
     with optional("sklearn", MISSING):
         from sklearn import linear_model, model_selection
 
-    chosen = _frequent(labels)
+    _, place, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    chosen = sizes[place] >= FOLDS
     labels, proportions = labels[chosen], proportions[chosen]
     if np.unique(labels).size < 2:
         return float("nan")
@@ -133,13 +134,6 @@ def unseen_accuracy(labels: AnyLabels, proportions: Floats, unseen_labels: AnyLa
         return float("nan")
     classifier = linear_model.LogisticRegression(max_iter=MAX_STEPS).fit(proportions, labels)
     return float((classifier.predict(unseen) == unseen_labels).mean())
-
-
-def _frequent(labels: AnyLabels) -> npt.NDArray[np.bool_]:
-    """Return whether each document's label has as many documents as there are folds."""
-    _, place, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    frequent: npt.NDArray[np.bool_] = sizes[place] >= FOLDS
-    return frequent
 
 
 Ints = npt.NDArray[np.int64]

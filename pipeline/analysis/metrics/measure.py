@@ -13,6 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.analysis.evaluate import (
+    require_disjoint,
+    require_no_training_documents,
+    require_other_tokens,
+    require_same_vocabulary,
+    require_unseen_by_all,
+)
 from collapsium.pipeline.analysis.metrics.catalogue import Metric, Needs, is_all, metrics_of, require_used
 from collapsium.pipeline.analysis.metrics.labelled import field_of, measure_with_labels
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
@@ -24,13 +31,6 @@ from collapsium.pipeline.analysis.metrics.topic_words import (
 )
 from collapsium.pipeline.analysis.model_arrays import training_corpus
 from collapsium.pipeline.analysis.options import CoherenceOptions, MetricOptions
-from collapsium.pipeline.analysis.scoring.leakage_checks import (
-    require_disjoint,
-    require_no_training_documents,
-    require_other_tokens,
-    require_same_vocabulary,
-    require_unseen_by_all,
-)
 from collapsium.pipeline.analysis.scoring.predictive import Predicted, Scored, load_blocks
 from collapsium.pipeline.corpora.new_texts import Paths, documents_for, names_corpus
 from collapsium.pipeline.corpora.options import ReadingOptions
@@ -38,7 +38,7 @@ from collapsium.pipeline.corpora.passes import in_order
 from collapsium.pipeline.corpora.token_texts import TokenTexts, token_texts
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.options import keywords, paths_of, without_none
@@ -60,18 +60,12 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class LikelihoodSettings:
-    """Effort of the estimates; the numbers are those of Wallach et al. (2009) or smaller, for long documents."""
-
-    particles: int = 20  # Particles of the left-to-right estimate
-    runs: int = 3  # Weights of annealed importance sampling that are averaged
-    steps: int = 1000  # Even steps of annealed importance sampling from the prior to the posterior
-    documents_per_task: int = 4  # Documents of a task, so that long ones do not hold up the others
-    numbers_per_document: int = 1 << 40  # Random numbers that each document has for itself
-
-
-SETTINGS = LikelihoodSettings()
+# Effort of the estimates; the numbers are those of Wallach et al. (2009) or smaller, for long documents.
+PARTICLES = 20  # Particles of the left-to-right estimate
+RUNS = 3  # Weights of annealed importance sampling that are averaged
+STEPS = 1000  # Even steps of annealed importance sampling from the prior to the posterior
+DOCUMENTS_PER_TASK = 4  # Documents of a task, so that long ones do not hold up the others
+NUMBERS_PER_DOCUMENT = 1 << 40  # Random numbers that each document has for itself
 KERNELS: Mapping[str, AnyKernel] = {
     "left-to-right": likelihood.left_to_right,
     "annealed-importance": likelihood.annealed_importance,
@@ -101,7 +95,14 @@ def measure_likelihood(metrics: Sequence[Metric], job: Job, unseen: Corpus, samp
         of = f"all {documents:,} documents" if chosen.size == documents else (
             f"{chosen.size:,} of {documents:,} documents, drawn at random"
         )  # fmt: skip
-        figures = {**vars(SETTINGS), "sampled": f"{of}, with {tokens:,} tokens"}
+        figures = {
+            "particles": PARTICLES,
+            "runs": RUNS,
+            "steps": STEPS,
+            "documents_per_task": DOCUMENTS_PER_TASK,
+            "numbers_per_document": NUMBERS_PER_DOCUMENT,
+            "sampled": f"{of}, with {tokens:,} tokens",
+        }
         measurements.append(measurement(metric, job.named, values, figures))
     return measurements
 
@@ -113,8 +114,8 @@ def _submitted(
     first = 0
     for reference in unseen.references:
         low, high = np.searchsorted(chosen, [first, first + reference.record.documents])
-        for start in range(int(low), int(high), SETTINGS.documents_per_task):
-            end = min(start + SETTINGS.documents_per_task, int(high))
+        for start in range(int(low), int(high), DOCUMENTS_PER_TASK):
+            end = min(start + DOCUMENTS_PER_TASK, int(high))
             rows = chosen[start:end] - first
             url = model.folder.address
             yield job.executor.submit(_estimate, url, reference, rows, start, blocks, metric.name, job.seed)
@@ -141,12 +142,12 @@ def log_likelihood(shard: Shard, topics: DirichletTopics, name: str, seed: int, 
     ends = np.concatenate([[0], np.cumsum(shard.lengths)]).astype(np.int64)
     for number, low, high in zip(numbers.tolist(), ends[:-1], ends[1:], strict=True):
         tokens[low:high] = stream.at(purpose=f"{name} order", place=number).generator().permutation(tokens[low:high])
-    sequences = TokenSequences(ends, tokens.astype(np.int32), numbers * SETTINGS.numbers_per_document)
+    sequences = TokenSequences(ends, tokens.astype(np.int32), numbers * NUMBERS_PER_DOCUMENT)
     logs = np.empty(shard.documents)
     if name == "left-to-right":
-        likelihood.left_to_right(sequences, topics, SETTINGS.particles, stream.key(), logs)
+        likelihood.left_to_right(sequences, topics, PARTICLES, stream.key(), logs)
     else:
-        likelihood.annealed_importance(sequences, topics, SETTINGS.steps, SETTINGS.runs, stream.key(), logs)
+        likelihood.annealed_importance(sequences, topics, STEPS, RUNS, stream.key(), logs)
     return logs
 
 
@@ -400,7 +401,14 @@ class _Plan:
         if needs in (Needs.LABELS, Needs.CLASSES):
             return metrics, self._with_labels(metrics)
         if needs is Needs.DOCUMENTS:
-            return metrics, self._of_documents(metrics)
+            for _, model in self.job.named:
+                if not model.shard_model.dirichlet_proportions:
+                    raise OptionError(
+                        f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics, which "
+                        "the estimate integrates out"
+                    )
+            unseen = self._unseen
+            return metrics, (lambda: measure_likelihood(metrics, self.job, unseen, self.options.sample_documents))
         what = self._scored()
         return metrics, lambda: measure_completion(metrics, job, what)
 
@@ -422,16 +430,6 @@ class _Plan:
         return lambda: measure_with_labels(
             metrics, self.job, label_field, unseen, unseen=True, training=training_or_none
         )
-
-    def _of_documents(self, metrics: Sequence[Metric]) -> Callable[[], list[Measurement]]:
-        for _, model in self.job.named:
-            if not model.shard_model.dirichlet_proportions:
-                raise OptionError(
-                    f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics, which the "
-                    "estimate integrates out"
-                )
-        unseen = self._unseen
-        return lambda: measure_likelihood(metrics, self.job, unseen, self.options.sample_documents)
 
     @cached_property
     def _unseen(self) -> Corpus:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from collapsium.pipeline.analysis.metrics.catalogue import Metric
 from collapsium.pipeline.analysis.scoring.predictive import Named
 from collapsium.pipeline.executors.base import Executor
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import Counting, silent
 
 OF_MEMBERS = "; of an ensemble, the mean of its members' figures"

@@ -162,23 +162,17 @@ class Scored:
         def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Predicted]]:
             url, references = model.folder.address, self.corpus.references
             if held is None:
-                return _submit_halves(url, references, blocks, executor, seed)
+                submitted, first = [], 0
+                for reference in references:
+                    submitted.append(executor.submit(_predict_unseen, url, reference, first, blocks, seed))
+                    first += reference.record.documents
+                return submitted
             if self.known:
                 return [executor.submit(_predict_heldout, url, reference, blocks) for reference in held]
             pairs = zip(references, held, strict=True)
             return [executor.submit(_predict_observed, url, *pair, blocks, seed) for pair in pairs]
 
         return submit
-
-
-def _submit_halves(
-    url: str, references: Sequence[ShardReference], blocks: list[Future[tasks.Block]], executor: Executor, seed: int
-) -> list[Future[Predicted]]:
-    submitted, first = [], 0
-    for reference in references:
-        submitted.append(executor.submit(_predict_unseen, url, reference, first, blocks, seed))
-        first += reference.record.documents
-    return submitted
 
 
 def _predict_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Predicted:

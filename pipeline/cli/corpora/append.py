@@ -15,7 +15,7 @@ from collapsium.pipeline.cli.command import argument
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json, print_report
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
-from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 
@@ -38,9 +38,8 @@ def execute(
     output: JsonOptions,
 ) -> None:
     """Append, and print the sizes of the corpus."""
-    from collapsium.pipeline.corpora import new_texts
-    from collapsium.pipeline.corpora.append import additions
-    from collapsium.storage.readers.side_files import columns as side_columns
+    from collapsium.pipeline.corpora import additions, new_texts
+    from collapsium.storage.readers import side_files as side_columns
 
     addition = additions.Addition(
         options.grow,
@@ -58,7 +57,7 @@ def execute(
         side_files.label_separator,
     )
     with counting("appending") as progress:
-        from collapsium.pipeline.corpora.append import append as appending
+        from collapsium.pipeline.corpora import append as appending
 
         added = appending.append_with_report(corpus, sources, addition, progress)
     manifest, report, unknown = added.manifest, added.report, new_texts.UnknownWords.of([added.report])

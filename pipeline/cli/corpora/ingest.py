@@ -16,7 +16,7 @@ from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.cli.options import JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json, print_report
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
-from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.corpus.corpus import Corpus

@@ -44,7 +44,7 @@ from collapsium.pipeline.cli.command import UsageError, argument, given, in_flag
 from collapsium.pipeline.cli.options import JsonOptions, print_notice, with_unknown
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
-from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.data_types import JsonObject

@@ -23,7 +23,7 @@ from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import argument, given, in_flags
-from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions

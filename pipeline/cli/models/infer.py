@@ -31,7 +31,7 @@ from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.cli.options import TEXTS, JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
-from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.monitoring.console import counting
 
 EPILOG = """examples:

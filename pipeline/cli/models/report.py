@@ -21,7 +21,7 @@ from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.cli.command import argument, given, in_flags
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.executors.options import CertificateOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions

@@ -21,7 +21,7 @@ from collapsium import pipeline
 from collapsium.pipeline.cli.command import COMMAND_LINE, argument, given
 from collapsium.pipeline.cli.options import JsonOptions, LogOptions, QuietOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.executors.options import CertificateOptions, MemoryOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import CertificateOptions, MemoryOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.events import Sink
 from collapsium.pipeline.workflows.compare.options import CompareOptions

@@ -15,7 +15,7 @@ from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, g
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import RUN_NAMES, EstimateOptions
-from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions
 
 EPILOG = """examples:
   collapsium estimate train --family hdp --topics 500

@@ -21,7 +21,7 @@ from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, g
 from collapsium.pipeline.cli.options import CallbackOptions, JsonOptions, LogOptions, QuietOptions, callbacks_of
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import CheckpointOptions, Limits, RequestOptions, RestartOptions
-from collapsium.pipeline.executors.options import (
+from collapsium.pipeline.executors.schedulers import (
     CertificateOptions,
     MemoryOptions,
     SchedulerOptions,

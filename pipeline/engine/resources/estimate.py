@@ -15,8 +15,7 @@ from collapsium.pipeline.engine.resources.plan import Place, Plan, free_bytes, l
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions, Limits, RequestOptions
 from collapsium.pipeline.engine.setup.request import new_request
-from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
-from collapsium.pipeline.executors.schedulers import check_scheduler
+from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler
 from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus

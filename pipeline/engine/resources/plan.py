@@ -17,12 +17,17 @@ import psutil
 from collapsium.pipeline.engine.setup.limits import CheckpointOptions
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
-from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, Scheduler
+from collapsium.pipeline.executors.schedulers import (
+    LOCAL_SCHEDULERS,
+    MemoryOptions,
+    Scheduler,
+    SchedulerOptions,
+    TimeoutOptions,
+)
 from collapsium.storage.errors import CapacityError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import unfinished
-from collapsium.storage.short_repr import ShortRepr
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import parse_size, size
 from collapsium.workers.arrays import buffer_pool as buffers
 

@@ -167,7 +167,7 @@ def _documents(
     if kind == "clusters":
         word_vectors = _word_vectors(executor, shards, words, CLUSTERS.vectors, stream, progress)
         return _clusters_of(executor, shards, words, word_vectors, topics, CLUSTERS, stream, progress)
-    root_share = mixtures.MIXTURES.root_share if kind == "tree" else 0.0
+    root_share = mixtures.ROOT_SHARE if kind == "tree" else 0.0
     return _mixture(executor, shards, words, topics, root_share, stream, progress)
 
 
@@ -360,8 +360,8 @@ def _mixture(
     """Return the topics of documents in a mixture of one topic a document, under a root if it has a share."""
     sent = _sent(executor, words)
     mixture: Future[Mixture] | None = None
-    for iteration in range(mixtures.MIXTURES.iterations):
-        progress("topics of the mixture, round", iteration + 1, mixtures.MIXTURES.iterations)
+    for iteration in range(mixtures.ROUNDS):
+        progress("topics of the mixture, round", iteration + 1, mixtures.ROUNDS)
         sums = [
             executor.submit(mixtures.first_sums, shard, sent, topics, root_share, stream.at(place=number))
             if mixture is None

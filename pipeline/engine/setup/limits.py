@@ -11,7 +11,7 @@ import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions, TimeoutOptions
+from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, TimeoutOptions
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import Location, Options, Value, kinds_of
 from collapsium.storage.data_types import JsonObject

@@ -29,8 +29,7 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.io.records import LEAST_INTEGER, MOST_INTEGER, digest_of
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD

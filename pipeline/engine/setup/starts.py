@@ -18,8 +18,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError, suggestion
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.readers.proportions_file import DocumentProportions
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays

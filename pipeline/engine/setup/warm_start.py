@@ -20,8 +20,7 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.io.records import digest_of
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint

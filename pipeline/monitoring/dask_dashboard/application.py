@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from html import escape
 from typing import Any
@@ -30,19 +29,11 @@ from collapsium.pipeline.formatting import duration_text, quantity, sample_text
 from collapsium.pipeline.monitoring.dask_dashboard.runs import View
 from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus, RunStatus
 
-
-@dataclass(frozen=True)
-class PlotLayout:
-    """Layout of the plots."""
-
-    height: int = 280  # Height of a plot, in pixels
-    topics: int = 15  # Number of topics with a bar
-    label: int = 44  # Characters of a topic's words
-    few_workers: int = 6  # Up to so many workers, the plot's height depends on their number
-    worker_height: int = 30  # Height of a worker's bar, in pixels
-
-
-LAYOUT = PlotLayout()
+PLOT_HEIGHT = 280  # Height of a plot, in pixels
+TOPIC_BARS = 15  # Number of topics with a bar
+MAX_LABEL_LETTERS = 44  # Characters of a topic's words
+MAX_WORKERS_IN_PLOT = 6  # Up to so many workers, the plot's height depends on their number
+WORKER_BAR_HEIGHT = 30  # Height of a worker's bar, in pixels
 COLOURS = {"kernel": "#1f77b4", "reduce": "#2ca02c", "score": "#9467bd", "update": "#ff7f0e", "wait": "#bbbbbb"}
 
 
@@ -57,7 +48,7 @@ class Panel:
         ranges = {"x_range": Range1d(0.0, 1.0), "y_range": Range1d(0.0, 1.0), **options}
         self.root = figure(
             title=self.title,
-            height=LAYOUT.height,
+            height=PLOT_HEIGHT,
             sizing_mode="stretch_width",
             toolbar_location=None,
             tools="",
@@ -127,7 +118,7 @@ class SizesPanel(Panel):
 
     def show(self, status: RunStatus, fit: FitStatus) -> None:  # noqa: ARG002
         """Show a run."""
-        sizes = fit.event.get("sizes", [])[: LAYOUT.topics]
+        sizes = fit.event.get("sizes", [])[:TOPIC_BARS]
         names = [str(int(one)) for one, _ in sizes]
         if list(self.root.y_range.factors) != names[::-1]:
             self.root.y_range.factors = names[::-1]
@@ -211,9 +202,7 @@ class MemoryPanel(Panel):
         if list(self.root.y_range.factors) != names[::-1]:
             self.root.y_range.factors = names[::-1]
             self.root.height = (
-                LAYOUT.height
-                if len(names) > LAYOUT.few_workers
-                else LAYOUT.height // 3 + LAYOUT.worker_height * len(names)
+                PLOT_HEIGHT if len(names) > MAX_WORKERS_IN_PLOT else PLOT_HEIGHT // 3 + WORKER_BAR_HEIGHT * len(names)
             )
         memory = [one["memory"] for one in status.processes]
         _span(self.root.x_range, memory, zero=True)
@@ -230,7 +219,7 @@ PANELS: dict[str, Callable[[View], Panel]] = {
 
 
 def _clipped(text: str) -> str:
-    return text if len(text) <= LAYOUT.label else f"{text[: LAYOUT.label - 1]}…"
+    return text if len(text) <= MAX_LABEL_LETTERS else f"{text[: MAX_LABEL_LETTERS - 1]}…"
 
 
 EVERY = 500  # Milliseconds between two updates

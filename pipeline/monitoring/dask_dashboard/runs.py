@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 
 import distributed
 from distributed import Scheduler
@@ -64,15 +63,9 @@ def runs_of(scheduler: distributed.Scheduler) -> Runs:
     return runs
 
 
-@dataclass(frozen=True)
-class Silence:
-    """Time after which the state of a run reports missing events; the longer one counts."""
-
-    seconds: float = 30.0  # Seconds without an event
-    iterations: float = 5.0  # Mean durations of an iteration without an event
-
-
-SILENCE = Silence()
+# Time after which the state of a run reports missing events; the longer one counts.
+SILENCE_SECONDS = 30.0  # Seconds without an event
+SILENCE_ITERATIONS = 5.0  # Mean durations of an iteration without an event
 
 
 class View:
@@ -102,7 +95,7 @@ class View:
         if status.ended:
             return f"ended ({status.ended})"
         quiet = self._runs.quiet(self.run)
-        limit = max(SILENCE.seconds, SILENCE.iterations * status.fit.pace())
+        limit = max(SILENCE_SECONDS, SILENCE_ITERATIONS * status.fit.pace())
         return f"no event for {duration_text(quiet)}" if quiet > limit else "running"
 
     def status(self) -> RunStatus | None:

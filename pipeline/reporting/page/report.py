@@ -6,8 +6,7 @@ import base64
 import hashlib
 import json
 import os
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,7 @@ from collapsium.pipeline.analysis.scoring.predictive import HELDOUT
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.options import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
@@ -170,10 +169,7 @@ def report(
             measured, notes = topic_metrics(material.model, sources, scheduling, tls, progress)
             material = replace(material, metrics=measured, notes=[*material.notes, *notes])
     material = replace(material, folding={"min_share": folding.min_share, "levels": folding.levels})
-    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
-        part = Path(place) / "report.html"
-        part.write_text(rendered(material, options.title), encoding="utf-8", errors="replace")
-        target.put(part)
+    target.write(rendered(material, options.title).encode(errors="replace"))
     examples = 0 if material.summary is None else len(material.summary.examples)
     quality = None if material.map is None else material.map.quality
     return Report(len(material.topics), examples, material.notes, quality)
@@ -197,13 +193,17 @@ def rendered(material: Material, title: str | None = None) -> str:
     style, script = (
         (TEMPLATES / name).read_text(encoding="utf-8").replace("</", "<\\/") for name in ("report.css", "report.js")
     )
+    # No character of the JSON may end the script element around it.
+    text = json.dumps(script_data(material), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
     context = {
         "material": material,
         "title": plain(title or material.name),
         "style": Markup(style),  # noqa: S704 - from our template folder, as the next
         "script": Markup(script),  # noqa: S704
         "policy": _policy(style, script),
-        "data": _json(script_data(material)),
+        "data": Markup(text),  # noqa: S704 - all characters with a meaning in HTML are escaped
         "units": unit_names(material),
         "words_by": WORDS_BY[material.ranked_by],
         "cards": cards(material),
@@ -253,11 +253,3 @@ def _policy(style: str, script: str) -> str:
     }
     allowed = "; ".join(f"{name}-src 'sha256-{digest}'" for name, digest in hashes.items())
     return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"
-
-
-def _json(data: Mapping[str, object]) -> Markup:
-    """Return JSON without characters that could end the script element around it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for letter in "<>&\u2028\u2029":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return Markup(text)  # noqa: S704 - all characters with a meaning in HTML are escaped

@@ -17,8 +17,7 @@ from collapsium.pipeline.formatting import plain, shown_options
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.charts import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, number, percent, ticks
-from collapsium.pipeline.reporting.page.context import Material
-from collapsium.pipeline.reporting.page.publication import facts_of
+from collapsium.pipeline.reporting.page.context import Material, facts_of
 from collapsium.pipeline.reporting.plots.time import (
     BAND,
     FEW_DOCUMENTS,
@@ -94,14 +93,14 @@ def view(shares: TimeShares, topics: Sequence[Topic]) -> TimeView:
     edges = [(x_of(start), x_of(end)) for start, end in zip(shares.starts, shares.ends, strict=True)]
     columns = [column for column in shares.foremost() if int(shares.topics[column]) in known]
     charts = [_topic(shares, column, known[int(shares.topics[column])], edges) for column in columns]
-    return TimeView(shares.period, [*charts, _documents(shares, edges)], _date_ticks(shares, edges), shares.notes)
-
-
-def _date_ticks(shares: TimeShares, edges: Sequence[tuple[float, float]]) -> list[tuple[float, str]]:
-    """Name a few periods, far enough apart, and the last one always."""
     places = [min(max((low + high) / 2, LEFT + 28), WIDTH - RIGHT - 34) for low, high in edges]
     rows = labelled_periods([place / (WIDTH - LEFT - RIGHT) for place in places], MAX_DATES)
-    return [(places[row], label_of(shares, row)) for row in rows]
+    return TimeView(
+        shares.period,
+        [*charts, _documents(shares, edges)],
+        [(places[row], label_of(shares, row)) for row in rows],
+        shares.notes,
+    )
 
 
 def _y_of(value: float, high: float) -> float:

@@ -50,11 +50,7 @@ def _names_and_counts(tally: Tally) -> tuple[list[str], Matrix]:
         merged = np.zeros((MAX_VALUES + 1, MAX_VALUES + 1), dtype=np.int64)
         np.add.at(merged, (row[:, np.newaxis], row[np.newaxis, :]), matrix)
         classes, matrix = [value for value in classes if value in large] + [REST], merged
-    return [_name(value) for value in classes], matrix
-
-
-def _name(value: Value) -> str:
-    return shortened(value if isinstance(value, str) else f"{value:g}", LETTERS)
+    return [shortened(value if isinstance(value, str) else f"{value:g}", LETTERS) for value in classes], matrix
 
 
 def _figure(names: list[str], matrix: Matrix, title: str) -> Figure:

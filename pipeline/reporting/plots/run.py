@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -371,24 +369,24 @@ def plot(
         if File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
     if names == (LABELS,):
-        _put(target, _labels(run, kind))
+        target.write(_labels(run, kind))
         return [LABELS]
     if names == (SEGMENTS,):
         other = segments.compare_with
         data, lines = draw_segments(
             run, kind, document=segments.document, chosen=chosen.topics, other=other, corpus=chosen.corpus
         )
-        _put(target, data)
+        target.write(data)
         return lines
     if names == (TREE,):
-        _put(target, _tree(run, kind, folding.min_share, folding.levels))
+        target.write(_tree(run, kind, folding.min_share, folding.levels))
         return [TREE]
     if names == (TIME,):
         shares = topic_shares(run, period=periods.period, corpus=chosen.corpus)
         data = draw_time(run, shares, kind, options.title, chosen.topics)
         if periods.csv is not None:
-            _put(File(periods.csv), csv_of(shares))
-        _put(target, data)
+            File(periods.csv).write(csv_of(shares))
+        target.write(data)
         return [f"topic shares in {len(shares.names):,} {shares.period}s", *shares.notes]
     panels = _panels(run, names)
     drawn = list(dict.fromkeys(name for name, _, _ in panels))
@@ -397,7 +395,7 @@ def plot(
         raise OptionError(f"`what` {missing[0]}: {os.fspath(run)} has no data for this panel")
     if not panels:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
-    _put(target, _drawn(panels, options.title or Folder(run).address.rpartition("/")[2], kind))
+    target.write(_drawn(panels, options.title or Folder(run).address.rpartition("/")[2], kind))
     return drawn
 
 
@@ -413,13 +411,6 @@ def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
         pictures = PICTURES_OF_OPTION[option]
         if value is not None and not set(pictures) & set(names):
             raise OptionError(f"applies only to `what` {' or '.join(pictures)}", option)
-
-
-def _put(target: File, data: bytes) -> None:
-    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
-        part = Path(place) / "plot"
-        part.write_bytes(data)
-        target.put(part)
 
 
 def _labels(run: str | os.PathLike[str], kind: str) -> bytes:

@@ -57,7 +57,12 @@ def draw_time(
             panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
         _draw_documents(axes[-1], shares)
         for panel in axes:
-            _format_dates(panel, shares)
+            first, last = shares.starts[0], shares.ends[-1]
+            panel.set_xlim(first, last)
+            middles = _middles(shares)
+            most = SHORT_NAMES if len(shares.names[0]) <= SHORT_NAME else LONG_NAMES
+            rows = labelled_periods([(middle - first) / (last - first) for middle in middles], most)
+            panel.set_xticks([middles[row] for row in rows], [label_of(shares, row) for row in rows])
         return saved(figure, kind)
 
 
@@ -132,16 +137,6 @@ def _draw_documents(axes: Axes, shares: TimeShares) -> None:
     axes.bar(shares.starts, shares.documents, width=widths, align="edge", color="#9AA3AA")
     axes.set_title("Number of documents", fontsize=10)
     integer_ticks(axes.yaxis)
-
-
-def _format_dates(axes: Axes, shares: TimeShares) -> None:
-    """Name periods below the horizontal axis, the last one always."""
-    first, last = shares.starts[0], shares.ends[-1]
-    axes.set_xlim(first, last)
-    middles = _middles(shares)
-    most = SHORT_NAMES if len(shares.names[0]) <= SHORT_NAME else LONG_NAMES
-    rows = labelled_periods([(middle - first) / (last - first) for middle in middles], most)
-    axes.set_xticks([middles[row] for row in rows], [label_of(shares, row) for row in rows])
 
 
 def label_of(shares: TimeShares, row: int) -> str:

@@ -23,7 +23,7 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.published import VersionRecord, Versions, score_text
 
 LOCK = "lock"

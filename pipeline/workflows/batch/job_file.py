@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -46,7 +46,14 @@ def read_job(path: str | os.PathLike[str]) -> Job:
     keys_of(path)
     try:
         expanded = {name: _expanded(table, str(path)) for name, table in tables.items()}
-        job = _with_fit_files(Job.model_validate(_with_tuples(expanded)), file.resolve().parent)
+        # TOML has lists where options are tuples; a single string is a tuple of one.
+        converted: dict[str, object] = dict(expanded)
+        for name, key in (("ingest", "sources"), ("alarm", "command")):
+            table = expanded.get(name)
+            value = table.get(key) if isinstance(table, dict) else None
+            if isinstance(table, dict) and isinstance(value, list | str):
+                converted[name] = {**table, key: (value,) if isinstance(value, str) else tuple(value)}
+        job = _with_fit_files(Job.model_validate(converted), file.resolve().parent)
         _require_known(job)
     except pydantic.ValidationError as error:
         raise _explained(error, str(path)) from None
@@ -107,17 +114,6 @@ def _expanded(value: Json, path: str) -> Json:
         return os.environ[name]
 
     return VARIABLE.sub(variable, value)
-
-
-def _with_tuples(tables: Mapping[str, Json]) -> dict[str, object]:
-    """Convert TOML's lists to tuples where an option is one; a single string is a tuple of one."""
-    converted: dict[str, object] = dict(tables)
-    for name, key in (("ingest", "sources"), ("alarm", "command")):
-        table = tables.get(name)
-        value = table.get(key) if isinstance(table, dict) else None
-        if isinstance(table, dict) and isinstance(value, list | str):
-            converted[name] = {**table, key: (value,) if isinstance(value, str) else tuple(value)}
-    return converted
 
 
 def _explained(error: pydantic.ValidationError, path: str) -> SettingError:

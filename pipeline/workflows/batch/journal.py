@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
+from collapsium.storage.io.file import locate
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locations import locate
 from collapsium.storage.io.records import Count, Digest, Number, check, dump, read_record
 
 JOURNAL = "state.json"

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import fields
 
-from collapsium.pipeline.corpora.append.additions import Addition
-from collapsium.pipeline.corpora.append.append import append_with_report
+from collapsium.pipeline.corpora.additions import Addition
+from collapsium.pipeline.corpora.append import append_with_report
 from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.new_texts import UnknownWords
 from collapsium.pipeline.formatting import counted
@@ -54,7 +54,13 @@ def read_new_sources(context: JobContext) -> None:
         return
     if others:
         context.note(f"{counted(len(others), 'file')} left out, by name of another format (such as {others[0]})")
-    copies = _copies(context, fresh)
+    # Files that are one text each are never copies of others.
+    originals: dict[str, str] = {}
+    copies: Sources = {}
+    for path, one in fresh.items():
+        original = originals.setdefault(one["sha256"], path)
+        if original != path and not _is_text(context, path):
+            copies[path] = _copied(context, path, original, one)
     fresh = {path: one for path, one in fresh.items() if path not in copies}
     journal.pending = {"sources": {**fresh, **copies}, "before": None if corpus is None else corpus.manifest.digest}
     if corpus is None:
@@ -112,17 +118,6 @@ def _copied(context: JobContext, path: str, original: str, source: Source) -> So
 def _like(source: Source, before: Source) -> Source:
     """Return a file's entry of the journal, marked as a copy if its earlier entry is."""
     return {**source, "copy": True} if "copy" in before else {**source}
-
-
-def _copies(context: JobContext, fresh: Sources) -> Sources:
-    """Return the new files with the same bytes as an earlier one; files that are one text each do not count."""
-    originals: dict[str, str] = {}
-    copies: Sources = {}
-    for path, one in fresh.items():
-        original = originals.setdefault(one["sha256"], path)
-        if original != path and not _is_text(context, path):
-            copies[path] = _copied(context, path, original, one)
-    return copies
 
 
 def _report_changes(context: JobContext, files: Sources) -> None:

@@ -32,17 +32,11 @@ from collapsium.storage.runs.members import leaves, restarts_of
 from collapsium.storage.runs.model import RECORD as MODEL
 from collapsium.storage.runs.published import RECORD, VersionRecord, copy_file, copy_run
 from collapsium.storage.runs.run import Run
-from collapsium.storage.units import Counting
 from collapsium.workers.families.family import Editable
 
 STEPS = ("split", "fit", "evaluate", "infer", "publish", "report", "clean")
 RENUMBERED = "renumbered"
 PROPORTIONS, REPORT = "proportions.parquet", "report.html"
-
-
-def _write_report(run: str, out: str, progress: Counting) -> None:
-    """Write the report of a published version."""
-    page_report.report(run, out, progress=progress)
 
 
 class JobSteps:
@@ -288,7 +282,7 @@ class JobSteps:
             return
         version = self._versions.at(self._journal.number)
         if not version.exists(REPORT):
-            _write_report(version.url, f"{version.url}/{REPORT}", self._context.progress("report"))
+            page_report.report(version.url, f"{version.url}/{REPORT}", progress=self._context.progress("report"))
         if self._context.job.report.out is not None:
             parent, _, name = self._context.job.report.out.rpartition("/")
             Folder(parent).write(name, version.read(REPORT))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.options import MemoryOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions
 from collapsium.pipeline.monitoring.events import Sink, emit
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.workflows.compare.corpora import Corpora
@@ -30,8 +30,9 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.records import dump
+from collapsium.storage.io.run_lock import RunLock
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.runs.comparison import (
     CELL_KIND,
     CELLS,
@@ -47,7 +48,6 @@ from collapsium.storage.runs.comparison import (
     row_of,
     runs_there,
 )
-from collapsium.storage.short_repr import ShortRepr
 
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # Flags of recorded options whose flag is not their name
 # Options that version 0.1 alone has and that changed what was fitted, with the values of comparisons without them

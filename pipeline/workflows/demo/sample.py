@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import lzma
 import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
@@ -102,10 +101,7 @@ def write_sample_texts(out: str | os.PathLike[str]) -> int:
     if target.exists():
         raise OccupiedError(f"{out}: exists already; remove it, or name another file")
     records = sample_texts()
-    with tempfile.TemporaryDirectory() as folder:
-        local = Path(folder, "texts.jsonl")
-        local.write_text(written(records), encoding="utf-8")
-        target.put(local)
+    target.write(written(records).encode())
     return len(records)
 
 

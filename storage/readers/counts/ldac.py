@@ -70,9 +70,6 @@ class LDACSource:
                 raise self._error(line, f"expected a word from 0 to {len(self._words) - 1}", field)
             if not 1 <= row[1, place] <= INT32_MAX:
                 raise self._error(line, "expected a count of 1 or more", field)
-        return self._in_order(row, line)
-
-    def _in_order(self, row: npt.NDArray[np.int64], line: int) -> npt.NDArray[np.int64]:
         row = row[:, np.argsort(row[0], kind="stable")]
         again = np.flatnonzero(np.diff(row[0]) == 0)
         if again.size:

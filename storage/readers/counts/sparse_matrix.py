@@ -16,7 +16,7 @@ import scipy.sparse
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
-from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
+from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.base import INT32_MAX, as_utf8, open_input, reading, require_plausible, vocabulary_near
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import size

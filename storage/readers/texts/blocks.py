@@ -17,8 +17,7 @@ from urllib.parse import unquote
 from fsspec.implementations.local import LocalFileSystem
 
 from collapsium.storage.errors import AbsentError, InputError
-from collapsium.storage.io.locations import is_url, locate
-from collapsium.storage.io.retry import with_retries
+from collapsium.storage.io.file import is_url, locate, with_retries
 from collapsium.storage.readers.base import may_be_cut
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.segment import LeftOut, Span

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.word_rule import FIRST_RULE
 from collapsium.storage.errors import InputError
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.readers.read_options import MISSING_VALUES, Guess
 from collapsium.storage.readers.texts.fields import ABSENT, Fields, id_of, require_columns, require_field
 from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
 from collapsium.storage.readers.texts.values import as_date, as_labels, as_number, as_text, signs_in
-from collapsium.storage.short_repr import ShortRepr
 
 # Characters of whole lines of base64 from which they are an attachment: three lines of a mail. Words and addresses
 # that stand alone on a line are shorter.

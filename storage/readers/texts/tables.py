@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.errors import InputError
-from collapsium.storage.io.parquet.bounded_file import BoundedFile, SwollenError
+from collapsium.storage.io.parquet import BoundedFile, SwollenError
 from collapsium.storage.readers.base import head_of, open_input, open_text, reading
 from collapsium.storage.readers.read_options import Guess, ReadOptions, separator_line, separator_of, shown
 from collapsium.storage.readers.texts.fields import Fields

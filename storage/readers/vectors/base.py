@@ -121,7 +121,8 @@ class DenseSource:
         for file in files:
             if len(file.layout.values) != width:
                 raise InputError(
-                    file.name, f"expected {width} columns of values as in {files[0].name}, found {_count(file)}"
+                    file.name,
+                    f"expected {width} columns of values as in {files[0].name}, found {len(file.layout.values)}",
                 )
             if file.layout.names and file.layout.names != names:
                 other = next(pair for pair in zip(file.layout.names, names, strict=True) if pair[0] != pair[1])
@@ -158,14 +159,14 @@ class DenseSource:
                     if self._tagged:
                         ids = pc.binary_join_element_wise(self._stems[number], ids, "/")
                 else:
-                    _require_new(file.name, ids, seen, first)
+                    for row, name in enumerate(ids.to_pylist(), start=first + 1):
+                        if not name or name in seen:
+                            fault = f"the id {name!r} occurs twice" if name else "expected an id, found none"
+                            raise InputError(file.name, fault, f"row {row}")
+                        seen.add(name)
                 extras = {"labels": labels_of(file.fields, chunk.labels)} if file.fields else {}
                 yield Vectors(ids, chunk.values, extras)
                 first += len(chunk.values)
-
-
-def _count(file: DenseFile) -> int:
-    return len(file.layout.values)
 
 
 def _require_finite(file: DenseFile, values: npt.NDArray[np.float64], first: int, columns: list[str]) -> None:
@@ -177,14 +178,6 @@ def _require_finite(file: DenseFile, values: npt.NDArray[np.float64], first: int
         f"expected a finite number, found {values[row, column]}",
         f"row {first + row + 1}, column {file.layout.values[column] + 1} ({columns[column]!r})",
     )
-
-
-def _require_new(path: str, ids: pa.Array, seen: set[str], first: int) -> None:
-    for row, name in enumerate(ids.to_pylist(), start=first + 1):
-        if not name or name in seen:
-            fault = f"the id {name!r} occurs twice" if name else "expected an id, found none"
-            raise InputError(path, fault, f"row {row}")
-        seen.add(name)
 
 
 def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:

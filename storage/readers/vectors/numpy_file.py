@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from collapsium.storage.data_types import AnyArray, DType
 from collapsium.storage.errors import InputError, OptionError, suggestion
-from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
+from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.base import open_input, reading
 from collapsium.storage.readers.read_options import Guess, ReadOptions
 from collapsium.storage.readers.vectors.base import CHUNK_VALUES, DenseFile, VectorChunk, layout_of

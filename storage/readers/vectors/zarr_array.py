@@ -14,7 +14,7 @@ import zarr.storage
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.io.arrays import FAULTS, MOST_CHUNK_BYTES
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.parquet.bounded_file import LEAST_LIMIT, RATIO
+from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.read_options import Guess, ReadOptions
 from collapsium.storage.readers.vectors.base import CHUNK_VALUES, VectorChunk, layout_of
 from collapsium.storage.readers.vectors.numpy_file import chunk_of, chunks_of, width_of

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from collapsium.pipeline.executors import dask, dask_client
 from collapsium.pipeline.executors.dask import DaskExecutor
 from collapsium.pipeline.executors.dask_client import answer_within, cluster_errors
-from collapsium.pipeline.executors.liveness import TIMING, Watch
+from collapsium.pipeline.executors.liveness import Watch
 from collapsium.storage.errors import ClusterError, ClusterGoneError, MismatchError
 
 CONNECT = "Timed out trying to connect to tls://127.0.0.1:8786 after 10 s"
@@ -40,7 +41,7 @@ def answering(*answers):
 
 
 def test_a_connection_limit_of_dask__is_tried_again_until_ours(client, monkeypatch):
-    monkeypatch.setitem(vars(TIMING), "worker_poll", 0.01)
+    monkeypatch.setattr(dask_client, "WORKER_POLL", 0.01)
     assert answer_within(client, answering(OSError(CONNECT), OSError(CONNECT), 7), 30.0) == 7
     with pytest.raises(TimeoutError, match=CONNECT):
         answer_within(client, answering(OSError(CONNECT)), 0.1)
@@ -78,7 +79,7 @@ class AskedExecutor(DaskExecutor):
 
 
 def test_results_that_cannot_be_asked_for__are_asked_for_again(client, monkeypatch):
-    monkeypatch.setitem(vars(TIMING), "result_poll", 0.01)
+    monkeypatch.setattr(dask, "RESULT_POLL", 0.01)
     executor = AskedExecutor(client, OSError(CONNECT), TimeoutError("no handshake"), [1, 2])
     assert executor.wait() == [1, 2]
     assert executor.checks.count(True) == 2
@@ -99,7 +100,7 @@ class LostExecutor(DaskExecutor):
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 def test_a_cluster_that_is_gone__is_reported_with_the_reason_of_the_last_attempt_to_connect(client, monkeypatch):
-    monkeypatch.setitem(vars(TIMING), "result_poll", 0.01)
+    monkeypatch.setattr(dask, "RESULT_POLL", 0.01)
     client.scheduler = None
 
     def reach(seconds):

@@ -19,7 +19,6 @@ from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.dask import DaskExecutor
-from collapsium.pipeline.executors.liveness import ClusterTiming
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, ClusterGoneError, OptionError
 from collapsium.storage.runs.run import Run
@@ -99,7 +98,7 @@ def test_errors_in_tasks__come_out_as_they_were(clusters):
 
 def test_a_scheduler_without_workers__is_a_clear_error(monkeypatch, caplog):
     with distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster:
-        monkeypatch.setattr("collapsium.pipeline.executors.dask_cluster.TIMING", ClusterTiming(quiet_start=0.2))
+        monkeypatch.setattr("collapsium.pipeline.executors.dask_cluster.QUIET_START", 0.2)
         with pytest.raises(ClusterError, match="has 0 of 2 workers after 0.5 s; start more with `dask worker"):
             open_executor(cluster.scheduler_address, workers=2, cluster_timeout=0.5)
     told = [record.getMessage() for record in caplog.records if record.name == "collapsium"]

@@ -12,10 +12,9 @@ from sklearn.base import clone
 
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.executors import schedulers
-from collapsium.pipeline.executors.options import SchedulerOptions
 from collapsium.pipeline.executors.schedulers import (
     ClientOrCluster,
-    FileRule,
+    SchedulerOptions,
     address_of,
     as_scheduler,
     check_scheduler,
@@ -32,9 +31,15 @@ def cluster():
     return SimpleNamespace(scheduler_address=ADDRESS, status="running", security="theirs")
 
 
+def wait_for_files(monkeypatch, appear, complete):
+    monkeypatch.setattr(schedulers, "MAX_SECONDS_TO_APPEAR", appear)
+    monkeypatch.setattr(schedulers, "MAX_SECONDS_TO_COMPLETE", complete)
+    monkeypatch.setattr(schedulers, "POLL_SECONDS", 0.02)
+
+
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr(schedulers, "FILE_RULE", FileRule(appear=0.3, complete=0.2, poll=0.02))
+    wait_for_files(monkeypatch, 0.3, 0.2)
 
 
 @pytest.mark.parametrize("name", ["threads", "serial", "local"])
@@ -89,7 +94,7 @@ def test_a_scheduler_file__is_read_each_time(tmp_path):
 
 
 def test_a_scheduler_file_that_is_written_later__is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(schedulers, "FILE_RULE", FileRule(appear=30.0, complete=30.0, poll=0.02))
+    wait_for_files(monkeypatch, 30.0, 30.0)
     path = tmp_path / "scheduler.json"
 
     def write():

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import distributed
@@ -50,7 +49,7 @@ def shared_files():
 @given(st.lists(st.binary(max_size=200)), st.integers(1, 64))
 def test_frames__are_read_as_they_were_written(frames, bytes_at_once):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared, "RULE", replace(shared.RULE, bytes_at_once=bytes_at_once))
+        patch.setattr(shared, "MAX_BYTES_AT_ONCE", bytes_at_once)
         place = shared.write_frames([memoryview(frame) for frame in frames])
         assert os.pread(place.descriptor, 1, 0) == shared.UNREAD
         views = shared.read_frames(place)
@@ -59,7 +58,7 @@ def test_frames__are_read_as_they_were_written(frames, bytes_at_once):
     assert [bytes(view) for view in views] == frames
     assert not any(view.readonly for view in views)
     addresses = [np.frombuffer(view, np.uint8).ctypes.data for view in views if view.nbytes]
-    assert all(address % shared.RULE.alignment == 0 for address in addresses)
+    assert all(address % shared.ALIGNMENT == 0 for address in addresses)
 
 
 def read(frames):
@@ -130,7 +129,7 @@ async def exchanged(message, before=None):
         await comm.write({"data": to_serialize(message)})
         result = (await comm.read())["data"]
         # The other end looks a moment later that this one has read its file.
-        await asyncio.sleep(5 * shared.RULE.poll)
+        await asyncio.sleep(5 * shared.POLL_SECONDS)
         await comm.close()
     return (
         result,
@@ -240,7 +239,7 @@ def share_all():
         share_all.messages = getattr(share_all, "messages", 0) + 1
         return write(frames)
 
-    shared.RULE, shared.write_frames = replace(shared.RULE, min_bytes=0), counted
+    shared.MIN_SHARED_BYTES, shared.write_frames = 0, counted
 
 
 def messages():

@@ -16,7 +16,7 @@ from collapsium.pipeline.formatting import quantity, sparkline
 from collapsium.pipeline.monitoring import console as progress
 from collapsium.pipeline.monitoring.console import RunView, counting, show_compilation
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed, thinned
-from collapsium.pipeline.monitoring.run_status import LIMITS, Curve, RunStatus
+from collapsium.pipeline.monitoring.run_status import MAX_CURVE_POINTS, Curve, RunStatus
 
 OPTIONS = {"family": "lda", "topics": 3, "scheduler": "serial"}
 
@@ -124,7 +124,7 @@ def test_a_form_that_is_named__is_written_to_a_terminal_too(form):
 
 
 def test_iterations_without_a_score__show_the_last_one(monkeypatch):
-    monkeypatch.setattr(progress, "INTERVALS", progress.LineIntervals(iterations=0.0))
+    monkeypatch.setattr(progress, "ITERATION_LINE_SECONDS", 0.0)
     told = [start(), iteration(1, change=0.5), iteration(2, score=-7.25), iteration(3), iteration(4, score=-7.0)]
     shown = [line for line in lines_of(told) if "iteration" in line]
     assert "score" not in shown[0]
@@ -136,7 +136,7 @@ def test_iterations_without_a_score__show_the_last_one(monkeypatch):
 
 
 def test_members__show_each_its_own_last_score(monkeypatch):
-    monkeypatch.setattr(progress, "INTERVALS", progress.LineIntervals(iterations=0.0))
+    monkeypatch.setattr(progress, "ITERATION_LINE_SECONDS", 0.0)
     told = [start(restarts=2), *(iteration(2, member=m, score=-7.0 - m) for m in (0, 1)), iteration(3, member=1)]
     assert "score -8.0000 (iteration 2)" in lines_of(told)[-1]
 
@@ -246,7 +246,7 @@ def test_curves__keep_the_last_and_stay_small(gaps):
         curve.add(at, -at)
     assert curve.points[-1] == (at, -at)
     assert curve.last == -at
-    assert len(curve.points) <= LIMITS.curve_points
+    assert len(curve.points) <= MAX_CURVE_POINTS
     assert curve.points == sorted(set(curve.points))
     curve.add(3, 0.0)
     assert all(iteration <= 3 for iteration, _ in curve.points)

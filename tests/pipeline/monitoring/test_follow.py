@@ -138,7 +138,7 @@ def test_follow__sees_ensembles_and_runs_elsewhere(small, tmp_path, url):
 
 
 def test_follow__gives_up_a_run_that_nobody_works_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(following, "LIMITS", following.WatchLimits(owner_grace=0.02))
+    monkeypatch.setattr(following, "OWNER_GRACE_SECONDS", 0.02)
     run, lines = Run(tmp_path / "run"), []
     run.create(RUN)
     run.append_event(iteration(1))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
 from collapsium.pipeline.analysis.topics import Topic
-from collapsium.pipeline.reporting.label_map import OPTIONS, label_map
+from collapsium.pipeline.reporting.label_map import PLANE, label_map
 
 
 @given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 50))
@@ -29,8 +29,8 @@ def test_label_map__has_texts_that_fill_the_plane_and_do_not_overlap(seed, label
     edges = np.array(boxes + drawn)
     assert np.abs(edges.min(axis=0)[:2] - 6).max() < 0.2
     assert np.abs(edges.max(axis=0)[2:] + 6 - (found.width, found.height)).max() < 0.2
-    assert found.width <= OPTIONS.plane[0] + 8
-    assert found.height <= OPTIONS.plane[1] + 8
+    assert found.width <= PLANE[0] + 8
+    assert found.height <= PLANE[1] + 8
     meeting = [
         (one, other)
         for n, one in enumerate(boxes)

@@ -17,7 +17,7 @@ from collapsium.pipeline.engine.model_io.save import Succession
 from collapsium.pipeline.workflows.batch.journal import Journal, find_sources
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, LockedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.published import Versions
 from tests.fits import bits
 from tests.pipeline.workflows.conftest import JOB, WORDS, write_day

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.corpus.check import corpus_faults
+from collapsium.pipeline.analysis.verify import corpus_faults
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Documents, Shard, merge_segments

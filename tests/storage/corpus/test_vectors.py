@@ -16,7 +16,7 @@ from collapsium.pipeline import info, verify
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.vectors import Vectors, VectorShard
-from collapsium.storage.corpus.writer import SIZES, VectorWriter
+from collapsium.storage.corpus.writer import MIN_SHARD_TOKENS, VectorWriter
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, InputError, MismatchError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
@@ -109,7 +109,7 @@ def test_tasks__carry_vectors_in_memory_and_in_scratch_files(tmp_path, scratch):
 
 
 def test_default_shards__are_those_of_as_many_tokens(tmp_path):
-    values = np.zeros((9 * SIZES.least // 2 // 1000, 1000))
+    values = np.zeros((9 * MIN_SHARD_TOKENS // 2 // 1000, 1000))
     corpus = Corpus(write_vectors(tmp_path / "c", values))
     assert [row.documents for row in corpus.manifest.shards] == [113, 113, 113, 111]
 

@@ -19,10 +19,10 @@ from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.shard import decode
 from collapsium.storage.corpus.vocabulary import parse_vocabulary, words_of_column
 from collapsium.storage.errors import DamagedError, InputError
+from collapsium.storage.io import parquet
 from collapsium.storage.io.arrays import DIGESTS, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.parquet import bounded_file as parquet
-from collapsium.storage.io.parquet.bounded_file import BoundedFile, SwollenError
+from collapsium.storage.io.parquet import BoundedFile, SwollenError
 from collapsium.storage.io.records import dump
 
 SMALL = 1 << 20  # bytes that may come out of a small file, in these tests

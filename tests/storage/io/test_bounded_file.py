@@ -11,7 +11,7 @@ READER = """
 import os, sys
 from pathlib import Path
 import pyarrow as pa
-from collapsium.storage.io.parquet.bounded_file import BoundedFile
+from collapsium.storage.io.parquet import BoundedFile
 
 def threads():
     names = [Path("/proc/self/task", thread, "comm").read_text() for thread in os.listdir("/proc/self/task")]

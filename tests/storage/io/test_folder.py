@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import Model, fit, resume, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run

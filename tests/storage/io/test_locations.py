@@ -6,9 +6,8 @@ import fsspec
 import pytest
 
 from collapsium.storage.errors import AbsentError, InputError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locations import locate
-from collapsium.storage.io.recorded_urls import recorded_url
+from collapsium.storage.io.file import locate
+from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.readers.base import open_input
 from collapsium.storage.readers.texts.blocks import find_files, require_once
 

@@ -12,7 +12,7 @@ import pytest
 from collapsium.pipeline import Model, evaluate, fit, infer, resume, topics, verify
 from collapsium.storage.errors import AbsentError, LockedError, OccupiedError, StoreError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus
 from tests.fits import bits
@@ -140,6 +140,6 @@ def test_a_run__is_made_stopped_resumed_and_read(store):
 
 
 def test_a_store_that_cannot_be_reached__is_a_clear_error(s3, monkeypatch):
-    monkeypatch.setattr("collapsium.storage.io.retry.pause", lambda seconds: None)
+    monkeypatch.setattr("collapsium.storage.io.file.pause", lambda seconds: None)
     with pytest.raises((StoreError, AbsentError), match="s3://no-such-bucket/x"):
         Folder("s3://no-such-bucket/x").write("a", b"1")

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays_of
 from zarr.storage import MemoryStore
 
 from collapsium.storage.errors import DamagedError, StoreError
-from collapsium.storage.io import arrays, local, retry, zarr_fast_path
+from collapsium.storage.io import arrays, file, local, zarr_fast_path
 from collapsium.storage.io.arrays import open_arrays, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.zarr_fast_path import (
@@ -176,7 +176,8 @@ def test_files__are_synced_before_the_group_has_its_name(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", record)
     monkeypatch.setattr(os, "rename", named)
-    monkeypatch.setattr(local, "SYNC_RULE", local.SyncRule(threads=3, files=4))
+    monkeypatch.setattr(local, "SYNC_THREADS", 3)
+    monkeypatch.setattr(local, "MAX_UNSYNCED_FILES", 4)
     values = {name: np.arange(5.0) for name in "abcde"}
     folder = Folder(tmp_path / "g")
     for _ in range(2):
@@ -197,7 +198,7 @@ def test_a_group__is_whole_after_a_failure_of_the_disk(tmp_path, monkeypatch, la
         sync(handle)
 
     monkeypatch.setattr(os, "fsync", fail)
-    monkeypatch.setattr(retry, "pause", lambda seconds: None)
+    monkeypatch.setattr(file, "pause", lambda seconds: None)
     if lasting:
         with pytest.raises(StoreError, match="no space is left on the disk"):
             write_arrays(folder, {"x": np.ones(3)})

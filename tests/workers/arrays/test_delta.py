@@ -268,7 +268,8 @@ def test_pickle__gives_back_what_was_packed(rows, columns, share, dtype, seed):
     values = generator.normal(size=(rows, columns)).astype(dtype) * (generator.random((rows, columns)) < share)
     given_ = Delta({"word_topic": change(values, "word", "topic")}, {"word": np.arange(rows) * 2})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delta_, "PACKING", delta_.PackingRule(min_bytes=0, chunk_rows=7))
+        patch.setattr(delta_, "MIN_PACKED_BYTES", 0)
+        patch.setattr(delta_, "PACKED_ROWS_AT_ONCE", 7)
         sent = pickle.dumps(given_, protocol=5)
         found = pickle.loads(sent)
     assert found.parts["word_topic"].kind == "change"

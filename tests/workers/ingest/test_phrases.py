@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -49,7 +47,7 @@ def test_phrases__are_found_as_gensim_finds_them(tmp_path, parts, monkeypatch):
     lines = [[f"w{chr(97 + n)}" for n in generator.integers(0, 8, 12)] for _ in range(60)]
     lines = [[*line, "new", "york", *line[:2]] for line in lines]
     (tmp_path / "t.mallet").write_text("".join(f"d{n} x {' '.join(line)}\n" for n, line in enumerate(lines)))
-    monkeypatch.setattr(passes, "OPTIONS", replace(passes.OPTIONS, tokens_per_part=sum(map(len, lines)) // parts))
+    monkeypatch.setattr(passes, "TOKENS_PER_PART", sum(map(len, lines)) // parts)
     ingest(
         tmp_path / "t.mallet", tmp_path / "c", phrases="npmi", phrase_count=3, phrase_threshold=0.1, stop_words="none"
     )

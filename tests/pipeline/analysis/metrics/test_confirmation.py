@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.analysis.metrics import confirmation
-from collapsium.pipeline.analysis.metrics.confirmation import Probabilities
+from collapsium.pipeline.analysis.metrics import topic_words
+from collapsium.pipeline.analysis.metrics.topic_words import Probabilities
 from collapsium.workers.ingest.windows import WordPairs, count_windows
 
 MEASURES = {"c_v": 110, "c_npmi": 10, "c_uci": 10, "u_mass": None}
@@ -19,7 +19,7 @@ def measured(measure, topics, texts, size, *, exact=False):
     offsets = np.cumsum([0, *map(len, texts)])
     pairs = WordPairs.within([rows], len(vocabulary))
     counts = count_windows(tokens, offsets, pairs, size, exact=exact)
-    return getattr(confirmation, measure)(Probabilities.of(counts, pairs, rows))
+    return getattr(topic_words, measure)(Probabilities.of(counts, pairs, rows))
 
 
 def texts_and_topics(seed, documents=60, words=25):

@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from dataclasses import replace
 
 import psutil
 import pytest
@@ -16,8 +15,8 @@ from collapsium.pipeline.analysis.naming import load_namer
 from collapsium.pipeline.engine.run import ActiveRun
 from collapsium.storage.errors import AbsentError, DamagedError, LockedError, OptionError, TakenOverError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock, file_of
 from collapsium.storage.io.records import dump
+from collapsium.storage.io.run_lock import RunLock, file_of
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.topic_names import MAX_LETTERS, RECORD, TopicName, clean_name, read_names, write_names
 from tests.pipeline.cli.commands import command, one_line
@@ -172,7 +171,7 @@ def test_commands_that_are_not_there__are_one_warning_a_topic(run, capsys):
 )
 def test_commands_without_an_end__are_ended_with_what_they_have_started(run, tmp_path, monkeypatch, line, fault):
     command_line, _ = script_of(tmp_path, line)
-    monkeypatch.setattr(naming, "LIMITS", replace(naming.LIMITS, seconds=1.0))
+    monkeypatch.setattr(naming, "MAX_COMMAND_SECONDS", 1.0)
     said = []
     assert name_topics(run, command_line, notice=said.append) == {}
     assert len(said) == 3

@@ -81,7 +81,7 @@ def test_topics__are_ranked_over_the_complete_vocabulary(run, rank_by, monkeypat
             [phi[topic.id, model.vocabulary.words.index(w)] for w, _ in topic.words]
         )
         one_by_one.append(topic.names)
-    monkeypatch.setattr(ranking, "RULE", ranking.RankingRule(cells=1))
+    monkeypatch.setattr(ranking, "CELLS_IN_MEMORY", 1)
     assert [topic.names for topic in topics(run, 5, rank_by=rank_by)] == one_by_one
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from collapsium.pipeline import append, ingest
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.corpora.append import append as appending
+from collapsium.pipeline.corpora import append as appending
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.errors import InputError, LockedError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 from tests.conftest import write_corpus
 from tests.pipeline.corpora.test_text_ingest import bags_of, columns_of, put_lines
 

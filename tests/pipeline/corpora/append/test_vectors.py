@@ -18,7 +18,7 @@ from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.vectors import ArrayWriter, Vectors
 from collapsium.storage.errors import DamagedError, InputError, LockedError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 
 SMALL = st.floats(-9, 9, width=16)
 

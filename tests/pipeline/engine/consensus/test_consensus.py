@@ -14,8 +14,8 @@ from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.models.topic_matching import same_topics
 from collapsium.storage.errors import AbsentError, OptionError, TakenOverError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock, file_of
 from collapsium.storage.io.records import dump
+from collapsium.storage.io.run_lock import RunLock, file_of
 from collapsium.storage.runs.members import members_of
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.topic_names import TopicName, read_names, write_names

@@ -35,7 +35,7 @@ def test_waiting_in_vain__counts_when_a_cluster_is_looked_for_again(monkeypatch)
     clock[0] += 301.0
     with pytest.raises(ClusterError, match="nothing has moved for 301 s"):
         watch.look(1, {})
-    assert watch.deadline() == 1301.0 + watching.TIMING.min_recovery
+    assert watch.deadline() == 1301.0 + watching.MIN_RECOVERY
     assert watch.deadline() == 1601.0  # the next loss is another one
     watch.begin()
     with pytest.raises(ClusterError, match="all workers were lost"):

@@ -17,8 +17,8 @@ from collapsium.storage.errors import (
     OptionError,
 )
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
 from collapsium.storage.io.records import dump
+from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.comparison import CELL_KIND, KIND, record_of, row_of
 from tests.conftest import planted_rows, write_corpus
 from tests.pipeline.workflows.compare.conftest import GRID, STARTED, WITH_BETA, stopping, without_times

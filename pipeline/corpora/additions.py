@@ -28,7 +28,7 @@ from collapsium.storage.errors import MismatchError, StoreError, TakenOverError
 from collapsium.storage.io.encodings import checked_encoding
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.read_options import checked_separator
-from collapsium.storage.readers.side_files.columns import SideFileRequest
+from collapsium.storage.readers.side_files import SideFileRequest
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,16 @@ import uuid
 import pytest
 
 from collapsium.storage.errors import LockedError, StoreError, TakenOverError
+from collapsium.storage.io import run_lock
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks import clock as lock_clock
-from collapsium.storage.io.locks import processes, run_lock
-from collapsium.storage.io.locks.run_lock import LEASE, LOOKS, RENEWALS, LockWatch, RunLock
 from collapsium.storage.io.records import dump
+from collapsium.storage.io.run_lock import LEASE, LOOKS, RENEWALS, LockWatch, RunLock
 from collapsium.storage.runs.run import Run
 
 HOLD = """
 import sys, time
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 held = RunLock(Folder(sys.argv[1]))
 held.acquire()
 print("held", flush=True)
@@ -49,8 +48,8 @@ class SimulatedClock:
 @pytest.fixture
 def clock(monkeypatch):
     simulated = SimulatedClock()
-    monkeypatch.setattr(lock_clock, "now", simulated)
-    monkeypatch.setattr(lock_clock, "pause", simulated.pause)
+    monkeypatch.setattr(run_lock, "clock_seconds", simulated)
+    monkeypatch.setattr(run_lock, "pause", simulated.pause)
     monkeypatch.setattr(run_lock, "notice", lambda text: None)
     return simulated
 
@@ -59,7 +58,7 @@ def clock(monkeypatch):
 def elsewhere(monkeypatch):
     """Have every lock taken on another machine than it is looked at from."""
     names = iter(f"machine-{number} boot" for number in range(10_000))
-    monkeypatch.setattr(processes, "this_machine", lambda: next(names))
+    monkeypatch.setattr(run_lock, "this_machine", lambda: next(names))
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -89,7 +88,7 @@ def held_elsewhere(folder):
 
 
 def test_an_owner_that_is_killed__gives_way_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock_clock, "pause", lambda seconds: pytest.fail("it waits"))
+    monkeypatch.setattr(run_lock, "pause", lambda seconds: pytest.fail("it waits"))
     folder = Folder(tmp_path / "run/lock")
     process = held_elsewhere(folder)
     try:

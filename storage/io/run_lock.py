@@ -16,7 +16,9 @@ import errno
 import fcntl
 import logging
 import os
+import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -37,8 +39,61 @@ from collapsium.storage.errors import (
     TakenOverError,
 )
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks import clock, processes
 from collapsium.storage.io.records import checked, dump, numbers_of_names, parse_record
+
+pause: Callable[[float], None] = time.sleep
+
+
+def clock_seconds() -> float:
+    """Return the seconds of a clock that is never adjusted; on Linux it counts while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def this_machine() -> str:
+    """Return a name of this machine since its last boot; each container with its own processes has another."""
+    parts = [socket.gethostname()]
+    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
+        with contextlib.suppress(OSError):
+            place = Path(path)
+            parts.append(str(place.readlink()) if place.is_symlink() else place.read_text(encoding="ascii").strip())
+    return " ".join(parts)
+
+
+def start_time(process: int) -> str | None:
+    """Return the start time of a process, on a clock that is never adjusted."""
+    import psutil
+
+    if Path("/proc/self/stat").exists():
+        try:
+            text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        state, *rest = text.rpartition(")")[2].split()
+        return None if state in "ZX" else rest[18]
+    try:
+        other = psutil.Process(process)
+        return None if other.status() == psutil.STATUS_ZOMBIE else str(other.create_time())
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _is_stopped(process: int) -> bool:
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(process).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    return False
+
+
+def is_alive(process: int, started: str) -> bool | None:
+    """Return True if a process of this machine is alive; None if it is stopped, as it may never continue."""
+    try:
+        if start_time(process) != started:
+            return False
+    except OSError:  # not permitted
+        return None
+    return None if _is_stopped(process) else True
+
 
 LEASE = 60.0  # Seconds without a change of the file after which an owner on another machine counts as dead
 
@@ -188,7 +243,7 @@ class RunLock:
             for number in numbers_in(self._folder):
                 if number < self.generation:
                     self._folder.delete(file_of(number))
-        self._renewed = clock.now()
+        self._renewed = clock_seconds()
         self._thread = threading.Thread(target=self._renew, name="collapsium-lock", daemon=True)
         self._thread.start()
 
@@ -203,7 +258,7 @@ class RunLock:
                 self._depth += 1
                 try:
                     self._require_own()
-                    if not self._gate_file.is_open and clock.now() - self._renewed > self._lease / 2:
+                    if not self._gate_file.is_open and clock_seconds() - self._renewed > self._lease / 2:
                         # A watcher starts its lease again from here.
                         self._write()
                     yield
@@ -244,7 +299,7 @@ class RunLock:
                 break
             # The store does not respond, or a process that was stopped in the middle of a write holds the gate.
             except CollapsiumError:
-                clock.pause(RELEASE_PAUSE)
+                pause(RELEASE_PAUSE)
         self.generation = 0
 
     def _release(self) -> None:
@@ -290,16 +345,16 @@ class RunLock:
         return {
             "format": KIND,
             "version": VERSION,
-            "machine": processes.this_machine(),
+            "machine": this_machine(),
             "process": os.getpid(),
-            "started": processes.start_time(os.getpid()) or "0",
+            "started": start_time(os.getpid()) or "0",
             "lease": self._lease,
             "nonce": self._nonce,
             "renewals": self._renewals,
         }
 
     def _write(self) -> None:
-        began = clock.now()
+        began = clock_seconds()
         self._renewals += 1
         self._folder.write(file_of(self.generation), dump(self._record()))
         self._renewed = began
@@ -327,7 +382,7 @@ class RunLock:
 
     def _open_gate(self, *, make: bool) -> None:
         """Open and lock the gate, on a file system that has locks."""
-        began = clock.now()
+        began = clock_seconds()
         while True:
             if make:
                 self._folder.make()
@@ -338,12 +393,12 @@ class RunLock:
                 # The last owner removed it as it released the lock.
                 self._gate_file.unlock()
             except BlockingIOError:
-                if clock.now() - began > self._lease:
+                if clock_seconds() - began > self._lease:
                     raise LockedError(
                         f"{self._place}: a process that was stopped in the middle of a write holds {GATE} of its lock; "
                         "let it go on, or end it"
                     ) from None
-                clock.pause(0.01)
+                pause(0.01)
             except FileNotFoundError:
                 if not make:
                     raise self._taken_over() from None
@@ -418,14 +473,14 @@ class LockWatch:
     def _judged(self, number: int, data: bytes) -> Owner:
         if self._seen != (number, data):
             self._changed = self._seen is not None and self._seen[0] == number
-            self._seen, self._since = (number, data), clock.now()
+            self._seen, self._since = (number, data), clock_seconds()
         record = parse_lock(f"{self._folder.url}/{file_of(number)}", data)
-        return Owner(number, data, record, self._sign(record), clock.now() - self._since)
+        return Owner(number, data, record, self._sign(record), clock_seconds() - self._since)
 
     def _sign(self, record: LockRecord | None) -> Sign:
-        if record is None or record.machine != processes.this_machine():
-            return Sign.LIVES if self._changed and clock.now() - self._since < LEASE / 2 else Sign.SILENT
-        lives = processes.lives(record.process, record.started)
+        if record is None or record.machine != this_machine():
+            return Sign.LIVES if self._changed and clock_seconds() - self._since < LEASE / 2 else Sign.SILENT
+        lives = is_alive(record.process, record.started)
         return Sign.SILENT if lives is None else Sign.LIVES if lives else Sign.GONE
 
     def wait(self) -> Owner | None:
@@ -437,7 +492,7 @@ class LockWatch:
             if not noticed:
                 notice(f"{self._place}: {owner.name} may work on it; watching its lock for up to {owner.lease:.0f} s")
                 noticed = True
-            clock.pause(owner.lease / LOOKS)
+            pause(owner.lease / LOOKS)
             owner = self.look()
         return owner
 

@@ -16,6 +16,7 @@ from collapsium.storage.corpus.list_columns import label_lists, once, union
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.errors import InputError, OptionError, near, suggestion
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.printable import ShortRepr
 from collapsium.storage.readers.compression import PACKED
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import (
@@ -40,7 +41,6 @@ from collapsium.storage.readers.texts.values import (
     is_number,
     signs_in,
 )
-from collapsium.storage.short_repr import ShortRepr
 
 # Separators of labels in a line, as they are named, and their patterns; the first that occurs is the one
 SIGNS = {TAB_AND_SEMICOLON: r"[\t;]", ",": ",", "tab": r"\t", "space": r"\s+"}

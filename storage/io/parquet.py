@@ -3,10 +3,7 @@
 The sizes in a file's footer cannot be trusted, and a few bytes can decode to gigabytes: compressed pages, runs of equal
 values, and strings that a dictionary holds once. So the headers of all pages are read before Arrow decodes a page.
 Arrow decodes strings to dictionaries and indices, from which the size of the plain strings is known in advance.
-
-Parse the footers of Parquet files: columns, row groups, and the position of their pages.
-
-Arrow 26 crashes on some damaged footers, so they are checked here first.
+Arrow 26 crashes on some damaged footers, so they are parsed here first.
 """
 
 from __future__ import annotations
@@ -17,11 +14,68 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from collapsium.storage.io.parquet.columns import plain_type, written_bytes
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.units import size as size_text
+
+
+def numbers_of(column: pa.Array | pa.ChunkedArray) -> AnyArray:
+    """Return the numbers of a column as an array."""
+    # PyArrow's other conversions to NumPy import pandas if it is installed.
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    plain = len(column) and not column.null_count and (pa.types.is_integer(column.type) or column.type == pa.float64())
+    return np.from_dlpack(column) if plain else np.asarray(column)
+
+
+def number_array(values: AnyArray) -> pa.Array:
+    """Return numbers as an Arrow array without a copy; `pyarrow.array` imports pandas if it is installed."""
+    values = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [None, pa.py_buffer(values)], 0)
+
+
+def string_array(texts: Sequence[str]) -> pa.Array:
+    """Return texts as an Arrow array; `pyarrow.array` imports pandas if it is installed."""
+    data = [text.encode() for text in texts]
+    offsets = np.zeros(len(data) + 1, dtype=np.int64)
+    np.cumsum(np.fromiter(map(len, data), dtype=np.int64, count=len(data)), out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))]
+    return pa.Array.from_buffers(pa.large_string(), len(data), buffers, 0).cast(pa.string())
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type with dictionaries of strings replaced by strings."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        field = kind.value_field.with_type(plain_type(kind.value_type))
+        return pa.list_(field) if pa.types.is_list(kind) else pa.large_list(field)
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+    return kind
+
+
+def written_bytes(column: pa.Array) -> int:
+    """Return the bytes of an array's strings when they are decoded from dictionaries."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        lengths = pc.binary_length(column.dictionary)
+        sizes = numbers_of(pc.fill_null(lengths, 0) if lengths.null_count else lengths).astype(np.int64)
+        indices = column.indices
+        places = numbers_of(indices.drop_null() if indices.null_count else indices).astype(np.int64)
+        # Arrow does not check the indices.
+        if places.size and not 0 <= int(places.min()) <= int(places.max()) < sizes.size:
+            raise ValueError("a string is not in its dictionary")
+        return int(sizes[places].sum())
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return written_bytes(column.values)
+    if pa.types.is_struct(kind):
+        return sum(written_bytes(column.field(place)) for place in range(kind.num_fields))
+    return 0
+
 
 # Largest number of entries of a list or map, such as the columns, row groups or schema elements of a footer
 MAX_ENTRIES = 1 << 20
@@ -134,11 +188,6 @@ class SwollenError(ValueError):
         super().__init__(f"more than {size_text(limit)} come out of it, as of a file that is made to fill memory")
 
 
-def limit_of(size: int, limit: int | None = None) -> int:
-    """Return the limit of the bytes decoded from a file of `size` bytes, unless a limit is set."""
-    return max(LEAST_LIMIT, RATIO * size) if limit is None else limit
-
-
 @dataclass
 class _Weight:
     """Bytes of decompressed pages and decoded values, without strings."""
@@ -185,7 +234,7 @@ class BoundedFile:
             raise ValueError(f"its footer has {length:,} bytes, where {MAX_FOOTER:,} are the most")
         handle.seek(size - 8 - length)
         self.footer = parse_footer(handle.read(length), size - 8 - length)
-        self.limit = limit_of(size, limit)
+        self.limit = max(LEAST_LIMIT, RATIO * size) if limit is None else limit
         self._handle = _Ahead(handle, size)
 
     @functools.cached_property

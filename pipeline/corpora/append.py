@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.corpora.append.additions import (
+from collapsium.pipeline.corpora.additions import (
     LOCK,
     MAX_NAMED_IDS,
     Added,
@@ -57,8 +57,7 @@ from collapsium.pipeline.corpora.text_ingest import check_reading, drop_stopped,
 from collapsium.pipeline.corpora.text_sources import find_sources, numberings_of, report_of
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.options import SchedulerOptions
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.options import keywords
 from collapsium.storage.building.chunks import Chunk, write_table
 from collapsium.storage.building.ingest_record import History, Report, read_history
@@ -75,14 +74,14 @@ from collapsium.storage.corpus.manifest import (
 from collapsium.storage.corpus.shard import digest_of_ids
 from collapsium.storage.corpus.vectors import ARRAY, Vectors
 from collapsium.storage.corpus.vocabulary import Vocabulary
-from collapsium.storage.corpus.writer import SIZES, VectorWriter, WrittenVectors
+from collapsium.storage.corpus.writer import MIN_SHARD_TOKENS, VectorWriter, WrittenVectors
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.locks.run_lock import RunLock
+from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.readers.base import NOT_IN_VOCABULARY, distinct
 from collapsium.storage.readers.open import TEXTS, open_source, open_vectors
 from collapsium.storage.readers.read_options import distinct_guesses, with_guesses
-from collapsium.storage.readers.side_files.columns import SideFileRequest, Sides, merged
+from collapsium.storage.readers.side_files import SideFileRequest, Sides, merged
 from collapsium.storage.readers.texts.blocks import require_once
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.readers.vectors.base import DenseSource
@@ -253,7 +252,7 @@ def _write(
     before = manifest.shards if selection.earlier is None else selection.earlier.before
     stem, _, ending = ARRAY.partition(".")
     # Shards as large as those that there are, but not tiny ones though the corpus may have begun with few vectors.
-    values = min(max(*(row.tokens for row in before), SIZES.least), selection.count * columns)
+    values = min(max(*(row.tokens for row in before), MIN_SHARD_TOKENS), selection.count * columns)
     array = f"{stem}-{selection.new_sha256[:TAG]}.{ending}"
     writer = VectorWriter(folder, columns, values, array=array, behind=len(before))
     every, read, written = [], 0, 0
@@ -353,7 +352,15 @@ class DocumentAddition:
             earlier = (self._own_history.report, *self._own_history.appended)
             self.report = report_of(sources, counted, history, self._sides, earlier)
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
-        self._judge_numbered()
+        names = ids_of_numbers([part for one in self._numberings for part in one])
+        again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
+        if again and self._addition.skip_existing:
+            raise MismatchError(
+                f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; `skip_existing` needs ids "
+                "(`id` FIELD at ingest)"
+            )
+        if again:
+            self._meet_again(names, again)
         require_distinct_ids(counted.notes, self._numberings)
         if not counted.notes:
             return counted
@@ -370,17 +377,6 @@ class DocumentAddition:
         if not pc.all(pc.is_in(ids, value_set=self._added)).as_py():
             refuse_known(self._corpus, there)
         self._again += there[:MAX_NAMED_IDS]
-
-    def _judge_numbered(self) -> None:
-        names = ids_of_numbers([part for one in self._numberings for part in one])
-        again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
-        if again and self._addition.skip_existing:
-            raise MismatchError(
-                f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; `skip_existing` needs ids "
-                "(`id` FIELD at ingest)"
-            )
-        if again:
-            self._meet_again(names, again)
 
     def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
         """Read documents of word counts, whose ids are numbers after the file's name."""

@@ -1,1 +1,0 @@
-"""Locks of runs: one process works on a run at a time."""

@@ -1,1 +1,0 @@
-"""Read Parquet files in bounded memory, as anyone may have written them."""

@@ -1,1 +1,0 @@
-"""Readers of side files, which have labels and covariates of documents."""
