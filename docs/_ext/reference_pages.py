@@ -18,10 +18,10 @@ from sphinx.util import logging
 
 import collapsium.pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS
+from collapsium.pipeline.analysis.metrics.measure import EFFORT
 from collapsium.pipeline.analysis.metrics.topic_words import WINDOWS
 from collapsium.pipeline.cli.app import EPILOG
 from collapsium.pipeline.cli.reference import CommandEntry, OptionEntry, commands, families
-from collapsium.pipeline.executors.dask_cluster import SETTINGS
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.monitoring.prometheus import RunMetrics
 from collapsium.storage import errors
@@ -182,7 +182,7 @@ def topic_metrics() -> str:
     lines = ["| metric | definition | source |", "| --- | --- | --- |"]
     figures: dict[str, Any] = {"documents": "D", "texts": "D", "labelled": "documents with words and one label"}
     figures |= {"classified": "by cross-validation or on unseen documents", "sampled": "a sample of documents"}
-    figures |= {"completion": "document completion", **vars(SETTINGS)}
+    figures |= {"completion": "document completion", **EFFORT}
     for metric in METRICS.values():
         definition = re.sub(r"\{(\w+)(:,)?\}", r"{\1}", metric.definition)
         definition = definition.format(words=metric.words, size=WINDOWS.get(metric.name), **figures)

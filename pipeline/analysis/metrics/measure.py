@@ -66,6 +66,13 @@ RUNS = 3  # Weights of annealed importance sampling that are averaged
 STEPS = 1000  # Even steps of annealed importance sampling from the prior to the posterior
 DOCUMENTS_PER_TASK = 4  # Documents of a task, so that long ones do not hold up the others
 NUMBERS_PER_DOCUMENT = 1 << 40  # Random numbers that each document has for itself
+EFFORT = {  # What definitions of the metrics name
+    "particles": PARTICLES,
+    "runs": RUNS,
+    "steps": STEPS,
+    "documents_per_task": DOCUMENTS_PER_TASK,
+    "numbers_per_document": NUMBERS_PER_DOCUMENT,
+}
 KERNELS: Mapping[str, AnyKernel] = {
     "left-to-right": likelihood.left_to_right,
     "annealed-importance": likelihood.annealed_importance,
@@ -96,11 +103,7 @@ def measure_likelihood(metrics: Sequence[Metric], job: Job, unseen: Corpus, samp
             f"{chosen.size:,} of {documents:,} documents, drawn at random"
         )  # fmt: skip
         figures = {
-            "particles": PARTICLES,
-            "runs": RUNS,
-            "steps": STEPS,
-            "documents_per_task": DOCUMENTS_PER_TASK,
-            "numbers_per_document": NUMBERS_PER_DOCUMENT,
+            **EFFORT,
             "sampled": f"{of}, with {tokens:,} tokens",
         }
         measurements.append(measurement(metric, job.named, values, figures))
