@@ -2,11 +2,8 @@
 
 The models are aligned one to one with their mean, in rounds, as in generalised Procrustes analysis (Gower 1975). Two
 topics are alike by their words, the Bhattacharyya coefficient sum_w sqrt(phi_kw phi_lw), and by their documents, the
-cosine of n_d^(1/2) theta_dk and n_d^(1/2) theta_dl.
-
-Compare the topics of several models with their means, by words and by documents.
-
-Values are rounded to whole steps, so that sums of products are exact in any order.
+cosine of n_d^(1/2) theta_dk and n_d^(1/2) theta_dl. Values are rounded to whole steps, so that sums of products are
+exact in any order.
 """
 
 from __future__ import annotations

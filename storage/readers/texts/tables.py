@@ -1,10 +1,9 @@
-"""Read records from tables: separated values with a header, and Parquet.
+"""Read records from tables, separated values with a header or Parquet, as Python values of few types.
 
-Values of Arrow columns as Python values of few types: texts, numbers, lists, and what the converters refuse.
-
-Dates and times become texts in ISO 8601, with the offset of their zone. Extension types have the meaning of their
-specification (https://arrow.apache.org/docs/format/CanonicalExtensions.html). Columns carry an extension type only in
-processes that have registered it, and otherwise its name in the metadata of their field.
+Arrow columns become texts, numbers and lists, or what the converters refuse. Dates and times become texts in ISO 8601,
+with the offset of their zone. Extension types have the meaning of their specification
+(https://arrow.apache.org/docs/format/CanonicalExtensions.html). Columns carry an extension type only in processes that
+have registered it, and otherwise its name in the metadata of their field.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""The hierarchical Dirichlet process by collapsed variational inference on a shard (CV-HDP).
-
-Teh, Kurihara and Welling (2007): theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta tau), with posteriors over alpha, gamma and
-pi and, as options, beta and tau. Topic assignments are LDA's with a_k = G[alpha] G[pi_k] and b_w = G[beta] G[tau_w],
-where G[y] = exp E[log y]; prediction uses expectations in their place.
-
-The hierarchical Dirichlet process by collapsed variational inference (CV-HDP; Teh, Kurihara and Welling 2007).
+"""The hierarchical Dirichlet process by collapsed variational inference (CV-HDP; Teh, Kurihara and Welling 2007).
 
 theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta tau), pi_k = pt_k prod_{l<k} (1 - pt_l), pt_k ~ Beta(1, gamma);
 alpha, beta, gamma ~ Gamma(shape, rate), tau ~ Dir. Truncated at K topics, nested: beyond K, pi keeps its prior.
+
+Topic assignments are LDA's with a_k = G[alpha] G[pi_k] and b_w = G[beta] G[tau_w], where G[y] = exp E[log y];
+prediction uses expectations in their place.
 """
 
 from __future__ import annotations

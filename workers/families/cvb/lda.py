@@ -1,8 +1,4 @@
-"""Latent Dirichlet allocation by collapsed variational inference on a shard (Teh, Newman and Welling 2007).
-
-theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W).
-
-Latent Dirichlet allocation by collapsed variational inference (Teh, Newman and Welling 2007).
+"""Latent Dirichlet allocation by collapsed variational inference (Teh, Newman and Welling 2007).
 
 theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); zeroth order (CVB0) or the paper's second order.
 """

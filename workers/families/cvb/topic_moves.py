@@ -1,14 +1,10 @@
-"""Held-out tokens of a shard with their scores, and moves of topics: statistics of candidates, and accepted moves.
+"""Split-merge moves: topics are merged, deleted and split between sweeps, by held-out tokens.
 
-`collapsium.workers.families.cvb.topic_moves` accepts moves. A round takes three sweeps. The first sums products of the
-topics' columns and the tokens that deleted topics would hand over. The second sums the candidates' gains on held-out
-tokens. The third begins by carrying out the accepted moves. All sums reduce like any delta.
-
-Moves of topics: merges, deletions and splits, proposed and accepted between sweeps by held-out tokens.
-
-A CV-HDP keeps all topics of its truncation. The paper (Teh, Kurihara and Welling, 2007) names splitting and merging as
-the remedy. Here a round takes three sweeps (`collapsium.workers.families.cvb.topic_moves` has their sums), and moves
-are accepted by their gains on a small share of the tokens, which count again once rounds no longer find moves.
+A CV-HDP keeps all topics of its truncation. The paper (Teh, Kurihara and Welling 2007) names splitting and merging as
+the remedy. A round takes three sweeps. The first sums products of the topics' columns and the tokens that deleted
+topics would hand over. The second sums the candidates' gains on held-out tokens, by which moves are accepted. The
+third begins by carrying out the accepted moves. All sums reduce like any delta, and held-out tokens count again once
+rounds find no more moves.
 """
 
 from __future__ import annotations

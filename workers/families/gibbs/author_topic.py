@@ -1,17 +1,11 @@
-"""The author-topic model by collapsed Gibbs sampling, on a shard (Rosen-Zvi, Griffiths, Steyvers and Smyth 2004).
+"""The author-topic model by collapsed Gibbs sampling (Rosen-Zvi, Griffiths, Steyvers and Smyth 2004).
 
-Each token has one of its document's authors, all equally likely, and a topic of this author: theta_a ~ Dir(alpha, ...,
-alpha), phi_k ~ Dir(b, ..., b). Labels are the authors; documents without a known one share an author without a name,
+Labels are the authors. Each token has one of its document's authors, all equally likely, and a topic of this author:
+theta_a ~ Dir(alpha, ..., alpha), phi_k ~ Dir(eta, ..., eta). Documents without a known author share one without a name,
 the last.
 
-n_ak, ``label_topic``, is global. A shard sweeps against that of the iteration's start plus its own changes, and sends
-the changes of its own authors.
-
-The author-topic model by collapsed Gibbs sampling (Rosen-Zvi, Griffiths, Steyvers and Smyth 2004).
-
-Labels are authors. Each token has one of its document's, all equally likely, and a topic of this author: theta_a ~
-Dir(alpha, ..., alpha), phi_k ~ Dir(eta, ..., eta). Documents without a known author share one without a name. With
-several shards as AD-LDA.
+n_ak, ``label_topic``, is global. A shard sweeps against the counts of the iteration's start plus its own changes, and
+sends the changes of its own authors: with several shards this is AD-LDA.
 """
 
 from __future__ import annotations

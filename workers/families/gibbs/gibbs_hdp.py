@@ -1,18 +1,14 @@
-"""The hierarchical Dirichlet process by the direct-assignment Gibbs sampler, on a shard.
+"""The hierarchical Dirichlet process by direct-assignment Gibbs sampling (Teh, Jordan, Beal and Blei 2006).
 
-Teh, Jordan, Beal and Blei (2006), section 5.3: theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta tau) with tau_w = 1 / W, and
-pi_u is the part of pi of topics that do not exist yet:
-p(z = k) ~ (n_dk' + alpha pi_k) (n_kw' + beta tau_w) / (n_k' + beta), p(z = new) ~ alpha pi_u tau_w.
+theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta tau) with tau_w = 1 / W, pi the sticks of a Dirichlet process of
+concentration gamma, and pi_u the part of pi of topics that do not exist yet; alpha, gamma ~ Gamma(shape, rate): p(z =
+k) ~ (n_dk' + alpha pi_k) (n_kw' + beta tau_w) / (n_k' + beta), p(z = new) ~ alpha pi_u tau_w.
 
 A topic is a slot, whose number is its id: a column of the counts. A shard may take free slots whose number leaves the
-same remainder as its own by ``lanes``, so topics that are created in different shards in one iteration stay apart; with
-more shards than lanes, those of shards that share a lane meet in a slot and are one topic from then on, as all do in
-HD-HDP (Newman, Asuncion, Smyth and Welling 2009), whose approximation this is. One shard alone samples exactly.
-
-The hierarchical Dirichlet process by direct-assignment Gibbs sampling (Teh, Jordan, Beal and Blei 2006).
-
-theta_d ~ Dir(alpha pi), phi_k ~ Dir(beta tau), pi the sticks of a Dirichlet process of concentration gamma;
-alpha, gamma ~ Gamma(shape, rate); tau_w = 1 / W. Topics are born and die: nothing is truncated.
+same remainder as its own by ``lanes``, so topics that are created in different shards in one iteration stay apart;
+with more shards than lanes, those of shards that share a lane meet in a slot and are one topic from then on, as all
+do in HD-HDP (Newman, Asuncion, Smyth and Welling 2009), whose approximation this is. One shard alone samples exactly.
+Topics are born and die: nothing is truncated.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Latent Dirichlet allocation by collapsed Gibbs sampling, on a shard (Griffiths and Steyvers 2004).
+"""Latent Dirichlet allocation by collapsed Gibbs sampling (Griffiths and Steyvers 2004).
 
-theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b, ..., b); p(z = k) ~ (n_dk' + a_k) (n_kw' + b) / (n_k' + B), a prime meaning
-without the token itself.
-
-Latent Dirichlet allocation by collapsed Gibbs sampling (Griffiths and Steyvers 2004).
-
-theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b, ..., b). With several shards it is AD-LDA (Newman, Asuncion, Smyth and Welling
-2009). Dirichlet parameters may be learned by Minka's fixed point.
+theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b, ..., b); p(z = k) ~ (n_dk' + a_k) (n_kw' + b) / (n_k' + B), where a prime means
+without the token itself. With several shards it is AD-LDA (Newman, Asuncion, Smyth and Welling 2009). Dirichlet
+parameters may be learned by Minka's fixed point.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Topics of labels by collapsed Gibbs sampling, on a shard: documents may have those of their labels alone.
+"""Topics of labels by collapsed Gibbs sampling: a document's tokens have the topics of its labels alone.
 
-theta_d ~ Dir(a, ..., a) over the topics that document d may have (`AllowedTopics`), phi_k ~ Dir(b, ..., b).
-
-Topics of labels by collapsed Gibbs sampling: a document's tokens have the topics of its labels.
-
-theta_d ~ Dir(alpha, ..., alpha) over the topics that a document may have, phi_k ~ Dir(eta, ..., eta). With several
-shards as AD-LDA.
+theta_d ~ Dir(alpha, ..., alpha) over the topics that document d may have (`AllowedTopics`), phi_k ~ Dir(eta, ..., eta).
+With several shards this is AD-LDA.
 """
 
 from __future__ import annotations

@@ -1,20 +1,16 @@
-"""Hierarchical component analysis on a shard: vectors on the paths of a Gaussian tree (Wang and Blei 2009).
+"""Hierarchical component analysis: vectors on the paths of a Gaussian tree, by variational inference (Wang, Blei 2009).
 
-c_n ~ nCRP(gamma), x_n ~ N(0, I_L), t_n ~ N(W_{c_n} x_n + mu, I / tau), w_i and mu ~ N(0, s0 I).
+c_n ~ nCRP(gamma), x_n ~ N(0, I_L), t_n ~ N(W_{c_n} x_n + mu, I / tau), w_i and mu ~ N(0, s0 I), tau ~ Gamma.
 
 A node is a column of the rows, and the mean is the last one, a node that all vectors have with x = 1. Rows hold B_i =
 sum_n q(c_n through i) E[x_i] t_n, a row for each column of the vectors. With A_ij = sum_n q E[x_i x_j], which the
-driver has, the best q(w) is m = tau (I / s0 + tau A)^-1 B for all nodes and the mean at once; `Loadings.solve` is that
-matrix, so that loadings are computed where rows are.
+driver has, the best q(w) is m = tau (I / s0 + tau A)^-1 B for all nodes and the mean at once; `Loadings.solve` is
+that matrix, so that loadings are computed where rows are.
 
 * Form ``conditional``: q(c) q(x | c); local states have no factors that a sweep reads. Form ``factorised``: q(c) q(x)
   of the paper; the local state has the mean and covariance of each x. It begins when clusters have become a tree.
 
 The first rounds of the start compute clusters: vectors sampled by stable hash, and then means of the nearest vectors.
-
-Hierarchical component analysis: vectors on the paths of a Gaussian tree, by variational inference (Wang, Blei 2009).
-
-c_n ~ nCRP(gamma), x_n ~ N(0, I_L), t_n ~ N(W_{c_n} x_n + mu, I / tau), w_i and mu ~ N(0, s0 I), tau ~ Gamma.
 """
 
 from __future__ import annotations

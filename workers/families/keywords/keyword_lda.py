@@ -1,4 +1,4 @@
-"""Topics with keywords on a shard: the base model of keyATM (Eshima, Imai and Sasaki 2024), by collapsed inference.
+"""Topics with keywords: the base model of keyATM (Eshima, Imai and Sasaki 2024), by collapsed variational inference.
 
 A token of a keyword topic k is drawn from phi_k, over all words, or with probability pi_k from psi_k, over the topic's
 keywords V_k: theta_d ~ Dir(a), phi_k ~ Dir(b), psi_k ~ Dir(c), pi_k ~ Beta(g1, g2). With n_kw the tokens of word w in
@@ -10,10 +10,6 @@ topic k, of which m_kw come from the keywords, and n0 = n - m, the collapsed pro
 Given its topic, a token's switch depends on its word alone, so that E[m_kw] is E[n_kw] times the share of the second
 term in p_kw. Updates are those of LDA with p_kw T_k - b_w in place of n_kw, and with T_k in place of B + n_k, where
 T_k = (n0_k + B) (n_k + g1 + g2) / (n0_k + g2). This leaves n_kw of words without keywords as it is.
-
-Topics with keywords: the base model of keyATM (Eshima, Imai and Sasaki 2024), by collapsed variational inference.
-
-`collapsium.workers.families.keywords.keyword_lda` has the model and its update.
 """
 
 from __future__ import annotations

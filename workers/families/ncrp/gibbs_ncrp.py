@@ -1,4 +1,4 @@
-"""The nested Chinese restaurant process by collapsed Gibbs sampling, on a shard.
+"""Topics on a tree of the nested Chinese restaurant process, by collapsed Gibbs sampling.
 
 Blei, Griffiths, Jordan and Tenenbaum (2003): a document takes a path c_d of L nodes, from the root down, by the nested
 Chinese restaurant process of concentration gamma; theta_d ~ Dir(alpha_1..alpha_L), z ~ theta_d, and w comes from the
@@ -11,11 +11,6 @@ where one shard empties a node below which another has created one, it stays. On
 
 In a cold start the documents of the first shard join the tree one after another, and then, with the tree that results,
 those of all others.
-
-Trees of topics by the nested Chinese restaurant process, Gibbs sampling (Blei, Griffiths, Jordan, Tenenbaum 2003).
-
-c_d ~ nCRP(gamma), a path of L nodes from the root down; theta_d ~ Dir(alpha_1..alpha_L); a token's level z ~ theta_d,
-its word from the path's node of that level, phi_i ~ Dir(eta_l, ..., eta_l). Nodes are created and removed.
 """
 
 from __future__ import annotations

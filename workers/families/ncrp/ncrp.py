@@ -1,4 +1,4 @@
-"""Topics on a tree of the nested Chinese restaurant process, on a shard (Wang and Blei 2009).
+"""Topics on a tree of the nested Chinese restaurant process, by variational inference (Wang and Blei 2009).
 
 c_n ~ nCRP(gamma), theta_n ~ Dir(alpha_1..alpha_L), z_nm ~ theta_n, t_nm ~ w_{c_n[z_nm]}, w_i ~ Dir(eta_l) at level l.
 Outside the tree, q keeps the prior for every node.
@@ -13,10 +13,6 @@ Outside the tree, q keeps the prior for every node.
 A sweep returns its shard's expected counts as fresh totals, and folding puts their sum in place of the counts before;
 so the number of shards changes nothing but rounding. The nodes, and the moves between sweeps, are in the global state;
 see `collapsium.workers.families.ncrp.tree`.
-
-Topics on a tree of the nested Chinese restaurant process, by variational inference (Wang and Blei 2009).
-
-c_n ~ nCRP(gamma), theta_n ~ Dir(alpha_1..alpha_L), z_nm ~ theta_n, t_nm ~ w_{c_n[z_nm]}, w_i ~ Dir(eta_l) at level l.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Networks of Dirichlet or Pitman-Yor vectors that a user defines, on a shard (Buntine, Du and Nurmi 2010).
-
-Networks of Dirichlet or Pitman-Yor vectors that a user defines, with sampled or expected tables.
+"""Networks of Dirichlet or Pitman-Yor vectors that a user defines, with sampled or expected tables.
 
 Each kind of vectors names its parents: nu_j ~ Dir(alpha) without, nu_j ~ PDP(a, b, sum_l rho_lj nu_l) with, and rho_j ~
 Dir(mixing) where there are several (Buntine, Du and Nurmi 2010). z ~ nu_j of the vector that a segment draws from,

@@ -1,4 +1,4 @@
-"""Families of networks of probability vectors on the driver (Buntine, Du and Nurmi 2010)."""
+"""Families of networks of probability vectors (Buntine, Du and Nurmi 2010)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of probability vectors with sampled tables, on a shard."""
+"""Networks of probability vectors with sampled tables."""
 
 from __future__ import annotations
 

@@ -1,22 +1,20 @@
-"""The hierarchical Dirichlet scaling process, on a shard (Kim and Oh 2017).
+"""The hierarchical Dirichlet scaling process (Kim and Oh 2017), by mean-field variational Bayes.
 
-pi_mk ~ Gamma(beta p_k, rate R_mk), z ~ pi_m / sum_k pi_mk, and log R_mk is linear in the labels of a document. By
-mean-field variational Bayes: q(z_mn = k) ~ exp( E[log phi_k,x] + E[log pi_mk] ), q(pi_mk) = Gamma(beta p_k + n_mk,
-E[R_mk] + N_m / xi_m) with xi_m = sum_k E[pi_mk]: (28) and (37) of the paper.
-
-Rates are made on the driver (`collapsium.workers.families.vb.label_scaling`); sweeps see x_jk = log E[R] of each
-label. A local state has the labels of each document by their numbers, and E[n_mk].
-
-The hierarchical Dirichlet scaling process (Kim and Oh 2017), by mean-field variational Bayes.
-
-p_k = V_k prod_{l<k} (1 - V_l), V_k ~ Beta(1, gamma); pi_mk ~ Gamma(alpha p_k, rate R_mk); z ~ pi_m / sum_k pi_mk; phi_k
-~ Dir(eta, ..., eta). R_mk is a function of the labels of document m
+p_k = V_k prod_{l<k} (1 - V_l), V_k ~ Beta(1, gamma); pi_mk ~ Gamma(alpha p_k, rate R_mk); z ~ pi_m / sum_k pi_mk;
+phi_k ~ Dir(eta, ..., eta). R_mk is a function of the labels of document m
 (`collapsium.workers.families.vb.label_scaling`); without labels, R = 1 and this is the hierarchical Dirichlet
 process. gamma and alpha are the paper's alpha and beta.
 
 V has a point for its q. In g_k = alpha p_k the bound is sum_m [ log G(g_k + n_mk) - log G(g_k) + g_k (E[log R_mk] -
-log b_mk) ] + (gamma - 1) log p_K, as prod_{k<K} (1 - V_k) = p_K. With log G(g+n)/G(g) >= g0 (psi(g0+n) - psi(g0)) log g
-+ const (Minka 2000) and -log sum_k g_k below its tangent, each g_k has its best value in closed form.
+log b_mk) ] + (gamma - 1) log p_K, as prod_{k<K} (1 - V_k) = p_K. With log G(g+n)/G(g) >= g0 (psi(g0+n) - psi(g0)) log
+g + const (Minka 2000) and -log sum_k g_k below its tangent, each g_k has its best value in closed form.
+
+Beside a shard, in the paper's symbols: pi_mk ~ Gamma(beta p_k, rate R_mk), z ~ pi_m / sum_k pi_mk, and log R_mk is
+linear in the labels of a document. By mean-field variational Bayes: q(z_mn = k) ~ exp( E[log phi_k,x] + E[log pi_mk]
+), q(pi_mk) = Gamma(beta p_k + n_mk, E[R_mk] + N_m / xi_m) with xi_m = sum_k E[pi_mk]: (28) and (37) of the paper.
+
+Rates are made on the driver (`collapsium.workers.families.vb.label_scaling`); sweeps see x_jk = log E[R] of each
+label. A local state has the labels of each document by their numbers, and E[n_mk].
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation by mean-field variational Bayes, on a shard (Blei, Ng and Jordan 2003).
+"""Latent Dirichlet allocation by mean-field variational Bayes (Blei, Ng and Jordan 2003), topics smoothed too.
 
 theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); q(theta_d) = Dir(gamma_d), q(phi_k) = Dir(lambda_k), and
 
@@ -6,10 +6,6 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); q(theta_d) = Dir(gamma_d), q(phi
     q_dwk ~ exp( psi(gamma_dk) + psi(lambda_kw) - psi(sum_w lambda_kw) ).
 
 Responsibilities are not saved: they follow from gamma and lambda.
-
-Latent Dirichlet allocation by mean-field variational Bayes (Blei, Ng and Jordan 2003), topics smoothed too.
-
-theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); q(theta_d) = Dir(gamma_d), q(phi_k) = Dir(lambda_k).
 """
 
 from __future__ import annotations
