@@ -67,9 +67,7 @@ def test_fits__are_the_same_bits_wherever_they_run(corpus, tmp_path, monkeypatch
         scheduler = clusters(workers)
         with distributed.Client(scheduler) as client:
             client.register_plugin(means.Known())  # for workers that come later too
-    monkeypatch.setattr(
-        topic_snapshots, "RULE", topic_snapshots.SnapshotRule(min_seconds=0.0)
-    )  # words are looked for where the workers are
+    monkeypatch.setattr(topic_snapshots, "MIN_SECONDS", 0.0)  # words are looked for where the workers are
     found = fitted(corpus, tmp_path / "run", scheduler=scheduler, workers=workers)
     assert bits(found) == bits(expected)
     error = evaluate(tmp_path / "run", unseen=corpus, scheduler=scheduler, workers=workers)
@@ -114,7 +112,7 @@ def test_a_resumed_run__is_the_same_bits(corpus, tmp_path):
 
 def test_blocks_of_columns__are_the_same_numbers(corpus, tmp_path, monkeypatch):
     expected = mean_of(fitted(corpus, tmp_path / "one"))
-    monkeypatch.setattr(partition, "PARTITION", partition.Partition(block_bytes=16))
+    monkeypatch.setattr(partition, "BLOCK_BYTES", 16)
     model = fitted(corpus, tmp_path / "two")
     assert len(model.blocks) == 2
     np.testing.assert_array_equal(np.concatenate([model.rows(n).word_mean for n in range(2)]), expected)
