@@ -30,7 +30,7 @@ def reports(monkeypatch):
     def report(run, out, progress):
         Path(out).write_text(f"<html>{len(topics(run))} topics</html>")
 
-    monkeypatch.setattr("collapsium.pipeline.workflows.batch.steps._write_report", report)
+    monkeypatch.setattr("collapsium.pipeline.reporting.page.report.report", report)
 
 
 def published(job):
