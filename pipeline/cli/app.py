@@ -258,7 +258,7 @@ def _flag(name: str, field: FieldInfo, group: Group) -> inspect.Parameter:
 
 
 def _read_value(field: FieldInfo, value: Any) -> Any:
-    """Return the value of a flag for its model: a number, a list of names, or the value as cyclopts read it."""
+    """Return the value of a flag for its model: a number, a choice, a list of names, or as cyclopts read it."""
     if any(isinstance(one, Commas) for one in field.metadata):
         return [name for text in value for name in names_of(text)]
     kinds = kinds_of(field.annotation)
@@ -266,7 +266,8 @@ def _read_value(field: FieldInfo, value: Any) -> Any:
         if number in kinds and str not in kinds and isinstance(value, str) and not value_of(field).text:
             with contextlib.suppress(ValueError):
                 return number(value)
-    return value
+    choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    return next((choice for choice in choices if str(choice) == value), value)
 
 
 def _placeholder(field: FieldInfo) -> str:
