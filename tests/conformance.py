@@ -218,7 +218,7 @@ class Conformance:
         for last in (1, 3):
             checkpointer = RunCheckpointer(Run(tmp_path / str(last)), problem, every=1)
             first = list(Fit(problem, Limits(iterations=last), checkpointer))
-            assert checkpointer.restore(problem).state.iteration == last
+            assert checkpointer.restore().state.iteration == last
             then = list(Fit(problem, limits, checkpointer))
             assert [state.iteration for state, _ in [*first, *then]] == [0, *range(1, last + 1), *range(last, 6)]
             assert state_bits(then[-1][0]) == state_bits(uninterrupted)

@@ -257,7 +257,7 @@ def test_families__without_weights_name_those_with_them(small, tmp_path, family,
         make_options(family, {"weights": "idf"})
     code, _, err = command(capsys, "fit", str(small[0]), str(tmp_path / "run"), "--family", family, "--weights", "idf")
     assert code != 0
-    assert "families with it: hdp, keyword-lda, lda, vb-lda" in one_line(err)
+    assert "Families with it: hdp, keyword-lda, lda, vb-lda" in one_line(err)
 
 
 def test_estimates__and_reports_and_estimators_take_weights(halves, tmp_path):
