@@ -9,6 +9,8 @@ BENCH_READY := $(VENV)/.bench-ready
 PAGES_READY := $(VENV)/.pages-ready
 DEPLOY_READY := $(VENV)/.deploy-ready
 DOCS_READY := $(VENV)/.docs-ready
+# Tests of benchmarks and of deployment are left to `make test-all`.
+APART := --ignore tests/benchmarks --ignore tests/deploy
 WORKERS ?= 2
 PROCESSES ?= 3
 PYTHONS ?= python3.12 python3.13
@@ -71,14 +73,14 @@ demo: $(DEMO_READY)
 # Kernels run twice: compiled, and as plain Python, where an index out of range is an error. Some tests wait for what they
 # have stopped or killed, so there is a process more than processors.
 test: $(READY)
-	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" tests
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" $(APART) tests
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m "kernels and not long" tests/workers
 
 # Lines of the product that these tests run, without kernels; processes that tests start are counted too.
 coverage: $(READY)
 	rm -rf build/coverage
 	mkdir -p build/coverage
-	$(BIN)/coverage run -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" tests
+	$(BIN)/coverage run -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" $(APART) tests
 	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -n $(PROCESSES) -m "kernels and not long" tests/workers
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report

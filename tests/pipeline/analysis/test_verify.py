@@ -59,7 +59,7 @@ def test_corpora__are_well(place, tmp_path):
         verify(tmp_path / "none")
 
 
-@pytest.mark.parametrize("what", ["corpus", "run1"])
+@pytest.mark.parametrize("what", ["corpus", pytest.param("run1", marks=pytest.mark.long)])
 def test_every_file__that_is_broken_is_named(place, tmp_path, what):
     shutil.copytree(place / what, tmp_path / "whole")
     tried = 0
