@@ -353,8 +353,8 @@ def _evaluated(
 ) -> Evaluation:
     """Score models on held-out tokens of known documents, or on unseen documents and from their labels."""
     scheduler, workers, tls = where
-    for one in (what.corpus, what.tokens):
-        require_same_vocabulary(named, one)
+    for scored in (what.corpus, what.tokens):
+        require_same_vocabulary(named, scored)
     note, certain = require_disjoint(named, what)
     first, known, corpus = named[0][1], what.known, what.tokens
     from_labels = labels[0] or (not known and has_labels(first, corpus) and not first.shard_model.folds_in_at_a_point)

@@ -106,7 +106,7 @@ def parse(words: Sequence[str]) -> tuple[Line, bool]:
 def read_command(name: str, words: Sequence[str]) -> Line:
     """Return a parsed command line, without the program's options."""
     module = load_command(name)
-    has_family = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(module.execute).parameters.values())
+    has_family = any(each.kind is each.VAR_KEYWORD for each in inspect.signature(module.execute).parameters.values())
     families = import_module(f"{_HERE}.family_options") if has_family else None
     heading, family = ("", None) if families is None else families.options_of(words)
     app = App(
@@ -149,7 +149,7 @@ def arguments_of(run: Callable[..., object]) -> dict[str, str]:
 def models_of(run: Callable[..., object]) -> dict[str, type[Options]]:
     """Return the models of a command's options by parameter."""
     parameters = inspect.signature(run, eval_str=True).parameters.values()
-    return {one.name: one.annotation for one in parameters if one.kind is one.KEYWORD_ONLY}
+    return {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
 def usage_of(run: Callable[..., object]) -> str:
@@ -203,9 +203,9 @@ def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] 
     headings = dict.fromkeys([heading, *(heading_of(model, name) for name, (model, _) in fields.items())])
     groups = {name: Group(name, sort_key=number) if name else OPTIONS for number, name in enumerate(headings, 2)}
     parameters = [
-        one.replace(annotation=Annotated[one.annotation, Parameter(group=ARGUMENTS)])
-        for one in inspect.signature(run, eval_str=True).parameters.values()
-        if one.kind is one.POSITIONAL_ONLY
+        argument.replace(annotation=Annotated[argument.annotation, Parameter(group=ARGUMENTS)])
+        for argument in inspect.signature(run, eval_str=True).parameters.values()
+        if argument.kind is argument.POSITIONAL_ONLY
     ]
     for name, (model, field) in fields.items():
         parameters.append(_flag(name, field, groups[heading_of(model, name)]))
@@ -233,7 +233,7 @@ def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] 
         return Line(call, values)
 
     vars(line)["__signature__"] = inspect.Signature(parameters)
-    line.__annotations__ = {one.name: one.annotation for one in parameters}
+    line.__annotations__ = {each.name: each.annotation for each in parameters}
     return line
 
 
@@ -259,7 +259,7 @@ def _flag(name: str, field: FieldInfo, group: Group) -> inspect.Parameter:
 
 def _read_value(field: FieldInfo, value: Any) -> Any:
     """Return the value of a flag for its model: a number, a choice, a list of names, or as cyclopts read it."""
-    if any(isinstance(one, Commas) for one in field.metadata):
+    if any(isinstance(mark, Commas) for mark in field.metadata):
         return [name for text in value for name in names_of(text)]
     kinds = kinds_of(field.annotation)
     for number in (int, float):

@@ -424,7 +424,7 @@ class DocumentAddition:
     def repeats(self, counted: Counted) -> bool:
         """Return True if the corpus has this addition already; refuse other documents with the same ids.
 
-        If so, `report` becomes that of the earlier addition.
+        If it has, `report` becomes the report of the earlier addition.
         """
         if not self._again:
             return False

@@ -187,8 +187,8 @@ def completion_sums(predicted: Predicted) -> CompletionSums:
 
 def measure_completion(metrics: Sequence[Metric], job: Job, what: Scored) -> list[Measurement]:
     """Measure perplexities of held-out tokens or of unseen documents."""
-    for one in (what.corpus, what.tokens):
-        require_same_vocabulary(job.named, one)
+    for corpus in (what.corpus, what.tokens):
+        require_same_vocabulary(job.named, corpus)
     note, certain = require_disjoint(job.named, what)
     first = job.named[0][1]
     held = what.held(first)

@@ -1,10 +1,9 @@
 """Checkpoints of a run: states saved every so often, and restored after they are checked.
 
-Compare the tokens of a sampler's checkpoint with its counts, from which sweeps take them.
-
-Equal counts have equal fingerprints (`kernels.gibbs.consistency`). Where those of all local states and all blocks
-differ, each local state is compared with the blocks, token by token, to name the one that is wrong. The keys are random
-and are not recorded, so that nobody can make other counts of the same fingerprint.
+A sampler's sweeps subtract tokens from integer counts, so the tokens of a checkpoint are compared with its counts.
+Equal counts have equal fingerprints (`kernels.gibbs.consistency`). If the fingerprints of the local states and of the
+blocks differ, each local state is compared with the blocks, token by token, to name the damaged one. The keys are
+random and not recorded, so that nobody can make other counts with the same fingerprint.
 """
 
 from __future__ import annotations

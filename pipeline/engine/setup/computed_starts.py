@@ -86,8 +86,8 @@ def _sent(executor: Executor, value: T) -> Future[T]:
 class ComputedStart(Sequence[Future[ShardProportions]]):
     """The proportions of each shard's documents, computed when the first is asked for; they stay on the workers.
 
-    Each shard's proportions are handed out once, so that the shard can free them after initialising. When a shard has
-    to initialise again because its state was lost, the proportions of all shards are computed again.
+    A shard takes its proportions once and frees them after initialising. If its state is lost, and it has to initialise
+    again, the proportions of all shards are computed again.
     """
 
     def __init__(
