@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -12,8 +13,12 @@ sys.path.insert(0, str(HERE / "_ext"))
 
 from examples import CleanFolders, FileScraper, prepare  # noqa: E402 - lies in the folder that was just added
 
+# pyproject.toml is the one place that states authors and addresses.
+with (HERE.parent / "pyproject.toml").open("rb") as file:
+    DISTRIBUTION = tomllib.load(file)["project"]
+
 project = "Collapsium"
-author = "The Collapsium developers"
+author = ", ".join(person["name"] for person in DISTRIBUTION["authors"])
 copyright = author  # noqa: A001 - Sphinx's name
 release = version = importlib.metadata.version("collapsium")
 
@@ -58,6 +63,7 @@ html_copy_source = False
 html_theme_options = {
     "logo": {"text": "Collapsium"},
     "navbar_align": "left",
+    "external_links": [{"name": name, "url": url} for name, url in DISTRIBUTION.get("urls", {}).items()],
     "header_links_before_dropdown": 6,
     "navigation_with_keys": False,
     "show_nav_level": 1,
