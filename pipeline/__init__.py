@@ -1,6 +1,6 @@
 """Runs: corpora, fits, models and workflows, with the public functions of Collapsium.
 
-Corpora: `ingest`, `append`, `split`, `flatten`, `simulate`; `sample_texts` and `write_sample_texts` for trying things
+Corpora: `ingest`, `append`, `split`, `explode`, `simulate`; `sample_texts` and `write_sample_texts` for trying things
 out. Fits: `estimate`, `fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `edit`,
 `topic_shares`, `expected_topics`, `label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`,
 `predict`, `report`, `plot` and `export`. Jobs: `batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most
@@ -43,7 +43,7 @@ _HOMES = {
     "expected_topics": "collapsium.pipeline.analysis.labels.expected_topics",
     "export": "collapsium.pipeline.reporting.export",
     "fit": "collapsium.pipeline.engine.fit",
-    "flatten": "collapsium.pipeline.corpora.ingest",
+    "explode": "collapsium.pipeline.corpora.ingest",
     "infer": "collapsium.pipeline.analysis.infer",
     "info": "collapsium.pipeline.analysis.info",
     "ingest": "collapsium.pipeline.corpora.ingest",
@@ -92,9 +92,9 @@ __all__ = [
     "estimate",
     "evaluate",
     "expected_topics",
+    "explode",
     "export",
     "fit",
-    "flatten",
     "infer",
     "info",
     "ingest",
@@ -121,6 +121,11 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that `collapsium --help` does not load the compiler."""
     if name not in _HOMES:
+        options = importlib.import_module("collapsium.workers.options")
+        if name in options.FORMER_FUNCTIONS:
+            present = options.FORMER_FUNCTIONS[name]
+            options.warn_renamed(options.renaming(name, present))
+            return getattr(importlib.import_module(_HOMES[present]), present)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
 

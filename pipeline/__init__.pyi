@@ -51,7 +51,7 @@ class _DirichletNetworkOptions(typing.TypedDict, total=False):
     words_from: str | None
 
 class _GibbsHdpOptions(typing.TypedDict, total=False):
-    start_topics: int
+    init_topics: int
     alpha_shape: float
     alpha_rate: float
     gamma_shape: float
@@ -99,7 +99,7 @@ class _HdpOptions(typing.TypedDict, total=False):
     responsibilities: typing.Literal['active', 'dense'] | None
     most_active: int | None
     momentum: float
-    flatten: float | None
+    inverse_temperature: float | None
     alpha_shape: float
     alpha_rate: float
     gamma_shape: float
@@ -108,7 +108,7 @@ class _HdpOptions(typing.TypedDict, total=False):
     beta_rate: float
     tau: float
     hold: int | None
-    moves: bool | None
+    split_merge_moves: bool | None
     learn: collections.abc.Sequence[typing.Literal['alpha', 'gamma', 'pi', 'beta', 'tau']] | None
 
 class _HdspOptions(typing.TypedDict, total=False):
@@ -137,7 +137,7 @@ class _KeywordLdaOptions(typing.TypedDict, total=False):
     responsibilities: typing.Literal['active', 'dense'] | None
     most_active: int | None
     momentum: float
-    flatten: float
+    inverse_temperature: float
     alpha: float
     keyword_beta: float
     switch_yes: float
@@ -158,7 +158,7 @@ class _LdaOptions(typing.TypedDict, total=False):
     responsibilities: typing.Literal['active', 'dense'] | None
     most_active: int | None
     momentum: float
-    flatten: float | None
+    inverse_temperature: float | None
     alpha: float | None
     tau: float
     learn: collections.abc.Sequence[typing.Literal['alpha', 'beta', 'asymmetric-alpha', 'asymmetric-beta']]
@@ -267,7 +267,7 @@ def batch(job: str | os.PathLike[str], *, accept: bool = ..., sinks: collections
 def coherence(run: str | os.PathLike[str], documents: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]], *, words: int = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., format: str | None = ..., encoding: str | None = ..., separator: str | None = ..., id: str | None = ..., text: str | None = ..., vocabulary: str | collections.abc.Sequence[str] | None = ..., tokenizer: str | None = ..., headings: str | None = ..., bad_bytes: typing.Literal['error', 'replace'] | None = ..., scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster = ..., workers: int | None = ...) -> collapsium.pipeline.analysis.coherence.Coherence:
     """Measure the coherence and diversity of a model's topics."""
 
-def compare(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., sinks: collections.abc.Sequence[collections.abc.Callable[[dict[str, typing.Any]], None]] = ..., families: collections.abc.Sequence[str] = ..., topics: collections.abc.Sequence[int] = ..., start_topics: collections.abc.Sequence[int] = ..., restarts: int = ..., start_from: str | None = ..., iterations: int = ..., samples: int = ..., sample_every: int = ..., settings: collections.abc.Mapping[str, collections.abc.Mapping[str, typing.Any]] = ..., vary: collections.abc.Mapping[str, collections.abc.Mapping[str, list[typing.Any]]] = ..., heldout: str | None = ..., unseen: str | None = ..., fraction: float | None = ..., seed: int = ..., metrics: collections.abc.Sequence[str] = ..., coherence: collections.abc.Sequence[str] | None = ..., label_field: str | None = ..., field: str | None = ..., scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster = ..., workers: int | None = ..., memory: collapsium.pipeline.executors.schedulers.MemoryOptions = ..., scratch: str | None = ...) -> collapsium.pipeline.workflows.compare.compare.Comparison:
+def compare(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., sinks: collections.abc.Sequence[collections.abc.Callable[[dict[str, typing.Any]], None]] = ..., families: collections.abc.Sequence[str] = ..., topics: collections.abc.Sequence[int] = ..., init_topics: collections.abc.Sequence[int] = ..., restarts: int = ..., init_from: str | None = ..., iterations: int = ..., samples: int = ..., sample_every: int = ..., settings: collections.abc.Mapping[str, collections.abc.Mapping[str, typing.Any]] = ..., vary: collections.abc.Mapping[str, collections.abc.Mapping[str, list[typing.Any]]] = ..., heldout: str | None = ..., unseen: str | None = ..., fraction: float | None = ..., seed: int = ..., metrics: collections.abc.Sequence[str] = ..., coherence: collections.abc.Sequence[str] | None = ..., label_field: str | None = ..., field: str | None = ..., scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster = ..., workers: int | None = ..., memory: collapsium.pipeline.executors.schedulers.MemoryOptions = ..., scratch: str | None = ...) -> collapsium.pipeline.workflows.compare.compare.Comparison:
     """Compare families over numbers of topics and restarts, by held-out tokens or on unseen documents."""
 
 def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, merge: collections.abc.Sequence[collections.abc.Sequence[int]] = ..., delete: collections.abc.Sequence[int] = ..., split: collections.abc.Sequence[int] = ..., rename: collections.abc.Mapping[int, str] = ..., corpus: str | None = ..., workers: int | None = ...) -> collapsium.pipeline.engine.edit.edit.Edited:
@@ -278,7 +278,7 @@ class _EstimateOptions(typing.TypedDict, total=False):
     restarts: int
     samples: int
     combine: typing.Literal['predictions', 'consensus']
-    start: str | None
+    init: str | None
     heldout: str | None
     scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster
     workers: int | None
@@ -407,6 +407,9 @@ def evaluate(run: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.
 def expected_topics(run: str | os.PathLike[str], given: collections.abc.Sequence[str], words: int = ...) -> list[collapsium.pipeline.analysis.labels.expected_topics.ExpectedTopic]:
     """List the topics expected of a document with some labels, the largest proportion first."""
 
+def explode(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, progress: collections.abc.Callable[[int], None] = ...) -> collapsium.storage.corpus.manifest.Manifest:
+    """Make a corpus whose documents are the segments of another."""
+
 def export(run: str | os.PathLike[str], out: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., to: typing.Literal['csv', 'gensim', 'pyldavis'], threshold: float = ..., corpus: str | None = ..., scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster = ..., workers: int | None = ...) -> collapsium.pipeline.reporting.export.Exported:
     """Write a model in another program's format."""
 
@@ -424,8 +427,8 @@ class _FitOptions(typing.TypedDict, total=False):
     sample_every: int
     seed: int
     heldout: str | None
-    start: str | None
-    start_strength: float
+    init: str | None
+    init_strength: float
     warm: str | None
     restarts: int
     keep: typing.Literal['all', 'best']
@@ -554,16 +557,13 @@ def fit(corpus: object, out: str | os.PathLike[str] | None = ..., *, tls: collap
 def fit(corpus: object, out: str | os.PathLike[str] | None = ..., *, tls: collapsium.pipeline.executors.base.TLS | None = ..., sinks: collections.abc.Sequence[collections.abc.Callable[[dict[str, typing.Any]], None]] = ..., family: str, **options: typing.Any) -> collapsium.pipeline.models.model.Model:
     """Fit a model to a corpus, or to texts."""
 
-def flatten(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, progress: collections.abc.Callable[[int], None] = ...) -> collapsium.storage.corpus.manifest.Manifest:
-    """Make a corpus whose documents are the segments of another."""
-
 def infer(run: str | os.PathLike[str], documents: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., notice: collections.abc.Callable[[str], None] | None = ..., progress: collections.abc.Callable[[int], None] = ..., dense: bool = ..., segments: bool = ..., threshold: float | None = ..., seed: int = ..., member: int | None = ..., format: str | None = ..., encoding: str | None = ..., separator: str | None = ..., id: str | None = ..., text: str | None = ..., vocabulary: str | collections.abc.Sequence[str] | None = ..., tokenizer: str | None = ..., headings: str | None = ..., bad_bytes: typing.Literal['error', 'replace'] | None = ..., scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster = ..., workers: int | None = ...) -> collapsium.pipeline.analysis.infer.Inference:
     """Write the topic proportions of documents or of their segments."""
 
 def info(path: str | os.PathLike[str]) -> dict[str, typing.Any]:
     """Describe a folder."""
 
-def ingest(sources: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]], corpus: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., like: str | None = ..., format: typing.Literal['csv', 'jsonl', 'ldac', 'mallet', 'mtx', 'npz', 'parquet', 'svmlight', 'text', 'uci', 'vectors'] | None = ..., encoding: str | None = ..., separator: str | None = ..., vocabulary: str | collections.abc.Sequence[str] | None = ..., min_documents: int = ..., max_document_share: float = ..., shard_tokens: int | None = ..., max_decompressed: int | None = ..., max_words: int | None = ..., index_base: typing.Literal[0, 1] | None = ..., id: str | None = ..., text: str | None = ..., title: str | None = ..., date: str | None = ..., date_order: typing.Literal['day', 'month'] | None = ..., labels: collections.abc.Sequence[str] = ..., covariates: collections.abc.Sequence[str] = ..., label_files: collections.abc.Sequence[str] = ..., label_names: collections.abc.Sequence[str] = ..., label_separator: str | None = ..., stop_words: str | collections.abc.Sequence[str] | None = ..., min_letters: int | None = ..., normalise: str | None = ..., tokenizer: str | None = ..., segments: str | None = ..., phrases: typing.Literal['npmi', 'count'] | None = ..., phrase_count: int | None = ..., phrase_threshold: float | None = ..., bad_bytes: typing.Literal['error', 'replace'] | None = ..., values: str | None = ..., header: typing.Literal['yes', 'no'] | None = ..., scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster = ..., workers: int | None = ...) -> collapsium.storage.corpus.manifest.Manifest:
+def ingest(sources: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]], corpus: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., like: str | None = ..., format: typing.Literal['csv', 'jsonl', 'ldac', 'mallet', 'mtx', 'npz', 'parquet', 'svmlight', 'text', 'uci', 'vectors'] | None = ..., encoding: str | None = ..., separator: str | None = ..., vocabulary: str | collections.abc.Sequence[str] | None = ..., min_documents: int = ..., max_document_share: float = ..., shard_tokens: int | None = ..., max_decompressed: int | None = ..., max_words: int | None = ..., index_base: typing.Literal[0, 1] | None = ..., id: str | None = ..., text: str | None = ..., title: str | None = ..., date: str | None = ..., date_order: typing.Literal['day', 'month'] | None = ..., labels: collections.abc.Sequence[str] = ..., covariates: collections.abc.Sequence[str] = ..., label_files: collections.abc.Sequence[str] = ..., label_names: collections.abc.Sequence[str] = ..., label_separator: str | None = ..., stop_words: str | collections.abc.Sequence[str] | None = ..., min_characters: int | None = ..., normalise: str | None = ..., tokenizer: str | None = ..., segments: str | None = ..., phrases: typing.Literal['npmi', 'count'] | None = ..., phrase_count: int | None = ..., phrase_threshold: float | None = ..., bad_bytes: typing.Literal['error', 'replace'] | None = ..., values: str | None = ..., header: typing.Literal['yes', 'no'] | None = ..., scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster = ..., workers: int | None = ...) -> collapsium.storage.corpus.manifest.Manifest:
     """Read files of texts, word counts or vectors, and write a corpus."""
 
 def label_topics(run: str | os.PathLike[str], words: int = ...) -> collapsium.pipeline.analysis.labels.expected_topics.LabelTopics:
@@ -587,7 +587,7 @@ def predict(run: str | os.PathLike[str], documents: str | os.PathLike[str] | col
 def report(run: str | os.PathLike[str], out: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., corpus: str | None = ..., texts: collections.abc.Sequence[str] | collapsium.pipeline.corpora.options.TextsInMemory | None = ..., title: str | None = ..., rank_by: typing.Literal['probability', 'frex', 'lift', 'relevance'] = ..., rank_weight: float | None = ..., min_share: float | None = ..., levels: int | None = ..., scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster = ..., workers: int | None = ...) -> collapsium.pipeline.reporting.page.report.Report:
     """Write an HTML page on a run: topics, their map, example documents, labels, and the fit's convergence."""
 
-def resume(run: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., sinks: collections.abc.Sequence[collections.abc.Callable[[dict[str, typing.Any]], None]] = ..., corpus: str | None = ..., heldout: str | None = ..., warm: str | None = ..., start: str | None = ..., scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster = ..., workers: int | None = ..., memory: collapsium.pipeline.executors.schedulers.MemoryOptions = ..., scratch: str | None = ..., checkpoint_every: int | None = ..., strict_bits: bool = ..., cluster_timeout: float = ..., **options: typing.Any) -> collapsium.pipeline.models.model.Model:
+def resume(run: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., sinks: collections.abc.Sequence[collections.abc.Callable[[dict[str, typing.Any]], None]] = ..., corpus: str | None = ..., heldout: str | None = ..., warm: str | None = ..., init: str | None = ..., scheduler: str | collapsium.pipeline.executors.schedulers.ClientOrCluster = ..., workers: int | None = ..., memory: collapsium.pipeline.executors.schedulers.MemoryOptions = ..., scratch: str | None = ..., checkpoint_every: int | None = ..., strict_bits: bool = ..., cluster_timeout: float = ..., **options: typing.Any) -> collapsium.pipeline.models.model.Model:
     """Resume a run from its latest complete checkpoint, or from its record where there is none."""
 
 def rollback(job: str | os.PathLike[str], *, to: int | None = ...) -> int:
@@ -735,4 +735,4 @@ def versions(job: str | os.PathLike[str]) -> list[tuple[collapsium.storage.runs.
 def write_sample_texts(out: str | os.PathLike[str]) -> int:
     """Write the sample texts as JSON lines, an object a line."""
 
-__all__ = ['Coherence', 'Comparison', 'Corpus', 'Edited', 'Evaluation', 'ExpectedTopic', 'Exported', 'Findings', 'LabelTopics', 'Measurement', 'Model', 'Outcome', 'Plan', 'Prediction', 'Reconstruction', 'Report', 'TLS', 'TimeShares', 'Topic', 'append', 'batch', 'coherence', 'compare', 'edit', 'estimate', 'evaluate', 'expected_topics', 'export', 'fit', 'flatten', 'infer', 'info', 'ingest', 'label_topics', 'measure', 'name_topics', 'neighbour_distance', 'plot', 'predict', 'report', 'resume', 'rollback', 'sample_texts', 'simulate', 'split', 'topic_shares', 'topics', 'verify', 'versions', 'write_sample_texts']
+__all__ = ['Coherence', 'Comparison', 'Corpus', 'Edited', 'Evaluation', 'ExpectedTopic', 'Exported', 'Findings', 'LabelTopics', 'Measurement', 'Model', 'Outcome', 'Plan', 'Prediction', 'Reconstruction', 'Report', 'TLS', 'TimeShares', 'Topic', 'append', 'batch', 'coherence', 'compare', 'edit', 'estimate', 'evaluate', 'expected_topics', 'explode', 'export', 'fit', 'infer', 'info', 'ingest', 'label_topics', 'measure', 'name_topics', 'neighbour_distance', 'plot', 'predict', 'report', 'resume', 'rollback', 'sample_texts', 'simulate', 'split', 'topic_shares', 'topics', 'verify', 'versions', 'write_sample_texts']

@@ -25,7 +25,7 @@ from pydantic_core import ErrorDetails
 
 from collapsium.storage.errors import OptionError, flag_of, near, suggestion
 from collapsium.storage.io.toml_files import parse_toml
-from collapsium.workers.options import complaint, plain
+from collapsium.workers.options import complaint, former_names, plain, present_names, warn_renamed
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -192,6 +192,7 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> _Result:
+            kwargs = present_names(kwargs, former_names(*models.values()), warn_renamed)
             unknown = next((name for name in kwargs if name not in known), None)
             for model in models.values():
                 if unknown is not None and unknown in model.gone:

@@ -41,8 +41,8 @@ fit train fast --family lda --topics 4 --iterations 4 --scheduler local --worker
 fit train warm --family lda --topics 4 --iterations 4 --warm fast --quiet
 info warm
 infer fast train theta.parquet
-fit train started --family lda --topics 4 --iterations 2 --start theta.parquet --start-strength 20 --quiet
-fit train clustered --family lda --topics 4 --iterations 2 --start clusters --scheduler local --workers 2 --quiet
+fit train started --family lda --topics 4 --iterations 2 --init theta.parquet --init-strength 20 --quiet
+fit train clustered --family lda --topics 4 --iterations 2 --init clusters --scheduler local --workers 2 --quiet
 """
 
 FEATURES = {

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import reprlib
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
 
-from pydantic import ValidationInfo
+from pydantic import BaseModel, ValidationInfo
 from pydantic_core import ErrorDetails
 
+from collapsium.storage.errors import OptionError
+
+_Value = TypeVar("_Value")
+
+FORMER_FUNCTIONS = {"flatten": "explode"}  # Public functions, and commands, by the names that they had in 0.1
 RECORDED = "recorded"  # Context of the validation of options that come out of a record
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 
@@ -20,6 +30,58 @@ _PLAIN = {
     "a valid tuple": "a list",
     "a valid dictionary( or instance of .*)?": "a table",
 }
+
+
+@dataclass(frozen=True)
+class Formerly:
+    """The name that an option had in 0.1, in the metadata of its field.
+
+    Users who write it get a notice of the present name. Records and files of jobs may have it for ever.
+    """
+
+    name: str
+
+
+class RenamedWarning(FutureWarning):
+    """An option or a function was called by the name that it had in 0.1."""
+
+
+def former_names(*models: type[BaseModel]) -> dict[str, str]:
+    """Return the present names of options by those that they had in 0.1."""
+    fields = ((name, mark) for model in models for name, field in model.model_fields.items() for mark in field.metadata)
+    return {mark.name: name for name, mark in fields if isinstance(mark, Formerly)}
+
+
+def present_names(
+    values: Mapping[str, _Value], former: Mapping[str, str], notice: Callable[[str], None] | None = None
+) -> dict[str, _Value]:
+    """Return options by their present names; without `notice`, as in records, former ones are silent."""
+    for name in values:
+        present = former.get(name)
+        if present is not None and present in values:
+            raise OptionError(f"was also given by its former name, `{name}`; use one of the two", present)
+        if present is not None and notice is not None:
+            notice(renaming(name, present))
+    return {former.get(name, name): value for name, value in values.items()}
+
+
+def first_names(values: Mapping[str, _Value], *models: type[BaseModel]) -> dict[str, _Value]:
+    """Return options by the names that they had in 0.1, by which digests and records identify them."""
+    former = {present: name for name, present in former_names(*models).items()}
+    return {former.get(name, name): value for name, value in values.items()}
+
+
+def renaming(former: str, present: str) -> str:
+    """Return the notice that a name has changed."""
+    return f"`{former}` is now called `{present}`; the former name works until 0.3"
+
+
+def warn_renamed(text: str) -> None:
+    """Warn of a former name, with the line outside Collapsium that has it."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("collapsium."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, RenamedWarning, stacklevel=level)
 
 
 def require_named(info: ValidationInfo) -> None:

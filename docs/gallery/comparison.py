@@ -23,7 +23,7 @@ compared = compare(
     topics=[10, 20, 40],
     restarts=2,
     iterations=20,
-    settings={"hdp": {"moves": False}},
+    settings={"hdp": {"split_merge_moves": False}},
 )
 shutil.copy("comparison/plots/score-by-topics.svg", "comparison.svg")
 

@@ -17,7 +17,7 @@ fit(
     texts,
     "library",
     family="gibbs-hdp",
-    start_topics=50,
+    init_topics=50,
     iterations=150,
     id="id",
     min_documents=5,

@@ -19,8 +19,8 @@ import pandas as pd
 
 from collapsium.pipeline import (
     evaluate,
+    explode,
     fit,
-    flatten,
     infer,
     ingest,
     neighbour_distance,
@@ -52,7 +52,7 @@ print(f"{manifest.documents} documents, {manifest.tokens} tokens")
 #
 # In ``segmented-lda`` the proportions of a segment are drawn around
 # those of its document. For comparison, LDA is fitted to the segments
-# as if they were documents by themselves: `flatten` makes such a
+# as if they were documents by themselves: `explode` makes such a
 # corpus.
 
 fit(
@@ -62,7 +62,7 @@ fit(
     topics=15,
     iterations=40,
 )
-flatten("addresses", "segments")
+explode("addresses", "segments")
 fit("segments", "alone", family="gibbs-lda", topics=15, iterations=40)
 
 # %%

@@ -200,7 +200,7 @@ def require_segments(family: str) -> None:
     if not load_family(family).shard_model.uses_segments:
         raise OptionError(
             f"{family} does not model segments; use a family that does, or infer documents that "
-            "`collapsium flatten` made of segments",
+            "`collapsium explode` made of segments",
             "segments",
         )
 

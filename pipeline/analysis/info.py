@@ -72,9 +72,9 @@ def _summary(corpus: Corpus) -> JsonObject:
 
         counts.update(label_split.summary(corpus))
     if "segments" in fields:
-        from collapsium.storage.building import flatten
+        from collapsium.storage.building import explode
 
-        counts.update(flatten.segment_summary(corpus))
+        counts.update(explode.segment_summary(corpus))
     return counts
 
 

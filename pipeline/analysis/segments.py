@@ -64,7 +64,7 @@ def neighbour_distance(
         Folder of a run.
     document : str, optional
         The document's id; by default the one with most segments. For a family without segments, the documents ``ID#1``,
-        ``ID#2`` and so on, as `flatten` names them, stand for the segments; by default all documents in their order.
+        ``ID#2`` and so on, as `explode` names them, stand for the segments; by default all documents in their order.
     corpus : str or path-like, optional
         Present location of the training corpus.
 
@@ -161,7 +161,7 @@ def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
     if not parts:
         raise OptionError(
             f"`document` {document}: {corpus.url} has no documents {document}#1, {document}#2, ..., as "
-            f"`flatten` makes them, and {model.record.family} does not model segments"
+            f"`explode` makes them, and {model.record.family} does not model segments"
         )
     return np.concatenate(parts)
 
@@ -188,7 +188,7 @@ def compare_runs(
     if models[0].record.vocabulary.words_sha256 != models[1].record.vocabulary.words_sha256:
         raise MismatchError(
             f"{os.fspath(other)}: its vocabulary is not that of {os.fspath(run)}; expected runs on corpora with the "
-            "same words, such as a corpus and the one that `collapsium flatten` made of it"
+            "same words, such as a corpus and the one that `collapsium explode` made of it"
         )
     first = segment_proportions(run, document=document, corpus=corpus)
     second = _same_document(other, document or first.document)

@@ -33,6 +33,7 @@ from collapsium.pipeline.options import (
     value_of,
 )
 from collapsium.storage.errors import flag_of, suggestion
+from collapsium.workers.options import FORMER_FUNCTIONS, former_names, present_names, renaming, warn_renamed
 
 _HERE = "collapsium.pipeline.cli"
 # Headings of the positional arguments, and of the options without a heading of their own
@@ -98,6 +99,9 @@ def parse(words: Sequence[str]) -> tuple[Line, bool]:
         if position == len(words):
             raise UsageError("expected a command")
     name, rest = words[position], words[position + 1 :]
+    if name in FORMER_FUNCTIONS:
+        warn_renamed(renaming(f"collapsium {name}", f"collapsium {FORMER_FUNCTIONS[name]}"))
+        name = FORMER_FUNCTIONS[name]
     if name not in COMMANDS:
         raise UsageError(f"unknown command {name!r}{suggestion(name, COMMANDS)}")
     return read_command(name, rest), debug
@@ -109,6 +113,7 @@ def read_command(name: str, words: Sequence[str]) -> Line:
     has_family = any(each.kind is each.VAR_KEYWORD for each in inspect.signature(module.execute).parameters.values())
     families = import_module(f"{_HERE}.family_options") if has_family else None
     heading, family = ("", None) if families is None else families.options_of(words)
+    words = _present_flags(words, [*models_of(module.execute).values(), *([] if family is None else [family])])
     app = App(
         name=f"collapsium {name}",
         usage=f"collapsium {name} {usage_of(module.execute)}",
@@ -128,6 +133,17 @@ def read_command(name: str, words: Sequence[str]) -> Line:
         raise UsageError(". ".join(filter(None, (_one_line(error), hint))).replace("?.", "?"), name) from None
     except CycloptsError as error:
         raise UsageError(_one_line(error, app.usage), name) from None
+
+
+def _present_flags(words: Sequence[str], models: Sequence[type[BaseModel]]) -> list[str]:
+    """Return the words behind a command with the present names of flags."""
+    former = former_names(*models)
+    names = [word.partition("=")[0].removeprefix("--").replace("-", "_") * word.startswith("--") for word in words]
+    present_names(dict.fromkeys(names), former, warn_renamed)
+    return [
+        word.replace(flag_of(name), flag_of(former[name]), 1) if name in former else word
+        for name, word in zip(names, words, strict=True)
+    ]
 
 
 def epilog_of(module: ModuleType) -> str:

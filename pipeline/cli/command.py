@@ -21,7 +21,7 @@ COMMANDS = {
     "ingest": ("corpora.ingest", "make a corpus from files of texts, word counts or vectors"),
     "append": ("corpora.append", "add documents or vectors to a corpus"),
     "split": ("corpora.split", "split tokens, documents or labels into a training and a held-out corpus"),
-    "flatten": ("corpora.flatten", "make a corpus whose documents are the segments of another"),
+    "explode": ("corpora.explode", "make a corpus whose documents are the segments of another"),
     "estimate": ("runs.estimate", "estimate the memory, disk space and network traffic of a fit"),
     "fit": ("runs.fit", "fit a model family to a corpus"),
     "watch": ("runs.watch", "follow the progress of a run, from any machine"),

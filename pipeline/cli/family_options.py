@@ -10,12 +10,20 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from collapsium.pipeline.cli.command import given
-from collapsium.pipeline.engine.setup.limits import RUN_NAMES, Keys, read_config, read_toml
+from collapsium.pipeline.engine.setup.limits import (
+    RUN_NAMES,
+    Keys,
+    former_names_of,
+    option_of,
+    read_config,
+    read_toml,
+)
 from collapsium.pipeline.models.registry import elsewhere, family_names, load_family
 from collapsium.pipeline.options import Location, Options, Texts, Value, parse_setting
 from collapsium.storage.errors import CollapsiumError, OptionError, flag_of, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.run import Run
+from collapsium.workers.options import former_names, present_names, warn_renamed
 
 
 class FamilyFlags(Options):
@@ -131,14 +139,17 @@ def gather(
     family = chosen.family or recorded
     written = read_config(config, family) if config is not None else {}
     own, named = family_options(chosen.settings, flags), given(*options)
-    keys = None
-    if config is not None:
-        keys = Keys.of(config, (name for name in read_toml(config) if name.replace("-", "_") not in {*named, *own}))
     family = family or written.get("family")
     written.pop("family", None)
     if family is None:
         raise OptionError(f"`family` is required: {', '.join(family_names())}")
+    keys = None
+    if config is not None:
+        former = former_names_of(family)
+        table = read_toml(config)
+        keys = Keys.of(config, (key for key in table if option_of(key, former) not in {*named, *own}), former)
     known = load_family(family).Options.model_fields
+    own = present_names(own, former_names(load_family(family).Options), warn_renamed)
     for name in own:
         if name in RUN_NAMES:
             raise OptionError(f"--set: '{name}' is not an option of a family; use `{name}` instead")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -11,16 +12,18 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from collapsium.pipeline.cli.app import parse
 from collapsium.pipeline.cli.command import COMMAND_LINE, UsageError, spelling
+from collapsium.pipeline.cli.options import print_notice
 from collapsium.pipeline.cli.output import print_error
 from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.terminal import guarded_streams
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError, flag_of
+from collapsium.workers.options import RenamedWarning
 
 # Exit codes. The signal of a closed pipe stays ignored, as it would end a driver whose scheduler has died.
 FAILURE, USAGE, TAKEN_OVER, INTERRUPTED, CLOSED_PIPE = 1, 2, 5, 130, 128 + signal.SIGPIPE
@@ -54,7 +57,11 @@ GARBAGE_COLLECTION = GarbageCollection()
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command."""
-    with guarded_streams():
+    with guarded_streams(), warnings.catch_warnings():
+        # Dask's dashboard then takes another port.
+        warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
+        warnings.simplefilter("always", RenamedWarning)
+        warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
         try:
             return _run(argv)
         finally:
@@ -69,8 +76,6 @@ def _run(argv: Sequence[str] | None) -> int:
     _interrupts.clear()
     atexit.unregister(_ended)
     atexit.register(_ended)
-    # Dask's dashboard then takes another port.
-    warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
     # Commands report errors of workers and of the cluster themselves.
     for library in ("distributed", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
@@ -120,6 +125,14 @@ def _run(argv: Sequence[str] | None) -> int:
             atexit.unregister(handler)
             atexit.register(handler)
     return result
+
+
+def _show_warning(show: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """Print the notice of a former name in one line; show any other warning as Python does."""
+    if issubclass(category, RenamedWarning):
+        print_notice(str(message))
+    else:
+        show(message, category, *place)
 
 
 def _discard_unwritten() -> None:

@@ -1,4 +1,4 @@
-"""Make corpora: ingest, append, split, flatten and simulate.
+"""Make corpora: ingest, append, split, explode and simulate.
 
 May import families, executors, monitoring and formatting.
 """

@@ -620,10 +620,10 @@ def _history_of(corpus: Corpus, own_history: History, paths: list[str], addition
     kind, guesses = format_of(paths, addition.format, own_history.kind)
     if kind == "vectors":
         raise OptionError(f"`format` {kind}: {corpus.url} is a corpus of documents")
-    if own_history.flattened:
+    if own_history.exploded:
         raise OptionError(
-            f"{corpus.url}: its documents are segments made by `collapsium flatten`; append to the original corpus, "
-            "and flatten that again"
+            f"{corpus.url}: its documents are segments made by `collapsium explode`; append to the original corpus, "
+            "and explode that again"
         )
     segments = None if addition.headings is None else f"{HEADINGS}{addition.headings}"
     require_named_again(corpus.url, own_history.options, addition.tokenizer, segments)

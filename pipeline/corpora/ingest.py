@@ -30,7 +30,7 @@ from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_t
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.options import Options, keywords, names_of, require_kind
-from collapsium.storage.building.flatten import flatten_corpus
+from collapsium.storage.building.explode import explode_corpus
 from collapsium.storage.building.ingest import RelabelledSource, ingest_vectors
 from collapsium.storage.building.ingest import ingest as ingest_source
 from collapsium.storage.building.ingest_record import History, Report
@@ -95,21 +95,21 @@ def ingest_like(
         return ingest_source(source, corpus, history=_plain(history), **how)
     how |= {"scheduler": scheduler, "workers": workers, "tls": tls}
     how["like"] = RecordedVocabulary(recorded.vocabulary, sources.may_be_empty)
-    if not history.flattened:
+    if not history.exploded:
         return ingest_texts(paths, corpus, history, **how)
     target = Folder(corpus)
     head, _, name = target.address.rpartition("/")
-    unflattened = Folder(f"{head or '.'}/.{name}.{uuid.uuid4().hex[:8]}.whole")
+    made = Folder(f"{head or '.'}/.{name}.{uuid.uuid4().hex[:8]}.whole")
     try:
-        ingest_texts(paths, unflattened.url, replace(history, flattened=False), **how)
-        return flatten_corpus(Corpus(unflattened.url), corpus)
+        ingest_texts(paths, made.url, replace(history, exploded=False), **how)
+        return explode_corpus(Corpus(made.url), corpus)
     finally:
-        unflattened.remove()
+        made.remove()
 
 
 def _plain(history: History) -> History:
     """Return a history without the settings of texts."""
-    return replace(history, phrasing=None, flattened=False)
+    return replace(history, phrasing=None, exploded=False)
 
 
 def _ingest_vectors(
@@ -289,8 +289,8 @@ def _ingest_as(
 
 def chosen_words(options: ReadOptions) -> ReadOptions:
     """Return checked options of words, with the stop words read from files."""
-    if options.min_letters is not None and options.min_letters < 1:
-        raise OptionError(f"expected a whole number of 1 or more, found {options.min_letters!r}", "min_letters")
+    if options.min_characters is not None and options.min_characters < 1:
+        raise OptionError(f"expected a whole number of 1 or more, found {options.min_characters!r}", "min_characters")
     options = replace(
         options,
         encoding=checked_encoding(options.encoding),
@@ -307,7 +307,7 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
     """Refuse options that do not apply to the format."""
     texts: dict[str, object] = {
         "stop_words": options.stop_words,
-        "min_letters": options.min_letters,
+        "min_characters": options.min_characters,
         "normalise": options.normalise,
         "text": options.text,
         "title": options.title,
@@ -415,7 +415,7 @@ def split(
 
 
 @keywords()
-def flatten(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
+def explode(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
     """Make a corpus whose documents are the segments of another.
 
     Parameters
@@ -438,4 +438,4 @@ def flatten(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, prog
     CollapsiumError
         The corpus is damaged or has no segments, or the folder exists. No folder is left.
     """
-    return flatten_corpus(Corpus(corpus), out, progress=progress)
+    return explode_corpus(Corpus(corpus), out, progress=progress)

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 from collapsium.pipeline.options import Location, Locations, Names, Options, Value
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import parse_size
+from collapsium.workers.options import Formerly
 
 MAX_PATH = 255  # Characters of a path at most; longer strings are texts
 
@@ -180,8 +181,8 @@ class WordOptions(Options):
         description="words to leave out: english (the default), none, language codes, or files of words "
         "(names with a dot or a slash); separated by commas, such as de,fr or english,mine.txt",
     )
-    min_letters: Number = Field(
-        None, description="leave out words of fewer than N letters (default: 2, set by the tokenizer)"
+    min_characters: Annotated[Number, Formerly("min_letters")] = Field(
+        None, description="leave out words of fewer than N characters (default: 2, set by the tokenizer)"
     )
     normalise: Annotated[str | None, Value("HOW")] = Field(
         None,

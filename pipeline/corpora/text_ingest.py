@@ -224,5 +224,5 @@ def _pruned(
 def drop_stopped(sieve: Sieve, words: pa.Array, stops: StopWords) -> None:
     """Drop stop words and short words from a sieve of `words`."""
     sieve.drop("stop words", stops.stopped(words))
-    if stops.min_letters:
-        sieve.drop(f"of fewer than {stops.min_letters} letters", stops.short(words))
+    if stops.min_characters:
+        sieve.drop(f"of fewer than {stops.min_characters} characters", stops.short(words))

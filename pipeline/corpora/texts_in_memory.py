@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from collapsium.pipeline.corpora.options import MAX_PATH, READING
+from collapsium.pipeline.corpora.options import MAX_PATH, READING, WordOptions
 from collapsium.pipeline.options import names_of
 from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.texts.values import as_number, clean
+from collapsium.workers.options import former_names
 
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
@@ -277,7 +278,7 @@ def column_names(texts: Any) -> list[str]:
 
 def reading_of(options: dict[str, Any], family: Iterable[str]) -> dict[str, Any]:
     """Return the options of reading texts, and remove them from those of a fit."""
-    reading = {name: options.pop(name) for name in OPTIONS if name in options}
+    reading = {name: options.pop(name) for name in (*OPTIONS, *former_names(WordOptions)) if name in options}
     if "covariates" in reading and "covariates" in set(family):
         options["covariates"] = tuple(one.partition("=")[0] for one in names_of(reading["covariates"], "covariates"))
     return reading

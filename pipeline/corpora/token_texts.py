@@ -27,7 +27,7 @@ class TokenTexts:
 
     sources: Sources  # The files
     request: ReadRequest  # Options of reading
-    by_segment: bool  # Whether each segment is a document, as in a corpus of `flatten`
+    by_segment: bool  # Whether each segment is a document, as in a corpus of `explode`
 
     @property
     def name(self) -> str:
@@ -68,4 +68,4 @@ def token_texts(
         if joined:
             leave_phrases(place, history.phrasing)
         request = ReadRequest(history.kind, history.options, place, sources.numbered, phrases=joined, stops=stops)
-        yield TokenTexts(sources, request, history.flattened)
+        yield TokenTexts(sources, request, history.exploded)

@@ -414,7 +414,7 @@ def fit(
     family : str
         Name of the model family, such as ``hdp``.
     request : RequestOptions
-        Seed, held-out tokens and warm start.
+        Seed, held-out tokens, initialisation and warm start.
     ensemble : RestartOptions
         Fits of several seeds.
     scheduling : SchedulerOptions
@@ -434,7 +434,7 @@ def fit(
         ``stop_on``, ``score_every``, ``schedule``, ``grow``, ``passes``, ``batch_shards``, ``samples``,
         ``sample_every``; and the family's own. Of texts also those of `ingest`: ``text``, ``id``, ``title``, ``date``,
         ``labels``, ``covariates`` (columns of a frame), ``min_documents``, ``max_document_share``, ``max_words``,
-        ``stop_words``, ``min_letters``, ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
+        ``stop_words``, ``min_characters``, ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
 
     Returns
     -------
@@ -534,7 +534,7 @@ def resume(
     with target.held() as lock:
         members = (target.record().get("warm") or {}).get("members", ())
         source = None if moved.warm is None else WarmSource.of(moved.warm, len(members))
-        start = None if moved.start is None else StartSource.of(moved.start)
+        start = None if moved.init is None else StartSource.of(moved.init)
         request, record = resumed_request(target, moved.corpus, moved.heldout, options, source, start)
         finished = is_ensemble_finished if request.restarts else is_finished
         ended = finished(target, request)

@@ -102,7 +102,7 @@ def _related(trained: Sequence[Step], scored: Sequence[Step], name: str) -> str:
 
 
 def _made(step: Step) -> str:
-    return "flattened from" if step.kind == SEGMENTS else "split from"
+    return "exploded from" if step.kind == SEGMENTS else "split from"
 
 
 def require_held_out(trained: Lineage | None, scored: Corpus, name: str) -> bool:

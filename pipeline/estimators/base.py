@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
 import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer
 from collapsium.pipeline.engine.processors import compile_for
 from collapsium.pipeline.engine.resources.estimate import plan
 from collapsium.pipeline.engine.resources.plan import Placement, freed_memory, local_place, scratch_folder
-from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, Limits, RequestOptions
+from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, Limits, RequestOptions, former_names_of
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
@@ -53,6 +54,7 @@ from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.options import present_names, warn_renamed
 
 
 def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
@@ -239,15 +241,41 @@ FOLD_IN_DOCUMENTS = 512
 WHERE = ("scratch", "checkpoint_every", "cluster_timeout", "tls", "strict_bits")
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Base class with the parameters that all estimators have, and the reading of their documents.
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(dataclasses.field,))
+class Parameters:
+    """Makes dataclasses of estimators: a field is a parameter, which scikit-learn and editors find in the signature.
 
-    Estimators are dataclasses: a field is a parameter, so that scikit-learn and editors find all parameters in the
-    signature of ``__init__``. The fields of a subclass are options of its family.
+    Constructors and `set_params` also take parameters by the names that they had in 0.1.
     """
 
     FAMILY: ClassVar[str]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        dataclasses.dataclass(eq=False, repr=False, kw_only=True)(cls)
+        construct: Callable[..., None] = cls.__init__
+
+        @functools.wraps(construct)
+        def by_present_names(self: Self, *args: Any, **parameters: Any) -> None:
+            construct(self, *args, **self._by_present_names(parameters))
+
+        cls.__init__ = by_present_names  # type: ignore[method-assign]
+
+    @classmethod
+    def _by_present_names(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters with the present names of options; families are loaded only for unknown ones."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        if parameters.keys() <= known:
+            return {**parameters}
+        return present_names(parameters, former_names_of(cls.FAMILY), warn_renamed)
+
+
+class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class with the parameters that all estimators have, and the reading of their documents.
+
+    The fields of a subclass are options of its family.
+    """
+
     # The option of the family that ``n_components`` sets.
     TOPICS: ClassVar[str] = "topics"
     # True if the family has a stochastic schedule, which `partial_fit` requires.
@@ -260,8 +288,8 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     n_jobs: int | None = None
     restarts: int = 0
     combine: str = "predictions"
-    start: str | None = None
-    start_strength: float = 0.0
+    init: str | None = None
+    init_strength: float = 0.0
     total_documents: int = 1_000_000
     fractional: str = "error"
     shard_tokens: int | None = None
@@ -276,6 +304,10 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     _fitted: Fitted = dataclasses.field(init=False)
     # The vocabulary of a training corpus; None for a matrix, which may have ``feature_names_in_``.
     _words: list[str] | None = dataclasses.field(init=False)
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters of this estimator."""
+        return cast(Self, super().set_params(**self._by_present_names(parameters)))
 
     @classmethod
     def family_options(cls) -> list[str]:
@@ -309,7 +341,8 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         parameters = {name: name for name in self.family_options()}
         parameters |= {"iterations": "max_iter", "tolerance": "tol", self.TOPICS: "n_components"}
         defaults = inspect.signature(type(self)).parameters
-        for name in self.options or {}:
+        further = self._by_present_names(self.options or {})
+        for name in further:
             parameter = parameters.get(name)
             if parameter is None:
                 continue
@@ -318,7 +351,7 @@ class DocumentEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 raise OptionError(
                     f"expected no {name!r}, which is the parameter `{parameter}` (found {value!r})", "options"
                 )
-        options = {**{name: getattr(self, name) for name in self.family_options()}, **(self.options or {})}
+        options = {**{name: getattr(self, name) for name in self.family_options()}, **further}
         options[self.TOPICS] = self.n_components
         options = {name: python_value(value) for name, value in options.items()}
         limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
@@ -451,9 +484,9 @@ class TopicEstimator(DocumentEstimator):
         workers = python_number(self.workers)
         where["workers"] = workers if workers is not None or is_elsewhere(self.scheduler) else self._threads()
         members = {"restarts": python_number(self.restarts), "combine": self.combine}
-        start = {"start": self.start and os.fspath(self.start), "start_strength": python_number(self.start_strength)}
+        init = {"init": self.init and os.fspath(self.init), "init_strength": python_number(self.init_strength)}
         alone = not (members["restarts"] or limits.get("samples") or self.combine != "predictions")
-        if here and self.run is None and alone and tuple(start.values()) == (None, 0.0):
+        if here and self.run is None and alone and tuple(init.values()) == (None, 0.0):
             bounds, config = Limits(**limits), make_options(self.FAMILY, options)
             request = new_request(corpus, self.FAMILY, config, bounds, RequestOptions(seed=seed))
             return fit_here(request, Placement(**where))
@@ -464,7 +497,7 @@ class TopicEstimator(DocumentEstimator):
             family=self.FAMILY,
             seed=seed,
             **members,
-            **start,
+            **init,
             **where,
             **limits,
             **options,

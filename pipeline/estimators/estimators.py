@@ -9,7 +9,6 @@ from typing import ClassVar
 from collapsium.pipeline.estimators.base import TopicEstimator
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class CollapsedLDA(TopicEstimator):
     """Latent Dirichlet allocation by collapsed variational inference (family ``lda``).
 
@@ -30,8 +29,8 @@ class CollapsedLDA(TopicEstimator):
         Hyperparameters to learn: ``alpha``, ``beta``, ``asymmetric-alpha``, ``asymmetric-beta``.
     order : {0, 2}, optional
         Order of the updates: 0 for CVB0, or 2.
-    flatten : float, optional
-        Exponent of a token's responsibilities, with order 0; a value below 1 spreads the token over more topics. By
+    inverse_temperature : float, optional
+        Power of a token's responsibilities, with order 0; a value below 1 spreads the token over more topics. By
         default a fit searches for the value that predicts held-out tokens best.
     weights : {"idf", "log-tf-idf", "entropy"}, name of a file, or mapping, optional
         Weights of words, by which tokens count: computed, or by word. By default each token counts as one.
@@ -48,8 +47,8 @@ class CollapsedLDA(TopicEstimator):
         mean pseudo-counts of matching topics, and `score` that of their mean prediction.
     combine : {"predictions", "consensus"}, optional
         With ``"consensus"``, one more fit begins from the means of the matched models, and is the model.
-    start, start_strength : str and float, optional
-        Proportions with which the documents begin, and tokens of them that stay in each document's prior; see `fit`.
+    init, init_strength : str and float, optional
+        Initial proportions of the documents, and tokens of them that stay in each document's prior; see `fit`.
     total_documents : int, optional
         Total number of documents. Only used in `partial_fit`.
     fractional : {"error", "round"}, optional
@@ -102,11 +101,10 @@ class CollapsedLDA(TopicEstimator):
     beta: float = 100.0
     learn: tuple[str, ...] = ()
     order: int = 0
-    flatten: float | None = None
+    inverse_temperature: float | None = None
     weights: str | Mapping[str, float] | None = None
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class CollapsedHDP(TopicEstimator):
     """The hierarchical Dirichlet process by collapsed variational inference (family ``hdp``).
 
@@ -127,11 +125,11 @@ class CollapsedHDP(TopicEstimator):
         too with order 2.
     order : {0, 2}, optional
         Order of the updates: 0 for CVB0, or 2 as in the paper.
-    flatten : float, optional
+    inverse_temperature : float, optional
         See `CollapsedLDA`.
     weights : str or mapping, optional
         See `CollapsedLDA`.
-    max_iter, tol, random_state, n_jobs, restarts, combine, start, start_strength, total_documents, fractional, \
+    max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
 shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
@@ -160,11 +158,10 @@ shard_tokens, scheduler, workers, memory, run, options : optional
     beta: float = 100.0
     learn: tuple[str, ...] | None = None
     order: int = 0
-    flatten: float | None = None
+    inverse_temperature: float | None = None
     weights: str | Mapping[str, float] | None = None
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class VariationalLDA(TopicEstimator):
     """Latent Dirichlet allocation by variational Bayes (family ``vb-lda``), a baseline.
 
@@ -180,7 +177,7 @@ class VariationalLDA(TopicEstimator):
         Hyperparameters to learn: ``alpha``, ``beta`` (one value for all), ``asymmetric-alpha``.
     weights : str or mapping, optional
         See `CollapsedLDA`.
-    max_iter, tol, random_state, n_jobs, restarts, combine, start, start_strength, total_documents, fractional, \
+    max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
 shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
@@ -206,7 +203,6 @@ shard_tokens, scheduler, workers, memory, run, options : optional
     weights: str | Mapping[str, float] | None = None
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class GibbsLDA(TopicEstimator):
     """Latent Dirichlet allocation by collapsed Gibbs sampling (family ``gibbs-lda``), a baseline.
 
@@ -220,7 +216,7 @@ class GibbsLDA(TopicEstimator):
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
         Hyperparameters to learn: ``alpha`` (one value for all), ``asymmetric-alpha``, ``beta``.
-    max_iter, tol, random_state, n_jobs, restarts, combine, start, start_strength, total_documents, fractional, \
+    max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
 shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
@@ -245,7 +241,6 @@ shard_tokens, scheduler, workers, memory, run, options : optional
     learn: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class GibbsHDP(TopicEstimator):
     """The hierarchical Dirichlet process by Gibbs sampling (family ``gibbs-hdp``), a baseline.
 
@@ -259,7 +254,7 @@ class GibbsHDP(TopicEstimator):
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
         Hyperparameters to learn: ``alpha``, ``gamma``.
-    max_iter, tol, random_state, n_jobs, restarts, combine, start, start_strength, total_documents, fractional, \
+    max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
 shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
@@ -278,7 +273,7 @@ shard_tokens, scheduler, workers, memory, run, options : optional
     """
 
     FAMILY: ClassVar[str] = "gibbs-hdp"
-    TOPICS: ClassVar[str] = "start_topics"
+    TOPICS: ClassVar[str] = "init_topics"
 
     alpha_shape: float = 4.0
     alpha_rate: float = 4.0

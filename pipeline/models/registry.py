@@ -12,7 +12,7 @@ import pydantic
 from collapsium.pipeline.options import option_error, python_value
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.workers.families.family import AnyFamily, FamilyOptions
-from collapsium.workers.options import RECORDED
+from collapsium.workers.options import RECORDED, former_names, present_names, warn_renamed
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import Corpus
@@ -93,15 +93,15 @@ def changed_options(
     family: str, before: FamilyOptions, changes: Mapping[str, object], others: Iterable[str]
 ) -> FamilyOptions:
     """Check the options of an earlier fit, some of which a user gives anew; see `make_options`."""
+    changes = present_names(changes, former_names(type(before)), warn_renamed)
     return _checked(family, {**before.model_dump(), **changes}, others, None)
 
 
 def _checked(family: str, options: Mapping[str, object], others: Iterable[str], context: str | None) -> FamilyOptions:
     declared = load_family(family).Options
-    for former, name in declared.former_names.items():
-        if former in options and name in options:
-            raise OptionError(f"expected `{name}` or its former name `{former}`, found both", name)
-    options = {declared.former_names.get(name, name): python_value(value) for name, value in options.items()}
+    notice = None if context == RECORDED else warn_renamed
+    options = present_names(options, former_names(declared), notice)
+    options = {name: python_value(value) for name, value in options.items()}
     for name in options:
         if name not in declared.model_fields:
             near = elsewhere(name) or suggestion(name, (*declared.model_fields, *others))

@@ -34,7 +34,8 @@ _LISTS = ("labels", "covariates")
 # Options of a single reading; every other one is recorded if it is not the default
 _NEVER = ("vocabulary", "max_decompressed", "optional")
 
-MAX_LETTERS = 1000  # Largest value of `min_letters`
+MAX_CHARACTERS = 1000  # Largest value of `min_characters`
+RECORDED_AS = {"min_characters": "min_letters"}  # Names of options in records, which are those of 0.1
 
 _ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
@@ -155,7 +156,7 @@ class History(ShortRepr):
     side_files: SideFileColumns | None = None  # Columns from side files
     # Words dropped because too many documents contain them; they are dropped from appended documents too
     frequent: tuple[str, ...] = ()
-    flattened: bool = False  # True if the corpus's documents are the segments of the documents that were read
+    exploded: bool = False  # True if the corpus's documents are the segments of the documents that were read
 
     def until(self, documents: int) -> History:
         """Return the history of the first documents, without additions that were interrupted before the manifest."""
@@ -173,11 +174,13 @@ class History(ShortRepr):
         }
         always = (*_ALWAYS, *_LISTS)
         reading = {
-            name: _as_json(value) for name, (value, default) in named.items() if name in always or value != default
+            RECORDED_AS.get(name, name): _as_json(value)
+            for name, (value, default) in named.items()
+            if name in always or value != default
         }
         optional: JsonObject = {} if self.side_files is None else {"side_files": _plain(self.side_files)}
         optional.update({"frequent": list(self.frequent)} if self.frequent else {})
-        optional.update({"flattened": True} if self.flattened else {})
+        optional.update({"flattened": True} if self.exploded else {})
         return {
             **optional,
             "format": KIND,
@@ -209,8 +212,10 @@ def _read(kind: type[Part], record: object) -> Part:
 
 
 def _reading_of(record: Mapping[str, object]) -> ReadOptions:
-    options = _read(ReadOptions, {name: value for name, value in record.items() if name != "format"})
-    for name, least, most in (("min_letters", 0, MAX_LETTERS), ("index_base", 0, 1), ("word_rule", FIRST_RULE, RULE)):
+    present = {recorded: name for name, recorded in RECORDED_AS.items()}
+    options = _read(ReadOptions, {present.get(name, name): record[name] for name in record if name != "format"})
+    limits = (("min_characters", 0, MAX_CHARACTERS), ("index_base", 0, 1), ("word_rule", FIRST_RULE, RULE))
+    for name, least, most in limits:
         value = getattr(options, name)
         if value is not None and not least <= value <= most:
             raise ValueError(f"expected {name} from {least} to {most}, found {value}")
@@ -260,11 +265,11 @@ def read_history(folder: Folder) -> History | None:
         raise DamagedError(path, f"expected the record of an ingest ({error})") from None
 
 
-def inherit_history(source: Folder, target: Folder, *, documents: int | None = None, flattened: bool = False) -> None:
+def inherit_history(source: Folder, target: Folder, *, documents: int | None = None, exploded: bool = False) -> None:
     """Write the ingest record of a corpus into a corpus made from it or a model fitted to it."""
     history = read_history(source)
     if history is None:
         return
     if documents is not None:
         history = replace(history, report=replace(history.report, documents=documents), appended=())
-    replace(history, flattened=history.flattened or flattened).write(target)
+    replace(history, exploded=history.exploded or exploded).write(target)

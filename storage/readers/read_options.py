@@ -29,8 +29,8 @@ class ReadOptions(ShortRepr):
     date_order: str | None = None
     stop_words: str | None = None  # ``english`` (the default), ``none``, or codes of languages separated by commas
     stop_list: tuple[str, ...] = ()  # Further stop words of the user
-    # Fewest letters of a word; shorter words are dropped. By default all words of the tokenizer are retained.
-    min_letters: int | None = None
+    # Fewest characters of a word; shorter words are dropped. By default all words of the tokenizer are retained.
+    min_characters: int | None = None
     # ``stem:LANGUAGE`` or ``lemma:LANGUAGE`` to replace words by stems or lemmas; by default words are unchanged
     normalise: str | None = None
     # Library that computed the stems or lemmas, with its version, which `ingest` records

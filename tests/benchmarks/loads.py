@@ -42,12 +42,12 @@ DENSE = 10
 """Fits that hold numbers of all topics for each pair have a corpus of a tenth of the tokens."""
 CASES = {
     "lda": ({}, {"seeds": 2}, {"weights": "idf"}, {"order": 2}, {"responsibilities": "dense"}),
-    "hdp": ({}, {"start": "clusters", "start_strength": 2.0}, {"order": 2}),
+    "hdp": ({}, {"init": "clusters", "init_strength": 2.0}, {"order": 2}),
     "keyword-lda": ({"seeds": 2}, {"seeds": 2, "weights": "idf"}),
     "vb-lda": ({}, {"weights": "idf"}),
     "hdsp": ({}, {"scaling": "linear"}),
     "gibbs-lda": ({},),
-    "gibbs-hdp": ({"start_topics": 100},),
+    "gibbs-hdp": ({"init_topics": 100},),
     "gibbs-ncrp": ({},),
     "ncrp": ({"max_nodes": 40}, {"form": "factorised", "max_nodes": 40}),
     "hca": ({"max_nodes": 20}, {"form": "factorised", "max_nodes": 20}),

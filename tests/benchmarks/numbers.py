@@ -41,7 +41,7 @@ def measure(topics, documents, alpha, seed, place):
     simulate(place / "corpus", family="lda", **drawn)
     split(place / "corpus", place / "train", place / "heldout", seed=1)
     given = {"family": "hdp", "heldout": place / "heldout", "seed": seed, "score_every": 200}
-    fit(place / "train", place / "known", topics=topics, moves=False, **given)
+    fit(place / "train", place / "known", topics=topics, split_merge_moves=False, **given)
     fit(place / "train", place / "found", **given)
     known, found = last(place / "known"), last(place / "found")
     return planted(place / "corpus", place, topics), int(found["topics_99"]), found["score"], known["score"]

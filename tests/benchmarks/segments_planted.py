@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 
 from collapsium.pipeline import Corpus, Model
 from collapsium.pipeline.models.registry import load_family, make_options
-from collapsium.storage.building.flatten import flatten_corpus
+from collapsium.storage.building.explode import explode_corpus
 from collapsium.storage.corpus.list_columns import segment_lists
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, even_shard_tokens
@@ -94,7 +94,7 @@ def planted(out, seeds, documents, segments, tokens, topics, words, iterations):
             for old in (place / "corpus", place / "flat"):
                 shutil.rmtree(old, ignore_errors=True)  # drawn anew, and the same
             truth = draw(family, place / "corpus", documents, segments, tokens, topics, words, seed)
-            flatten_corpus(Corpus(place / "corpus"), place / "flat")
+            explode_corpus(Corpus(place / "corpus"), place / "flat")
             given = {"topics": topics, "iterations": iterations, "seed": seed}
             learn = ("alpha", "beta", "strength")
             own = fitted(place / "corpus", place / "run", family=family, learn=learn, **given)

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from collapsium.pipeline import Corpus, evaluate, flatten, ingest, split
+from collapsium.pipeline import Corpus, evaluate, explode, ingest, split
 from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
@@ -32,7 +32,7 @@ def body(text):
 
 
 def prepare(papers, out, share, seed):
-    """The corpora: training papers, and of the others one half of each sentence's words and the other; all flattened too."""
+    """The corpora: training papers, and of the others one half of each sentence's words and the other; all exploded too."""
     if (out / "scored-flat").exists():
         return
     opener = gzip.open if papers.suffix == ".gz" else open
@@ -44,7 +44,7 @@ def prepare(papers, out, share, seed):
     split(out / "all", out / "train", out / "test", documents=True, fraction=0.2, seed=seed)
     split(out / "test", out / "observed", out / "scored", fraction=0.5, seed=seed)
     for name in ("train", "observed", "scored"):
-        flatten(out / name, out / f"{name}-flat")
+        explode(out / name, out / f"{name}-flat")
 
 
 def nips(papers, out, topics, iterations, samples, share, seed):
@@ -83,7 +83,7 @@ def nips(papers, out, topics, iterations, samples, share, seed):
 
 
 def chapters(text, out, seeds):
-    """The book with its chapters as segments, and splits of its words, a fifth held out; all flattened too."""
+    """The book with its chapters as segments, and splits of its words, a fifth held out; all exploded too."""
     if (out / f"heldout-{seeds - 1}-flat").exists():
         return
     whole = text.read_text(encoding="utf-8-sig")
@@ -96,7 +96,7 @@ def chapters(text, out, seeds):
         parts = [out / f"{name}-{seed}" for name in ("train", "heldout")]
         split(out / "all", *parts, fraction=0.2, seed=seed)
         for part in parts:
-            flatten(part, part.with_name(f"{part.name}-flat"))
+            explode(part, part.with_name(f"{part.name}-flat"))
 
 
 def neighbours(theta):

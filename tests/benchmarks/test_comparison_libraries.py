@@ -77,7 +77,7 @@ def test_the_command__adds_libraries_to_a_comparison(small, tmp_path, peer):
 def test_libraries_that_find_their_topics__stand_beside_ours(small, tmp_path, peer):
     if not installed(LIBRARIES[peer].module):
         pytest.skip(f"{peer} is not installed")
-    options = ("--topics", "3", "--restarts", "2", "--start-topics", "2,3", "--peer-set", f"{peer}.beta=3.0")
+    options = ("--topics", "3", "--restarts", "2", "--init-topics", "2,3", "--peer-set", f"{peer}.beta=3.0")
     rows, _ = compared(small, tmp_path / "out", peer, *options)
     starts = ["from 2 topics", "from 3 topics"] if peer == "tomotopy-hdp" else ["random"]
     assert [row["start"] for row in rows] == starts

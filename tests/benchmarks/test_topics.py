@@ -87,4 +87,4 @@ def test_options__are_toml_or_texts():
     assert option("alpha=0.1") == ("alpha", 0.1)
     assert option('learn=["alpha"]') == ("learn", ["alpha"])
     assert option("weights=idf") == ("weights", "idf")
-    assert option("start-topics=3") == ("start_topics", 3)
+    assert option("start-topics=3") == ("init_topics", 3)

@@ -60,7 +60,7 @@ def commands(name):
     """Return the commands that read a part of what `make` makes."""
     if name == "corpus":
         return [
-            ["info", "corpus"], ["verify", "corpus"], ["split", "corpus", "train", "held"], ["flatten", "corpus", "flat"],
+            ["info", "corpus"], ["verify", "corpus"], ["split", "corpus", "train", "held"], ["explode", "corpus", "flat"],
             ["fit", "corpus", "new", "--family", "lda", "--topics", "2", "--iterations", "1", "--quiet", *HERE],
             ["infer", "run", "corpus", "own.csv", *HERE], ["evaluate", "run", "--coherence", "corpus", *HERE],
             ["append", "corpus", "more.jsonl", *HERE],

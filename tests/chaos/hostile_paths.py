@@ -255,7 +255,7 @@ def commands_for(family, draw):
     yield ["predict", "other", "c", "predicted.csv", "--field", "f", *here]
     yield from draw.choice(topic_commands(draw.choice(["run", "other"]), fit, here))
     yield draw.choice([
-        ["flatten", "c", "flat"],
+        ["explode", "c", "flat"],
         ["split", "c", "a", "b", "--documents"],
         ["split", "c", "a", "b", "--drop-labels", "0.5"],
         ["plot", "run", "x.svg", "--what", "time"],
@@ -274,8 +274,8 @@ def topic_commands(model, fit, here):
         [["edit", model, "merged", "--merge", "0,1", "--rename", "0=\x1b[2J=x"], ["topics", "merged"], ["report", "merged", "m.html"]],
         [["edit", model, "divided", "--split", "0"], ["edit", model, "fewer", "--delete", "0"], ["infer", "divided", "c", "d.csv", *here]],
         *([["fit", "c", f"weighted-{Path(name).stem}", "--weights", name, *fit]] for name in ("log-tf-idf", "entropy", "weights.csv")),
-        *([["fit", "c", f"begun-{name}", "--start", name, *fit]] for name in ("clusters", "documents", "tree")),
-        [["infer", model, "c", "s.parquet", *here], ["fit", "c", "begun", "--start", "s.parquet", "--start-strength", "2", *fit]],
+        *([["fit", "c", f"begun-{name}", "--init", name, *fit]] for name in ("clusters", "documents", "tree")),
+        [["infer", model, "c", "s.parquet", *here], ["fit", "c", "begun", "--init", "s.parquet", "--init-strength", "2", *fit]],
         [["fit", "c", "warmed", "--warm", model, *fit], ["topics", "warmed"]],
         [["fit", "c", "seeded", "--seeds", "seeds.toml", *fit], ["fit", "c", "key", *fit, "--family", "keyword-lda", "--topics", "2", "--seeds", "seeds.toml"]],
         [["fit", "c", "joined", "--restarts", "2", "--combine", "consensus", *fit], ["topics", "joined"], ["infer", "joined", "c", "j.csv", *here]],

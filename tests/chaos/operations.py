@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from collapsium.pipeline import fit, flatten, ingest, name_topics
+from collapsium.pipeline import explode, fit, ingest, name_topics
 from collapsium.pipeline.cli.main import main as collapsium
 
 EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.truncate"}
@@ -105,7 +105,7 @@ def seeds(place):
     (place / "old.csv").write_text("".join(f"{n},{n * n}\n" for n in range(4)))
     (place / "new.csv").write_text("1,2\n3,4\n")
     ingest(place / "old.csv", place / "vectors", format="vectors")
-    flatten(place / "corpus", place / "sentences")
+    explode(place / "corpus", place / "sentences")
     fit(place / "corpus", place / "run", family="lda", topics=3, iterations=2, scheduler="serial")
     name_topics(place / "run", lambda words, documents: f"about {words[0]}")
 
@@ -119,7 +119,7 @@ COMMANDS = {
     "split": ["split", "corpus", "train", "held", "--fraction", "0.4"],
     "split-documents": ["split", "corpus", "train", "held", "--documents", "--fraction", "0.5", "--seed", "3"],
     "split-labels": ["split", "corpus", "train", "held", "--drop-labels", "0.5"],
-    "flatten": ["flatten", "corpus", "made"],
+    "inverse_temperature": ["explode", "corpus", "made"],
     "ingest-normalised": [
         "ingest", "old.jsonl", "made", "--normalise", "stem:english", "--phrases", "count", "--phrase-count", "2",
         "--segments", "sentences", "--scheduler", "serial",
@@ -127,7 +127,7 @@ COMMANDS = {
     "edit": ["edit", "run", "made", "--merge", "0,1", "--rename", "2=by hand", "--workers", "1"],
     "edit-split": ["edit", "run", "made", "--split", "0", "--workers", "1"],
     "name": ["topics", "run", "--name", "command:echo named"],
-    "fit": ["fit", "corpus", "made", "--family", "lda", *FIT, "--weights", "idf", "--start", "documents"],
+    "fit": ["fit", "corpus", "made", "--family", "lda", *FIT, "--weights", "idf", "--init", "documents"],
     "fit-named": ["fit", "--resume", "run", "--iterations", "4", "--checkpoint-every", "1", "--scheduler", "serial", "--quiet"],
     "consensus": ["fit", "corpus", "made", "--family", "lda", *FIT, "--restarts", "2", "--combine", "consensus"],
     "samples": [

@@ -10,7 +10,7 @@ import numpy as np
 from collapsium.pipeline import ingest
 from collapsium.pipeline.engine.setup.limits import read_config
 from collapsium.pipeline.models.registry import make_options
-from collapsium.storage.building.flatten import flattened
+from collapsium.storage.building.explode import exploded
 from collapsium.storage.building.ingest import ingest_vectors
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import LINEAGE, read_steps
@@ -171,7 +171,7 @@ def _read_proportions(data, place):
 
 def _flat(documents):
     if "segments" in documents.extras:
-        flat = flattened(documents)
+        flat = exploded(documents)
         assert flat.counts.sum() == documents.counts.sum()
         assert flat.offsets[-1] == documents.words.size
 

@@ -44,5 +44,5 @@ def test_a_document_of_many_segments__is_fitted_and_inferred(log, tmp_path, fami
 
 @pytest.mark.long
 def test_a_document_of_many_segments__becomes_as_many_documents(log, tmp_path):
-    pipeline.flatten(log, str(tmp_path / "flat"))
+    pipeline.explode(log, str(tmp_path / "flat"))
     assert pipeline.info(str(tmp_path / "flat"))["documents"] == SEGMENTS + 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from collapsium.pipeline import append, edit, fit, flatten, infer, ingest, name_topics, resume, split
+from collapsium.pipeline import append, edit, explode, fit, infer, ingest, name_topics, resume, split
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.published import Versions, copy_run
 from collapsium.storage.runs.run import Run
@@ -119,7 +119,7 @@ def test_what_records_rely_on__is_synced_before_them(disk):
     )  # fmt: skip
     append(place / "corpus", texts / "new.jsonl", grow=True, scheduler="serial")
     split(place / "corpus", place / "train", place / "heldout", fraction=0.4)
-    flatten(place / "corpus", place / "sentences")
+    explode(place / "corpus", place / "sentences")
     fit(place / "train", place / "run", **OPTIONS, heldout=place / "heldout")
     resume(place / "run", iterations=3, checkpoint_every=1, scheduler="serial")
     name_topics(place / "run", lambda words, documents: words[0])

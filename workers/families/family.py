@@ -174,13 +174,12 @@ class Description(ShortRepr):
 class FamilyOptions(BaseModel):
     """Base of the families' options: frozen, without further names, each with a description.
 
-    Some names have one meaning. ``topics`` is the number of topics or its upper bound, ``start_topics`` the initial
+    Some names have one meaning. ``topics`` is the number of topics or its upper bound, ``init_topics`` the initial
     number of a family that infers it, at most ``max_start_topics``. ``labels`` are the fields of labels that are used,
-    by default all, and ``covariates`` the fields of numbers. ``former_names`` are those of options in runs of 0.1.
+    by default all, and ``covariates`` the fields of numbers.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
-    former_names: ClassVar[Mapping[str, str]] = {}
     max_start_topics: ClassVar[int | None] = None
 
     @property

@@ -24,7 +24,7 @@ class StopWords:
     """Words that are dropped."""
 
     words: tuple[str, ...] = ()  # The stop words, sorted
-    min_letters: int = 0  # Least letters of a word; shorter words are dropped too
+    min_characters: int = 0  # Least characters of a word; shorter words are dropped too
     spared: tuple[str, ...] = ()  # Words that are not dropped all the same
 
     @staticmethod
@@ -41,7 +41,7 @@ class StopWords:
         tokenized = tokenize(
             pa.array(simple, pa.large_string()), options.tokenizer, options.word_rule
         ).words.to_pylist()
-        return StopWords(tuple(sorted(entries.union(tokenized))), options.min_letters or 0)
+        return StopWords(tuple(sorted(entries.union(tokenized))), options.min_characters or 0)
 
     def sparing(self, words: pa.Array) -> StopWords:
         """Return the same, except that none of `words` is dropped."""
@@ -49,7 +49,7 @@ class StopWords:
 
     def short(self, words: pa.Array) -> npt.NDArray[np.bool_]:
         """Return whether each word has too few letters."""
-        short = np.asarray(pc.less(pc.utf8_length(words), self.min_letters), dtype=bool)
+        short = np.asarray(pc.less(pc.utf8_length(words), self.min_characters), dtype=bool)
         return short & ~self._among_spared(words)
 
     def stopped(self, words: pa.Array) -> npt.NDArray[np.bool_]:

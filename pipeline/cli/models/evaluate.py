@@ -9,7 +9,7 @@ score is the error of reconstruction of new vectors.
 
 --unseen OBSERVED --heldout SCORED: new documents, split beforehand by `collapsium
 split`. Proportions are fitted to OBSERVED, and SCORED is scored. All models are
-then scored on the same tokens, also after `collapsium flatten` of both parts.
+then scored on the same tokens, also after `collapsium explode` of both parts.
 
 --unseen with labels: a second score, given the labels alone, without any word of
 the document; Kim and Oh (2017), eq. (40). Labels that training did not have count

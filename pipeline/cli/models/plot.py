@@ -18,7 +18,7 @@ Drawn only on request, each as a picture of its own:
   segments  topic proportions along the segments of a document, with the mean
             Hellinger distance between neighbours. For families without
             segments, successive documents take the place of segments; with
-            --document ID these are ID#1, ID#2, ... of `collapsium flatten`.
+            --document ID these are ID#1, ID#2, ... of `collapsium explode`.
             --compare-with draws a second run with the same vocabulary in
             matching colours
   time      shares of topics by period, for documents with dates: means weighted

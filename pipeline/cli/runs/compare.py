@@ -4,7 +4,7 @@ Tokens of each document are held out. Each family is fitted with several numbers
 topics and several seeds. OUT has the results: table.md and table.parquet (one row
 for each cell of the grid), series.parquet (one row for each iteration) and plots/.
 Families that determine their number of topics are fitted from each of
---start-topics. Repeat an interrupted command to continue it.
+--init-topics. Repeat an interrupted command to continue it.
 
 With --unseen no tokens are held out. The families that use labels are fitted once
 each by default, and the table has the perplexity of unseen documents given their
@@ -31,7 +31,7 @@ EPILOG = """examples:
   collapsium compare kos out --families lda,hdp --topics 40,80,120 --restarts 5
   collapsium compare train out --heldout heldout --families lda,gibbs-lda --samples 20 --sample-every 10
   collapsium compare kos out --set hdp.order=2 --set gibbs-hdp.iterations=500 --set lda.alpha=0.1/K
-  collapsium compare kos out --start-from gibbs-hdp --families hdp,gibbs-hdp --topics 200
+  collapsium compare kos out --init-from gibbs-hdp --families hdp,gibbs-hdp --topics 200
   collapsium compare kos out --families lda,hdp --metrics c_v,strict-diversity --coherence kos.jsonl
   collapsium compare train out --unseen test --vary eta=0.1,0.25,0.5,0.75,1.0 --vary topics_per_label=2,5
   collapsium compare train out --unseen test --families hdsp --field stars

@@ -200,7 +200,7 @@ def estimate(
     """
     config, opened = make_options(family, family_options, option_names(estimate)), Corpus(corpus)
     check_scheduler(scheduling.scheduler, scheduling.workers)
-    limits, start = Limits(schedule=options.schedule), RequestOptions(start=options.start)
+    limits, start = Limits(schedule=options.schedule), RequestOptions(init=options.init)
     request = new_request(opened, family, config, limits, start)
     place = local_place(scheduling.scheduler, scheduling.workers, memory.memory, memory.scratch)
     return plan(

@@ -19,6 +19,7 @@ from collapsium.storage.errors import AbsentError, InputError, OptionError, Sett
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.run import MAX_SAMPLES, MAX_START_STRENGTH
+from collapsium.workers.options import Formerly, former_names
 
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
@@ -83,7 +84,7 @@ class ScheduleOptions(Options):
         "auto",
         description="batch schedule: begin at random on a sample of the documents, an eighth or a quarter, and take in "
         "the others as topics form, which takes a fraction of the time to the same score; auto: where the "
-        "fit begins at random (--start) and the corpus is large enough",
+        "fit begins at random (`init`) and the corpus is large enough",
     )
     passes: Annotated[int, Value("N")] = Field(
         1, ge=1, le=MOST, description="stochastic schedule: passes over the corpus"
@@ -167,25 +168,25 @@ class Limits(SampleOptions, ScheduleOptions, EndOptions):
 
 
 class RequestOptions(Options):
-    """Seed, held-out tokens, and start of a fit."""
+    """Seed, held-out tokens, and initialisation of a fit."""
 
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="corpus of held-out tokens of the same documents, scored during the fit"
     )
-    start: Annotated[Location | None, Value("START")] = Field(
+    init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None,
-        description="proportions with which documents begin: random; clusters: by the vectors of their words; "
+        description="initial proportions of the documents: random; clusters: by the vectors of their words; "
         "quick-clusters: by the clusters of words that share documents; documents: one topic each, by a mixture; tree: "
         "a mixture under a root; or a Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda "
         "and hdp, but random with seeds, dense responsibilities, the stochastic schedule, or fewer than two documents "
         "a topic; random with other families)",
     )
-    start_strength: Annotated[float, Value("TOKENS")] = Field(
+    init_strength: Annotated[float, Value("TOKENS"), Formerly("start_strength")] = Field(
         0.0,
         ge=0,
         le=MAX_START_STRENGTH,
-        description="lda, hdp: tokens with which the named `start` stays in each document's prior, a_k + TOKENS r_dk",
+        description="lda, hdp: tokens with which the named `init` stays in each document's prior, a_k + TOKENS r_dk",
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None,
@@ -208,7 +209,7 @@ class MovedOptions(Options):
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None, description="location of the run that this run started from, if it was moved"
     )
-    start: Annotated[Location | None, Value("START")] = Field(
+    init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None, description="location of the file of proportions that this run started from, if it was moved"
     )
 
@@ -266,7 +267,9 @@ class EstimateOptions(Options):
         0, ge=0, le=MAX_SAMPLES, description="as for fit: number of states saved as models"
     )
     combine: Combine = Field("predictions", description="as for fit; a consensus is one more fit")
-    start: Annotated[Location | None, Value("START")] = Field(None, description="as for fit: how documents begin")
+    init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
+        None, description="as for fit: initial proportions of the documents"
+    )
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(None, description="as for fit: held-out tokens")
 
 
@@ -308,9 +311,9 @@ class Keys:
     written: Mapping[str, tuple[str, str]]
 
     @staticmethod
-    def of(path: str, options: Iterable[str]) -> Keys:
-        """Return the keys at the top level of a file."""
-        return Keys(path, written_once(path, {"": list(options)}))
+    def of(path: str, options: Iterable[str], former: Mapping[str, str]) -> Keys:
+        """Return the keys at the top level of a file, some by the former names of options."""
+        return Keys(path, written_once(path, {"": list(options)}, former))
 
     def explain(self, error: OptionError) -> OptionError:
         """Return the error with the file's names if the file sets the option that it is about, and else unchanged."""
@@ -333,17 +336,30 @@ class Keys:
         return repr(self.written[name][1]) if name in self.written else flag_of(name)
 
 
-def written_once(path: str, tables: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, str]]:
+def option_of(key: str, former: Mapping[str, str]) -> str:
+    """Return the option that a key of a file stands for, also by a former name."""
+    name = key.replace("-", "_")
+    return former.get(name, name)
+
+
+def written_once(
+    path: str, tables: Mapping[str, Iterable[str]], former: Mapping[str, str]
+) -> dict[str, tuple[str, str]]:
     """Return the table and the key of each option of a file; refuse an option that is spelled in two ways."""
     written: dict[str, tuple[str, str]] = {}
     for table, keys in tables.items():
         own: dict[str, str] = {}
         for key in keys:
-            before = own.setdefault(key.replace("-", "_"), key)
+            before = own.setdefault(option_of(key, former), key)
             if before != key:
                 raise SettingError(path, f"expected {before!r} or {key!r}, which are one option, found both", table)
         written |= {name: (table, key) for name, key in own.items()}
     return written
+
+
+def former_names_of(family: str) -> dict[str, str]:
+    """Return the former names of the options of a family and of its fits."""
+    return former_names(load_family(family).Options, *RUN_MODELS)
 
 
 def read_toml(path: str | os.PathLike[str]) -> JsonObject:
@@ -361,17 +377,18 @@ def read_toml(path: str | os.PathLike[str]) -> JsonObject:
 def read_config(path: str, family: str | None) -> JsonObject:
     """Read options of the loop and of the family from the top level of a TOML file."""
     table = read_toml(path)
-    keys = Keys.of(path, table)
-    options = {name.replace("-", "_"): value for name, value in table.items()}
-    chosen = family or options.get("family")
+    chosen = family or table.get("family")
     if chosen is None:
         raise SettingError(
             path, f"expected a family ({', '.join(family_names())}), here or with `family`", "field 'family'"
         )
     try:
+        former = former_names_of(str(chosen))
         known = (*load_family(str(chosen)).Options.model_fields, *RUN_NAMES)
     except OptionError as error:
-        raise (error if family else keys.explain(error)) from None
+        raise (error if family else Keys.of(path, table, {}).explain(error)) from None
+    keys = Keys.of(path, table, former)
+    options = {option_of(key, former): value for key, value in table.items()}
     for name, value in options.items():
         field = f"field '{keys.written[name][1]}'"
         if name not in known:

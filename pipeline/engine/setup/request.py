@@ -36,6 +36,7 @@ from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.model import ShardDocuments, StoredModel
 from collapsium.storage.runs.run import DONE, RECORD, Run
 from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.options import first_names
 
 
 @dataclass(frozen=True)
@@ -158,13 +159,13 @@ class Request:
     def _require_start(self, start: StartSource) -> None:
         """Raise `OptionError` if the fit cannot begin from a start."""
         if self.warm is not None:
-            raise OptionError("goes without `warm`, which has proportions of its own", "start")
+            raise OptionError("goes without `warm`, which has proportions of its own", "init")
         if self.stochastic:
-            raise OptionError("the stochastic schedule keeps no responsibilities that could begin from it", "start")
+            raise OptionError("the stochastic schedule keeps no responsibilities that could begin from it", "init")
         start.require(self.family, self.config)
         if start.url and self.restarts > 1 and not load_family(self.family).is_sampler:
             raise OptionError(
-                f"{self.restarts} fits of '{self.family}' from one file (`start`) would all be the same, as they draw "
+                f"{self.restarts} fits of '{self.family}' from one file (`init`) would all be the same, as they draw "
                 "no random numbers; leave one of the two out",
                 "restarts",
             )
@@ -257,8 +258,8 @@ def new_request(
     # The samples of a single fit are joined as those of an ensemble of one.
     restarts = ensemble.restarts or int(ensemble.combine == CONSENSUS)
     start = StartSource.of_fit(
-        options.start,
-        options.start_strength,
+        options.init,
+        options.init_strength,
         family,
         config,
         corpus.manifest.documents,
@@ -300,10 +301,8 @@ def fingerprint(record: JsonObject) -> str:
     limits = {name: record["limits"][name] for name in SHAPING}
     names = ("family", "options", "seed", "planned", "growth", "combine")
     named: JsonObject = {name: record[name] for name in names if name in record}
-    former = {new: old for old, new in load_family(record["family"]).Options.former_names.items()}
-    named["options"] = {
-        former.get(name, name): value for name, value in record["options"].items() if value or name not in ADDED
-    }
+    options = first_names(record["options"], load_family(record["family"]).Options)
+    named["options"] = {name: value for name, value in options.items() if value or name not in ADDED}
     if "warm" in record:
         named["warm"] = record["warm"]["digest"]
         named.update({"local_states": record["warm"]["local_states"]} if "local_states" in record["warm"] else {})
@@ -408,9 +407,9 @@ def _start(recorded: StartSource | None, moved: StartSource | None) -> StartSour
     if moved is None:
         return recorded
     if recorded is None:
-        raise MismatchError(f"`start` {moved.url or moved.kind}: the run begins otherwise; start a new run")
+        raise MismatchError(f"`init` {moved.url or moved.kind}: the run begins otherwise; start a new run")
     if (moved.kind, moved.digest) != (recorded.kind, recorded.digest):
-        raise MismatchError(f"`start` {moved.url or moved.kind}: it is not what the run begins from; start a new run")
+        raise MismatchError(f"`init` {moved.url or moved.kind}: it is not what the run begins from; start a new run")
     return replace(moved, strength=recorded.strength)
 
 

@@ -50,7 +50,7 @@ class StartSource:
 
         if start == RANDOM_START:
             if strength:
-                raise OptionError("goes with `start`: random proportions are no prior", "start_strength")
+                raise OptionError("goes with `init`: random proportions are no prior", "init_strength")
             return None
         if start in COMPUTED_STARTS:
             return cls(start, strength=strength)
@@ -59,7 +59,7 @@ class StartSource:
             raise OptionError(
                 f"expected {', '.join(names)} or a file of proportions that ends in {ENDING}, found "
                 f"{start!r}{suggestion(start, names)}",
-                "start",
+                "init",
             )
         return cls(FILE_START, _address(start), proportions_file.digest_of_file(start), strength)
 
@@ -90,20 +90,20 @@ class StartSource:
         """Raise `OptionError` if a family with these options does not begin from the start."""
         starts = load_family(family).starts
         if not starts:
-            raise OptionError(f"the family '{family}' begins at random only, found {self.kind}", "start")
+            raise OptionError(f"the family '{family}' begins at random only, found {self.kind}", "init")
         if self.kind not in starts:
             able = " or ".join((RANDOM_START, *(f"a {ENDING} file" if one == FILE_START else one for one in starts)))
-            raise OptionError(f"expected {able} with family '{family}', found {self.kind}", "start")
+            raise OptionError(f"expected {able} with family '{family}', found {self.kind}", "init")
         if self.strength and not load_family(family).keeps_start(config):
             raise OptionError(
                 f"'{family}' with these options begins from a start, and keeps none in its prior; lda and hdp with "
                 "active responsibilities do",
-                "start_strength",
+                "init_strength",
             )
         if self.kind != FILE_START and getattr(config, "seeds", None):
             raise OptionError(
                 f"the topics of '{self.kind}' are not those of the seeds; seeds go with a random start or a file",
-                "start",
+                "init",
             )
 
     def record(self) -> dict[str, object]:
@@ -181,7 +181,7 @@ def most_topics(config: FamilyOptions) -> int | None:
 def computed_topics(config: FamilyOptions) -> int:
     """Return the number of topics of a computed start."""
     topics = most_topics(config)
-    return int(getattr(config, "start_topics", 1)) if topics is None else topics
+    return int(getattr(config, "init_topics", 1)) if topics is None else topics
 
 
 def begin_from(

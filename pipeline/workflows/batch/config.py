@@ -17,6 +17,7 @@ from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.units import parse_size
 from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.options import Formerly, first_names
 
 
 class BatchOptions(Options):
@@ -99,13 +100,13 @@ class FitTable(_Open):
         description="predictions: a version's restarts or samples stay apart, and their predictions are averaged; "
         "consensus: they are joined by one more fit",
     )
-    start: str | None = Field(
+    init: Annotated[str | None, Formerly("start")] = Field(
         None,
         description="as for `collapsium fit`: random, quick-clusters, clusters, documents, tree, or a Parquet file of "
         "proportions; of fits that do not start from a version",
     )
-    start_strength: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="tokens with which a start stays in each document's prior"
+    init_strength: Annotated[float, Field(ge=0), Formerly("start_strength")] = Field(
+        0.0, description="tokens with which the initial proportions stay in each document's prior"
     )
     memory: str | int | None = None
     scratch: str | None = None
@@ -218,11 +219,9 @@ class Job(_Table):
         return options | ({"combine": CONSENSUS} if self.fit.combine == CONSENSUS else {})
 
     @property
-    def start(self) -> dict[str, str | float]:
-        """Options of the start of a fit that does not start from a version; empty where none are named."""
-        if self.fit.start is None:
-            return {}
-        return {"start": self.fit.start, "start_strength": self.fit.start_strength}
+    def init(self) -> dict[str, str | float]:
+        """Options of the initialisation of a fit that does not start from a version; empty where none are named."""
+        return {} if self.fit.init is None else {"init": self.fit.init, "init_strength": self.fit.init_strength}
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -246,10 +245,14 @@ class Job(_Table):
         return TLS(**named)
 
     def plan(self) -> dict[str, object]:
-        """Return all options that determine a published model, without the corpus."""
-        return {
+        """Return all options that determine a published model, without the corpus, by the names that they had in 0.1.
+
+        Jobs that have begun go on only where the digest of these is the same.
+        """
+        config = self.config
+        plan = {
             "family": self.fit.family,
-            "options": self.config.model_dump(mode="json"),
+            "options": first_names(config.model_dump(mode="json"), type(config)),
             "limits": self.limits,
             "seed": self.fit.seed,
             "heldout": self.heldout.model_dump(mode="json"),
@@ -257,5 +260,6 @@ class Job(_Table):
             "warm_iterations": self.fit.warm_iterations,
             "threshold": self.infer.threshold,
             **self.ensemble,
-            **self.start,
+            **self.init,
         }
+        return first_names(plan, FitTable)

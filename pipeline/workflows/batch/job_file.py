@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,17 +13,18 @@ import pydantic
 from pydantic import BaseModel
 
 from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, read_toml, written_once
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, former_names_of, read_toml, written_once
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
 from collapsium.pipeline.models.registry import load_family, require_schedule
 from collapsium.pipeline.options import error_of, names_of
 from collapsium.pipeline.workflows.batch.config import FitTable, IngestTable, Job
 from collapsium.storage.corpus.manifest import VECTORS
-from collapsium.storage.data_types import Json
+from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.families import word_weights
 from collapsium.workers.families.family import COMPUTED_STARTS, RANDOM_START
+from collapsium.workers.options import former_names
 
 # Options of `ingest` that the table ``[ingest]`` accepts in addition to its own
 READING = (IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions)
@@ -45,7 +46,8 @@ def read_job(path: str | os.PathLike[str]) -> Job:
     # Refuses an option that is spelled in two ways.
     keys_of(path)
     try:
-        expanded = {name: _expanded(table, str(path)) for name, table in tables.items()}
+        former = _former_names(tables)
+        expanded = {name: _expanded(_with_present_names(table, former), str(path)) for name, table in tables.items()}
         # TOML has lists where options are tuples; a single string is a tuple of one.
         converted: dict[str, object] = dict(expanded)
         for name, key in (("ingest", "sources"), ("alarm", "command")):
@@ -81,8 +83,23 @@ def keys_of(path: str | os.PathLike[str]) -> Keys:
         config = load_family(str(tables.get("fit", {}).get("family"))).Options
         named |= {name: ("[fit]", name) for name in (*config.model_fields, *LIMIT_NAMES)}
     named |= {name: ("[ingest]", name) for name in reading_names() if name not in named}
-    written = written_once(os.fspath(path), {f"[{table}]": options for table, options in tables.items()})
-    return Keys(os.fspath(path), named | written)
+    of_tables = {f"[{table}]": options for table, options in tables.items()}
+    return Keys(os.fspath(path), named | written_once(os.fspath(path), of_tables, _former_names(tables)))
+
+
+def _former_names(tables: JsonObject) -> dict[str, str]:
+    """Return the former names of options in the tables ``[ingest]`` and ``[fit]``."""
+    fit, former = tables.get("fit"), former_names(*READING, FitTable)
+    with contextlib.suppress(OptionError):
+        former |= former_names_of(str(fit.get("family") if isinstance(fit, dict) else None))
+    return former
+
+
+def _with_present_names(table: Json, former: Mapping[str, str]) -> Json:
+    """Return a table with the present names of options in place of former ones."""
+    if not isinstance(table, dict):
+        return table
+    return {former.get(key.replace("-", "_"), key): value for key, value in table.items()}
 
 
 @contextlib.contextmanager
@@ -148,8 +165,8 @@ def _require_known(job: Job) -> None:
     if job.fit.combine == CONSENSUS:
         models = max(job.fit.restarts, 1) * max(int(job.limits.get("samples", 0)), 1)
         request.require_combinable(job.fit.family, job.limits.get("schedule", "batch"), job.fit.keep, models)
-    # Raises an error if it is neither a known start nor a file that is there.
-    start = starts.StartSource.of(job.fit.start or RANDOM_START, job.fit.start_strength)
+    # Raises an error if it is neither a known initialisation nor a file that is there.
+    start = starts.StartSource.of(job.fit.init or RANDOM_START, job.fit.init_strength)
     if start is not None:
         start.require(job.fit.family, job.config)
     if not job.ingest.sources:
@@ -198,9 +215,9 @@ def _with_fit_files(job: Job, base: Path) -> Job:
         for name, words in formulas.items()
         if isinstance(further.get(name), str) and further[name] not in words
     }
-    start = job.fit.start or RANDOM_START
-    if start not in (RANDOM_START, *COMPUTED_STARTS) and start.lower().endswith(starts.ENDING):
-        files["start"] = _absolute(start, base)
+    init = job.fit.init or RANDOM_START
+    if init not in (RANDOM_START, *COMPUTED_STARTS) and init.lower().endswith(starts.ENDING):
+        files["init"] = _absolute(init, base)
     return job.model_copy(update={"fit": FitTable(**{**job.fit.model_dump(), **files})}) if files else job
 
 

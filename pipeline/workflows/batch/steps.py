@@ -126,7 +126,7 @@ class JobSteps:
             seed=table.seed,
             warm=warm,
             **self._context.job.ensemble,
-            **(self._context.job.start if warm is None else {}),
+            **(self._context.job.init if warm is None else {}),
             sinks=self._context.sinks,
             **options,
             **self._context.job.limits_when(warm is not None),

@@ -28,7 +28,7 @@ from collapsium.pipeline.workflows.compare.rows import (
 )
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError
+from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError, flag_of
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.io.run_lock import RunLock
@@ -48,6 +48,7 @@ from collapsium.storage.runs.comparison import (
     row_of,
     runs_there,
 )
+from collapsium.workers.options import former_names
 
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # Flags of recorded options whose flag is not their name
 # Options that version 0.1 alone has and that changed what was fitted, with the values of comparisons without them
@@ -166,7 +167,7 @@ def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
     before = record_of(folder)
     for name, value in {**FORMER, **record}.items():
         if before.get(name, ABSENT.get(name)) != value:
-            flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+            flag = FLAGS.get(name, flag_of(former_names(CompareOptions).get(name, name)))
             raise OptionError(
                 f"{flag}: the comparison in {folder.url} was begun with {shown(before.get(name))}, found "
                 f"{shown(value)}; name a new folder, or use the same value"

@@ -120,6 +120,5 @@ class Corpora:
                 f"{len(train.shards)} shards; unseen: {self.scored.url}, {scored.documents:,} documents, "
                 f"{scored.tokens:,} tokens. Seed {self.options.seed}."
             )
-        record = self.options.record()
-        texts = (("Options", record["settings"], "; defaults otherwise."), ("Varied", record["vary"], "."))
+        texts = (("Options", self.options.settings, "; defaults otherwise."), ("Varied", self.options.vary, "."))
         return [corpora, *(f"{name}: {shown(value)}{end}" for name, value, end in texts if value)]

@@ -50,11 +50,11 @@ class Cell:
 def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
     """Return the cells in the order of fitting, with validated options."""
     cells = [cell for family in options.families for cell in _family_cells(options, family, warm=False)]
-    if options.start_from is not None:
-        sources = _family_cells(options, options.start_from, warm=False)
-        source = max(sources, key=lambda cell: int(cell.options.get("start_topics", cell.topics or 0)))
+    if options.init_from is not None:
+        sources = _family_cells(options, options.init_from, warm=False)
+        source = max(sources, key=lambda cell: int(cell.options.get("init_topics", cell.topics or 0)))
         cells = [source, *(cell for cell in cells if cell.name != source.name)]
-        others = [family for family in options.families if family != options.start_from]
+        others = [family for family in options.families if family != options.init_from]
         cells += [cell for family in others for cell in _family_cells(options, family, warm=True)]
     for cell in cells:
         Limits(**cell.limits).sampled(shards)
@@ -67,7 +67,7 @@ def _family_cells(options: CompareOptions, family: str, *, warm: bool) -> list[C
     fields = load_family(family).Options.model_fields
     varied = {**options.vary.get(EVERY, {}), **options.vary.get(family, {})}
     varied = {option: values for option, values in varied.items() if option in fields}
-    suffix = f"-from-{options.start_from}" if warm else ""
+    suffix = f"-from-{options.init_from}" if warm else ""
     cells = []
     for values in itertools.product(*varied.values()):
         variant = dict(zip(varied, values, strict=True))
@@ -100,14 +100,14 @@ def _text(value: Any) -> str:
 def _points(options: CompareOptions, family: str, *, warm: bool) -> Iterator[tuple[str, int | None, str, JsonObject]]:
     """Yield a family's points of the grid, with name, K, start and options: by K, or by the number to start from."""
     fields = load_family(family).Options.model_fields
-    start = f"from {options.start_from}" if warm else RANDOM
+    start = f"from {options.init_from}" if warm else RANDOM
     if "topics" in fields:
         for topics in options.topics:
             yield f"{family}-{topics}", topics, start, {"topics": topics}
-    elif "start_topics" in fields and not warm:
-        for topics in options.start_topics:
+    elif "init_topics" in fields and not warm:
+        for topics in options.init_topics:
             text = f"from {topics} topic{'s' * (topics > 1)}"
-            yield f"{family}-from-{topics}", None, text, {"start_topics": topics}
+            yield f"{family}-from-{topics}", None, text, {"init_topics": topics}
     else:
         yield family, None, start, {}
 

@@ -16,13 +16,15 @@ from collapsium.pipeline.options import Locations, Options, Value, names_of, par
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import OptionError, suggestion
+from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.options import Formerly, first_names, former_names, present_names, warn_renamed
 
 NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
 SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
 COMMA = re.compile(r",(?![^\[]*\])")  # A comma between values, not within a list such as ["kind", "place"]
 EVERY = "*"  # All families that have the option, in place of a family's name
 # Options of families that span the grid, and are set by the comparison's options of these names
-GRID_OPTIONS = ("topics", "start_topics")
+GRID_OPTIONS = ("topics", "init_topics")
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, JsonObject]:
@@ -135,13 +137,26 @@ def _require_distinct(values: tuple[object, ...], info: ValidationInfo) -> None:
 
 
 def _settings(value: object) -> object:
-    """Return settings from texts such as ``hdp.order=2``; a mapping stays."""
-    return value if isinstance(value, Mapping) else parse_settings(names_of(value, "settings"))
+    """Return settings from texts such as ``hdp.order=2``, or from a mapping, by the options' present names."""
+    return _by_present_names(value if isinstance(value, Mapping) else parse_settings(names_of(value, "settings")))
 
 
 def _vary(value: object) -> object:
-    """Return varied options from texts such as ``eta=0.1,0.5``; a mapping stays."""
-    return value if isinstance(value, Mapping) else parse_vary(names_of(value, "vary"))
+    """Return varied options from texts such as ``eta=0.1,0.5``, or from a mapping, by the options' present names."""
+    return _by_present_names(value if isinstance(value, Mapping) else parse_vary(names_of(value, "vary")))
+
+
+def _by_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options by family with their present names; what is no mapping is refused later."""
+    return {
+        owner: present_names(own, former_names(*_options_of(owner)), warn_renamed) if isinstance(own, Mapping) else own
+        for owner, own in values.items()
+    }
+
+
+def _options_of(owner: str) -> list[type[FamilyOptions]]:
+    """Return the options of a family, or of every family."""
+    return [load_family(name).Options for name in family_names() if owner in (EVERY, name)]
 
 
 Integer = Annotated[int, Field(strict=True)]
@@ -175,16 +190,16 @@ class CompareOptions(Options):
     topics: Annotated[Counts, Value("K,K", text=True, heading=_GRID)] = Field(
         TOPICS, description=f"numbers of topics K to fit (default: {','.join(map(str, TOPICS))}; with `unseen`: 200)"
     )
-    start_topics: Annotated[Counts, Value("N,N", text=True, heading=_GRID)] = Field(
-        (1, 100), description="numbers of topics to start from, for families that determine their number of topics"
+    init_topics: Annotated[Counts, Value("N,N", text=True, heading=_GRID), Formerly("start_topics")] = Field(
+        (1, 100), description="initial numbers of topics, for families that determine their number of topics"
     )
     restarts: Annotated[Count, Value("R", heading=_GRID)] = Field(
         RESTARTS,
         description=f"number of random seeds for each cell of the grid (default: {RESTARTS}; with `unseen`: 1)",
     )
-    start_from: Annotated[str | None, Value("FAMILY", heading=_GRID)] = Field(
+    init_from: Annotated[str | None, Value("FAMILY", heading=_GRID), Formerly("start_from")] = Field(
         None,
-        description="fit this family first, with the largest number of topics; start the others both at "
+        description="fit this family first, with the largest number of topics; initialise the others both at "
         "random and from its fits",
     )
     iterations: Annotated[Integer, Value("N", expected="a whole number", heading=_GRID)] = Field(
@@ -241,7 +256,7 @@ class CompareOptions(Options):
         """Refuse options of the other kind of comparison, and set the defaults that depend on the kind."""
         options = {name: value for name, value in values.items() if value is not None}
         on_unseen = "unseen" in options
-        for name in ("heldout", "fraction", "start_from") if on_unseen else ("field",):
+        for name in ("heldout", "fraction", "init_from") if on_unseen else ("field",):
             if options.get(name):
                 raise OptionError(f"`{name}` {'cannot be combined with' if on_unseen else 'requires'} `unseen`")
         if "heldout" in options and "fraction" in options:
@@ -256,7 +271,7 @@ class CompareOptions(Options):
     @model_validator(mode="after")
     def _require_consistent(self) -> CompareOptions:
         """Refuse unknown names, and options that exclude each other."""
-        if not self.families and self.start_from is None:
+        if not self.families and self.init_from is None:
             raise OptionError("expected one or more names, separated by commas", "families")
         for family in self.fitted_families:
             shard_model = load_family(family).shard_model
@@ -280,11 +295,17 @@ class CompareOptions(Options):
     @property
     def fitted_families(self) -> tuple[str, ...]:
         """The families to fit, including the source of warm starts."""
-        return self.families if self.start_from is None else (*self.families, self.start_from)
+        return self.families if self.init_from is None else (*self.families, self.init_from)
 
     def record(self) -> JsonObject:
-        """Return the options for a comparison's record, which has digests instead of folders of corpora."""
-        return self.model_dump(mode="json", exclude={"heldout", "unseen", "coherence"})
+        """Return the options for a comparison's record, which has digests instead of folders of corpora.
+
+        It has the names of 0.1, so that comparisons of 0.1 can be continued.
+        """
+        record = self.model_dump(mode="json", exclude={"heldout", "unseen", "coherence"})
+        for name in ("settings", "vary"):
+            record[name] = {owner: first_names(own, *_options_of(owner)) for owner, own in record[name].items()}
+        return first_names(record, CompareOptions)
 
 
 def all_families() -> tuple[str, ...]:

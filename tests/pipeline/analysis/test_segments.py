@@ -14,8 +14,8 @@ from collapsium.pipeline import (
     Corpus,
     Model,
     evaluate,
+    explode,
     fit,
-    flatten,
     infer,
     neighbour_distance,
     plot,
@@ -53,7 +53,7 @@ OPTIONS = {"topics": 3, "iterations": 4, "scheduler": "serial"}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Corpora of documents with segments: fitted ones, and others in two parts; each flattened too. Runs on them."""
+    """Corpora of documents with segments: fitted ones, and others in two parts; each exploded too. Runs on them."""
     found = tmp_path_factory.mktemp("segments")
     simulate(
         found / "all", family="segmented-lda", documents=24, words=40, tokens=50, topics=3, shard_tokens=500, seed=3
@@ -61,7 +61,7 @@ def place(tmp_path_factory):
     split(found / "all", found / "train", found / "new", documents=True, fraction=0.3)
     split(found / "new", found / "observed", found / "scored", fraction=0.4)
     for name in ("train", "observed", "scored"):
-        flatten(found / name, found / f"{name}-flat")
+        explode(found / name, found / f"{name}-flat")
     fit(found / "train", found / "run", family="segmented-lda", **OPTIONS)
     fit(found / "train", found / "both", family="sequential-lda", restarts=2, **OPTIONS)
     fit(found / "train-flat", found / "flat", family="gibbs-lda", **OPTIONS)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline import Model, append, fit, flatten, ingest, report
+from collapsium.pipeline import Model, append, explode, fit, ingest, report
 from collapsium.pipeline.analysis.snippets import LENGTH, passage
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.corpus.word_rule import composed
@@ -110,13 +110,13 @@ def test_report__finds_numbered_documents_of_tables_also_appended_ones(tmp_path)
         assert set(shown(tmp_path / "second.html")[0]) == names & set(appended)
 
 
-def test_report__finds_files_and_flattened_segments(tmp_path):
+def test_report__finds_files_and_exploded_segments(tmp_path):
     texts = texts_of(3, 16)
     (tmp_path / "texts/more").mkdir(parents=True)
     for number, text in enumerate(texts):
         (tmp_path / ("texts" if number % 3 else "texts/more") / f"{number}.txt").write_text(text)
     ingest(tmp_path / "texts", tmp_path / "corpus", segments="paragraphs")
-    flatten(tmp_path / "corpus", tmp_path / "flat")
+    explode(tmp_path / "corpus", tmp_path / "flat")
     names = {f"{number}.txt" if number % 3 else f"more/{number}.txt": text for number, text in enumerate(texts)}
     run = fitted(tmp_path / "corpus", tmp_path / "run")
     report(run, tmp_path / "whole.html", texts=tmp_path / "texts")

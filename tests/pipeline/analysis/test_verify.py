@@ -21,7 +21,7 @@ FITS = (
     {"family": "hdp", "topics": 4},
     {"family": "hdp", "topics": 3, "responsibilities": "dense"},
     {"family": "gibbs-lda", "topics": 3},
-    {"family": "gibbs-hdp", "start_topics": 2},
+    {"family": "gibbs-hdp", "init_topics": 2},
     {"family": "gibbs-ncrp"},
     {"family": "ncrp", "initial_tree": "gradual"},
     {"family": "lda", "topics": 140},

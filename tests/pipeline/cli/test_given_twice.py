@@ -71,7 +71,7 @@ def test_a_comparison__refuses_a_setting_that_is_given_twice(small, tmp_path, ca
 
 
 def test_a_former_name_beside_the_present_one__is_refused():
-    with pytest.raises(OptionError, match="expected `initial_topics` or its former name `start`, found both"):
+    with pytest.raises(OptionError, match="initial_topics: was also given by its former name, `start`"):
         make_options("hdsp", {"topics": 3, "initial_topics": 2, "start": 3})
 
 

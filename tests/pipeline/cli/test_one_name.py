@@ -11,8 +11,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.cli.reference import commands
 from collapsium.pipeline.corpora.ingest import reading_options
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES
-from collapsium.pipeline.engine.setup.request import SHAPING, fingerprint
-from collapsium.pipeline.models.registry import family_names, load_family, make_options
+from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import names_of, option_names
 from collapsium.pipeline.workflows.batch.config import ClusterTable, HeldoutTable, InferTable
 from collapsium.pipeline.workflows.batch.job_file import reading_names
@@ -149,19 +148,3 @@ def test_no_option_of_a_family_has_the_name_of_an_option_of_all_fits():
     for family in family_names():
         shared = {*load_family(family).Options.model_fields} & {*option_names(pipeline.fit), *LIMIT_NAMES}
         assert not shared, family
-
-
-def test_options_are_read_by_the_names_that_they_had_in_0_1():
-    ncrp = make_options("ncrp", {"start": "gradual", "grow": 2})
-    assert (ncrp.initial_tree, ncrp.new_paths) == ("gradual", 2)
-    assert make_options("hdsp", {"start": "lda"}).initial_topics == "lda"
-
-
-def test_runs_by_former_names__are_the_same_runs():
-    """Checkpoints belong to the digest of their run's record, so that runs of 0.1 go on."""
-    options = make_options("ncrp", {"initial_tree": "gradual"}).model_dump(mode="json")
-    former = dict(options)
-    former["start"], former["grow"] = former.pop("initial_tree"), former.pop("new_paths")
-    record = {"limits": dict.fromkeys(SHAPING, 1), "corpus": {"digest": "0"}, "family": "ncrp", "seed": 0}
-    assert fingerprint({**record, "options": options}) == fingerprint({**record, "options": former})
-    assert fingerprint({**record, "options": options}) != fingerprint({**record, "options": {**former, "grow": 3}})

@@ -31,8 +31,8 @@ def test_mentions__are_spelled_whichever_way_they_were_written(one, other):
 @pytest.mark.parametrize("command", [["fit", ".", "run"], ["estimate", "."]])
 def test_an_option_of_the_name_of_a_command__is_told_as_a_flag(command, capsys):
     with contextlib.suppress(SystemExit):
-        main([*command, "--family", "lda", "--topics", "5", "--flatten", "7"])
-    assert "collapsium: error: --flatten: expected a value" in capsys.readouterr().err
+        main([*command, "--family", "lda", "--topics", "5", "--inverse-temperature", "7"])
+    assert "collapsium: error: --inverse-temperature: expected a value" in capsys.readouterr().err
 
 
 def test_a_files_keys__stand_as_they_are_written():
@@ -93,9 +93,9 @@ def test_fit__names_the_flag_where_one_was_said_over_the_file(small, tmp_path, c
         ("fit", "alpha = -1", "[fit]: 'alpha': expected a value greater than 0, found -1"),
         ("ingest", 'stop-words = "klingon"', "[ingest]: 'stop-words' klingon: no such language"),
         ("ingest", 'stop-words = "french"', "or codes of ISO 639-1 such as de, or files"),
-        ("ingest", "min-letters = 0", "[ingest]: 'min-letters': expected a whole number of 1 or more, found 0"),
-        ("ingest", "min-letters = 'x'", "[ingest]: 'min-letters': expected a whole number, found 'x'"),
-        ("ingest", "min-leters = 3", "[ingest]: unknown key 'min-leters' (did you mean 'min_letters'?)"),
+        ("ingest", "min-characters = 0", "[ingest]: 'min-characters': expected a whole number of 1 or more, found 0"),
+        ("ingest", "min-characters = 'x'", "[ingest]: 'min-characters': expected a whole number, found 'x'"),
+        ("ingest", "min-charcters = 3", "[ingest]: unknown key 'min-charcters' (did you mean 'min_characters'?)"),
         ("ingest", 'text = "bodi"', "no field 'bodi' ('text') (did you mean 'body'?); there are id, body"),
     ],
 )

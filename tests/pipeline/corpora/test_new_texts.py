@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collapsium.pipeline import append, evaluate, fit, flatten, ingest, split
+from collapsium.pipeline import append, evaluate, explode, fit, ingest, split
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.corpora.new_texts import documents_for
 from collapsium.pipeline.corpora.recorded_reading import recorded_reading
@@ -69,7 +69,7 @@ def test_a_corpus_read_like_itself__is_itself(tmp_path_factory, texts):
         "phrase_count": 1,
         "phrase_threshold": 0.5,
         "segments": "sentences",
-        "min_letters": 2,
+        "min_characters": 2,
     }
     try:
         first = ingest(source, place / "c", scheduler="serial", max_document_share=0.9, **options)
@@ -162,7 +162,7 @@ def test_code_and_patterns_of_a_record__run_only_if_they_are_named_again(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "option", [{"stop_words": "none"}, {"min_documents": 3}, {"phrases": "count"}, {"min_letters": 3}]
+    "option", [{"stop_words": "none"}, {"min_documents": 3}, {"phrases": "count"}, {"min_characters": 3}]
 )
 def test_like__refuses_options_that_would_read_words_otherwise(made, tmp_path, option):
     with pytest.raises(OptionError, match=next(iter(option)).replace("_", "[-_]")):
@@ -184,10 +184,10 @@ def test_like__names_the_stop_words_that_were_left_out(made, tmp_path):
         ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words=f"english,{tmp_path}/mine.txt")
 
 
-def test_flattened_corpora__have_new_documents_flattened_too(tmp_path):
+def test_exploded_corpora__have_new_documents_exploded_too(tmp_path):
     put_lines(tmp_path / "x.jsonl", [{"id": "a", "text": "Aa bb. Cc aa."}, {"id": "b", "text": "Bb bb."}])
     ingest(tmp_path / "x.jsonl", tmp_path / "c", segments="sentences")
-    flatten(tmp_path / "c", tmp_path / "flat")
+    explode(tmp_path / "c", tmp_path / "flat")
     manifest = ingest(tmp_path / "x.jsonl", tmp_path / "again", like=tmp_path / "flat")
     assert manifest == Corpus(tmp_path / "flat").manifest
     assert list(bags_of(tmp_path / "again")) == ["a#1", "a#2", "b#1"]

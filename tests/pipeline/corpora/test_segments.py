@@ -1,4 +1,4 @@
-"""Corpora whose documents have segments: ingested, added to, split and flattened."""
+"""Corpora whose documents have segments: ingested, added to, split and exploded."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collapsium.pipeline import append, flatten, info, ingest, split
+from collapsium.pipeline import append, explode, info, ingest, split
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.workflows.batch.job_file import read_job
 from collapsium.storage.building.ingest_record import read_history
@@ -197,7 +197,7 @@ def test_many_segments_and_a_huge_one__are_one_document_each(tmp_path):
     found = segments_of(tmp_path / "c")
     assert found["many"] == [{"apple": 1, "bread": 1}] * 100_000
     assert found["huge"] == [{"apple": 100_000, "cheese": 100_000}]
-    flatten(tmp_path / "c", tmp_path / "flat")
+    explode(tmp_path / "c", tmp_path / "flat")
     flat = Corpus(tmp_path / "flat")
     assert flat.manifest.documents == 100_001
     assert flat.references[0].documents().ids[99_999].as_py() == "many#100000"
@@ -289,7 +289,7 @@ def test_split__of_tokens_keeps_every_segment_in_both_parts(made, tmp_path_facto
         together = [Counter(one) + Counter(other) for one, other in zip(*(part[name] for part in parts), strict=True)]
         assert together == segments
     for name in ("train", "held"):
-        flatten(place / name, place / f"{name}-flat")
+        explode(place / name, place / f"{name}-flat")
     flat = [Corpus(place / f"{name}-flat").manifest for name in ("train", "held")]
     assert [row.ids_sha256 for row in flat[0].shards] == [row.ids_sha256 for row in flat[1].shards]
 
@@ -306,8 +306,8 @@ def test_split__of_documents_and_of_labels_keeps_segments(made, tmp_path):
         assert main(["verify", str(tmp_path / name)]) == 0
 
 
-def test_flatten__makes_documents_of_segments(made, tmp_path, capsys):
-    assert main(["flatten", str(made / "c"), str(tmp_path / "flat")]) == 0
+def test_explode__makes_documents_of_segments(made, tmp_path, capsys):
+    assert main(["explode", str(made / "c"), str(tmp_path / "flat")]) == 0
     assert capsys.readouterr().out.endswith("flat: 7 documents, 11 tokens in 10 pairs, 1 shard\n")
     whole, flat = segments_of(made / "c"), Corpus(tmp_path / "flat")
     expected = {f"{name}#{n}": part for name, parts in whole.items() for n, part in enumerate(parts, start=1)}
@@ -320,23 +320,23 @@ def test_flatten__makes_documents_of_segments(made, tmp_path, capsys):
     assert flat.vocabulary.documents.tolist() == [3, 3, 3, 1]
     assert main(["verify", str(tmp_path / "flat")]) == 0
     with pytest.raises(OccupiedError):
-        flatten(made / "c", tmp_path / "flat")
+        explode(made / "c", tmp_path / "flat")
     capsys.readouterr()
-    assert main(["flatten", str(made / "c"), str(tmp_path / "told"), "--json"]) == 0
+    assert main(["explode", str(made / "c"), str(tmp_path / "told"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["documents"] == 7
 
 
-def test_flatten__of_what_has_no_segments_or_is_damaged_leaves_nothing(made, tmp_path):
+def test_explode__of_what_has_no_segments_or_is_damaged_leaves_nothing(made, tmp_path):
     write_corpus(tmp_path / "plain", [{0: 1}], 1)
     with pytest.raises(MismatchError, match=r"its documents have no segments; `ingest` with `segments`"):
-        flatten(tmp_path / "plain", tmp_path / "flat")
+        explode(tmp_path / "plain", tmp_path / "flat")
     np.save(tmp_path / "x.npy", np.eye(3))
     ingest(tmp_path / "x.npy", tmp_path / "vectors")
-    with pytest.raises(MismatchError, match="a corpus of vectors; flatten takes a corpus of documents"):
-        flatten(tmp_path / "vectors", tmp_path / "flat")
+    with pytest.raises(MismatchError, match="a corpus of vectors; explode takes a corpus of documents"):
+        explode(tmp_path / "vectors", tmp_path / "flat")
     ingest(made / "x.jsonl", tmp_path / "c", segments="lines", shard_tokens=2)
     last = tmp_path / "c" / Corpus(tmp_path / "c").manifest.shards[-1].file
     last.write_bytes(last.read_bytes()[:-9])
     with pytest.raises(DamagedError):
-        flatten(tmp_path / "c", tmp_path / "flat")
+        explode(tmp_path / "c", tmp_path / "flat")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["c", "plain", "vectors", "x.npy"]

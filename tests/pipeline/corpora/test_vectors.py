@@ -374,7 +374,7 @@ def test_comparisons__are_of_families_of_documents_unless_others_are_named(corpu
     assert "means" not in all_families()
     assert all(load_family(name).corpus_kind == "documents" for name in all_families())
     with pytest.raises(MismatchError, match="family 'means' takes a corpus of vectors"):
-        require_comparable(Corpus(documents), CompareOptions(families=["lda"], start_from="means"))
+        require_comparable(Corpus(documents), CompareOptions(families=["lda"], init_from="means"))
 
 
 def test_events__tell_of_no_score(corpus, tmp_path):

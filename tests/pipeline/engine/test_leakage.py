@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline import compare, evaluate, fit, flatten, split
+from collapsium.pipeline import compare, evaluate, explode, fit, split
 from collapsium.pipeline.engine.leakage import is_contained, shared_documents, shared_tokens
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import LINEAGE, Lineage, Step, lineage_of
@@ -52,7 +52,7 @@ def test_tokens_that_were_fitted__are_not_scored_as_held_out(place, tmp_path, co
     assert not (tmp_path / "out").exists()
 
 
-def test_held_out_tokens__are_scored_after_all_is_moved_and_flattened(place, tmp_path):
+def test_held_out_tokens__are_scored_after_all_is_moved_and_exploded(place, tmp_path):
     moved = {name: copied(place / name, tmp_path / name) for name in ("run", "held")}
     assert evaluate(moved["run"], heldout=moved["held"]) == evaluate(place / "run", heldout=place / "held")
 
@@ -155,7 +155,7 @@ def test_segments__of_two_parts_are_as_far_apart_as_the_parts(tmp_path):
     write_corpus(tmp_path / "whole", rows, 30, segmented=True)
     split(tmp_path / "whole", tmp_path / "train", tmp_path / "held", fraction=0.3)
     for name in ("whole", "train", "held"):
-        flatten(tmp_path / name, tmp_path / f"{name}-flat")
+        explode(tmp_path / name, tmp_path / f"{name}-flat")
     fit(tmp_path / "train-flat", tmp_path / "run", heldout=tmp_path / "held-flat", **SMALL)
     with pytest.raises(MismatchError, match="tokens that were fitted"):
         evaluate(tmp_path / "run", heldout=tmp_path / "whole-flat")

@@ -346,7 +346,7 @@ def test_restarts__are_averaged_as_by_the_functions(counts, tmp_path, cls):
 
 
 def test_a_consensus_and_a_start__are_those_of_the_functions(counts, tmp_path):
-    given = {"restarts": 2, "combine": "consensus", "start": "documents", "start_strength": 1.0, "weights": "idf"}
+    given = {"restarts": 2, "combine": "consensus", "init": "documents", "init_strength": 1.0, "weights": "idf"}
     estimator = small_of(CollapsedLDA, random_state=3, run=tmp_path / "run", **given).fit(counts)
     record = Run(tmp_path / "run").record()
     assert (record["combine"], record["start"]["kind"], record["options"]["weights"]) == (
@@ -358,8 +358,8 @@ def test_a_consensus_and_a_start__are_those_of_the_functions(counts, tmp_path):
     assert here.transform(counts).tobytes() == estimator.transform(counts).tobytes()
     for more, text in (
         ({"combine": "consensus"}, "requires 2 models or more"),
-        ({"start": "nearby"}, "start: expected random"),
-        ({"start_strength": 1.0}, "random proportions are no prior"),
+        ({"init": "nearby"}, "init: expected random"),
+        ({"init_strength": 1.0}, "random proportions are no prior"),
     ):
         with pytest.raises(OptionError, match=text):
             small_of(CollapsedLDA, **more).fit(counts)

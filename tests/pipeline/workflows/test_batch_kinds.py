@@ -220,7 +220,9 @@ def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_to
 
 
 def test_a_start__is_that_of_fits_that_begin_afresh(tmp_path):
-    text = QUICK.replace('"lda"', '"lda"\nstart = "documents"\nstart_strength = 2.0\nweights = "weights.csv"')
+    text = QUICK.replace(
+        '"lda"', '"lda"\nstart = "documents"\nstart-strength = 2.0\nweights = "weights.csv"'
+    )  # names of 0.1
     write_day(tmp_path, 1, 20)
     (tmp_path / "weights.csv").write_text(f"word,weight\n{WORDS[0]},0.5\n")
     (tmp_path / "job.toml").write_text(text)
@@ -289,9 +291,9 @@ def test_zarr_arrays_as_sources__are_files_of_their_own(tmp_path):
         (QUICK.replace("shard_tokens", 'format = "vectors"\nshard_tokens'), "'lda' takes documents, found 'vectors'"),
         (QUICK.replace('"lda"', '"lda"\ncombine = "consensus"'), "requires 2 models or more"),
         (CONSENSUS.replace("restarts = 2", 'restarts = 2\nkeep = "best"'), "does not go with 'keep' 'best'"),
-        (QUICK.replace('"lda"', '"lda"\nstart = "cluster"'), "did you mean 'clusters'"),
-        (QUICK.replace('"lda"', '"lda"\nstart = "gone.parquet"'), "gone.parquet"),
-        (QUICK.replace('"lda"', '"lda"\nstart_strength = 2.0'), "random proportions are no prior"),
+        (QUICK.replace('"lda"', '"lda"\ninit = "cluster"'), "did you mean 'clusters'"),
+        (QUICK.replace('"lda"', '"lda"\ninit = "gone.parquet"'), "gone.parquet"),
+        (QUICK.replace('"lda"', '"lda"\ninit_strength = 2.0'), "random proportions are no prior"),
         (KINDS["vectors"].replace("id =", "grow = true\nid ="), "the columns of vectors are fixed"),
     ],
 )

@@ -226,7 +226,7 @@ MATRIX = {
     "lda": OPTIONS,
     "hdp": OPTIONS,
     "gibbs-lda": [{"topics": 3}, {"topics": 3, "learn": ["asymmetric-alpha", "beta"]}],
-    "gibbs-hdp": [{}, {"start_topics": 1}],
+    "gibbs-hdp": [{}, {"init_topics": 1}],
     "gibbs-ncrp": [{}, {"depth": 2, "learn": []}],
     "hca": [{"max_nodes": 6}, {"depth": 3, "form": "factorised"}],
     "ncrp": [{}, {"depth": 2, "learn": ["alpha"]}],

@@ -78,7 +78,7 @@ def test_a_tokenizer_of_ones_own__meets_the_list_too():
 def test_own_words_and_short_words__are_left_out_and_no_others(words, letters):
     own = tuple(words[::2])
     expected = sorted(word for word in words if word not in own and len(word) >= letters)
-    assert kept([" ".join(words)], stop_words="none", stop_list=own, min_letters=letters) == expected
+    assert kept([" ".join(words)], stop_words="none", stop_list=own, min_characters=letters) == expected
 
 
 @pytest.mark.parametrize("together", ["english,{}", "{},english", ["english", "{}"]])
@@ -100,10 +100,10 @@ def test_files_and_languages__combine_and_are_recorded_as_words(tmp_path, togeth
 def test_short_words__are_left_out_before_phrases_and_of_what_is_added(tmp_path):
     source = write(tmp_path / "a.jsonl", *["new xy york", "old zz york"] * 5, "new oak")
     options = {"phrases": "count", "phrase_count": 2, "phrase_threshold": 0.0, "stop_words": "none"}
-    ingest(source, tmp_path / "c", min_letters=3, **options)
+    ingest(source, tmp_path / "c", min_characters=3, **options)
     assert {"new_york", "old_york"} <= set(Corpus(tmp_path / "c").vocabulary.words)
     report = read_history(Folder(tmp_path / "c")).report
-    assert [(one.words, one.tokens) for one in report.dropped if "3 letters" in one.rule] == [(2, 10)]
+    assert [(one.words, one.tokens) for one in report.dropped if "3 characters" in one.rule] == [(2, 10)]
     append(tmp_path / "c", write(tmp_path / "b.jsonl", "qq elm"), grow=True)
     assert Corpus(tmp_path / "c").vocabulary.words[-1] == "elm"
 
@@ -113,8 +113,8 @@ def test_short_words__are_left_out_before_phrases_and_of_what_is_added(tmp_path)
     [
         ({"stop_words": "english,klingon"}, "`stop_words` klingon: no such language"),
         ({"stop_words": "no/such.txt"}, "`stop_words` no/such.txt: no such file"),
-        ({"min_letters": 0}, "min_letters: expected a whole number of 1 or more, found 0"),
-        ({"min_letters": True}, "min_letters.*expected .*found True"),
+        ({"min_characters": 0}, "min_characters: expected a whole number of 1 or more, found 0"),
+        ({"min_characters": True}, "min_characters.*expected .*found True"),
     ],
 )
 def test_wrong_requests__leave_nothing(tmp_path, options, message):

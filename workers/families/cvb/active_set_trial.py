@@ -139,7 +139,7 @@ def _ended(state: ActiveSetTrial) -> ActiveSetTrial:
 def carried(global_state: GlobalStateT, known: GlobalStateT, options: CollapsedOptions) -> GlobalStateT:
     """Return the global state of a warm start, with the active sets that another run has decided for."""
     trial = known.trial
-    if trial is None or not trial.trial_small or options.most_active or options.flatten is not None:
+    if trial is None or not trial.trial_small or options.most_active or options.inverse_temperature is not None:
         return global_state
     if trial.trial_sweeps < SCHEDULE.sweeps:
         # The other run stopped in its trial: some documents have small active sets that nothing has confirmed.

@@ -155,7 +155,7 @@ class InitialCounts(TypedDict):
 
 def initial_counts(summary: Summary, options: CollapsedOptions, stream: Stream) -> InitialCounts:
     """Return the fields of the global state that describe counts, before any document was swept."""
-    search = cooling.initial_state(summary) if options.active and options.flatten is None else None
+    search = cooling.initial_state(summary) if options.active and options.inverse_temperature is None else None
     weights = summary.weights
     return {
         "vocabulary": float(summary.words),

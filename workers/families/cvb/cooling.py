@@ -142,9 +142,9 @@ def released(after: GlobalStateT) -> GlobalStateT:
     return replace(after, held=replace(after.held, held_share=0.0))
 
 
-def carried(global_state: GlobalStateT, known: GlobalStateT, flatten: float | None) -> GlobalStateT:
+def carried(global_state: GlobalStateT, known: GlobalStateT, inverse_temperature: float | None) -> GlobalStateT:
     """Return the global state with the power that another run has found, unless the options name one."""
-    if flatten is not None or known.cooling is None:
+    if inverse_temperature is not None or known.cooling is None:
         return global_state
     return replace(global_state, cooling=replace(known.cooling, cooling_step=0.0))
 

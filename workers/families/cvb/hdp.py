@@ -10,7 +10,7 @@ prediction uses expectations in their place.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TauSums, WordSums
 from collapsium.workers.families.family import Description, Editable, Summary
 from collapsium.workers.families.topic_arrays import HDP_ARRAYS
+from collapsium.workers.options import Formerly
 from collapsium.workers.special_functions import betaln, digamma, gammaln
 
 
@@ -204,7 +205,7 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
         description="number of first sweeps during which hyperparameters keep their initial values, as topics "
         "are still alike (default: 15 with order 0 and a random start, else 0)",
     )
-    moves: bool | None = Field(
+    split_merge_moves: Annotated[bool | None, Formerly("moves")] = Field(
         None,
         description="merge, delete and split topics; a move is accepted if it predicts "
         f"{moves.SCHEDULE.max_held_share:.0%} of the tokens better, or {moves.SCHEDULE.held_tokens:,.0f} of a large "
@@ -214,7 +215,7 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
     learn: tuple[Learned, ...] | None = Field(
         None,
         description="what to learn: alpha, gamma, pi (shares of the topics), beta, tau (shares of the words; "
-        "1/W if not learned) (default: gamma and pi with active responsibilities, as flattened ones make alpha "
+        "1/W if not learned) (default: gamma and pi with active responsibilities, as tempered ones make alpha "
         "too large; alpha too with dense ones)",
     )
 
@@ -294,7 +295,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             or self.uncounted_tokens(known) > 0
         ):
             return None
-        after = cooling.carried(global_state, known, options.flatten)
+        after = cooling.carried(global_state, known, options.inverse_temperature)
         after = active_set_trial.carried(after, known, options)
         if "alpha" in options.learned:
             geometric, posterior = known.alpha_geometric, known.alpha_posterior
@@ -425,20 +426,21 @@ def _initial_moves(summary: Summary, options: HdpOptions) -> MovesState | None:
         # Moves might merge or delete a topic that was seeded.
         and not options.seeds
     )
-    if options.moves and not able:
+    if options.split_merge_moves and not able:
         raise OptionError(
             "true requires active responsibilities, the batch schedule, pi in `learn`, no `seeds`, and at most "
             f"{moves.SCHEDULE.max_topics} topics",
-            "moves",
+            "split_merge_moves",
         )
     # In a warm start, topics are to stay those of the other run.
     default = summary.iterations >= moves.SCHEDULE.min_sweeps and not summary.warm
-    requested = default if options.moves is None else options.moves
+    requested = default if options.split_merge_moves is None else options.split_merge_moves
     if not (able and requested) or options.topics == 1:
         return None
     if summary.iterations and not moves.possible(summary.iterations):
         raise OptionError(
-            f"true requires more iterations, found {summary.iterations}: they end before moves can be scored", "moves"
+            f"true requires more iterations, found {summary.iterations}: they end before moves can be scored",
+            "split_merge_moves",
         )
     return moves.initial_state(options.topics, summary.iterations)
 

@@ -160,7 +160,7 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
         alpha = known.alpha if options.needs_tables else global_state.alpha
         beta = known.beta if "beta" in options.learn else global_state.beta
         after = replace(global_state, alpha=alpha, beta=beta)
-        after = cooling.carried(after, known, options.flatten)
+        after = cooling.carried(after, known, options.inverse_temperature)
         return active_set_trial.carried(after, known, options), options.topics
 
     def update(self, global_state: LdaGlobalState, delta: Delta, options: LdaOptions, stream: Stream) -> LdaGlobalState:

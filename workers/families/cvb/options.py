@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from collapsium.workers.families.cvb.seeds import SeededOptions
+from collapsium.workers.options import Formerly
 
 
 class CollapsedOptions(SeededOptions):
@@ -36,14 +37,14 @@ class CollapsedOptions(SeededOptions):
         description="active responsibilities: extrapolate the word counts by this share of their last change "
         "before each sweep; 0: plain updates",
     )
-    flatten: float | None = Field(
+    inverse_temperature: Annotated[float | None, Formerly("flatten")] = Field(
         None,
         gt=0,
         le=1,
-        description="active responsibilities: power to which a token's weights are raised before they are "
-        "normalised. Values below 1 spread a token over more topics, which predicts short documents better "
-        "(default: the fit searches for the power that predicts held-out tokens best; see 'Annealing' in the "
-        "documentation)",
+        description="active responsibilities: inverse temperature, the power to which a token's responsibilities are "
+        "raised before they are normalised. Values below 1 spread a token over more topics, which predicts short "
+        "documents better (default: the fit searches for the value that predicts held-out tokens best; see 'Annealing' "
+        "in the documentation)",
     )
 
     @field_validator("responsibilities")
@@ -64,7 +65,7 @@ class CollapsedOptions(SeededOptions):
     def unused(self) -> dict[str, str]:
         """Options that these leave without effect, and for each what it applies to."""
         applies = "active responsibilities; these are dense"
-        return {} if self.active else dict.fromkeys(("most_active", "momentum", "flatten"), applies)
+        return {} if self.active else dict.fromkeys(("most_active", "momentum", "inverse_temperature"), applies)
 
     @property
     @abstractmethod

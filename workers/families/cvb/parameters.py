@@ -66,7 +66,7 @@ def active_settings(
     moving = moving or global_state.releasing
     return ActiveSettings(
         most=options.most_active or 0,
-        power=(options.flatten or 1.0) if cooling is None else cooling.cooling_power,
+        power=(options.inverse_temperature or 1.0) if cooling is None else cooling.cooling_power,
         step=0.0 if cooling is None else cooling.cooling_step,
         annealed=cooling is None,
         # Counts of the start are no movement. With momentum, tokens that topics hand over in a move would overshoot.

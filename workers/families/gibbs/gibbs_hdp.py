@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,7 @@ from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.cvb.words import log_eta
 from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
 from collapsium.workers.kernels.jit import AnyKernel
+from collapsium.workers.options import Formerly
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents, Shard
@@ -194,8 +195,8 @@ class GibbsHdpOptions(FamilyOptions, title="hierarchical Dirichlet process, Gibb
 
     max_start_topics: ClassVar[int | None] = MAX_START_TOPICS
 
-    start_topics: int = Field(
-        100, ge=1, le=MAX_START_TOPICS, description="number of topics at the start; the tokens are spread over them"
+    init_topics: Annotated[int, Formerly("start_topics")] = Field(
+        100, ge=1, le=MAX_START_TOPICS, description="initial number of topics; the tokens are spread over them"
     )
     alpha_shape: float = Field(
         4.0, gt=0, description="shape of the Gamma prior of alpha, the concentration of a document's topics"
@@ -225,7 +226,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
 
     def initialise(self, summary: Summary, options: GibbsHdpOptions, stream: Stream) -> GibbsHdpGlobalState:
         """Return the state before any document was swept: alpha and gamma at their priors' means, pi even."""
-        lanes, first = min(max(summary.shards, 1), LANES), summary.warm or summary.start or options.start_topics
+        lanes, first = min(max(summary.shards, 1), LANES), summary.warm or summary.start or options.init_topics
         pi = np.zeros(_columns(first, lanes))
         pi[:first] = 1.0 / (first + 1)
         return GibbsHdpGlobalState(
@@ -257,7 +258,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
 
     def footprint(self, summary: Summary, options: GibbsHdpOptions) -> Footprint:
         """Return the memory of a state with twice the topics that it starts from, and 100 more."""
-        first = max(summary.warm, summary.start, options.start_topics)
+        first = max(summary.warm, summary.start, options.init_topics)
         return footprint(summary, _columns(2 * first + 100, LANES))
 
     def update(
@@ -291,7 +292,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
         self, summary: Summary, options: GibbsHdpOptions, stream: Stream
     ) -> tuple[Arrays, GibbsHdpGlobalState]:
         """Draw the sticks of the first topics, and their words; alpha and gamma are their priors' means."""
-        pi = generative.draw_sticks(options.start_topics, options.gamma_shape / options.gamma_rate, stream)
+        pi = generative.draw_sticks(options.init_topics, options.gamma_shape / options.gamma_rate, stream)
         tokens = np.maximum(SIMULATED_TOKENS * pi, 1.0)
         drawn = replace(
             self.initialise(summary, options, stream),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -39,6 +39,7 @@ from collapsium.workers.families.topic_arrays import KEYWORD_ARRAYS
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
+from collapsium.workers.options import Formerly
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -264,8 +265,12 @@ class KeywordOptions(CollapsedOptions, title="topics with keywords (keyATM), col
     switch_yes: float = Field(1.0, gt=0, description="first parameter of the Beta prior of a keyword topic's switch")
     switch_no: float = Field(1.0, gt=0, description="second parameter of the Beta prior of a keyword topic's switch")
     order: Literal[0] = Field(0, description="zeroth-order updates (CVB0)")
-    flatten: float = Field(
-        1.0, gt=0, le=1, description="active responsibilities: power to which a token's weights are raised"
+    inverse_temperature: Annotated[float, Formerly("flatten")] = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="active responsibilities: inverse temperature, the power to which a token's responsibilities are "
+        "raised before they are normalised",
     )
     learn: tuple[Learned, ...] = Field(
         (), description="hyperparameters to learn: alpha (one value) or asymmetric-alpha (one value for each topic)"

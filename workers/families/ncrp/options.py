@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from collapsium.storage.errors import OptionError
 from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.options import Formerly
 
 # Default alpha of the first levels; default eta of the levels above the leaves, and of the leaves
 ALPHAS, ETAS = (50.0, 20.0, 10.0), (0.2, 0.1)
@@ -19,8 +19,6 @@ Learned = Literal["alpha", "eta", "gamma"]
 
 class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tree of topics, variational"):
     """Options of `Ncrp`."""
-
-    former_names: ClassVar[Mapping[str, str]] = {"start": "initial_tree", "grow": "new_paths"}
 
     depth: int = Field(
         3, ge=2, le=8, description="number of levels L of the tree; each document has one path of L nodes"
@@ -58,7 +56,7 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
         description="of the topics: point, the most probable value, which predicts better; dirichlet, a full "
         "posterior as in Wang and Blei, which uses fewer nodes",
     )
-    initial_tree: Literal["clustering", "gradual"] = Field(
+    initial_tree: Annotated[Literal["clustering", "gradual"], Formerly("start")] = Field(
         "clustering",
         description="clustering, documents are clustered into leaves and these into groups; "
         "gradual, the documents are admitted over the first iterations, at least twice as many "
@@ -68,7 +66,7 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
         (), description="hyperparameters to learn: alpha, eta (with posterior dirichlet), gamma"
     )
     document_sweeps: int = Field(1, ge=1, description="passes over a document in an iteration")
-    new_paths: int | None = Field(
+    new_paths: Annotated[int | None, Formerly("grow")] = Field(
         None,
         ge=0,
         description="number of documents in an iteration that may open a new path, drawn from their q(c) "

@@ -20,9 +20,9 @@ label. A local state has the labels of each document by their numbers, and E[n_m
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +108,7 @@ from collapsium.workers.kernels.vb.records import (
     PassLimits,
     RateStatistics,
 )
+from collapsium.workers.options import Formerly
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
@@ -428,8 +429,6 @@ Learned = Literal["gamma", "alpha", "weights", "variance"]
 class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, mean-field variational Bayes"):
     """Options of the family."""
 
-    former_names: ClassVar[Mapping[str, str]] = {"start": "initial_topics"}
-
     topics: int = Field(200, ge=1, le=65_535, description="truncation K: the largest number of topics")
     scaling: Literal["labels", "linear"] = Field(
         "labels",
@@ -467,7 +466,7 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
         "weights; it shrinks towards zero if most labels are rare). The weights themselves are "
         "always learned",
     )
-    initial_topics: Literal["labels", "lda"] = Field(
+    initial_topics: Annotated[Literal["labels", "lda"], Formerly("start")] = Field(
         "labels",
         description="labels, from sweeps of LDA that tie topics to labels; lda, from sweeps "
         "of LDA without labels, as in the paper, which mostly gives poorer bounds and predictions",

@@ -55,7 +55,7 @@ def place(tmp_path_factory):
     texts, new = write_records(place / "texts.jsonl", 1, 90, "a"), write_records(place / "new.jsonl", 2, 60, "b")
     ingest(texts, place / "corpus", labels=["subject", "place"], min_documents=2, shard_tokens=700)
     split(place / "corpus", place / "train", place / "heldout")
-    fit(place / "train", place / "run", family="lda", topics=3, iterations=40, start="random", **SERIAL)
+    fit(place / "train", place / "run", family="lda", topics=3, iterations=40, init="random", **SERIAL)
     fit(place / "train", place / "members", family="lda", topics=3, iterations=10, restarts=2, **SERIAL)
     fit(place / "train", place / "tree", family="ncrp", depth=2, iterations=5, **SERIAL)
     assert new

@@ -201,7 +201,7 @@ def test_a_tolerance__ends_the_last_fit_for_good(small, tmp_path):
 @pytest.mark.parametrize("family", rest_long(["gibbs-hdp", "vb-lda", "hdp", "gibbs-lda"], retained=(0, 1)))
 def test_families_of_flat_topics__have_a_consensus(small, tmp_path, family):
     options = {
-        "start_topics" if family == "gibbs-hdp" else "topics": 3,
+        "init_topics" if family == "gibbs-hdp" else "topics": 3,
         "iterations": 4,
         "restarts": 2,
         "combine": "consensus",
@@ -222,7 +222,7 @@ def test_samples_of_one_fit__are_joined(small, tmp_path):
 
 
 def test_a_start_that_stays_in_the_members__stays_in_their_means(small, tmp_path):
-    options = {**OPTIONS, "responsibilities": "active", "start": "clusters", "start_strength": 9.0}
+    options = {**OPTIONS, "responsibilities": "active", "init": "clusters", "init_strength": 9.0}
 
     def sink(event):
         if STOPS["in the last fit"](event):

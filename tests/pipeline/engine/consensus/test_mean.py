@@ -35,7 +35,7 @@ FAMILIES = {
     "hdp": {"topics": 6},
     "vb-lda": {"topics": 4},
     "gibbs-lda": {"topics": 4, "samples": 2, "sample_every": 2},
-    "gibbs-hdp": {"start_topics": 5},
+    "gibbs-hdp": {"init_topics": 5},
     "keyword-lda": {"topics": 4},
 }
 MEAN = "members/mean/model.json"

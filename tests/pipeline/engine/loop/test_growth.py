@@ -32,7 +32,7 @@ FAMILIES = [
     ("lda", {"topics": 140}),
     ("lda", {"topics": 3, "learn": ["alpha", "beta"]}),
     ("hdp", {"topics": 6}),
-    ("hdp", {"topics": 6, "moves": True}),
+    ("hdp", {"topics": 6, "split_merge_moves": True}),
 ]
 
 
@@ -70,7 +70,7 @@ def test_documents_that_join__are_counted(small, family, options):
         parts = shards if sample is None else [sample.of(shard) for shard in shards]
         tokens = sum(part.tokens for part in parts)
         counted = arrays_of(state.global_state)["topic_moments"][0].sum()
-        if not options.get("moves"):
+        if not options.get("split_merge_moves"):
             assert math.isclose(counted, tokens, rel_tol=1e-5)
             assert progress.tokens == (tokens if state.iteration else 0.0)
         for part, swept in zip(parts, state.swept, strict=True):
@@ -146,7 +146,7 @@ def test_a_run_that_is_stopped_while_it_grows__is_sound(tmp_path):
             raise KeyboardInterrupt
 
     simulate(tmp_path / "all", family="lda", documents=600, words=200, tokens=70, topics=10, seed=1)
-    given = {"family": "lda", "topics": 10, "iterations": 60, "start": "random", "grow": "always"}
+    given = {"family": "lda", "topics": 10, "iterations": 60, "init": "random", "grow": "always"}
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "all", tmp_path / "run", sinks=[sink], scheduler="serial", **given)
     assert next(e for e in Run(tmp_path / "run").events() if e["event"] == "iteration")["documents_share"] < 1
@@ -176,7 +176,7 @@ def test_growing__predicts_better_at_equal_work(tmp_path):
             topics=20,
             iterations=iterations,
             heldout=tmp_path / "heldout",
-            start="random",
+            init="random",
             grow=grow,
         )
         swept = [event for event in Run(tmp_path / grow).events() if event["event"] == "iteration"]

@@ -42,7 +42,11 @@ from collapsium.workers.arrays.random_streams import Stream
             "responsibilities: expected 'dense' with `order` 2; active responsibilities take `order` 0",
         ),
         ("lda", {"topics": 2, "momentum": 1}, "momentum: expected a value less than 1, found 1"),
-        ("lda", {"topics": 2, "flatten": 0}, "flatten: expected a value greater than 0, found 0"),
+        (
+            "lda",
+            {"topics": 2, "inverse_temperature": 0},
+            "inverse_temperature: expected a value greater than 0, found 0",
+        ),
         ("lda", {"topics": 2, "most_active": 0}, "most_active: expected a whole number of 1 or more, found 0"),
         ("lda", {"topics": 65536}, "topics: expected a whole number of 65,535 or less, found 65536"),
         ("lda", {"topics": True}, "topics: expected a whole number of 1 or more, found True"),
@@ -149,7 +153,11 @@ def test_options_of_the_loop__without_effect_are_refused(options, message, small
 WITHOUT_EFFECT = [
     ("lda", {"topics": 2, "responsibilities": "dense", "most_active": 9}, "most_active: applies only to active resp"),
     ("hdp", {"order": 2, "momentum": 0.5}, "momentum: applies only to active responsibilities; these are dense"),
-    ("hdp", {"order": 2, "flatten": 0.9}, "flatten: applies only to active responsibilities; these are dense"),
+    (
+        "hdp",
+        {"order": 2, "inverse_temperature": 0.9},
+        "inverse_temperature: applies only to active responsibilities; these are dense",
+    ),
     ("lda", {"topics": 2, "tau": 3.0}, "tau: applies only to `learn` asymmetric-beta"),
     ("hdp", {"tau": 3.0, "learn": "beta"}, "tau: applies only to `learn` tau"),
     ("hdp", {"beta_shape": 3.0}, "beta_shape: applies only to `learn` beta"),
@@ -172,7 +180,7 @@ def test_options_of_families__without_effect_are_refused(family, options, messag
 def test_options__have_the_documented_defaults():
     lda, hdp = make_options("lda", {"topics": 7}), make_options("hdp", {})
     assert (lda.alpha, lda.beta, lda.order, lda.learn) == (None, 100.0, 0, ())
-    assert (lda.responsibilities, lda.most_active, lda.momentum, lda.flatten) == (None, None, 0.8, None)
+    assert (lda.responsibilities, lda.most_active, lda.momentum, lda.inverse_temperature) == (None, None, 0.8, None)
     assert [make_options("lda", {"topics": 7, "order": order}).active for order in (0, 2)] == [True, False]
     assert (hdp.alpha_shape, hdp.alpha_rate, hdp.gamma_shape, hdp.gamma_rate, hdp.beta) == (4, 4, 7, 7, 100)
     assert (hdp.learn, hdp.learned) == (None, ("gamma", "pi"))

@@ -72,8 +72,8 @@ def test_a_fit__begins_where_the_proportions_say(planted, tmp_path, family, opti
     given = {**FIT, "family": family, "heldout": planted[1], **options}
     given.pop("topics") if family == "gibbs-hdp" else None
     file = written(tmp_path / "theta.parquet", planted[2], ids_of(planted[0]))
-    fit(planted[0], tmp_path / "started", start=file, **given)
-    fit(planted[0], tmp_path / "random", **{**given, "iterations": 1, "start": "random"})
+    fit(planted[0], tmp_path / "started", init=file, **given)
+    fit(planted[0], tmp_path / "random", **{**given, "iterations": 1, "init": "random"})
     assert scores_of(tmp_path / "started")[0] > scores_of(tmp_path / "random")[0] + 0.1
     assert verify(tmp_path / "started").broken == []
     record = Run(tmp_path / "started").record()["start"]
@@ -88,7 +88,7 @@ def test_rows__are_matched_by_id_or_by_order(planted, tmp_path):
         written(tmp_path / "order.parquet", theta),
         written(tmp_path / "mixed.parquet", theta[order], [ids[i] for i in order]),
     ]
-    models = [fit(planted[0], tmp_path / str(number), start=file, **FIT) for number, file in enumerate(files)]
+    models = [fit(planted[0], tmp_path / str(number), init=file, **FIT) for number, file in enumerate(files)]
     assert len({str(bits(model, SHARDS)) for model in models}) == 1
 
 
@@ -96,7 +96,7 @@ def test_documents_without_proportions__begin_at_random_by_the_seed(planted, tmp
     file = written(tmp_path / "some.parquet", planted[2][:70], ids_of(planted[0])[:70])
     events = []
     models = [
-        fit(planted[0], tmp_path / str(number), start=file, seed=seed, sinks=[events.append], **FIT)
+        fit(planted[0], tmp_path / str(number), init=file, seed=seed, sinks=[events.append], **FIT)
         for number, seed in enumerate((1, 1, 2))
     ]
     found = [str(bits(model, SHARDS)) for model in models]
@@ -109,14 +109,14 @@ def test_topics_more_or_fewer_than_the_fit_has__are_cut_or_left_empty(planted, t
     wide = np.zeros((len(planted[2]), 9))
     wide[:, [1, 4, 8]] = planted[2]
     given = {**FIT, "heldout": planted[1]}
-    plain = fit(planted[0], tmp_path / "plain", start=written(tmp_path / "a.parquet", planted[2]), **given)
-    unused = fit(planted[0], tmp_path / "unused", start=written(tmp_path / "b.parquet", wide), **given)
+    plain = fit(planted[0], tmp_path / "plain", init=written(tmp_path / "a.parquet", planted[2]), **given)
+    unused = fit(planted[0], tmp_path / "unused", init=written(tmp_path / "b.parquet", wide), **given)
     assert bits(plain, SHARDS) == bits(unused, SHARDS)
     events = []
     few = written(tmp_path / "c.parquet", planted[2])
-    fit(planted[0], tmp_path / "cut", start=few, sinks=[events.append], **{**given, "topics": 2})
+    fit(planted[0], tmp_path / "cut", init=few, sinks=[events.append], **{**given, "topics": 2})
     assert any("2 largest of 3 topics" in event["text"] for event in events if event["event"] == "notice")
-    more = fit(planted[0], tmp_path / "more", start=few, sinks=[events.append], **{**given, "topics": 5})
+    more = fit(planted[0], tmp_path / "more", init=few, sinks=[events.append], **{**given, "topics": 5})
     assert any("3 topics; the other 2 begin empty" in event["text"] for event in events if event["event"] == "notice")
     assert more.record.iterations == 4
 
@@ -125,7 +125,7 @@ def test_more_topics_than_a_family_may_begin_with__are_cut_to_the_largest(plante
     monkeypatch.setattr(GibbsHdpOptions, "max_start_topics", 2)
     events, file = [], written(tmp_path / "a.parquet", planted[2])
     given = {"family": "gibbs-hdp", "iterations": 1, "scheduler": "serial", "sinks": [events.append]}
-    model = fit(planted[0], tmp_path / "run", start=file, **given)
+    model = fit(planted[0], tmp_path / "run", init=file, **given)
     assert any("2 largest of 3 topics" in event["text"] for event in events if event["event"] == "notice")
     assert model.record.iterations == 1
 
@@ -136,7 +136,7 @@ STOPPED_OPTIONS = [{}, {"family": "hdp"}, {"workers": 2, "scheduler": "local"}]
 @pytest.mark.parametrize("options", rest_long(STOPPED_OPTIONS, retained=(0, 1)), ids=str)
 def test_a_stopped_run__goes_on_to_the_same_bits(planted, tmp_path, options):
     file = written(tmp_path / "theta.parquet", planted[2])
-    given = {**FIT, "heldout": planted[1], "start": file, **options}
+    given = {**FIT, "heldout": planted[1], "init": file, **options}
     whole = fit(planted[0], tmp_path / "whole", **{**given, "scheduler": "serial", "workers": None})
     with pytest.raises(KeyboardInterrupt):
         fit(planted[0], tmp_path / "run", sinks=[stop_at(2)], **given)
@@ -147,12 +147,12 @@ def test_a_stopped_run__goes_on_to_the_same_bits(planted, tmp_path, options):
 
 def test_a_moved_file__is_named_again_and_another_one_refused(planted, tmp_path):
     file = written(tmp_path / "theta.parquet", planted[2])
-    fit(planted[0], tmp_path / "run", start=file, **FIT)
+    fit(planted[0], tmp_path / "run", init=file, **FIT)
     moved, other = tmp_path / "moved.parquet", written(tmp_path / "other.parquet", planted[2][::-1])
     shutil.move(file, moved)
     with pytest.raises(MismatchError, match="is not what the run begins from"):
-        resume(tmp_path / "run", start=other, iterations=6)
-    assert resume(tmp_path / "run", start=str(moved), iterations=6, scheduler="serial").record.iterations == 6
+        resume(tmp_path / "run", init=other, iterations=6)
+    assert resume(tmp_path / "run", init=str(moved), iterations=6, scheduler="serial").record.iterations == 6
     assert Run(tmp_path / "run").record()["start"]["url"].endswith("moved.parquet")
 
 
@@ -162,18 +162,18 @@ def test_what_does_not_fit__is_refused_and_nothing_is_written(planted, tmp_path)
     strange = written(tmp_path / "strange.parquet", planted[2][:2], ["x", "y"])
     fit(planted[0], tmp_path / "warm", **FIT)
     for options, kind, text in (
-        ({"start": "randon"}, OptionError, r"start: expected random.*, found 'randon'.*random"),
-        ({"start": str(tmp_path / "no.parquet")}, AbsentError, "no.parquet"),
-        ({"start": short}, InputError, "expected 120 rows, one for each document .*, found 119"),
+        ({"init": "randon"}, OptionError, r"init: expected random.*, found 'randon'.*random"),
+        ({"init": str(tmp_path / "no.parquet")}, AbsentError, "no.parquet"),
+        ({"init": short}, InputError, "expected 120 rows, one for each document .*, found 119"),
         (
-            {"start": strange},
+            {"init": strange},
             InputError,
             r"expected ids of the documents of .*, found none among 2 \(such as 'x', 'y'\)",
         ),
-        ({"start": good, "schedule": "stochastic"}, OptionError, "start: the stochastic schedule"),
-        ({"start": good, "warm": tmp_path / "warm"}, OptionError, "start: goes without `warm`"),
-        ({"start": good, "restarts": 3}, OptionError, "restarts: 3 fits of 'lda' from one file"),
-        ({"start": good, "family": "ncrp"}, OptionError, "start: the family 'ncrp' begins at random only"),
+        ({"init": good, "schedule": "stochastic"}, OptionError, "init: the stochastic schedule"),
+        ({"init": good, "warm": tmp_path / "warm"}, OptionError, "init: goes without `warm`"),
+        ({"init": good, "restarts": 3}, OptionError, "restarts: 3 fits of 'lda' from one file"),
+        ({"init": good, "family": "ncrp"}, OptionError, "init: the family 'ncrp' begins at random only"),
     ):
         with pytest.raises(kind, match=text) as raised:
             given = {name: value for name, value in FIT.items() if options.get("family") != "ncrp" or name != "topics"}
@@ -190,7 +190,7 @@ def test_families__name_the_starts_that_they_take(family):
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)
 @pytest.mark.parametrize("family", ["lda", "gibbs-lda"])
 def test_a_computed_start__is_that_of_any_executor(planted, tmp_path, kind, family):
-    events, given = [], {**FIT, "family": family, "heldout": planted[1], "start": kind, "iterations": 2}
+    events, given = [], {**FIT, "family": family, "heldout": planted[1], "init": kind, "iterations": 2}
     model = fit(planted[0], tmp_path / "serial", sinks=[events.append], **given)
     again = fit(planted[0], tmp_path / "threads", **{**given, "scheduler": "threads", "workers": 2})
     assert bits(model, SHARDS) == bits(again, SHARDS)
@@ -205,8 +205,8 @@ def test_a_computed_start__is_that_of_any_executor(planted, tmp_path, kind, fami
     [
         ({}, "quick-clusters"),
         ({"family": "hdp"}, "quick-clusters"),
-        ({"start": "clusters"}, "clusters"),
-        ({"start": "random"}, None),
+        ({"init": "clusters"}, "clusters"),
+        ({"init": "random"}, None),
         ({"topics": 61}, None),
         ({"responsibilities": "dense"}, None),
         ({"schedule": "stochastic"}, None),
@@ -224,7 +224,7 @@ def test_fits_of_lda_and_hdp__begin_from_quick_clusters_of_two_documents_a_topic
     assert model.record.iterations
 
 
-@pytest.mark.parametrize(("options", "begins"), [({}, "start"), ({"start": "random"}, "growth")], ids=str)
+@pytest.mark.parametrize(("options", "begins"), [({}, "start"), ({"init": "random"}, "growth")], ids=str)
 def test_a_fit_large_enough_to_grow__does_so_only_if_it_begins_at_random(
     planted, tmp_path, monkeypatch, options, begins
 ):
@@ -273,7 +273,7 @@ def test_documents_of_one_topic__are_told_apart(tmp_path, kind):
     truth = generator.integers(4, size=240)
     rows = [Counter((generator.integers(10, size=30) + 10 * topic).tolist()) for topic in truth]
     corpus = write_corpus(tmp_path / "corpus", rows, 40, shard_tokens=2000)
-    given = {"family": "lda", "topics": 4, "iterations": 1, "start": kind, "scheduler": "serial", "seed": 3}
+    given = {"family": "lda", "topics": 4, "iterations": 1, "init": kind, "scheduler": "serial", "seed": 3}
     model = fit(corpus, tmp_path / "run", **given)
     theta = np.concatenate([model_proportions(model, n)["document_topic"] for n in range(len(model.record.shards))])
     together = np.zeros((4, 4))
@@ -282,7 +282,7 @@ def test_documents_of_one_topic__are_told_apart(tmp_path, kind):
 
 
 def test_a_stopped_run_of_clusters__goes_on_to_the_same_bits(planted, tmp_path):
-    given = {**FIT, "heldout": planted[1], "start": "clusters", "start_strength": 20.0, "iterations": 6}
+    given = {**FIT, "heldout": planted[1], "init": "clusters", "init_strength": 20.0, "iterations": 6}
     whole = fit(planted[0], tmp_path / "whole", **given)
     with pytest.raises(KeyboardInterrupt):
         fit(planted[0], tmp_path / "run", sinks=[stop_at(3)], **given)
@@ -305,13 +305,13 @@ def test_lost_work_of_a_start__is_done_again_with_the_same_bits(planted, kind):
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
-@pytest.mark.parametrize("options", [{}, {"topics": 140, "most_active": 2}, {"flatten": 1.0}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"topics": 140, "most_active": 2}, {"inverse_temperature": 1.0}], ids=str)
 def test_a_strong_start__stays_in_the_prior(planted, tmp_path, family, options):
     sharp = np.eye(TOPICS)[np.arange(len(planted[2])) % TOPICS]
-    given = {**FIT, "family": family, "iterations": 30, "start": written(tmp_path / "a.parquet", sharp), **options}
+    given = {**FIT, "family": family, "iterations": 30, "init": written(tmp_path / "a.parquet", sharp), **options}
     tokens, argmax = [], []
     for strength in (0.0, 1e5):
-        model = fit(planted[0], tmp_path / str(strength), start_strength=strength, **given)
+        model = fit(planted[0], tmp_path / str(strength), init_strength=strength, **given)
         parts = [model_proportions(model, number)["document_topic"] for number in range(SHARDS)]
         argmax.append(np.concatenate(parts).argmax(axis=1))
         tokens.append(sum(arrays_of(model.rows(block))["word_topic"].sum() for block in range(len(model.blocks))))
@@ -325,8 +325,8 @@ def test_a_strong_start__stays_in_the_prior(planted, tmp_path, family, options):
 
 def test_tokens__are_all_there_beside_a_start_of_great_strength(planted, tmp_path):
     sharp = np.eye(TOPICS)[np.arange(len(planted[2])) % TOPICS]
-    given = {**FIT, "family": "lda", "iterations": 12, "start": written(tmp_path / "a.parquet", sharp)}
-    model = fit(planted[0], tmp_path / "run", start_strength=1e9, **given)
+    given = {**FIT, "family": "lda", "iterations": 12, "init": written(tmp_path / "a.parquet", sharp)}
+    model = fit(planted[0], tmp_path / "run", init_strength=1e9, **given)
     for number, reference in enumerate(Corpus(planted[0]).references):
         np.testing.assert_allclose(model.documents(number).lengths(), reference.load().lengths, rtol=1e-6)
     assert verify(tmp_path / "run").broken == []
@@ -341,9 +341,9 @@ def test_tokens_of_a_start__go_with_topics_that_a_document_drops(planted, tmp_pa
         "family": "lda",
         "iterations": 30,
         "most_active": 2,
-        "start": written(tmp_path / "a.parquet", drawn),
+        "init": written(tmp_path / "a.parquet", drawn),
     }
-    fit(planted[0], tmp_path / "run", start_strength=strength, **given)
+    fit(planted[0], tmp_path / "run", init_strength=strength, **given)
     assert verify(tmp_path / "run").broken == []
 
 
@@ -353,11 +353,11 @@ def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(planted, tmp_p
     given = {
         **FIT,
         "iterations": 60,
-        "flatten": 1.0,
+        "inverse_temperature": 1.0,
         "learn": ["alpha"],
-        "start": written(tmp_path / "a.parquet", drawn),
+        "init": written(tmp_path / "a.parquet", drawn),
     }
-    model = fit(planted[0], tmp_path / "run", start_strength=tokens, **given)
+    model = fit(planted[0], tmp_path / "run", init_strength=tokens, **given)
     alpha = model.global_state.alpha[0]
     counts = np.concatenate([model.documents(n).loaded().counts(model.global_state.alpha) for n in range(SHARDS)])
     tables = (alpha * (digamma(alpha + counts) - digamma(alpha))).sum() / TOPICS
@@ -369,23 +369,22 @@ def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(planted, tmp_p
 def test_estimates__count_the_start(planted):
     options = {"family": "lda", "topics": TOPICS, "scheduler": "threads"}
     memory = {
-        start: estimate(planted[0], start=start, **options).memory["the start"]
-        for start in ("random", *COMPUTED_STARTS)
+        start: estimate(planted[0], init=start, **options).memory["the start"] for start in ("random", *COMPUTED_STARTS)
     }
     assert memory["random"] == 0.0
     with pytest.raises(OptionError, match="begins at random only"):
-        estimate(planted[0], family="ncrp", start="clusters")
+        estimate(planted[0], family="ncrp", init="clusters")
 
 
 def test_a_strength__is_refused_where_no_prior_can_have_it(planted, tmp_path):
     for options, text in (
-        ({}, "start_strength: goes with `start`"),
-        ({"start": "clusters", "responsibilities": "dense"}, "start_strength: 'lda' with these options"),
-        ({"start": "tree", "family": "gibbs-lda"}, "start_strength: 'gibbs-lda' with these options"),
-        ({"start": "tree", "start_strength": -1.0}, "start_strength: "),
+        ({}, "init_strength: goes with `init`"),
+        ({"init": "clusters", "responsibilities": "dense"}, "init_strength: 'lda' with these options"),
+        ({"init": "tree", "family": "gibbs-lda"}, "init_strength: 'gibbs-lda' with these options"),
+        ({"init": "tree", "init_strength": -1.0}, "init_strength: "),
     ):
         with pytest.raises(OptionError, match=text):
-            fit(planted[0], tmp_path / "run", **{**FIT, "start_strength": 5.0, **options})
+            fit(planted[0], tmp_path / "run", **{**FIT, "init_strength": 5.0, **options})
 
 
 def test_one_word_and_empty_documents__begin_too(tmp_path):
@@ -394,7 +393,7 @@ def test_one_word_and_empty_documents__begin_too(tmp_path):
     for family in ("lda", "hdp", "gibbs-lda", "vb-lda"):
         for start in (file, *COMPUTED_STARTS):
             place = tmp_path / family / Path(start).stem
-            model = fit(corpus, place, family=family, topics=2, iterations=2, start=start, scheduler="serial")
+            model = fit(corpus, place, family=family, topics=2, iterations=2, init=start, scheduler="serial")
             assert Model(model.folder.url).record.iterations == 2
 
 

@@ -57,7 +57,7 @@ def sources(planted, tmp_path_factory):
 def test_a_warm_start__begins_where_the_source_ended(planted, sources, tmp_path, source, family, options):
     given = {"family": family, "heldout": planted[1], "scheduler": "serial", "iterations": 30, **options}
     fit(planted[0], tmp_path / "warm", warm=sources[source], seed=9, **given)
-    fit(planted[0], tmp_path / "cold", seed=9, **{**given, "iterations": 1, "start": "random"})
+    fit(planted[0], tmp_path / "cold", seed=9, **{**given, "iterations": 1, "init": "random"})
     ended, warm = scores_of(sources[source])[-1], scores_of(tmp_path / "warm")
     slack = 0.15 if options.get("order") == 2 else 0.05  # the second order spreads documents over more topics
     assert warm[0] > ended - slack
@@ -125,7 +125,7 @@ def test_of_more_topics__the_largest_are_taken(planted, sources, tmp_path, famil
 def test_the_hdp__holds_nothing_where_topics_have_parted(planted, sources, tmp_path):
     given = {"family": "hdp", "topics": 5, "iterations": 2, "learn": ("alpha", "gamma", "pi")}
     warm = fit(planted[0], tmp_path / "warm", warm=sources["hdp"], **given)
-    cold = fit(planted[0], tmp_path / "cold", start="random", **given)
+    cold = fit(planted[0], tmp_path / "cold", init="random", **given)
     assert warm.global_state.alpha != 1.0
     assert cold.global_state.alpha == 1.0
     assert fit(planted[0], tmp_path / "held", warm=sources["hdp"], hold=5, **given).global_state.alpha == 1.0
@@ -207,7 +207,7 @@ def test_unseen_documents__begin_from_proportions_that_are_fitted_to_them(plante
     given = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 1, "heldout": tmp_path / "held"}
     assert all(one.number is None for one in warm_references(WarmSource.of(sources["lda"]), Corpus(planted[1]), 3))
     fit(tmp_path / "train", tmp_path / "warm", warm=sources["lda"], **given)
-    fit(tmp_path / "train", tmp_path / "cold", start="random", **given)
+    fit(tmp_path / "train", tmp_path / "cold", init="random", **given)
     assert scores_of(tmp_path / "warm")[0] > scores_of(tmp_path / "cold")[0] + 0.1
 
 

@@ -32,7 +32,7 @@ FAMILIES = {
     "lda-words": {"topics": 4, "beta": 3.0, "learn": ("asymmetric-beta",)},
     "hdp": {"topics": 6, "beta": 3.0, "learn": ("alpha", "gamma", "pi")},
     "gibbs-lda": {"topics": 4, "beta": 3.0, "learn": ("alpha",)},
-    "gibbs-hdp": {"start_topics": 4, "beta": 3.0},
+    "gibbs-hdp": {"init_topics": 4, "beta": 3.0},
 }
 ALSO = {"vb-lda": {"topics": 4, "beta": 3.0, "learn": ("alpha",)}}
 PAIR = {"token": "token_topic", "active": "pair_shares", "dense": "pair_topic"}
@@ -158,7 +158,7 @@ def test_other_options_or_families__begin_from_proportions_alone(days, firsts):
         ("hdp", "lda", {"topics": 4}),
         ("gibbs-lda", "gibbs-lda", {"topics": 3}),
         ("vb-lda", "vb-lda", {"topics": 7}),
-        ("hdp", "hdp", {"topics": 6, "moves": True, "beta": 3.0}),
+        ("hdp", "hdp", {"topics": 6, "split_merge_moves": True, "beta": 3.0}),
     ):
         problem, state, known = begun(days["two"][0], firsts / source, name, options)
         assert all(one.saved is None and one.columns == 0 for one in known)

@@ -6,7 +6,7 @@ from collapsium.pipeline import compare
 
 GRID = {"families": ("lda", "gibbs-lda"), "topics": (2, 3), "restarts": 2, "iterations": 4, "seed": 3}
 WITH_BETA = {"lda": {"beta": 3.0}, "gibbs-lda": {"beta": 3.0}}
-STARTED = {"topics": (1, 24), "start_topics": (1, 6), "restarts": 2, "iterations": 4, "seed": 1}
+STARTED = {"topics": (1, 24), "init_topics": (1, 6), "restarts": 2, "iterations": 4, "seed": 1}
 TIMES = ("seconds", "cell_seconds")
 
 
@@ -21,7 +21,7 @@ def compared(small, tmp_path_factory):
 def started(small, tmp_path_factory):
     """A comparison that starts from a sampler's fits, whose topics are more than the fewest of the grid."""
     out = tmp_path_factory.mktemp("started") / "out"
-    return compare(small[0], out, heldout=small[1], families=("lda",), start_from="gibbs-hdp", **STARTED)
+    return compare(small[0], out, heldout=small[1], families=("lda",), init_from="gibbs-hdp", **STARTED)
 
 
 @pytest.fixture(autouse=True)

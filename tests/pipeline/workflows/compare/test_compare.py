@@ -94,7 +94,7 @@ def test_a_corpus__is_split_where_no_tokens_are_given(small, tmp_path):
 
 
 def test_families_that_find_their_topics__are_told_with_them(small, tmp_path):
-    options = {"families": ("gibbs-hdp",), "start_topics": (1, 6), "restarts": 1, "iterations": 5}
+    options = {"families": ("gibbs-hdp",), "init_topics": (1, 6), "restarts": 1, "iterations": 5}
     found = compare(small[0], tmp_path / "out", heldout=small[1], **options)
     assert [(row["start"], row["topics"]) for row in found.rows] == [("from 1 topic", None), ("from 6 topics", None)]
     series = pq.read_table(tmp_path / "out/series.parquet").to_pylist()

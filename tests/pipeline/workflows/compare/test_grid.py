@@ -27,19 +27,19 @@ def asked(families, **options):
 
 
 def test_cells__span_families_by_topics_or_by_what_they_start_from():
-    options = asked(("lda", "gibbs-hdp"), topics=(2, 5), start_topics=(1, 4))
+    options = asked(("lda", "gibbs-hdp"), topics=(2, 5), init_topics=(1, 4))
     cells = cells_of(options, 1)
     assert [(cell.name, cell.topics, cell.options) for cell in cells] == [
         ("lda-2", 2, {"topics": 2}),
         ("lda-5", 5, {"topics": 5}),
-        ("gibbs-hdp-from-1", None, {"start_topics": 1}),
-        ("gibbs-hdp-from-4", None, {"start_topics": 4}),
+        ("gibbs-hdp-from-1", None, {"init_topics": 1}),
+        ("gibbs-hdp-from-4", None, {"init_topics": 4}),
     ]
     assert [cell.start for cell in cells] == ["random", "random", "from 1 topic", "from 4 topics"]
 
 
 def test_cells__begin_with_the_one_that_others_start_from():
-    options = asked(("lda",), topics=(2, 5), start_topics=(4, 1), start_from="gibbs-hdp")
+    options = asked(("lda",), topics=(2, 5), init_topics=(4, 1), init_from="gibbs-hdp")
     cells = cells_of(options, 1)
     assert [cell.name for cell in cells] == [
         "gibbs-hdp-from-4",
@@ -49,7 +49,7 @@ def test_cells__begin_with_the_one_that_others_start_from():
         "lda-5-from-gibbs-hdp",
     ]
     assert [cell.warm for cell in cells] == [False, False, False, True, True]
-    both = cells_of(asked(("lda", "hdp"), topics=(2, 5), start_from="lda"), 1)
+    both = cells_of(asked(("lda", "hdp"), topics=(2, 5), init_from="lda"), 1)
     assert [cell.name for cell in both][:2] == ["lda-5", "lda-2"]
     assert not any(cell.warm for cell in both if cell.family == "lda")
     assert sum(cell.warm for cell in both) == 2
@@ -74,7 +74,7 @@ def test_what_varies__makes_a_cell_for_each_value():
     assert cells[1].options == {"topics": 4, "eta": 0.1, "scaling": "linear"}
     assert cells[4].options == {"topics": 4, "alpha": 0.025}
     assert [cell.start for cell in cells[3:5]] == ["eta = 0.5, scaling = linear", "alpha = 0.1/K"]
-    begun = cells_of(asked(("gibbs-hdp",), start_topics=(2,), vary={"*": {"beta": [1.0]}}), 1)
+    begun = cells_of(asked(("gibbs-hdp",), init_topics=(2,), vary={"*": {"beta": [1.0]}}), 1)
     assert [(cell.name, cell.start) for cell in begun] == [("gibbs-hdp-from-2-beta-1.0", "from 2 topics, beta = 1.0")]
 
 
@@ -144,13 +144,13 @@ def test_other_texts__are_evaluated_never(text):
         ({"families": ("lda", "lda")}, "families: lda is named twice"),
         ({"topics": ()}, "topics: expected one or more"),
         ({"topics": (0,)}, "topics: expected a whole number of 1 or more, found 0"),
-        ({"start_topics": (1, 1)}, "start_topics: 1 is named twice"),
+        ({"init_topics": (1, 1)}, "init_topics: 1 is named twice"),
         ({"restarts": 0}, "restarts: expected a whole number of 1 or more"),
         ({"iterations": 0}, "iterations: expected"),
         ({"samples": 2}, "samples: 2 requires `sample_every`"),
         ({"sample_every": 2}, "sample_every: 2 requires `samples`"),
         ({"samples": 9, "sample_every": 9, "families": ("gibbs-lda",)}, "samples: 9 with `sample_every` 9"),
-        ({"start_from": "hpd"}, "unknown family 'hpd' (did you mean 'hdp'?)"),
+        ({"init_from": "hpd"}, "unknown family 'hpd' (did you mean 'hdp'?)"),
         ({"peers": ("gensim",)}, "peers: is no longer an option: other libraries and classifiers are compared by"),
         ({"slda_topics": (3,)}, "slda_topics: is no longer an option: other libraries"),
         ({"without": ("kind",)}, "without: is no longer an option: use `vary`"),

@@ -55,7 +55,7 @@ def test_a_stopped_comparison__goes_on_to_the_same_table(small, compared, tmp_pa
         ({"iterations": 5}, "--iterations: .* was begun with 4, found 5"),
         ({"seed": 4}, "--seed: .* was begun with 3, found 4"),
         ({"samples": 3}, "--samples: .* was begun with 2, found 3"),
-        ({"start_from": "hdp"}, "--start-from: .* was begun with none, found hdp"),
+        ({"init_from": "hdp"}, "--init-from: .* was begun with none, found hdp"),
         ({"vary": {"lda": {"alpha": [0.1]}}}, "--vary: .* was begun with none, found lda.alpha"),
         (
             {"settings": {"lda": {"beta": 4.0}}},
@@ -125,7 +125,7 @@ def test_a_comparison__is_told_and_checked_with_all_its_runs(small, compared, tm
 
 
 def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
-    given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2, "start_from": "gibbs-lda"}
+    given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2, "init_from": "gibbs-lda"}
     out = compare(small[0], tmp_path / "out", **given).folder
     whole = verify(out)
     assert (whole.kind, whole.broken) == ("comparison", [])
@@ -179,7 +179,7 @@ def test_two_processes__cannot_work_on_one(small, compared):
 
 @pytest.mark.long
 def test_start_from__goes_on_where_it_was_stopped(small, started, tmp_path):
-    options = {**STARTED, "heldout": small[1], "families": ("lda",), "start_from": "gibbs-hdp"}
+    options = {**STARTED, "heldout": small[1], "families": ("lda",), "init_from": "gibbs-hdp"}
     with pytest.raises(KeyboardInterrupt):
         compare(small[0], tmp_path / "out", sinks=[stopping("lda-24-from-gibbs-hdp", 3)], **options)
     found = compare(small[0], tmp_path / "out", **options)

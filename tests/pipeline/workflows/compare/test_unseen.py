@@ -157,7 +157,7 @@ def test_wrong_documents__are_refused(place):
     ("words", "said"),
     [
         (["--field", "kind"], "--field requires --unseen"),
-        (["--unseen", "U", "--start-from", "lda"], "--start-from cannot be combined with --unseen"),
+        (["--unseen", "U", "--init-from", "lda"], "--init-from cannot be combined with --unseen"),
         (["--unseen", "U", "--vary", "eta"], "--vary: expected OPTION=V,V"),
         (["--unseen", "U", "--topics", "many"], "--topics: expected whole numbers"),
     ],

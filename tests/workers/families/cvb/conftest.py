@@ -18,7 +18,7 @@ from tests.fits import TIMES, document_counts, problem_of
 
 ITERATIONS = 90
 # Few are enough for a test: topics part early on so small a corpus.
-OPTIONS = {"topics": 12, "beta": 3.0, "moves": True}
+OPTIONS = {"topics": 12, "beta": 3.0, "split_merge_moves": True}
 FIT = {"family": "hdp", "iterations": ITERATIONS, "seed": 7, **OPTIONS}
 
 

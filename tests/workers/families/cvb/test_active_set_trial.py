@@ -23,7 +23,7 @@ SCHEDULE = active_set_trial.SCHEDULE
 NOWHERE, IN_HALF, EVERYWHERE = SmallActiveSets
 LARGE = 10**7
 ITERATIONS, TOPICS = 40, 140
-FIT = {"family": "lda", "iterations": ITERATIONS, "seed": 3, "topics": TOPICS, "beta": 3.0, "start": "clusters"}
+FIT = {"family": "lda", "iterations": ITERATIONS, "seed": 3, "topics": TOPICS, "beta": 3.0, "init": "clusters"}
 
 
 def state_before(tokens=LARGE, iterations=60, family="lda", **options):
@@ -107,12 +107,12 @@ def test_selection__waits_for_a_sweep():
     ("options", "tries"),
     [
         ({}, True),
-        ({"family": "hdp", "moves": False}, True),
+        ({"family": "hdp", "split_merge_moves": False}, True),
         ({"tokens": int(SCHEDULE.min_tokens) - 1}, False),
         ({"topics": active_topics.MAX_COMPLETE_TOPICS}, False),
         ({"topics": active_topics.MAX_COMPLETE_TOPICS + 1}, True),
         ({"most_active": 100}, False),
-        ({"flatten": 0.9}, False),
+        ({"inverse_temperature": 0.9}, False),
         ({"responsibilities": "dense"}, False),
         ({"iterations": 36}, False),
         ({"iterations": 37}, True),
@@ -130,7 +130,7 @@ def test_fits_of_large_corpora_with_many_topics__try_small_active_sets(options, 
 
 
 def test_a_trial__waits_for_moves_of_topics():
-    state = state_before(moves=True, family="hdp", iterations=100)
+    state = state_before(split_merge_moves=True, family="hdp", iterations=100)
     assert state.held.held_share > cooling.held_share(state.corpus_tokens)
     for _ in range(20):
         state = swept(state, [-7.0] * 4)
@@ -236,7 +236,7 @@ def test_a_run_that_stops_in_a_trial__is_resumed_to_the_same_bits(decision, plan
 def test_a_warm_start__goes_on_with_the_active_sets_that_were_decided_for(decision, planted, whole, tmp_path):
     kept = iterations_of(whole)[-1]["small_active_sets"]
     assert kept == (decision == "kept")
-    warm = {**{name: value for name, value in FIT.items() if name != "start"}, "iterations": 2}
+    warm = {**{name: value for name, value in FIT.items() if name != "init"}, "iterations": 2}
     model = fit(planted[0], tmp_path / "warm", warm=whole, scheduler="serial", **warm)
     assert {event.get("small_active_sets", 0.0) for event in iterations_of(tmp_path / "warm")} == {kept}
     documents = [arrays_of(model.documents(shard)) for shard in range(shards_of(planted[0]))]

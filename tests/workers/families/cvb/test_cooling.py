@@ -193,7 +193,7 @@ def test_scores__are_those_with_which_an_iteration_begins(planted):
 
 
 def test_the_search__goes_on_with_fewer_tokens_when_moves_of_topics_have_ended(planted):
-    options, iterations = {"topics": 8, "moves": True}, 100
+    options, iterations = {"topics": 8, "split_merge_moves": True}, 100
     problem = problem_of(planted[0], "hdp", options, iterations=iterations)
     shares, powers, alphas = [], [], []
     for state, _ in Fit(problem, Limits(iterations=iterations)):

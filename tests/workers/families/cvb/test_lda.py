@@ -7,7 +7,7 @@ class TestLDA(Responsibilities):
     matrix = (
         {"topics": 4},
         {"topics": 4, "responsibilities": "dense"},
-        {"topics": 4, "most_active": 2, "momentum": 0.0, "flatten": 0.9},
+        {"topics": 4, "most_active": 2, "momentum": 0.0, "inverse_temperature": 0.9},
         {"topics": 150},
         {"topics": 3, "order": 2},
         {"topics": 4, "learn": ("asymmetric-alpha", "beta")},

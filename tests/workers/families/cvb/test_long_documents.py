@@ -70,7 +70,7 @@ FITS = {
     "few": {"family": "lda", "most_active": 3, "momentum": 0.0},
     "many": {"family": "lda", "topics": 140},
     "local sweeps": {"family": "lda", "local_sweeps": 2},
-    "start": {"family": "lda", "start": "documents", "start_strength": 1e6},
+    "start": {"family": "lda", "init": "documents", "init_strength": 1e6},
     "hdp": {"family": "hdp"},
     "keywords": {"family": "keyword-lda", "seeds": {"first": ["w0", "w1"]}},
 }
@@ -90,7 +90,7 @@ def test_counts__are_exact_in_documents_of_any_length(corpus, tmp_path, name):
 
 @pytest.mark.parametrize("where", [("threads", 2), ("local", 1)], ids=str)
 def test_a_fit__ends_resumes_and_gives_a_model_that_others_take(corpus, tmp_path, where):
-    given = {"family": "lda", "topics": TOPICS, "flatten": 1.0, "checkpoint_every": 1, "workers": where[1]}
+    given = {"family": "lda", "topics": TOPICS, "inverse_temperature": 1.0, "checkpoint_every": 1, "workers": where[1]}
     fit(corpus, tmp_path / "run", iterations=5, scheduler=where[0], **given)
     model = resume(tmp_path / "run", iterations=ITERATIONS, scheduler="threads", workers=2)
     whole = fit(corpus, tmp_path / "whole", iterations=ITERATIONS, scheduler="serial", **given)
@@ -147,14 +147,14 @@ def of_release_0_1(arrays):
 def test_checkpoints_of_an_older_release__go_on_with_exact_counts(corpus, tmp_path, name):
     """They have drifted, also below zero; what responsibilities say is not lost."""
     given = {"topics": TOPICS, "iterations": 4, "checkpoint_every": 1, "scheduler": "serial", **FITS[name]}
-    given = given if name != "start" else {**given, "start_strength": 64.0}  # which single precision has room beside
+    given = given if name != "start" else {**given, "init_strength": 64.0}  # which single precision has room beside
     fit(corpus, tmp_path / "run", **given)
     shutil.copytree(tmp_path / "run", tmp_path / "same")
     rewrite(tmp_path / "run", of_release_0_1)
     assert min(local["document_counts"].min() for _, local in locals_of(tmp_path / "run", corpus)) < -1e-3
     model, same = (resume(tmp_path / place, iterations=ITERATIONS, scheduler="serial") for place in ("run", "same"))
     require_exact(tmp_path / "run", corpus)
-    if name != "start":  # pseudo-counts were rounded beside counts
+    if name != "init":  # pseudo-counts were rounded beside counts
         assert bits(model, 1) == bits(same, 1)
 
 

@@ -237,7 +237,7 @@ def test_seeds__are_refused_where_word_priors_are_learned_or_shared_by_minibatch
             tmp_path / "hdp",
             family="hdp",
             topics=8,
-            moves=True,
+            split_merge_moves=True,
             iterations=120,
             seeds=seeds,
             scheduler="serial",

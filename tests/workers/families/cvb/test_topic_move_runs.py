@@ -94,7 +94,7 @@ def test_figures__tell_of_topics_and_moves(whole, planted, tmp_path):
         assert after["deletes"] >= before["deletes"]
         assert after["topics_99"] <= max(after["topics"], before["topics"])
     assert pending == 0
-    fit(planted[0], tmp_path / "run", scheduler="serial", **{**FIT, "moves": False})
+    fit(planted[0], tmp_path / "run", scheduler="serial", **{**FIT, "split_merge_moves": False})
     assert "merges" not in iterations_of(tmp_path / "run")[-1]
     assert "topics_99" in iterations_of(tmp_path / "run")[-1]
 
@@ -109,7 +109,7 @@ def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(plant
         assert math.isclose(model.rows(0).word_topic.sum(), Corpus(planted[0]).manifest.tokens, rel_tol=1e-5)
         assert scores_of(tmp_path / name)[-1] < 0.0
         assert verify(tmp_path / name).broken == []
-    model = fit(planted[0], tmp_path / "off", **{**given, "moves": False})
+    model = fit(planted[0], tmp_path / "off", **{**given, "split_merge_moves": False})
     assert model.record.iterations < rounds.SCHEDULE.begin
 
 
@@ -136,12 +136,15 @@ def test_a_resumed_run_of_more_iterations__goes_on_with_all_tokens(planted, whol
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"responsibilities": "dense"}, "moves: true requires active responsibilities"),
-        ({"order": 2}, "moves: true requires active responsibilities"),
-        ({"schedule": "stochastic"}, "moves: true requires active responsibilities, the batch schedule"),
+        ({"responsibilities": "dense"}, "split_merge_moves: true requires active responsibilities"),
+        ({"order": 2}, "split_merge_moves: true requires active responsibilities"),
+        ({"schedule": "stochastic"}, "split_merge_moves: true requires active responsibilities, the batch schedule"),
         ({"learn": ("alpha", "gamma")}, "pi in `learn`"),
-        ({"iterations": 20}, "moves: true requires more iterations, found 20: they end before moves can be scored"),
-        ({"iterations": 1}, "moves: true requires more iterations, found 1"),
+        (
+            {"iterations": 20},
+            "split_merge_moves: true requires more iterations, found 20: they end before moves can be scored",
+        ),
+        ({"iterations": 1}, "split_merge_moves: true requires more iterations, found 1"),
     ],
     ids=str,
 )
@@ -159,8 +162,8 @@ def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, 
         ({}, 99, False),
         ({}, 100, True),
         ({}, 0, False),  # not known
-        ({"moves": False}, 500, False),
-        ({"moves": True}, 62, True),
+        ({"split_merge_moves": False}, 500, False),
+        ({"split_merge_moves": True}, 62, True),
         ({"responsibilities": "dense"}, 500, False),
         ({"order": 2}, 500, False),
         ({"learn": ("alpha",)}, 500, False),

@@ -28,7 +28,7 @@ def test_planted_topics__are_what_is_left(tmp_path, seed):
     """From many more; and they predict as well as where so many were asked for."""
     train, heldout = corpora(tmp_path, seed, documents=300)
     given = {"family": "hdp", "beta": 3.0, "iterations": 200, "scheduler": "serial", "heldout": heldout}
-    fit(train, tmp_path / "true", topics=3, **{**given, "moves": False})
+    fit(train, tmp_path / "true", topics=3, **{**given, "split_merge_moves": False})
     fit(train, tmp_path / "many", topics=30, **given)
     told = iterations_of(tmp_path / "many")[-1]
     assert told["topics_99"] == 3
@@ -42,7 +42,7 @@ def test_twenty_planted_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
     simulate(tmp_path / "drawn", family="lda", documents=1500, words=500, tokens=80, topics=20, alpha=0.1, seed=seed)
     split(tmp_path / "drawn", tmp_path / "train", tmp_path / "heldout", seed=seed)
     given = {"family": "hdp", "iterations": 200, "heldout": tmp_path / "heldout", "score_every": 200}
-    fit(tmp_path / "train", tmp_path / "true", topics=20, moves=False, **given)
+    fit(tmp_path / "train", tmp_path / "true", topics=20, split_merge_moves=False, **given)
     fit(tmp_path / "train", tmp_path / "many", topics=100, **given)
     assert iterations_of(tmp_path / "many")[-1]["topics_99"] == 20
     assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
@@ -227,9 +227,9 @@ def test_topics_too_many_to_be_found__do_not_all_go(tmp_path):
     simulate(tmp_path / "drawn", family="lda", documents=400, words=200, tokens=60, topics=20, alpha=0.3, seed=1)
     split(tmp_path / "drawn", tmp_path / "train", tmp_path / "heldout", seed=1)
     given = {"family": "hdp", "heldout": tmp_path / "heldout", "iterations": 120, "topics": 60, "score_every": 120}
-    given["start"] = "random"
+    given["init"] = "random"
     for name in ("with", "without"):
-        fit(tmp_path / "train", tmp_path / name, moves=name == "with", **given)
+        fit(tmp_path / "train", tmp_path / name, split_merge_moves=name == "with", **given)
     held = rounds.SCHEDULE.max_held_share * Corpus(tmp_path / "train").manifest.tokens
     assert scores_of(tmp_path / "with")[-1] > scores_of(tmp_path / "without")[-1] - rounds.SCHEDULE.max_fall / np.sqrt(
         held

@@ -286,7 +286,7 @@ def test_a_run_that_was_stopped_before_its_first_iteration__has_its_weights(smal
 
 def test_counts__do_not_drift_over_many_sweeps(small, tmp_path):
     """Counts are sums of weights, which are rounded in each sweep."""
-    options = {"topics": 4, "weights": "log-tf-idf", "flatten": 1.0}
+    options = {"topics": 4, "weights": "log-tf-idf", "inverse_temperature": 1.0}
     model = fit(small[0], tmp_path / "run", family="lda", iterations=300, scheduler="serial", **options)
     assert verify(tmp_path / "run").broken == []
     rows = arrays_of(model.rows(0))

@@ -174,7 +174,7 @@ def test_hdp__samples_from_the_posterior(rows, start):
         return found
 
     options = {"alpha_shape": 3.0, "alpha_rate": 2.0, "gamma_shape": 4.0, "gamma_rate": 5.0, "learn": ()}
-    chain = Chain("gibbs-hdp", 2, start_topics=start, beta=beta, **options)
+    chain = Chain("gibbs-hdp", 2, init_topics=start, beta=beta, **options)
     samples = sampled(chain, shard, 2500, 4, named)
     assert misfit(samples, posterior(1.5, 0.8)) > 0.01
     assert misfit(samples, posterior(1.5, 0.5)) < 1e-3  # the test can fail
@@ -238,7 +238,7 @@ GEWEKE = {
     "gibbs-lda": (lda_prior, {"topics": 3, "alpha": 0.5, "beta": 2.0}),
     "gibbs-hdp": (
         hdp_prior,
-        {"alpha_shape": 3.0, "alpha_rate": 2.0, "gamma_shape": 4.0, "gamma_rate": 3.0, "beta": 2.0, "start_topics": 1},
+        {"alpha_shape": 3.0, "alpha_rate": 2.0, "gamma_shape": 4.0, "gamma_rate": 3.0, "beta": 2.0, "init_topics": 1},
     ),
 }
 

@@ -19,7 +19,7 @@ from tests.conftest import planted_rows, write_corpus
 from tests.fits import problem_of
 from tests.strategies import documents_of
 
-FAMILIES = {"gibbs-lda": {"topics": 5}, "gibbs-hdp": {"start_topics": 5}}
+FAMILIES = {"gibbs-lda": {"topics": 5}, "gibbs-hdp": {"init_topics": 5}}
 
 
 def first_global_state(family, shard, **options):
@@ -61,7 +61,7 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
 
 
 CASES = [("gibbs-lda", {"topics": 4}), ("lda", {"topics": 4, "responsibilities": "dense"})]
-CASES += [("gibbs-hdp", {"start_topics": start, "beta": 3.0, "gamma_shape": 90.0}) for start in (1, 6)]
+CASES += [("gibbs-hdp", {"init_topics": start, "beta": 3.0, "gamma_shape": 90.0}) for start in (1, 6)]
 
 
 @pytest.mark.parametrize(("family", "options"), CASES)
@@ -114,7 +114,7 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     """Five shards of words of their own begin with one topic; each brings forth others, in more slots than there were."""
     rows = [{6 * (number // 12) + number % 6: 20} for number in range(60)]
     corpus = write_corpus(tmp_path / "five", rows, 30, shard_tokens=240)
-    options = {"start_topics": 1, "beta": 0.5, "gamma_shape": 70.0, "alpha_shape": 40.0}
+    options = {"init_topics": 1, "beta": 0.5, "gamma_shape": 70.0, "alpha_shape": 40.0}
     problem = problem_of(corpus, "gibbs-hdp", options)
     assert len(problem.shards) == problem.global_state.lanes == 5
     half, born = problem.shard_model, []

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline import fit, flatten, simulate, split
+from collapsium.pipeline import explode, fit, simulate, split
 from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
@@ -44,7 +44,7 @@ def planted(tmp_path_factory):
     simulate(place / "all", family="segmented-lda", strength=5.0, alpha=0.3, beta=8.0, **sizes)
     split(place / "all", place / "train", place / "heldout", fraction=0.25, seed=2)
     for name in ("train", "heldout"):
-        flatten(place / name, place / f"{name}-flat")
+        explode(place / name, place / f"{name}-flat")
     return place
 
 

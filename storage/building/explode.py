@@ -45,13 +45,13 @@ def _column(extras: Mapping[str, pa.Array], reference: ShardReference) -> pa.Arr
     return extras[COLUMN]
 
 
-def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
+def explode_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
     """Make a corpus whose documents are the segments of another.
 
     Shards and the vocabulary stay, so that the two parts of a split again have the same documents. Document
     frequencies are counted anew.
     """
-    corpus.require(DOCUMENTS, "flatten")
+    corpus.require(DOCUMENTS, "explode")
     if COLUMN not in corpus.manifest.fields:
         raise MismatchError(
             f"{corpus.url}: its documents have no segments; `ingest` with `segments` keeps those of texts"
@@ -63,7 +63,7 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
         for reference in corpus.references:
             documents = reference.documents()
             _column(documents.extras, reference)
-            parts = flattened(documents)
+            parts = exploded(documents)
             if len(parts):
                 writer.add_shard(parts)
             read += len(documents)
@@ -73,11 +73,11 @@ def flatten_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
             manifest = writer.finish(words)
         except InputError as error:
             raise InputError(os.fspath(out), error.expected) from None
-        inherit_history(corpus.folder, folder, documents=manifest.documents, flattened=True)
+        inherit_history(corpus.folder, folder, documents=manifest.documents, exploded=True)
         return manifest
 
 
-def flattened(documents: Documents) -> Documents:
+def exploded(documents: Documents) -> Documents:
     """Return the segments of documents as documents."""
     column = documents.extras[COLUMN]
     counts, bounds = segment_counts(column), segment_bounds(column)

@@ -2,7 +2,7 @@
 Starts of a fit
 ===============
 
-A fit begins with the proportions of its documents that ``start`` names: random ones, a mixture's, or clusters. The
+A fit begins with the proportions of its documents that ``init`` names: random ones, a mixture's, or clusters. The
 picture shows how soon each fit predicts held-out tokens.
 """
 
@@ -33,8 +33,8 @@ for start, colour in colours.items():
         if event["event"] == "iteration" and "score" in event:
             scores.append(event["score"])
 
-    given = {"family": "lda", "topics": 20, "iterations": 40, "flatten": 1.0, "seed": 3}
-    fit("train", start, heldout="heldout", start=start, sinks=[collect], **given)
+    given = {"family": "lda", "topics": 20, "iterations": 40, "inverse_temperature": 1.0, "seed": 3}
+    fit("train", start, heldout="heldout", init=start, sinks=[collect], **given)
     axis.plot(range(1, len(scores) + 1), scores, color=colour, label=start)
 axis.set_xlabel("iteration")
 axis.set_ylabel("held-out score (nats a token)")
@@ -43,11 +43,11 @@ axis.legend(title="start", frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# A start may also stay: with ``start_strength``, its proportions are part of each document's prior, so that
+# A start may also stay: with ``init_strength``, its proportions are part of each document's prior, so that
 # documents keep the company that the clusters found.
 
-weak = fit("train", "weak", family="lda", topics=20, iterations=20, start="clusters")
-strong = fit("train", "strong", family="lda", topics=20, iterations=20, start="clusters", start_strength=80.0)
+weak = fit("train", "weak", family="lda", topics=20, iterations=20, init="clusters")
+strong = fit("train", "strong", family="lda", topics=20, iterations=20, init="clusters", init_strength=80.0)
 for name, model in (("start alone", weak), ("start that stays", strong)):
     largest = model.document_topic.max(axis=1)
     print(f"{name}: the largest topic has {largest.mean():.0%} of a document, on average")

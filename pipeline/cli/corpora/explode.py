@@ -2,7 +2,7 @@
 
 The segments of a document with id ID become documents ID#1, ID#2 and so on,
 empty segments included. Each has the title, date, labels and covariates of its
-document. The vocabulary and the shards stay. Flatten both parts of a split
+document. The vocabulary and the shards stay. Explode both parts of a split
 (`collapsium split`) to fit and score families without segments on segments. A
 document without segments becomes no document.
 """
@@ -20,7 +20,7 @@ from collapsium.pipeline.monitoring.console import counting
 
 EPILOG = """examples:
   collapsium ingest papers.jsonl papers --segments sentences
-  collapsium flatten papers sentences
+  collapsium explode papers sentences
   collapsium fit sentences run --family lda --topics 100"""
 
 
@@ -31,9 +31,9 @@ def execute(
     *,
     output: JsonOptions,
 ) -> None:
-    """Flatten, and print the sizes of the new corpus."""
-    with counting("flattening") as progress:
-        manifest = pipeline.flatten(corpus, out, progress=progress)
+    """Explode, and print the sizes of the new corpus."""
+    with counting("exploding") as progress:
+        manifest = pipeline.explode(corpus, out, progress=progress)
     if output.as_json:
         print_json(manifest.record())
         return
