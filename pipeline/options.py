@@ -13,9 +13,10 @@ import operator
 import os
 import reprlib
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 import annotated_types
 import pydantic
@@ -25,7 +26,7 @@ from pydantic_core import ErrorDetails
 
 from collapsium.storage.errors import OptionError, flag_of, near, suggestion
 from collapsium.storage.io.toml_files import parse_toml
-from collapsium.workers.options import complaint, former_names, plain, present_names, warn_renamed
+from collapsium.workers.options import Accepts, complaint, former_names, plain, present_names, warn_renamed
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -106,6 +107,23 @@ def kinds_of(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Annotated:
         return kinds_of(get_args(annotation)[0])
     return tuple(kind for one in get_args(annotation) for kind in kinds_of(one) if kind is not type(None))
+
+
+def python_type(annotation: Any, metadata: Iterable[Any] = ()) -> Any:
+    """Return the type of the values that a function accepts for an option, without the marks of its field."""
+    accepted = next((mark.kind for mark in metadata if isinstance(mark, Accepts)), None)
+    if accepted is not None:
+        return accepted
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return python_type(inner[0], inner[1:])
+    if origin in (Union, UnionType):
+        return functools.reduce(operator.or_, (python_type(kind) for kind in inner))
+    if origin is tuple and inner[-1] is ...:
+        return Sequence[python_type(inner[0])]  # type: ignore[misc]
+    if origin is dict:
+        return Mapping[python_type(inner[0]), python_type(inner[1])]  # type: ignore[misc]
+    return annotation
 
 
 def choices_of(field: FieldInfo) -> tuple[str, ...]:
@@ -220,7 +238,8 @@ def _parameters(model: type[Options]) -> Iterator[inspect.Parameter]:
     """Yield a keyword parameter for each option of a model."""
     for name, field in model.model_fields.items():
         default = inspect.Parameter.empty if field.is_required() else field.default
-        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation)
+        kind = python_type(field.annotation, field.metadata)
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def _described(text: str | None, models: dict[str, type[Options]]) -> str | None:
@@ -282,10 +301,12 @@ class Commas:
     """Marks an option whose flag takes several values, separated by commas."""
 
 
-Location = Annotated[str, BeforeValidator(_path)]  # A path or URL
-Locations = Annotated[tuple[str, ...], BeforeValidator(paths_of)]  # Paths, or a single path; the flag may be repeated
+Path = str | os.PathLike[str]
+Location = Annotated[str, BeforeValidator(_path), Accepts(Path)]  # A path or URL
+# Paths, or a single path; the flag may be repeated
+Locations = Annotated[tuple[str, ...], BeforeValidator(paths_of), Accepts(Path | Sequence[Path])]
 # Names, or a string with commas; the flag may be repeated
-Names = Annotated[tuple[str, ...], BeforeValidator(_names), Commas()]
+Names = Annotated[tuple[str, ...], BeforeValidator(_names), Commas(), Accepts(str | Sequence[str])]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]  # Texts, unchanged; the flag may be repeated
 
 

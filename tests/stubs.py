@@ -15,9 +15,8 @@ from pydantic.fields import FieldInfo
 from collapsium import pipeline
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import family_names, load_family
-from collapsium.pipeline.options import Location
+from collapsium.pipeline.options import python_type
 
-PATH = typing.get_args(Location)[1].func  # What turns a path into a text
 FILE = Path(pipeline.__file__).with_suffix(".pyi")
 HEAD = '''"""Types of the public functions with all options. `python -m tests.stubs` writes this file."""
 
@@ -33,7 +32,6 @@ class Writer:
 
     def __init__(self) -> None:
         self.modules: set[str] = {"collections.abc", "os", "typing"}
-        self.is_option = False  # Options accept any sequence and any mapping
 
     def text(self, kind: object) -> str:
         """Return a type as source text."""
@@ -48,10 +46,6 @@ class Writer:
         origin, arguments = typing.get_origin(kind), typing.get_args(kind)
         if origin is typing.Annotated:
             return self.text(arguments[0])
-        if self.is_option and origin is tuple and arguments[-1] is ...:
-            return f"collections.abc.Sequence[{self.text(arguments[0])}]"
-        if self.is_option and origin is dict:
-            return f"collections.abc.Mapping[{', '.join(map(self.text, arguments))}]"
         if origin in (typing.Union, types.UnionType):
             return " | ".join(dict.fromkeys(map(self.text, arguments)))
         if origin is typing.Literal:
@@ -64,14 +58,6 @@ class Writer:
         self.modules.add(kind.__module__)
         return f"{kind.__module__}.{kind.__qualname__}"
 
-    def option(self, field: FieldInfo) -> str:
-        """Return the type of an option's value as functions accept it: also a path where the option is a location."""
-        self.is_option = True
-        kind = self.text(field.annotation)
-        self.is_option = False
-        is_path = any(getattr(note, "func", None) is PATH for note in field.metadata)
-        return kind.replace("str", "str | os.PathLike[str]", 1) if is_path else kind
-
     def hints(self, function: typing.Any) -> dict[str, object]:
         """Return the types of a function's own parameters and of its result."""
         function = inspect.unwrap(function)
@@ -81,24 +67,27 @@ class Writer:
             for name, kind in function.__annotations__.items()
         }
 
-    def parameters(self, function: typing.Any, skip: typing.Collection[str] = ()) -> list[str]:
+    def parameters(self, function: typing.Any) -> dict[str, str]:
         """Return the parameters of a function as source text, without the family's options."""
-        hints, options, found, keyword = self.hints(function), options_of(function), [], False
+        hints, found = self.hints(function), {}
         for name, parameter in inspect.signature(function).parameters.items():
-            if parameter.kind is parameter.VAR_KEYWORD or name in skip:
+            if parameter.kind is parameter.VAR_KEYWORD:
                 continue
-            if parameter.kind is parameter.KEYWORD_ONLY and not keyword:
-                keyword = True
-                found.append("*")
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                found.setdefault("*", "*")
+            # The type of an option is that of its keyword; of another parameter, that of its declaration.
+            kind = hints[name] if isinstance(parameter.annotation, str) else parameter.annotation
             default = "" if parameter.default is parameter.empty else " = ..."
-            kind = self.text(hints[name]) if name in hints else self.option(options[name])
-            found.append(f"{name}: {kind}{default}")
+            found[name] = f"{name}: {self.text(kind)}{default}"
         return found
 
-    def table(self, name: str, fields: typing.Mapping[str, FieldInfo]) -> str:
-        """Return the class of a table of keywords."""
-        body = "".join(f"    {key}: {self.option(field)}\n" for key, field in fields.items())
-        return f"class {name}(typing.TypedDict, total=False):\n{body or '    pass'}"
+    def options(self, fields: typing.Mapping[str, FieldInfo]) -> dict[str, str]:
+        """Return options as keywords in source text."""
+        return {
+            name: f"{name}: {self.text(python_type(field.annotation, field.metadata))}"
+            + ("" if field.is_required() else " = ...")
+            for name, field in fields.items()
+        }
 
     def function(self, name: str) -> str:
         """Return the declaration of a function: one for each family, if the family's options are keywords of it."""
@@ -106,46 +95,28 @@ class Writer:
         summary = (inspect.getdoc(function) or "").partition("\n")[0]
         result = self.text(self.hints(function)["return"])
 
-        def declaration(parameters: list[str], before: str = "") -> str:
-            return f'{before}def {name}({", ".join(parameters)}) -> {result}:\n    """{summary}"""\n'
+        def declaration(parameters: typing.Mapping[str, str], before: str = "") -> str:
+            return f'{before}def {name}({", ".join(parameters.values())}) -> {result}:\n    """{summary}"""\n'
 
-        parameters = self.parameters(function)
+        parameters, further = self.parameters(function), {"**": "**options: typing.Any"}
         kinds = {one.kind for one in inspect.signature(function).parameters.values()}
         if inspect.Parameter.VAR_KEYWORD not in kinds:
             return declaration(parameters)
         if name not in FURTHER:
-            return declaration([*parameters, "**options: typing.Any"])
-        further = {key: field for model in FURTHER[name] for key, field in model.model_fields.items()}
-        further |= {key: field for key, field in options_of(function).items() if not field.is_required()}
-        shared = f"_{name.capitalize()}Options"
-        own = self.parameters(function, {*further, "family"})
-        own = own if "*" in own else [*own, "*"]
-        tables, overloads = [self.table(shared, further)], []
+            return declaration({**parameters, **further})
+        loop = {key: text for model in FURTHER[name] for key, text in self.options(model.model_fields).items()}
+        overloads = []
         for family in family_names():
-            table = f"_{name.capitalize()}{class_name(family)}"
-            tables.append(f"class {table}({shared}, _{class_name(family)}Options, total=False):\n    pass\n")
-            chosen = [*own, f"family: typing.Literal[{family!r}]", f"**options: typing.Unpack[{table}]"]
-            overloads.append(declaration(chosen, "@typing.overload\n"))
-        overloads.append(declaration([*own, "family: str", "**options: typing.Any"], "@typing.overload\n"))
-        return "\n".join([*tables, *overloads])
-
-
-def options_of(function: typing.Any) -> dict[str, FieldInfo]:
-    """Return the options that a function declares as models."""
-    models = getattr(function, "option_models", ())
-    return {name: field for model in models for name, field in model.model_fields.items()}
-
-
-def class_name(family: str) -> str:
-    """Return a family's name in the form of a class's."""
-    return "".join(word.capitalize() for word in family.split("-"))
+            chosen = {"family": f"family: typing.Literal[{family!r}]"}
+            options = self.options(load_family(family).Options.model_fields)
+            overloads.append(declaration({**parameters, **chosen, **options, **loop}, "@overload\n"))
+        # Editors take the first of the declarations that fits, so the general one stands last.
+        return "\n".join([*overloads, declaration({**parameters, **further}, "@overload\n")])
 
 
 def stub() -> str:
     """Return the types of all public names."""
-    writer = Writer()
-    tables = {f"_{class_name(family)}Options": load_family(family).Options.model_fields for family in family_names()}
-    parts = [writer.table(name, fields) for name, fields in tables.items()]
+    writer, parts = Writer(), []
     for name in sorted(pipeline.__all__):
         member = getattr(pipeline, name)
         if inspect.isfunction(member):
@@ -153,7 +124,10 @@ def stub() -> str:
         else:
             parts.append(f"from {member.__module__} import {name} as {name}\n")
     imports = "".join(f"import {module}\n" for module in sorted(writer.modules))
-    return "\n".join([HEAD, imports, *parts, f"__all__ = {sorted(pipeline.__all__)!r}\n"])
+    # jedi knows `overload` by its bare name alone.
+    return "\n".join(
+        [HEAD, f"{imports}from typing import overload\n", *parts, f"__all__ = {sorted(pipeline.__all__)!r}\n"]
+    )
 
 
 if __name__ == "__main__":

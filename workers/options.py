@@ -8,7 +8,7 @@ import reprlib
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationInfo
 from pydantic_core import ErrorDetails
@@ -30,6 +30,13 @@ _PLAIN = {
     "a valid tuple": "a list",
     "a valid dictionary( or instance of .*)?": "a table",
 }
+
+
+@dataclass(frozen=True)
+class Accepts:
+    """The type of the values that Python's functions accept, if it is wider than the field's."""
+
+    kind: Any
 
 
 @dataclass(frozen=True)

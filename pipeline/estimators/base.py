@@ -259,13 +259,12 @@ class Parameters:
         def by_present_names(self: Self, *args: Any, **parameters: Any) -> None:
             construct(self, *args, **self._by_present_names(parameters))
 
-        cls.__init__ = by_present_names  # type: ignore[method-assign]
+        cls.__init__ = by_present_names  # type: ignore[assignment, method-assign]
 
     @classmethod
     def _by_present_names(cls, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters with the present names of options; families are loaded only for unknown ones."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        if parameters.keys() <= known:
+        if parameters.keys() <= inspect.signature(cls).parameters.keys():
             return {**parameters}
         return present_names(parameters, former_names_of(cls.FAMILY), warn_renamed)
 

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS
 from collapsium.pipeline.options import Location, Options, Value
 from collapsium.storage.errors import OptionError, near
+from collapsium.workers.options import Accepts
 
 LOCAL_SCHEDULERS = ("threads", "serial", "local")  # Schedulers whose workers are started by the driver, on its machine
 
@@ -136,7 +137,9 @@ class SchedulerOptions(Options):
     """The executor that runs the tasks."""
 
     heading = _WHERE
-    scheduler: Annotated[str | ClientOrCluster, Value("WHERE"), BeforeValidator(as_scheduler)] = Field(
+    scheduler: Annotated[
+        str | ClientOrCluster, Value("WHERE"), BeforeValidator(as_scheduler), Accepts(str | os.PathLike[str] | Any)
+    ] = Field(
         "threads",
         description="threads: threads of this process; local: a Dask cluster of processes on this machine, "
         "with a dashboard; serial: one task after another; or a Dask scheduler: its address, such as "

@@ -1,12 +1,25 @@
 """Editors and mypy know the options of public functions, those of each family among them."""
 
+import inspect
 import os
 import subprocess
 import sys
 
 import pytest
 
+from collapsium import pipeline
 from tests.stubs import FILE, stub
+
+jedi = pytest.importorskip("jedi")
+
+COMPLETED = {
+    'from collapsium.pipeline import fit\nfit("corpus", "run", family="lda", ': "inverse_temperature most_active iterations heldout",
+    'from collapsium import pipeline\npipeline.fit("corpus", family="hdp", gamma_': "gamma_shape gamma_rate",
+    'from collapsium.pipeline import estimate\nestimate("corpus", family="gibbs-hdp", init_': "init_topics",
+    'from collapsium.pipeline import ingest\ningest("texts", "corpus", min_': "min_documents min_characters",
+    "from collapsium.pipeline.estimators import CollapsedLDA\nCollapsedLDA(": "n_components init inverse_temperature workers",
+    "from collapsium.pipeline.estimators import GibbsHDP\nGibbsHDP(gamma_": "gamma_shape gamma_rate",
+}
 
 CALLS = {
     'fit("corpus", "run", family="lda", topics=3, alpha=0.1, iterations=5, workers=2)': "",
@@ -50,6 +63,31 @@ def test_mypy__checks_options(told, call):
 def test_each_family__completes_its_options(told):
     signatures = told[len(CALLS) + 2]
     lda = signatures.partition("family: Literal['lda'], ")[2].partition("family: ")[0]
-    assert "'alpha'" in lda
-    assert "'iterations'" in lda
+    assert ", alpha: " in lda
+    assert ", iterations: " in lda
     assert "gamma_shape" not in lda
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    """Make a script in an editor, which finds the package by its name."""
+    folder = tmp_path_factory.mktemp("editor")
+    (folder / "collapsium").symlink_to(FILE.parents[1])
+    jedi.settings.cache_directory = str(folder / "cache")
+    project = jedi.Project(folder, added_sys_path=[str(folder)])
+    return lambda text: jedi.Script(text, path=folder / "script.py", project=project)
+
+
+@pytest.mark.parametrize("text", COMPLETED)
+def test_an_editor__completes_options_and_shows_plain_types(script, text):
+    found = script(text).complete()
+    assert {f"{name}=" for name in COMPLETED[text].split()} <= {each.name for each in found}
+    signatures = [signature.to_string() for signature in script(text).get_signatures()]
+    assert signatures
+    assert not any("Annotated" in signature for signature in signatures)
+
+
+@pytest.mark.parametrize("name", [name for name in pipeline.__all__ if inspect.isfunction(getattr(pipeline, name))])
+def test_signatures__have_plain_types(name):
+    text = str(inspect.signature(getattr(pipeline, name)))
+    assert not any(word in text for word in ("Annotated", "Validator", "Pydantic"))

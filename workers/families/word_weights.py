@@ -11,14 +11,14 @@ import math
 import os
 import reprlib
 from collections.abc import Iterable, Mapping
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from collapsium.storage.errors import near
 from collapsium.storage.readers.weights_file import read_weights
 from collapsium.workers.families.family import FamilyOptions
-from collapsium.workers.options import require_named
+from collapsium.workers.options import Accepts, require_named
 
 LOG_TF_IDF = "log-tf-idf"
 FORMULAS = ("idf", LOG_TF_IDF, "entropy")
@@ -37,7 +37,10 @@ class WeightTable(BaseModel):
 class WeightedOptions(FamilyOptions):
     """Options of families that take weights of words."""
 
-    weights: Literal["idf", "log-tf-idf", "entropy"] | WeightTable | None = Field(
+    weights: Annotated[
+        Literal["idf", "log-tf-idf", "entropy"] | WeightTable | None,
+        Accepts(str | os.PathLike[str] | Mapping[str, float] | None),
+    ] = Field(
         None,
         description="weights of words, by which tokens count: idf, log-tf-idf or entropy, computed from the corpus, or "
         "a file with a word and its weight in each line (.tsv, .csv or .parquet; other words weigh 1). Words in most "

@@ -11,7 +11,7 @@ import os
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -24,7 +24,7 @@ from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.word_weights import WeightedOptions
 from collapsium.workers.kernels.cvb.active import EXACT_TOKENS
-from collapsium.workers.options import complaint, require_named
+from collapsium.workers.options import Accepts, complaint, require_named
 
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 MAX_STRENGTH = 1e6
@@ -113,7 +113,7 @@ class SeededOptions(WeightedOptions):
     """Options of families whose topics may be seeded, and whose words may be weighted."""
 
     topics: int
-    seeds: tuple[SeededTopic, ...] = Field(
+    seeds: Annotated[tuple[SeededTopic, ...], Accepts(str | os.PathLike[str] | Mapping[str, Any])] = Field(
         (),
         description="names and words of topics whose word priors are raised: a TOML file with a table for each topic, "
         'such as space = ["orbit", "nasa"], or [space] with words and strength, the pseudo-counts of each word as a '

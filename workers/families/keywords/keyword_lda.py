@@ -14,7 +14,8 @@ T_k = (n0_k + B) (n_k + g1 + g2) / (n0_k + g2). This leaves n_kw of words withou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -39,7 +40,7 @@ from collapsium.workers.families.topic_arrays import KEYWORD_ARRAYS
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
-from collapsium.workers.options import Formerly
+from collapsium.workers.options import Accepts, Formerly
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -250,7 +251,7 @@ Learned = Literal["alpha", "asymmetric-alpha"]
 class KeywordOptions(CollapsedOptions, title="topics with keywords (keyATM), collapsed variational inference"):
     """Options of the family."""
 
-    seeds: tuple[SeededTopic, ...] = Field(
+    seeds: Annotated[tuple[SeededTopic, ...], Accepts(str | os.PathLike[str] | Mapping[str, Any])] = Field(
         description="names and keywords of the first topics: a TOML file with a table for each topic, such as "
         'space = ["orbit", "nasa"]',
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
@@ -22,7 +22,7 @@ from collapsium.workers.families.networks.graph import CORPUS, DOCUMENT, LABEL, 
 from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.sampled import SampledNetworkModel
 from collapsium.workers.families.networks.variational import ExpectedNetworkModel
-from collapsium.workers.options import require_named
+from collapsium.workers.options import Accepts, require_named
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.label_index import LabelTable
@@ -198,7 +198,7 @@ def plan_of(network: Mapping[str, Vectors], words: str, table: LabelTable | None
 class DirichletNetworkOptions(NetworkOptions, title="network of Dirichlet or Pitman-Yor vectors that you define"):
     """Options of the family."""
 
-    network: dict[str, Vectors] = Field(
+    network: Annotated[dict[str, Vectors], Accepts(str | Mapping[str, Mapping[str, Any]])] = Field(
         description="TOML file with one table for each kind of vectors: over = corpus, label, document or "
         'segment; parents, such as ["document", "section[-1]"]; otherwise, the parents to use '
         "where one of these does not exist"
