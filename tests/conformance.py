@@ -257,7 +257,7 @@ class Conformance:
 
     def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
         problem, one_block = states(small[0], self.family, options, 4)
-        model = problem.shard_model
+        model = problem.family
         _, cut = states(small[0], self.family, options, 4, cuts=(0, 7, 8, 30))
         sides = []
         for state in (cut[-1][0], one_block[-1][0]):
@@ -281,7 +281,7 @@ class Conformance:
         documents = Corpus(small[0]).manifest.shards[0].documents
         every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * documents))
         block = tasks.Block(0, 30, model.rows(0), Delta())
-        half = model.shard_model
+        half = model.family
         unseen = tasks.fold_in(half, every, [block], model.global_state, Stream(0))
         for local in (model.documents(0), unseen):
             table = half.predict(every, local, tasks.gather([block], every.words), model.global_state)
@@ -291,7 +291,7 @@ class Conformance:
     def test_another_fit__begins_from_the_model(self, small, options, tmp_path):
         """Its words' probabilities sum to one, and the family itself takes them up."""
         model = fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **options)
-        phi = model.shard_model.probabilities(model.rows(0), model.global_state)["word_topic"]
+        phi = model.family.probabilities(model.rows(0), model.global_state)["word_topic"]
         assert phi.dtype == np.float64
         assert phi.shape[0] == 30
         assert (phi >= 0.0).all()

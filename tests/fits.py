@@ -8,7 +8,7 @@ from collapsium.pipeline.engine.setup.inputs import labels_of, weights_of
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.storage.errors import ClusterError
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.summary import RECORD as SUMMARY
@@ -30,17 +30,18 @@ def problem_of(
     """A family's problem on a corpus; run serially unless an executor is given."""
     opened, executor = Corpus(corpus), executor or SerialExecutor()
     manifest = opened.manifest
-    half, config, stream = load_family(family), make_options(family, options), Stream(7)
+    config, stream = make_options(family, options), Stream(7)
+    fitted = make_family(family, config)
     words = manifest.vocabulary.words
     more = {"shards": len(manifest.shards), "stochastic": stochastic, "iterations": iterations}
     more |= {"labels": labels_of(opened, family, config), "growing": growth is not None}
-    shards = [executor.submit(load_shard, one, scratch, 0.0, half.shard_model) for one in opened.references]
+    shards = [executor.submit(load_shard, one, scratch, 0.0, fitted) for one in opened.references]
     more["weights"] = weights_of(opened, config, executor, shards)
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
-    global_state = half.initialise(summary, config, stream)
-    model, bounds = half.make_shard_model(config), cuts or (0, words)
+    global_state = fitted.initialise(summary, stream)
+    bounds = cuts or (0, words)
     sizes = (shards, [], bounds, stream, executor, global_state, scratch)
-    return Problem(family, half, model, config, *sizes, growth=growth)
+    return Problem(family, fitted, config, *sizes, growth=growth)
 
 
 def states(corpus, family, options, iterations, cuts=None):

@@ -14,7 +14,6 @@ from collapsium.storage.corpus.vectors import VectorShard
 from collapsium.workers.arrays.array_fields import ArrayGroup, FamilyArrays, counts, numbers
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, block_only
-from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.family import Description, Family, FamilyOptions, Footprint
 
 NAME = "means"
@@ -57,9 +56,14 @@ class MeansDocuments(LocalState):
 ROWS = {"word_mean": numbers("f8", "word")}
 
 
-class MeansShardModel(ShardModel):
-    """The half beside a shard."""
+class MeansOptions(FamilyOptions, title="a mean, for tests"):
+    """No options."""
 
+
+class Means(Family):
+    """A family whose model is the mean of the vectors."""
+
+    Options, corpus_kind = MeansOptions, "vectors"
     global_state_type, rows_type, local_type, documents_type = (
         MeansGlobalState,
         MeansRows,
@@ -129,23 +133,13 @@ class MeansShardModel(ShardModel):
     def infer(self, local, global_state):
         return {"document_topic": local.document_topic}
 
-
-class MeansOptions(FamilyOptions, title="a mean, for tests"):
-    """No options."""
-
-
-class Means(Family):
-    """The half on the driver."""
-
-    shard_model, Options, corpus_kind = MeansShardModel, MeansOptions, "vectors"
-
-    def initialise(self, summary, options, stream):
+    def initialise(self, summary, stream):
         return MeansGlobalState(float(summary.documents), float(summary.words))
 
-    def footprint(self, summary, options):
+    def footprint(self, summary):
         return Footprint(16.0, 8.0, 8.0, 16.0, 0.0, 16.0, 0.0)
 
-    def update(self, global_state, delta, options, stream):
+    def update(self, global_state, delta, stream):
         return global_state
 
     def objective(self, global_state, delta):
@@ -160,7 +154,7 @@ class Means(Family):
 
 
 def install():
-    """Let this process know the family for good: a worker looks for words with both halves."""
+    """Let this process know the family for good: a worker looks for words with the family."""
     registry.FAMILIES[NAME] = ADDRESS
 
 

@@ -17,7 +17,7 @@ from collapsium.workers.arrays.spill import SpillFiles, spill
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
-    from collapsium.workers.families.base import AnyPredicts
+    from collapsium.workers.families.family import AnyPredicts
 
 # Share of the vocabulary in a shard from which the shard gets all words, so that its rows are those of the blocks
 NEARLY_ALL = 0.9

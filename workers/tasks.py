@@ -22,7 +22,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import spill
 from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Rows
 from collapsium.workers.document_samples import DocumentSample
-from collapsium.workers.families.base import AnyPredicts, AnyShardModel, Growing, Resumable, Stochastic
+from collapsium.workers.families.family import AnyFamily, AnyPredicts, Growing, Resumable, Stochastic
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 AnyStochastic: TypeAlias = Stochastic[Any, Any, Any, Any]
@@ -70,19 +70,19 @@ class WarmSource(Protocol):
     """Reader of another run's results for a shard; small, as it travels with the task."""
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
-        """Return the run's proportions and probabilities for a shard, as `ShardModel.start` takes them."""
+        """Return the run's proportions and probabilities for a shard, as `Family.start` takes them."""
 
     def local(self, shard: AnyShard) -> Arrays | None:
         """Return the local state that the run saved of this shard; None where the fit does not continue from it."""
 
 
-def empty_block(model: AnyShardModel, low: int, high: int, global_state: GlobalState) -> Block:
+def empty_block(model: AnyFamily, low: int, high: int, global_state: GlobalState) -> Block:
     """Return a block of the vocabulary before the first document is counted."""
     return Block(low, high, model.first_rows(low, high, global_state), Delta())
 
 
 def start(
-    model: AnyShardModel,
+    model: AnyFamily,
     shard: AnyShard | ShardOnDisk,
     scratch: str | None,
     blocks: Sequence[Block],
@@ -106,7 +106,7 @@ def start(
 
 
 def sweep(
-    model: AnyShardModel,
+    model: AnyFamily,
     shard: AnyShard | ShardOnDisk,
     before: Swept,
     scratch: str | None,
@@ -171,7 +171,7 @@ def blend(
 
 
 def fold_in_shard(
-    model: AnyShardModel,
+    model: AnyFamily,
     shard: AnyShard | ShardOnDisk,
     scratch: str | None,
     blocks: Sequence[Block],
@@ -240,7 +240,7 @@ def prefetch(blocks: Sequence[Block]) -> None:
     """Do nothing; blocks have come to the worker that runs this task, for the tasks after it."""
 
 
-def fold(model: AnyShardModel, block: Block, deltas: Sequence[Delta | Swept], global_state: GlobalState) -> Block:
+def fold(model: AnyFamily, block: Block, deltas: Sequence[Delta | Swept], global_state: GlobalState) -> Block:
     """Return a block of the vocabulary after deltas, the root of the reduction's tree; other sums are passed on."""
     began = time.perf_counter()
     delta = total(_deltas(deltas))
@@ -286,7 +286,7 @@ def _with_seconds(delta: Delta, began: float) -> Delta:
 
 
 def score(
-    model: AnyShardModel,
+    model: AnyFamily,
     heldout: Sequence[AnyShard | ShardOnDisk],
     swept: Sequence[Swept],
     blocks: Sequence[Block],

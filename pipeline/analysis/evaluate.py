@@ -72,7 +72,7 @@ def require_no_training_documents(named: Sequence[tuple[str, Model]], corpus: Co
     for model in different.values():
         if trained_on(model) is not None:
             _, _, name = _against(model, corpus)
-            labelled = model.shard_model.uses_labels
+            labelled = model.family.uses_labels
             require_new_documents(training_corpus(model), corpus, name, executor, labelled=labelled)
 
 
@@ -146,12 +146,12 @@ def score_in_document(
 
 def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Logs:
     model = Model(url)
-    shard = Shard.of(reference.number, reference.documents(), **document_parts(model.shard_model))
+    shard = Shard.of(reference.number, reference.documents(), **document_parts(model.family))
     if not shard.pairs:
         return Logs(np.zeros(shard.documents), 0)
-    local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(seed, "unseen"))
+    local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "unseen"))
     rows = tasks.gather(blocks, shard.words, complete=True)
-    table = model.shard_model.predict(shard, local, rows, model.global_state)
+    table = model.family.predict(shard, local, rows, model.global_state)
     if "document_log" in table:
         logs = np.where(shard.lengths > 0, table["document_log"], 0.0)
     else:
@@ -357,7 +357,7 @@ def _evaluated(
         require_same_vocabulary(named, scored)
     note, certain = require_disjoint(named, what)
     first, known, corpus = named[0][1], what.known, what.tokens
-    from_labels = labels[0] or (not known and has_labels(first, corpus) and not first.shard_model.folds_in_at_a_point)
+    from_labels = labels[0] or (not known and has_labels(first, corpus) and not first.family.folds_in_at_a_point)
     if from_labels:
         require_expectations(first)
     candidates = [candidates_of(first, what.corpus, field) for field in dict.fromkeys(labels[1])]
@@ -430,9 +430,9 @@ def _reconstructed(
 def _error_unseen(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> float:
     """Fit the local state of a shard's vectors, and sum their errors."""
     model, shard = Model(url), reference.load()
-    local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(seed, "unseen"))
+    local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "unseen"))
     rows = tasks.gather(blocks, shard.words, complete=True)
-    error = np.asarray(model.shard_model.predict(shard, local, rows, model.global_state)["error"], dtype=np.float64)
+    error = np.asarray(model.family.predict(shard, local, rows, model.global_state)["error"], dtype=np.float64)
     if error.shape != (shard.documents,) or not np.isfinite(error).all():
         raise NumericalError(
             f"{url}: expected a finite error of each vector of shard {shard.number} of {reference.folder.url}"

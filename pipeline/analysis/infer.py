@@ -145,8 +145,8 @@ def infer(
     ) as new:
         layout = _Layout(None if dense else threshold, options.seed, options.segments)
         rows = _write(model, new.corpus, out, layout, where, progress)
-    if model.averaged is not None:
-        return Inference(rows, new.unknown, len(model.averaged.models))
+    if model.members:
+        return Inference(rows, new.unknown, len(model.members))
     return Inference(rows, new.unknown, member=reference_of(run) if options.member is None else None)
 
 
@@ -197,7 +197,7 @@ def _write(
 
 def require_segments(family: str) -> None:
     """Refuse a family that does not model segments."""
-    if not load_family(family).shard_model.uses_segments:
+    if not load_family(family).uses_segments:
         raise OptionError(
             f"{family} does not model segments; use a family that does, or infer documents that "
             "`collapsium explode` made of segments",
@@ -212,9 +212,9 @@ def _proportions(
     if seen:
         local: LocalState = model.documents(reference.number)
     else:
-        shard = reference.load(**document_parts(model.shard_model))
-        local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(layout.seed, "infer"))
-    inferred = model.shard_model.infer(local, model.global_state)
+        shard = reference.load(**document_parts(model.family))
+        local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(layout.seed, "infer"))
+    inferred = model.family.infer(local, model.global_state)
     ids = reference.documents().ids
     if layout.segments:
         counts = np.asarray(inferred[SEGMENTS], dtype=np.int64)

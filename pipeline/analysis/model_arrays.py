@@ -72,15 +72,15 @@ def _width(model: Model) -> int:
     else:
         none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
         blocks = [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
-        local = tasks.fold_in(model.shard_model, Shard.of(0, none), blocks, model.global_state, Stream(0, "infer"))
-    return int(_theta(model.shard_model.infer(local, model.global_state)).shape[1])
+        local = tasks.fold_in(model.family, Shard.of(0, none), blocks, model.global_state, Stream(0, "infer"))
+    return int(_theta(model.family.infer(local, model.global_state)).shape[1])
 
 
 def document_topic(model: Model) -> Floats:
     """Return the proportions of the training documents."""
     if not model.record.shards or not model.fitted:
         raise AbsentError(f"{model.folder.url}: the model holds no proportions of training documents")
-    sweeps = model.shard_model
+    sweeps = model.family
     shards = range(len(model.record.shards))
     return np.concatenate([_theta(sweeps.infer(model.documents(number), model.global_state)) for number in shards])
 
@@ -128,9 +128,9 @@ def fold_in(model: Model, corpus: Corpus, seed: int = 0) -> Floats:
 
 
 def _folded(model: Model, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
-    shard = reference.load(**document_parts(model.shard_model))
-    local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(seed, "infer"))
-    return _theta(model.shard_model.infer(local, model.global_state))
+    shard = reference.load(**document_parts(model.family))
+    local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "infer"))
+    return _theta(model.family.infer(local, model.global_state))
 
 
 def transform(model: Model, texts: Any, *, seed: int = 0, **reading: Any) -> Floats:

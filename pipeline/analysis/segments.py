@@ -96,9 +96,9 @@ def segment_proportions(
     family, training = model.record.family, _training(run, model, corpus)
     if not model.fitted:
         raise AbsentError(f"{os.fspath(run)}: the run has not ended; it has no document proportions yet")
-    if model.shard_model.uses_segments and COLUMN in training.manifest.fields:
+    if model.family.uses_segments and COLUMN in training.manifest.fields:
         document, reference, row = _longest(training) if document is None else _named(training, document)
-        inferred = model.shard_model.infer(model.documents(reference.number), model.global_state)
+        inferred = model.family.infer(model.documents(reference.number), model.global_state)
         ends = np.cumsum(inferred["segments"])
         shares = inferred["segment_topic"][ends[row] - inferred["segments"][row] : ends[row]]
         return SegmentProportions(name, family, document, "segment", _normalised(shares))
@@ -148,7 +148,7 @@ def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
             f"{corpus.url}: expected at most {MAX_DOCUMENTS:,} documents along one axis, found "
             f"{corpus.manifest.documents:,}; name a document (`document` ID) whose segments are ID#1, ID#2, ..."
         )
-    sweeps, parts = model.shard_model, []
+    sweeps, parts = model.family, []
     for reference in corpus.references:
         if document is None:
             rows = np.arange(reference.record.documents)

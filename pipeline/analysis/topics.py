@@ -155,7 +155,7 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
         for row in rows
         if tokens[row] > 0.0 or not tokens.any()
     ]
-    joined = has_consensus(run) or model.averaged is not None
+    joined = has_consensus(run) or bool(model.members)
     return entries if joined else [replace(topic, support=None) for topic in entries]
 
 
@@ -242,8 +242,8 @@ def _with_others(run: str | os.PathLike[str]) -> tuple[Model, list[Model]]:
         # Raises an error if a restart has not ended.
         leaves(run)
     model = Model(run)
-    if model.averaged is not None:
-        return model, list(model.averaged.models)
+    if model.members:
+        return model, list(model.members)
     if restarts:
         first, *others = [Model(restart.folder.url) for _, restart in restarts]
         return first, others

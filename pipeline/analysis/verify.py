@@ -344,7 +344,7 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
     """Yield the faults of a model or a checkpoint."""
     try:
         model = Model(folder.url)
-        complete = model.averaged is None  # the parts of a mean are those of other models
+        complete = not model.members  # the parts of a mean are those of other models
     except AbsentError as error:  # of a checkpoint whose corpus has moved, the files at least
         findings.notes.append(f"{error}; only digests were checked")
         yield from _parts_of_checkpoint(folder)
@@ -403,7 +403,7 @@ def _invariants(model: Model, findings: Findings) -> Iterator[str]:
         rows = next(iter(block.rows.to_arrays().values())).shape[:1] == (block.high - block.low,)
         yield "" if sound and rows else f"{url}/rows/{number:05d}: expected a finite number for each word and topic"
     corpus, sample = _corpus_of(model, findings)
-    family = load_family(model.record.family)
+    family = model.family
     stochastic = isinstance(family, Stochastic) and family.is_stochastic(model.global_state)
     # The mean weight of a word's tokens is known of all documents, not of a sample.
     known = sample is None or not model.record.options.get("weights")
@@ -414,8 +414,10 @@ def _invariants(model: Model, findings: Findings) -> Iterator[str]:
     for number in range(len(model.record.shards)):
         shard = None
         if corpus is not None:
-            loaded = corpus.references[number].load(**document_parts(model.shard_model))
-            model.check_local(number, loaded)
+            loaded = corpus.references[number].load(**document_parts(model.family))
+            local = model.local_arrays(number)
+            if local is not None:
+                model.check_local(local, loaded, f"{url}/local_states/{number:05d}")
             shard = loaded if sample is None else sample.of(loaded)
         yield _document_fault(model, blocks, number, shard)
 
@@ -438,7 +440,7 @@ def _corpus_of(model: Model, findings: Findings) -> tuple[Corpus | None, Documen
 def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np.int64]) -> Iterator[str]:
     total, counted = 0.0, 0
     for number, block in enumerate(blocks):
-        if (expected := model.shard_model.word_tokens(block.rows)) is None:
+        if (expected := model.family.word_tokens(block.rows)) is None:
             continue
         true = tokens[block.low : block.high]
         total, counted = total + float(expected.sum()), counted + int(true.sum())
@@ -454,7 +456,7 @@ def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np
 
 def _waiting(model: Model) -> float:
     """Return the number of tokens that are not counted yet: none in a run that has ended."""
-    return load_family(model.record.family).uncounted_tokens(model.global_state)
+    return model.family.uncounted_tokens(model.global_state)
 
 
 def _off(expected: npt.NDArray[np.float64], true: AnyArray, model: Model) -> npt.NDArray[np.bool_]:
@@ -466,9 +468,9 @@ def _off(expected: npt.NDArray[np.float64], true: AnyArray, model: Model) -> npt
 
 def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard: AnyShard | None) -> str:
     """Return the fault of a shard's document states, or an empty text."""
-    half, local = model.shard_model, model.documents(number)
+    family, local = model.family, model.documents(number)
     path, documents = f"{model.folder.url}: documents/{number:05d}", model.record.shards[number].documents
-    theta = half.infer(local, model.global_state)["document_topic"]
+    theta = family.infer(local, model.global_state)["document_topic"]
     if theta.shape[0] != documents:
         return f"{path}: expected {documents} documents, found {theta.shape[0]}"
     if not (np.isfinite(theta).all() and (theta >= 0).all() and (theta.sum(axis=1) < 1 + TOLERANCE).all()):
@@ -477,13 +479,13 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
         if shard is None:
             return ""
         rows = tasks.gather(blocks, shard.words, complete=True)
-        error = model.shard_model.predict(shard, local, rows, model.global_state)["error"]
+        error = model.family.predict(shard, local, rows, model.global_state)["error"]
         if error.shape == (shard.documents,) and np.isfinite(error).all() and (error >= 0).all():
             return ""
         return f"{path}: expected an error of 0 or more of each vector's reconstruction"
     if isinstance(shard, Shard):
-        tokens = half.document_lengths(local)
-        lengths = half.weighed(shard, tasks.gather(blocks, shard.words, complete=True)).weighted_lengths
+        tokens = family.document_lengths(local)
+        lengths = family.weighed(shard, tasks.gather(blocks, shard.words, complete=True)).weighted_lengths
         wrong = _off(tokens, lengths, model)
         if wrong.any():
             at = int(np.argmax(wrong))
@@ -502,7 +504,7 @@ def _probability_fault(model: Model, blocks: list[tasks.Block], local: LocalStat
     if not probe.pairs:
         return ""
     rows = tasks.gather(blocks, every, complete=True)
-    table: dict[str, AnyArray] = dict(model.shard_model.predict(probe, local, rows, model.global_state))
+    table: dict[str, AnyArray] = dict(model.family.predict(probe, local, rows, model.global_state))
     sums = table["probability"].reshape(some, words).sum(axis=1)
     furthest = sums[np.argmax(np.abs(sums - 1.0))]
     if abs(furthest - 1.0) < TOLERANCE:

@@ -106,5 +106,5 @@ def ranked_words(model: Model, ids: Ints, share: Floats, count: int, options: Ra
 def _tables(model: Model) -> Iterator[tuple[int, int, Floats]]:
     """Yield the blocks of the vocabulary: first and last-plus-one word, and probabilities, shape (words, topics)."""
     for number, (low, high) in enumerate(model.blocks):
-        table = model.shard_model.probabilities(model.rows(number), model.global_state)["word_topic"]
+        table = model.family.probabilities(model.rows(number), model.global_state)["word_topic"]
         yield low, high, np.maximum(np.asarray(table, dtype=np.float64), 0.0)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collapsium.pipeline.corpora.options import SimulateOptions
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_family, make_options
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.manifest import VECTORS, Manifest, VocabularyRecord
 from collapsium.storage.corpus.shard import Documents
@@ -80,17 +80,17 @@ def simulate(
     OccupiedError
         The folder exists.
     """
-    drawing = load_family(family)
-    if not isinstance(drawing, Simulates):
+    if not issubclass(load_family(family), Simulates):
         raise OptionError(f"family '{family}' has no generative model to draw a corpus from", "family")
     config = make_options(family, options, option_names(simulate))
+    drawing = cast("SimulatingFamily", make_family(family, config))
     vectors = drawing.corpus_kind == VECTORS
     each = _require_sizes(drawing, family, sizes.documents, sizes.words, sizes.tokens)
     if sizes.shard_tokens is not None and sizes.shard_tokens < 1:
         raise OptionError(f"expected 1 or more, found {sizes.shard_tokens}", "shard_tokens")
     stream = Stream(sizes.seed, "simulate")
     topics, global_state = drawing.draw_model(
-        Summary(sizes.documents, sizes.words, int(sizes.documents * each)), config, stream
+        Summary(sizes.documents, sizes.words, int(sizes.documents * each)), stream
     )
     size = max(round((sizes.shard_tokens or even_shard_tokens(int(sizes.documents * each))) / each), 1)
     names = [f"{'x' if vectors else 'w'}{number:0{len(str(sizes.words - 1))}d}" for number in range(sizes.words)]
@@ -129,7 +129,7 @@ def simulate(
     return manifest
 
 
-SimulatingFamily = Simulates[Any, Any, Any]
+SimulatingFamily = Simulates[Any, Any, Any, Any]
 
 
 def _require_sizes(drawing: SimulatingFamily, family: str, documents: int, words: int, tokens: float | None) -> float:

@@ -20,9 +20,9 @@ from collapsium.pipeline.engine.resources.plan import release_memory
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.warm_start import WarmReference, WarmStart
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.models.averaged_models import width_of
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.states import width_of
 from collapsium.pipeline.models.topic_matching import occupied
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.vectors import AnyShard
@@ -33,6 +33,7 @@ from collapsium.storage.runs.model import MatchedMember, ModelWriter, read_model
 from collapsium.storage.runs.run import MEMBERS, Run
 from collapsium.storage.runs.topic_names import TopicName
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families.family import IntegratesProportions
 from collapsium.workers.families.mean import ABSENT
 
 if TYPE_CHECKING:
@@ -187,14 +188,14 @@ def document_overlaps(
 def _word_topic(joined: JoinedModel, block: int) -> Floats:
     """Return the probabilities of a block's words, shape (words, columns of the model)."""
     model = Model(joined.url)
-    phi = model.shard_model.probabilities(model.rows(block), model.global_state)["word_topic"]
+    phi = model.family.probabilities(model.rows(block), model.global_state)["word_topic"]
     return np.maximum(np.asarray(phi, dtype=np.float64), 0.0)
 
 
 def _document_topic(joined: JoinedModel, shard: int, every: int) -> Floats:
     """Return the proportions of one document in `every` of a shard, shape (documents, columns of the model)."""
     model = Model(joined.url)
-    theta = model.shard_model.infer(model.documents(shard), model.global_state)["document_topic"][::every]
+    theta = model.family.infer(model.documents(shard), model.global_state)["document_topic"][::every]
     return np.asarray(theta, dtype=np.float64)
 
 
@@ -325,13 +326,13 @@ def has_mean(request: Request) -> bool:
     if request.has_consensus or request.keep == "best":
         return False
     several = max(request.restarts, 1) * max(request.limits.samples, 1) > 1
-    return several and load_family(request.family).shard_model.dirichlet_proportions
+    return several and issubclass(load_family(request.family), IntegratesProportions)
 
 
 def is_mean_current(run: Run) -> bool:
     """Return true if the mean of a run's members is there, and they are the models that were matched."""
     try:
-        return Model(mean_folder(run).url).averaged is not None
+        return bool(Model(mean_folder(run).url).members)
     except CollapsiumError:
         return False
 

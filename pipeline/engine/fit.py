@@ -322,7 +322,7 @@ class ActiveFit:
         report = reporting_to(self._log.send)
         compile_for(
             problem.executor,
-            problem.shard_model,
+            problem.family,
             problem.global_state,
             report,
             start=self._request.start_kind,

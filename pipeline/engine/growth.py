@@ -10,14 +10,14 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.registry import make_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.document_samples import DocumentSample
-from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.families.family import FamilyOptions, Growing
 
 # For each sample its n, one document in n, and the number of its sweeps; then all documents are swept
 Samples: TypeAlias = tuple[tuple[int, int], ...]
@@ -97,7 +97,8 @@ def planned_growth(
     plans = [Growth.of(samples) for samples in PLANS]
     fitting = [plan for plan in plans if plan.complete_from - 1 <= MAX_SHARE * complete_by]
     fault = ""
-    if not load_family(family).can_grow(config):
+    fitted = make_family(family, config)
+    if not (isinstance(fitted, Growing) and fitted.can_grow()):
         fault = f"family '{family}' sweeps all documents under these options"
     elif stochastic:
         fault = "the stochastic schedule sweeps minibatches"

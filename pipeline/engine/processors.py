@@ -10,7 +10,6 @@ from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import MismatchError
 from collapsium.storage.runs.model import Processor
-from collapsium.workers.families.base import fit_kernels
 from collapsium.workers.families.family import COMPUTED_STARTS
 from collapsium.workers.kernels.child_processes import (
     Report,
@@ -19,6 +18,7 @@ from collapsium.workers.kernels.child_processes import (
     log_compilation,
     missing_kernels,
 )
+from collapsium.workers.kernels.special import elementary
 from collapsium.workers.processor import processor
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collapsium.pipeline.monitoring.events import Sink
     from collapsium.storage.runs.run import Run
     from collapsium.workers.arrays.state import GlobalState
-    from collapsium.workers.families.base import AnyShardModel
+    from collapsium.workers.families.family import AnyFamily
     from collapsium.workers.kernels.jit import AnyKernel
 
 
 def compile_for(
     executor: Executor,
-    model: AnyShardModel,
+    family: AnyFamily,
     global_state: GlobalState,
     report: Report = log_compilation,
     *,
@@ -45,11 +45,11 @@ def compile_for(
     child processes of the workers compile.
     """
     if local:
-        fill_cache(_kernels(model, global_state, start), report)
-    remaining = max(executor.everywhere(_missing, model, global_state, start), default=0)
+        fill_cache(_kernels(family, global_state, start), report)
+    remaining = max(executor.everywhere(_missing, family, global_state, start), default=0)
     if remaining:
         report(0, remaining)
-    executor.everywhere(_load, model, global_state, start, joining=True)
+    executor.everywhere(_load, family, global_state, start, joining=True)
     if remaining:
         report(remaining, remaining)
 
@@ -63,16 +63,21 @@ def reporting_to(sink: Sink) -> Report:
     return report
 
 
-def _kernels(model: AnyShardModel, global_state: GlobalState, start: str) -> list[AnyKernel]:
-    return [*fit_kernels(model, global_state), *(start_kernels(start) if start in COMPUTED_STARTS else ())]
+def fit_kernels(family: AnyFamily, global_state: GlobalState) -> list[AnyKernel]:
+    """Return the kernels that a fit of a family calls, with those that every family calls."""
+    return [*family.kernels(global_state), elementary]
 
 
-def _missing(model: AnyShardModel, global_state: GlobalState, start: str) -> int:
-    return len(missing_kernels(_kernels(model, global_state, start)))
+def _kernels(family: AnyFamily, global_state: GlobalState, start: str) -> list[AnyKernel]:
+    return [*fit_kernels(family, global_state), *(start_kernels(start) if start in COMPUTED_STARTS else ())]
 
 
-def _load(model: AnyShardModel, global_state: GlobalState, start: str) -> None:
-    compile_kernels(_kernels(model, global_state, start), lambda compiled, total: None)  # noqa: ARG005
+def _missing(family: AnyFamily, global_state: GlobalState, start: str) -> int:
+    return len(missing_kernels(_kernels(family, global_state, start)))
+
+
+def _load(family: AnyFamily, global_state: GlobalState, start: str) -> None:
+    compile_kernels(_kernels(family, global_state, start), lambda compiled, total: None)  # noqa: ARG005
 
 
 FIELD = "processors"  # Field of `run.json`

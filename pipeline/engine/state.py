@@ -14,7 +14,6 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.document_samples import DocumentSample
-from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.families.family import AnyFamily, FamilyOptions
 from collapsium.workers.shard_loading import ShardOnDisk
 from collapsium.workers.tasks import Block, Swept, WarmSource
@@ -27,8 +26,7 @@ class Problem:
     """A corpus on the workers with a model family, its options and a seed; fixed before the first sweep."""
 
     name: str  # Name of the family
-    family: AnyFamily  # The family's driver half
-    shard_model: AnyShardModel  # The family's half for the shards, which travels with the tasks
+    family: AnyFamily  # The family, which travels with the tasks
     config: FamilyOptions  # Options of the family
     # The shards, and the held-out pairs of their documents; `heldout` is empty where nothing is held out
     shards: Shards
@@ -73,7 +71,7 @@ class Problem:
         """Return the state before any document was swept."""
         blocks = [
             self.executor.submit(
-                tasks.empty_block, self.shard_model, *bounds, self.global_state, home=self.block_home(number)
+                tasks.empty_block, self.family, *bounds, self.global_state, home=self.block_home(number)
             )
             for number, bounds in enumerate(pairwise(self.block_bounds))
         ]
@@ -88,7 +86,7 @@ class Problem:
         swept = [
             self.executor.submit(
                 tasks.fold_in_shard,
-                self.shard_model,
+                self.family,
                 shard,
                 self.scratch,
                 state.blocks,

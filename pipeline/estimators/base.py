@@ -52,8 +52,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import GlobalState
-from collapsium.workers.families.base import AnyShardModel
-from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.families.family import AnyFamily, FamilyOptions
 from collapsium.workers.options import present_names, warn_renamed
 
 
@@ -76,7 +75,7 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
     try:
         with freed_memory(executor), scratch_folder(planned, executor) as folder:
             problem, start = LoadedCorpus(request, [], executor, folder).problem(request.seed), request.start_kind
-            compile_for(executor, problem.shard_model, problem.global_state, start=start, local=placement.is_local)
+            compile_for(executor, problem.family, problem.global_state, start=start, local=placement.is_local)
             # Only this refers to the state, so that each state is freed as soon as the next one exists.
             last = Checkpointer()
             for _ in Fit(problem, request.limits, last):
@@ -85,18 +84,18 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
                 raise RuntimeError("the fit gave no state")
             state = last.last.state
             blocks = executor.collect(
-                [executor.submit(_finished, problem.shard_model, block, state.global_state) for block in state.blocks]
+                [executor.submit(_finished, problem.family, block, state.global_state) for block in state.blocks]
             )
     finally:
         executor.close()
     manifest = request.corpus.manifest
     fitted = Fitted(
-        request.family, problem.shard_model, state.global_state, blocks, manifest.documents, float(manifest.tokens)
+        request.family, problem.family, state.global_state, blocks, manifest.documents, float(manifest.tokens)
     )
     return fitted, state.iteration
 
 
-def _finished(model: AnyShardModel, block: tasks.Block, global_state: GlobalState) -> tasks.Block:
+def _finished(model: AnyFamily, block: tasks.Block, global_state: GlobalState) -> tasks.Block:
     return tasks.Block(block.low, block.high, model.finished_rows(block.rows, global_state), Delta())
 
 

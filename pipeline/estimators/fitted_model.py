@@ -14,9 +14,8 @@ import pyarrow as pa
 from collapsium.pipeline.engine.loop.fit import step
 from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor, T
-from collapsium.pipeline.models.averaged_models import AveragedModels
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.registry import make_family
 from collapsium.storage.building.split import split_documents
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.corpus.vectors import AnyShard
@@ -25,11 +24,8 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
-from collapsium.workers.families.base import AnyPredicts
-from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS
-from collapsium.workers.families.family import AnyFamily, Stochastic, Summary
-from collapsium.workers.families.mean import MeanGlobalState
+from collapsium.workers.families.family import AnyFamily, AnyPredicts, Stochastic, Summary
 from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
 
 Call: TypeAlias = tuple[Callable[..., T], tuple[object, ...]]  # A function and its arguments
@@ -42,14 +38,13 @@ SEED = 0
 class Fitted(ShortRepr):
     """A fitted model in memory."""
 
-    family: str  # The family's name
-    shard_model: AnyPredicts  # The family's shard model
+    name: str  # The family's name
+    family: AnyPredicts  # The family, or the mean of several of its models
     global_state: GlobalState  # The family's global state
     blocks: list[tasks.Block]  # The blocks of the vocabulary, with their rows
     documents: int  # Number of training documents
     tokens: float  # Sum of its expected counts
     steps: int = 0  # Number of steps of the stochastic schedule so far
-    averaged: AveragedModels[Model] | None = None  # The models whose mean this one is; None for all others
 
     @staticmethod
     def of(model: Model, documents: int, tokens: int) -> Fitted:
@@ -57,8 +52,7 @@ class Fitted(ShortRepr):
         blocks = [
             tasks.Block(low, high, model.rows(number), Delta()) for number, (low, high) in enumerate(model.blocks)
         ]
-        state, half = model.global_state, model.shard_model
-        return Fitted(model.record.family, half, state, blocks, documents, float(tokens), averaged=model.averaged)
+        return Fitted(model.record.family, model.family, model.global_state, blocks, documents, float(tokens))
 
     @property
     def words(self) -> int:
@@ -79,22 +73,19 @@ class Fitted(ShortRepr):
 
     def _theta(self, number: int, documents: Documents) -> npt.NDArray[np.float64]:
         shard = Shard.of(number, documents)
-        local = tasks.fold_in(self.shard_model, shard, self.blocks, self.global_state, Stream(SEED, "infer"))
-        return np.asarray(self.shard_model.infer(local, self.global_state)["document_topic"], dtype=np.float64)
+        local = tasks.fold_in(self.family, shard, self.blocks, self.global_state, Stream(SEED, "infer"))
+        return np.asarray(self.family.infer(local, self.global_state)["document_topic"], dtype=np.float64)
 
     def score(self, number: int, first: int, documents: Documents) -> tasks.Score:
         """Return the score of one half of each document's tokens, given the other, as `evaluate` does."""
         known, scored = split_documents(documents, first, 0.5, SEED)
         shard = Shard.of(number, known)
-        local = tasks.fold_in(self.shard_model, shard, self.blocks, self.global_state, Stream(SEED, "unseen"))
-        return tasks.score_local(self.shard_model, Shard.of(number, scored), local, self.blocks, self.global_state)
+        local = tasks.fold_in(self.family, shard, self.blocks, self.global_state, Stream(SEED, "unseen"))
+        return tasks.score_local(self.family, Shard.of(number, scored), local, self.blocks, self.global_state)
 
     def components(self, concentration: float) -> npt.NDArray[np.float64]:
         """Return pseudo-counts of words, phi_kw (B + E[n_k]) = b_w + E[n_kw]."""
-        family = load_family(self.family)
-        # The models of a mean have one family and its options.
-        state = self.global_state.models[0] if isinstance(self.global_state, MeanGlobalState) else self.global_state
-        own = family.word_concentration(state)
+        own = self.family.word_concentration(self.global_state)
         total = concentration if own is None else own
         rows = int(self.topics[-1]) + 1
         # Entries that no block describes have the prior mean.
@@ -103,10 +94,7 @@ class Fitted(ShortRepr):
             np.zeros(rows),
         )
         for block in self.blocks:
-            if self.averaged is None:
-                described = family.describe(block.rows, self.global_state, block.high - block.low)
-            else:
-                described = self.averaged.describe(block.rows, block.high - block.low)
+            described = self.family.describe(block.rows, self.global_state, block.high - block.low)
             # The description may include deleted topics.
             here = described.ids < rows
             ids = described.ids[here]
@@ -116,22 +104,21 @@ class Fitted(ShortRepr):
         return pseudo_counts if self.topics.size == rows else pseudo_counts[self.topics]
 
 
-def stepped(before: Fitted | None, family: str, config: Any, seed: int, shard: Shard, words: int, total: int) -> Fitted:
+def stepped(before: Fitted | None, name: str, config: Any, seed: int, shard: Shard, words: int, total: int) -> Fitted:
     """Return a model after one more step of the stochastic schedule."""
     executor, stream = SerialExecutor(), Stream(seed)
-    half, widened = load_family(family), with_all_words(shard, words)
+    family, widened = make_family(name, config), with_all_words(shard, words)
     shards: list[Future[AnyShard | ShardOnDisk]] = [executor.hold(widened)]
-    model = half.make_shard_model(config)
     if before is None:
         summary = _summary(words, total, shard.tokens / shard.documents)
-        global_state = half.initialise(summary, config, stream.at(purpose="initialise"))
-        before = Fitted(family, model, global_state, [], shard.documents, float(summary.tokens))
+        global_state = family.initialise(summary, stream.at(purpose="initialise"))
+        before = Fitted(name, family, global_state, [], shard.documents, float(summary.tokens))
     elif not before.steps:
         summary = _summary(words, total, before.tokens / before.documents)
         # Called only to raise an error for options that the stochastic schedule does not support.
-        half.initialise(summary, config, stream)
-        before = _stepping(before, half, model, config, summary)
-    problem = Problem(family, half, model, config, shards, [], (0, words), stream, executor, before.global_state)
+        family.initialise(summary, stream)
+        before = _stepping(before, family, summary)
+    problem = Problem(name, family, config, shards, [], (0, words), stream, executor, before.global_state)
     state = problem.initial_state(0)
     if before.blocks:
         state = State(before.steps, before.global_state, [executor.hold(block) for block in before.blocks])
@@ -145,15 +132,13 @@ def _summary(words: int, total: int, length: float) -> Summary:
     return Summary(total, words, max(round(total * length), 1), stochastic=True)
 
 
-def _stepping(fitted: Fitted, family: AnyFamily, model: AnyPredicts, config: Any, summary: Summary) -> Fitted:
+def _stepping(fitted: Fitted, family: AnyFamily, summary: Summary) -> Fitted:
     """Return a model from `fit` as a start for steps; the fit counts as one pass over its documents."""
-    if not isinstance(model, StochasticShardModel) or not isinstance(family, Stochastic):
-        raise TypeError(f"family '{fitted.family}' has no stochastic schedule")
-    rows = model.rows_type.joined([block.rows for block in fitted.blocks])
-    rows = model.rows_for_steps(rows, summary.tokens / max(fitted.tokens, 1.0))
-    global_state = family.global_state_for_steps(
-        fitted.global_state, summary, config, -(-fitted.documents // BATCH_DOCUMENTS)
-    )
+    if not isinstance(family, Stochastic):
+        raise TypeError(f"family '{fitted.name}' has no stochastic schedule")
+    rows = family.rows_type.joined([block.rows for block in fitted.blocks])
+    rows = family.rows_for_steps(rows, summary.tokens / max(fitted.tokens, 1.0))
+    global_state = family.global_state_for_steps(fitted.global_state, summary, -(-fitted.documents // BATCH_DOCUMENTS))
     blocks = [tasks.Block(0, fitted.words, rows, Delta())]
     return replace(fitted, global_state=global_state, blocks=blocks, tokens=float(summary.tokens))
 

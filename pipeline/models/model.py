@@ -8,22 +8,21 @@ import weakref
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from collapsium.pipeline.models.averaged_models import AveragedModels
 from collapsium.pipeline.models.model_arrays import model_arrays
-from collapsium.pipeline.models.registry import load_family, shard_model
+from collapsium.pipeline.models.states import FittedStates, MeanStates, ModelStates
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.data_types import AnyArray
-from collapsium.storage.errors import AbsentError, ClosedError, DamagedError, OptionError
+from collapsium.storage.errors import AbsentError, ClosedError, DamagedError
 from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.io.records import check
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.checkpoint import Checkpoint
 from collapsium.storage.runs.members import mean_of, reference_of
-from collapsium.storage.runs.model import RECORD, ModelRecord, ShardDocuments, StoredModel
+from collapsium.storage.runs.model import ModelRecord, ShardDocuments, StoredModel
 from collapsium.storage.runs.run import CHECKPOINTS, Run
 from collapsium.storage.runs.topic_names import read_names
-from collapsium.workers.families.family_arrays import ModelChecks
+from collapsium.workers.families.family import AnyPredicts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,12 +31,70 @@ if TYPE_CHECKING:
 
     from collapsium.storage.corpus.vectors import AnyShard
     from collapsium.storage.corpus.vocabulary import Vocabulary
-    from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
-    from collapsium.workers.families.base import AnyPredicts, AnyShardModel
+    from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Rows
     from collapsium.workers.families.family import Description
 
 
-class Model(StoredModel):
+class CheckpointFiles(StoredModel):
+    """The files of a checkpoint, read as a model whose record is made of the checkpoint's and the run's."""
+
+    finished = False
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder, self._checkpoint = folder, Checkpoint(folder)
+        saved, run = self._checkpoint.record(), Run(folder.address.rsplit("/", 2)[0])
+        record = run.record()
+        self._corpus = Corpus(recorded_url(run.folder, record["corpus"]["url"]))
+        if self._corpus.manifest.digest != record["corpus"]["digest"]:
+            raise DamagedError(self._corpus.url, "it is not the corpus that the run was fitted to")
+        self.tokens = self._corpus.manifest.tokens
+        rows = self._corpus.manifest.shards
+        fields = {
+            "family": record["family"],
+            "options": record["options"],
+            "iterations": saved.iteration,
+            "corpus": record["corpus"]["digest"],
+            "vocabulary": self._corpus.manifest.vocabulary,
+            "blocks": saved.blocks,
+            "shards": tuple(ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows),
+            "parts": {name.replace("local_states/", "documents/"): digest for name, digest in saved.parts.items()},
+            "lineage": lineage_of(self._corpus),
+        }
+        self.record = check(ModelRecord, fields, f"{folder.url}/{CHECKPOINT}")
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of the training corpus."""
+        return self._corpus.vocabulary
+
+    def _read(self, part: str) -> dict[str, AnyArray]:
+        if part not in self.record.parts:
+            raise AbsentError(f"{self.folder.url}: the run is not at its end; it has no {part} yet")
+        return self._checkpoint.read(part.replace("documents/", "local_states/"), self.record.parts[part])
+
+
+def _files(url: str | os.PathLike[str]) -> StoredModel:
+    """Open the files of a model, or of a run's latest checkpoint if it has no model, or an older one."""
+    folder = Folder(url)
+    if folder.exists(CHECKPOINT):
+        return CheckpointFiles(folder)
+    latest = _latest(folder)
+    try:
+        files = StoredModel(url)
+    except AbsentError:
+        if latest is None:
+            raise
+        return CheckpointFiles(Run(url).checkpoints.at(latest).folder)
+    if latest is not None and latest > files.record.iterations:
+        return CheckpointFiles(Run(url).checkpoints.at(latest).folder)
+    return files
+
+
+# Large cached properties that are not pickled; a worker computes them again on first use
+CACHED_PROPERTIES = ("topic_word", "document_topic", "document_ids")
+
+
+class Model(ModelStates):
     """A model: finished, or as a checkpoint has it.
 
     Parameters
@@ -63,35 +120,31 @@ class Model(StoredModel):
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
-        self._checkpoint: Checkpoint | None = None
         self._opened = os.fspath(url)
         self.index: pd.Index | None = None
         self._place: weakref.finalize[[str, int], Model] | None = None
-        url = mean_of(url) or reference_of(url) or url
-        folder = Folder(url)
-        if folder.exists(CHECKPOINT):
-            self._open(folder)
-            return
-        latest = _latest(folder)
-        try:
-            super().__init__(url)
-        except AbsentError:
-            if latest is None:
-                raise
-            self._open(Run(url).checkpoints.at(latest).folder)
-            return
-        if latest is not None and latest > self.record.iterations:
-            self._open(Run(url).checkpoints.at(latest).folder)
+        self._files = _files(mean_of(url) or reference_of(url) or url)
+
+    @property
+    def record(self) -> ModelRecord:
+        """Record of the model."""
+        return self._files.record
 
     @property
     def folder(self) -> Folder:
         """Folder of the model, or of the checkpoint; `ClosedError` if it was removed when the model was closed."""
         self._require_open()
-        return self._folder
+        return self._files.folder
 
-    @folder.setter
-    def folder(self, folder: Folder) -> None:
-        self._folder = folder
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of the training corpus."""
+        return self._files.vocabulary
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """First and last-plus-one word of each block."""
+        return self._files.blocks
 
     def _require_open(self) -> None:
         if self._place is not None and not self._place.alive:
@@ -101,7 +154,7 @@ class Model(StoredModel):
             )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._folder.url!r})"
+        return f"{type(self).__name__}({self._files.folder.url!r})"
 
     def __fspath__(self) -> str:
         """Return the path that was opened, so that functions of a run accept the model."""
@@ -109,8 +162,9 @@ class Model(StoredModel):
         return self._opened
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without the ownership of a temporary folder, which stays with this process."""
-        return {**super().__getstate__(), "_place": None}
+        """Return the state without large arrays, and without the ownership of a temporary folder, which stays here."""
+        small = {name: value for name, value in self.__dict__.items() if name not in CACHED_PROPERTIES}
+        return {**small, "_place": None}
 
     def __enter__(self) -> Model:
         return self
@@ -173,15 +227,15 @@ class Model(StoredModel):
     @property
     def topic_names(self) -> dict[int, str]:
         """Names of topics by permanent id, as they were given by hand, by a namer or by seeds."""
-        names = dict(self.seed_names)
-        if self._checkpoint is None:
+        names = self.seed_names
+        if self._files.finished:
             names |= {topic: one.name for topic, one in read_names(self.folder, self.record).items()}
         return names
 
     @property
     def seed_names(self) -> dict[int, str]:
         """Names of the topics that were seeded, by permanent id."""
-        return dict(enumerate(self.shard_model.options.topic_names))
+        return self._states.seed_names
 
     def topics(
         self, words: int = 10, *, rank_by: str = "probability", rank_weight: float | None = None
@@ -243,144 +297,67 @@ class Model(StoredModel):
         """
         return model_arrays().transform(self, texts, seed=seed, **reading)
 
-    def _open(self, folder: Folder) -> None:
-        """Open a checkpoint, with a record made of the checkpoint's and the run's."""
-        checkpoint = Checkpoint(folder)
-        saved = checkpoint.record()
-        run = Run(folder.address.rsplit("/", 2)[0])
-        record = run.record()
-        self._corpus = Corpus(recorded_url(run.folder, record["corpus"]["url"]))
-        if self._corpus.manifest.digest != record["corpus"]["digest"]:
-            raise DamagedError(self._corpus.url, "it is not the corpus that the run was fitted to")
-        self._checkpoint, self.folder = checkpoint, folder
-        rows = self._corpus.manifest.shards
-        fields = {
-            "family": record["family"],
-            "options": record["options"],
-            "iterations": saved.iteration,
-            "corpus": record["corpus"]["digest"],
-            "vocabulary": self._corpus.manifest.vocabulary,
-            "blocks": saved.blocks,
-            "shards": tuple(ShardDocuments(documents=row.documents, ids_sha256=row.ids_sha256) for row in rows),
-            "parts": {name.replace("local_states/", "documents/"): digest for name, digest in saved.parts.items()},
-            "lineage": lineage_of(self._corpus),
-        }
-        self.record = check(ModelRecord, fields, f"{folder.url}/{CHECKPOINT}")
+    @cached_property
+    def members(self) -> tuple[Model, ...]:
+        """The models whose mean this one is; empty for a model that was fitted."""
+        folder = self.folder.address.rpartition("/")[0]
+        return tuple(Model(f"{folder}/{member.folder}") for member in self.record.members)
 
     @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary of the training corpus."""
-        return super().vocabulary if self._checkpoint is None else self._corpus.vocabulary
+    def _read_states(self) -> ModelStates:
+        if self.record.members:
+            return MeanStates([FittedStates(member._files) for member in self.members], self.record)
+        return FittedStates(self._files)
 
-    @cached_property
-    def averaged(self) -> AveragedModels[Model] | None:
-        """The models whose mean this one is; None for others. `MismatchError` if one was fitted further since then."""
-        if not self.record.members:
-            return None
-        members = self.folder.address.rpartition("/")[0]
-        return AveragedModels([Model(f"{members}/{one.folder}") for one in self.record.members], self.record)
+    @property
+    def _states(self) -> ModelStates:
+        """The states; `MismatchError` if a model whose mean this one is was fitted further since then."""
+        self._require_open()
+        return self._read_states
+
+    @property
+    def family(self) -> AnyPredicts:
+        """The family with the options of the model, or the mean of several models'."""
+        return self._states.family
+
+    @property
+    def global_state(self) -> GlobalState:
+        """The global state, checked."""
+        return self._states.global_state
 
     @property
     def fitted(self) -> bool:
         """True if the model has the training documents' proportions; checkpoints of the stochastic schedule do not."""
-        if self.averaged is not None:
-            return all(model.fitted for model in self.averaged.models)
-        return any(name.startswith("documents/") for name in self.record.parts)
-
-    @property
-    def shard_model(self) -> AnyPredicts:
-        """The family's half for the shards that predicts with the model, or the mean of several models'."""
-        return self.fitted_model if self.averaged is None else self.averaged.shard_model
-
-    @cached_property
-    def fitted_model(self) -> AnyShardModel:
-        """The family's half for the shards, with the options of the model."""
-        try:
-            return shard_model(self.record.family, self.record.options)
-        except OptionError as error:
-            raise DamagedError(f"{self._folder.url}/{RECORD}", str(error)) from None
-
-    @cached_property
-    def global_state(self) -> GlobalState:
-        """The global state, checked."""
-        if self.averaged is not None:
-            return self.averaged.global_state
-        return self.fitted_model.global_state_type.from_arrays(self.checks.global_state)
-
-    @cached_property
-    def checks(self) -> ModelChecks:
-        """The checks of further parts by the global state, which is read and checked first."""
-        record, path = self.record, f"{self.folder.url}/global_state"
-        tokens = None if self._checkpoint is None else self._corpus.manifest.tokens
-        return ModelChecks.of(self.fitted_model, record.blocks[-1], self.global_arrays, path, tokens)
+        return self._states.fitted
 
     def rows(self, block: int) -> Rows:
         """Read the rows of one block of the vocabulary, and check them."""
-        if self.averaged is not None:
-            return self.averaged.rows(block)
-        arrays, (low, high) = self.row_arrays(block), self.blocks[block]
-        finished = self._checkpoint is None
-        self.checks.rows(arrays, high - low, f"{self.folder.url}/rows/{block:05d}", finished=finished)
-        rows = self.fitted_model.rows_type.from_arrays(arrays)
-        return rows if finished else self.fitted_model.finished_rows(rows, self.global_state)
+        return self._states.rows(block)
 
     def documents(self, shard: int) -> LocalState:
         """Read the documents of one training shard, and check them."""
-        if self.averaged is not None:
-            return self.averaged.documents(shard)
-        arrays = self.document_arrays(shard)
-        path = f"{self.folder.url}/documents/{shard:05d}"
-        self.checks.documents(arrays, self.record.shards[shard].documents, path)
-        return self.shard_model.documents_type.from_arrays(arrays)
+        return self._states.documents(shard)
 
     def describe(self, rows: Rows, count: int) -> Description:
-        """Describe the topics by the `count` most probable words of the rows; of a mean by their mean probabilities."""
-        if self.averaged is not None:
-            return self.averaged.describe(rows, count)
-        return load_family(self.record.family).describe(rows, self.global_state, count)
+        """Describe the topics by the `count` most probable words of the rows."""
+        return self.family.describe(rows, self.global_state, count)
 
     def figures(self) -> dict[str, float]:
         """Return the hyperparameters; of a mean the means of its models'."""
-        if self.averaged is not None:
-            return self.averaged.figures()
-        return load_family(self.record.family).figures(self.global_state)
+        return self.family.figures(self.global_state)
 
     def remark(self) -> str | None:
         """Return what a reader has to know about the topics; None for nothing, and for means of models."""
-        if self.averaged is not None:
-            return None
-        return load_family(self.record.family).remark(self.global_state)
+        return self.family.remark(self.global_state)
 
-    def check_local(self, number: int, shard: AnyShard) -> None:
-        """Check that a checkpoint's local state is of its shard; a finished model has none.
+    def local_arrays(self, shard: int) -> Arrays | None:
+        """Read the local state of a shard from a checkpoint; None where there is none, as in a finished model."""
+        there = not self._files.finished and f"documents/{shard:05d}" in self.record.parts
+        return self._files.document_arrays(shard) if there else None
 
-        Parameters
-        ----------
-        number : int
-            The shard's number.
-        shard : Shard or VectorShard
-            The shard.
-
-        Raises
-        ------
-        DamagedError
-            An array does not agree with the shard.
-        """
-        part = f"documents/{number:05d}"
-        if self._checkpoint is not None and part in self.record.parts:
-            name = f"local_states/{number:05d}"
-            local = self._checkpoint.read(name, self.record.parts[part])
-            self.checks.local(local, shard, f"{self.folder.url}/{name}")
-
-    def _read(self, part: str) -> dict[str, AnyArray]:
-        if self._checkpoint is None:
-            return super()._read(part)
-        if part not in self.record.parts:
-            raise AbsentError(f"{self.folder.url}: the run is not at its end; it has no {part} yet")
-        name = part.replace("documents/", "local_states/")
-        arrays = self._checkpoint.read(name, self.record.parts[part])
-        saved = self.shard_model.documents_type.array_names()
-        return {array: arrays[array] for array in arrays if array in saved} if name != part else arrays
+    def check_local(self, local: Arrays, shard: AnyShard, path: str) -> None:
+        """Raise `DamagedError` if the arrays at a path are no local state of a shard."""
+        self._states.check_local(local, shard, path)
 
 
 def _remove(place: str, process: int) -> None:

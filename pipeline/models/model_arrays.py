@@ -10,28 +10,26 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from collapsium.storage.runs.model import StoredModel
-
 
 class ModelArrays(Protocol):
     """The functions of `pipeline.analysis.model_arrays`, which is a layer above this one."""
 
-    def topic_word(self, model: StoredModel) -> npt.NDArray[np.float64]:
+    def topic_word(self, model: object) -> npt.NDArray[np.float64]:
         """Return the probabilities of words."""
 
-    def document_topic(self, model: StoredModel) -> npt.NDArray[np.float64]:
+    def document_topic(self, model: object) -> npt.NDArray[np.float64]:
         """Return the proportions of the training documents."""
 
-    def document_ids(self, model: StoredModel) -> list[str]:
+    def document_ids(self, model: object) -> list[str]:
         """Return the ids of the training documents."""
 
-    def topics_frame(self, model: StoredModel, words: int, **ranking: object) -> pd.DataFrame:
+    def topics_frame(self, model: object, words: int, **ranking: object) -> pd.DataFrame:
         """Return the topics as a data frame."""
 
-    def document_topics_frame(self, model: StoredModel) -> pd.DataFrame:
+    def document_topics_frame(self, model: object) -> pd.DataFrame:
         """Return the proportions as a data frame."""
 
-    def transform(self, model: StoredModel, texts: object, *, seed: int, **reading: object) -> npt.NDArray[np.float64]:
+    def transform(self, model: object, texts: object, *, seed: int, **reading: object) -> npt.NDArray[np.float64]:
         """Return the proportions of new documents."""
 
 

@@ -16,7 +16,6 @@ from collapsium.workers.options import RECORDED, former_names, present_names, wa
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import Corpus
-    from collapsium.workers.families.base import AnyShardModel
 
 # Class of each family, imported when the family is first used: a command uses one of them
 FAMILIES = {
@@ -32,9 +31,9 @@ FAMILIES = {
     "labeled-lda": "collapsium.workers.families.gibbs.labeled_lda:LabeledLda",
     "lda": "collapsium.workers.families.cvb.lda:Lda",
     "ncrp": "collapsium.workers.families.ncrp.ncrp:Ncrp",
-    "partially-labeled-lda": "collapsium.workers.families.gibbs.partially_labeled_lda:PartiallyLabeledLda",
-    "segmented-lda": "collapsium.workers.families.networks.segmented_lda:SegmentedLda",
-    "sequential-lda": "collapsium.workers.families.networks.sequential_lda:SequentialLda",
+    "partially-labeled-lda": "collapsium.workers.families.gibbs.labeled_lda:PartiallyLabeledLda",
+    "segmented-lda": "collapsium.workers.families.networks.segments:SegmentedLda",
+    "sequential-lda": "collapsium.workers.families.networks.segments:SequentialLda",
     "vb-lda": "collapsium.workers.families.vb.vb_lda:VbLda",
 }
 
@@ -44,23 +43,28 @@ def family_names() -> list[str]:
     return sorted(FAMILIES)
 
 
-def load_family(name: str) -> AnyFamily:
-    """Return a family."""
+def load_family(name: str) -> type[AnyFamily]:
+    """Return the class of a family."""
     if name not in FAMILIES:
         raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}", "family")
     return _family(FAMILIES[name])
 
 
 @cache
-def _family(address: str) -> AnyFamily:
-    """Return the family of a class, given as ``module:Class``."""
-    family: AnyFamily = pkgutil.resolve_name(address)()
+def _family(address: str) -> type[AnyFamily]:
+    """Return the class at an address, given as ``module:Class``."""
+    family: type[AnyFamily] = pkgutil.resolve_name(address)
     return family
 
 
-def shard_model(family: str, options: Mapping[str, object]) -> AnyShardModel:
-    """Return the half of a family for the shards, with its options."""
-    return load_family(family).make_shard_model(recorded_options(family, options))
+def make_family(name: str, options: FamilyOptions) -> AnyFamily:
+    """Return a family with options."""
+    return load_family(name).with_options(options)
+
+
+def recorded_family(name: str, options: Mapping[str, object]) -> AnyFamily:
+    """Return a family with options that come out of a record."""
+    return make_family(name, recorded_options(name, options))
 
 
 def require_schedule(family: str, schedule: str) -> None:

@@ -55,7 +55,7 @@ def _probability(model: Model, low: int, high: int) -> Floats:
     number = next(block for block, (first, last) in enumerate(model.blocks) if first <= low < last)
     first = model.blocks[number][0]
     rows = model.rows(number).of_words(slice(low - first, high - first), complete=True)
-    phi = model.shard_model.probabilities(rows, model.global_state)["word_topic"]
+    phi = model.family.probabilities(rows, model.global_state)["word_topic"]
     return np.maximum(np.asarray(phi, dtype=np.float64), 0.0)
 
 

@@ -138,7 +138,7 @@ def _numbering(program: str, ids: Ints, place: str) -> list[str]:
 
 def _word_topic(model: Model, block: int, ids: Ints) -> npt.NDArray[np.floating]:
     """Return probabilities of a block's words in some topics, shape (words, topics)."""
-    return np.asarray(model.shard_model.probabilities(model.rows(block), model.global_state)["word_topic"])[:, ids]
+    return np.asarray(model.family.probabilities(model.rows(block), model.global_state)["word_topic"])[:, ids]
 
 
 def _table(model: Model, ids: Ints, place: Path) -> Floats:
@@ -192,7 +192,7 @@ def _write_rows(file: IO[str], rows: Iterable[npt.NDArray[np.floating]]) -> None
 
 def _proportions(model: Model, ids: Ints, lengths: list[int], progress: Counting) -> Iterator[npt.NDArray[np.float64]]:
     """Yield proportions over some topics for each document that has tokens, and append its length to `lengths`."""
-    sweeps = model.shard_model
+    sweeps = model.family
     for number in range(len(model.record.shards)):
         local = model.documents(number)
         theta = np.asarray(sweeps.infer(local, model.global_state)["document_topic"], dtype=np.float64)[:, ids]

@@ -133,7 +133,7 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
     overall = tokens / max(tokens.sum(), 1.0)
     best: list[_Ranked | None] = [None] * len(WEIGHTS)
     for number, (low, high) in enumerate(model.blocks):
-        table = model.shard_model.probabilities(model.rows(number), model.global_state)["word_topic"]
+        table = model.family.probabilities(model.rows(number), model.global_state)["word_topic"]
         phi = np.asarray(table)[:, ids].T
         enough = (phi * share[:, None] * tokens.sum() >= MIN_EXPECTED_TOKENS) & (overall[low:high] > 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
@@ -119,10 +119,6 @@ class ModelRecord(ShortModel):
         return digest_of(self.model_dump(mode="json"))
 
 
-# Large cached properties that are not pickled; a worker reads them again on first use
-CACHED_PROPERTIES = ("vocabulary", "topic_word", "document_topic", "document_ids")
-
-
 class ModelWriter:
     """Writes the groups of arrays of a model and, last, its record.
 
@@ -160,7 +156,18 @@ class ModelWriter:
 
 
 class StoredModel:
-    """A finished model."""
+    """The files of a finished model.
+
+    Attributes
+    ----------
+    finished : bool
+        True, except for a checkpoint that is read as a model.
+    tokens : int or None
+        Tokens of the corpus, with which a checkpoint's counts are compared; None for a finished model.
+    """
+
+    finished: ClassVar[bool] = True
+    tokens: int | None = None
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         root = Folder(url)
@@ -179,8 +186,8 @@ class StoredModel:
         return f"{type(self).__name__}({self.folder.url!r})"
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the attributes that are pickled; of the arrays only the global state, which is small."""
-        return {name: value for name, value in self.__dict__.items() if name not in CACHED_PROPERTIES}
+        """Return the attributes that are pickled: not the vocabulary, which a worker reads again on first use."""
+        return {name: value for name, value in self.__dict__.items() if name != "vocabulary"}
 
     @cached_property
     def global_arrays(self) -> dict[str, AnyArray]:

@@ -96,7 +96,7 @@ class Found:
 def found(run):
     """Read a fit's topics and weights; labels in the order of their numbers."""
     model = Model(run)
-    state, half = model.global_state, model.shard_model
+    state, half = model.global_state, model.family
     rows = [half.probabilities(model.rows(one), state)["word_topic"] for one in range(len(model.blocks))]
     words = np.concatenate(rows).T
     names = state.labels.names

@@ -91,12 +91,12 @@ def label(corpus, place):
 
 def run_of(out, family, options, tokens, topics):
     """Fit a family for two iterations, unless the run is there."""
-    driver = load_family(family)
-    segmented = driver.shard_model.uses_segments
-    kind = "vectors" if driver.corpus_kind == "vectors" else "segments" if segmented else "documents"
+    fitted = load_family(family)
+    segmented = fitted.uses_segments
+    kind = "vectors" if fitted.corpus_kind == "vectors" else "segments" if segmented else "documents"
     corpus = corpus_of(out, kind, tokens // DENSE if {"order", "responsibilities"} & set(options) else tokens)
     words = Corpus(corpus).vocabulary.words
-    number = {"topics": topics} if "topics" in driver.Options.model_fields else {}
+    number = {"topics": topics} if "topics" in fitted.Options.model_fields else {}
     named = {"seeds": {"first": words[:5], "second": words[5:9]}} if "seeds" in options else {}
     run = out / "-".join(
         [family, *map(str, options), *(str(v) for v in options.values() if isinstance(v, str)), str(tokens)]

@@ -8,7 +8,7 @@ import pyarrow as pa
 from scipy.optimize import linear_sum_assignment
 
 from collapsium.pipeline import Corpus, Model
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.storage.building.explode import explode_corpus
 from collapsium.storage.corpus.list_columns import segment_lists
 from collapsium.storage.corpus.shard import Documents
@@ -41,7 +41,7 @@ def draw(family, out, documents, segments, tokens, topics, words, seed):
     stream, strength = Stream(seed, "planted"), MODELS[family]
     generator = stream.generator()
     config = make_options(family, {"topics": topics, "alpha": 0.3, "strength": strength})
-    global_state = load_family(family).initialise(Summary(documents, words, 0), config, stream)
+    global_state = make_family(family, config).initialise(Summary(documents, words, 0), stream)
     bounds, none = np.arange(documents + 1) * segments, np.zeros(documents + 1, dtype=np.int64)
     graph = graph_of(global_state.plan, bounds, (none, none[:0]))
     nu = draw_vectors(graph, global_state, np.zeros((0, topics)), generator)[graph.segment_node]
@@ -63,7 +63,7 @@ def draw(family, out, documents, segments, tokens, topics, words, seed):
 def proportions(run, name):
     """What a run's documents, or their segments, have of the topics."""
     model = Model(run)
-    half = model.shard_model
+    half = model.family
     found = [half.infer(model.documents(n), model.global_state)[name] for n in range(len(model.record.shards))]
     return np.concatenate(found)
 
@@ -71,9 +71,7 @@ def proportions(run, name):
 def compared(run, truth, name):
     """Distances of topics and of segments' proportions (total variation, means), and the largest of a topic."""
     model = Model(run)
-    phi = np.concatenate(
-        [model.shard_model.probabilities(model.rows(n), model.global_state)["word_topic"] for n in [0]]
-    ).T
+    phi = np.concatenate([model.family.probabilities(model.rows(n), model.global_state)["word_topic"] for n in [0]]).T
     apart = 0.5 * np.abs(truth.topics[:, np.newaxis] - phi).sum(axis=2)
     rows, columns = linear_sum_assignment(apart)
     theta = proportions(run, name)[:, columns]

@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from collapsium.pipeline import Corpus, evaluate, explode, ingest, split
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.shard_loading import document_parts
@@ -151,19 +151,19 @@ def speed(corpus, topics, iterations, rounds):
     for _ in range(rounds):
         for family in ("segmented-lda", "sequential-lda", "gibbs-lda"):
             config = make_options(family, {"topics": topics})
-            half = load_family(family).make_shard_model(config)
-            shard = reference.load(**document_parts(half))
+            fitted = make_family(family, config)
+            shard = reference.load(**document_parts(fitted))
             summary = Summary(shard.documents, words, shard.tokens, pairs=shard.pairs)
-            global_state = load_family(family).initialise(summary, config, Stream(0))
+            global_state = fitted.initialise(summary, Stream(0))
             table = np.zeros((shard.words.size, topics), dtype=np.int32)
-            rows = half.rows_type.from_arrays({"word_topic": table})
-            local, delta = half.start(shard, rows, global_state, Stream(0, "start"))
+            rows = fitted.rows_type.from_arrays({"word_topic": table})
+            local, delta = fitted.start(shard, rows, global_state, Stream(0, "start"))
             seconds = []
             for number in range(iterations):
                 rows = {"word_topic": rows["word_topic"] + delta["word_topic"]}
                 global_state = {**global_state, "topic": rows["word_topic"].sum(axis=0, dtype=np.int64)}
                 began = time.thread_time()
-                local, delta = half.sweep(shard, local, rows, global_state, Stream(0, "sweep", number))
+                local, delta = fitted.sweep(shard, local, rows, global_state, Stream(0, "sweep", number))
                 seconds.append(time.thread_time() - began)
             found.setdefault(family, []).append(shard.tokens / statistics.median(seconds))
     for family, speeds in found.items():

@@ -104,7 +104,7 @@ def shown(model, family):
     if family == "hca":
         each = [np.abs(one.loadings(model.global_state)) for one in rows]
     else:
-        each = [model.shard_model.probabilities(one, model.global_state)["word_topic"] for one in rows]
+        each = [model.family.probabilities(one, model.global_state)["word_topic"] for one in rows]
     table = np.concatenate(each)
     return *tree_of(model.global_state, family), table / (table.sum(axis=0) + 1e-300)
 

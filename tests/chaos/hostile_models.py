@@ -252,7 +252,7 @@ def check(folder, name, part, arrays, shards):
     model = Model(str(folder))
     global_state = arrays if part == "global_state" else read_arrays(Folder(folder / "global_state"))
     record, number = model.record, int(part.partition("/")[2] or 0)
-    checks = ModelChecks.of(model.shard_model, record.blocks[-1], global_state, "global_state")
+    checks = ModelChecks.of(model.family, record.blocks[-1], global_state, "global_state")
     finished = name == "model.json"
     if part.startswith("rows"):
         low, high = model.blocks[number]
@@ -275,7 +275,7 @@ def refused(folder, name, part, arrays, shards):
 def shards_of(family, place):
     """Load the training shards as the tasks of a fit do."""
     return [
-        open_shard(load_shard(one, model=load_family(family).shard_model))
+        open_shard(load_shard(one, model=load_family(family)))
         for one in Corpus(corpora_of(family, place)[0]).references
     ]
 

@@ -1,15 +1,15 @@
-"""The driver's half of a model family.
+"""The contract of a model family: what finished models compute, what a fit computes, and what some families can do.
 
-A family has one class here, a `Family`, and one for the shards, a `collapsium.workers.families.base.ShardModel`, which
-it names. `collapsium.pipeline.models.registry` maps names to classes.
+A family is a `Family`, whose instance has the options of a fit. The driver calls its methods for global states, and
+tasks beside the shards the others, with which it travels. `collapsium.pipeline.models.registry` maps names to classes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from collapsium.storage.corpus.label_index import LabelTable
-    from collapsium.storage.corpus.shard import Documents
+    from collapsium.storage.corpus.shard import Documents, Shard
     from collapsium.storage.corpus.vectors import Vectors
+    from collapsium.workers.arrays.array_fields import FamilyArrays
     from collapsium.workers.arrays.delta import Delta
     from collapsium.workers.arrays.random_streams import Stream
-    from collapsium.workers.arrays.state import Arrays, GlobalState, Rows
-    from collapsium.workers.families.base import AnyShardModel
+    from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Rows
+    from collapsium.workers.families.document_entries import DocumentEntries
     from collapsium.workers.families.plain_tokens import WordWeights
+    from collapsium.workers.kernels.jit import AnyKernel
+    from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 
     Vector = npt.NDArray[np.float64]
 
@@ -84,6 +87,10 @@ COMPUTED_STARTS: tuple[str, ...] = (QUICK_CLUSTERS_START, "clusters", "documents
 OptionsT = TypeVar("OptionsT", bound="FamilyOptions")
 GlobalStateT = TypeVar("GlobalStateT", bound="GlobalState")
 RowsT = TypeVar("RowsT", bound="Rows")
+LocalT = TypeVar("LocalT", bound="LocalState")
+
+# A shard of documents or of vectors; the methods of a family declare which of the two they take
+AnyShard: TypeAlias = Any
 
 
 @dataclass(frozen=True)
@@ -224,13 +231,168 @@ class FamilyOptions(BaseModel):
         return value
 
 
-class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
-    """The driver's half of a family; its states are those of the shard model.
+class Predicts(ABC, Generic[GlobalStateT, RowsT, LocalT]):
+    """Computation of finished models on a shard of documents or on a block of the vocabulary.
+
+    Methods change no argument in place, as a task may run twice.
 
     Attributes
     ----------
-    shard_model : type of ShardModel
-        The half for the shards.
+    global_state_type, rows_type, local_type : type
+        Classes of the global state, of the words' rows, and of the local state of a shard.
+    documents_type : type
+        Class of the part of the local state that a finished model saves; a base class of `local_type`.
+    arrays : FamilyArrays
+        Declaration of the arrays of these states, by which those from disk are checked.
+    uses_labels : bool
+        Whether shards come with ``labels``, the categories and numbers of their documents. The global state then has
+        the training corpus's table of labels, `LabelTable.packed`, as ``label_table``. `fold_in` uses the labels too:
+        proportions of documents without words follow from their labels alone.
+    uses_segments : bool
+        Whether shards and held-out pairs come with ``segments``. The held-out pairs of a document have as many segments
+        as the document.
+    folds_in_at_a_point : bool
+        Whether documents without words are folded in to one point of the prior, such as the path of largest
+        probability, and not to the prior's expectation.
+    """
+
+    global_state_type: ClassVar[type[GlobalState]]
+    rows_type: ClassVar[type[Rows]]
+    local_type: ClassVar[type[LocalState]]
+    documents_type: ClassVar[type[LocalState]]
+    arrays: ClassVar[FamilyArrays]
+    uses_labels: ClassVar[bool] = False
+    uses_segments: ClassVar[bool] = False
+    folds_in_at_a_point: ClassVar[bool] = False
+
+    def load_local(self, arrays: Arrays) -> LocalT:
+        """Return the local state in a checkpoint or in spill files; a family may leave its arrays on disk."""
+        return cast(LocalT, self.local_type.from_arrays(arrays))
+
+    def documents(self, local: LocalT) -> LocalState:
+        """Return the part of a local state that a finished model saves."""
+        return self.documents_type.from_arrays(local.to_arrays())
+
+    @abstractmethod
+    def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
+        """Return the kernels that `fold_in` and `predict` call."""
+
+    @abstractmethod
+    def blank_rows(self, low: int, high: int, global_state: GlobalStateT) -> RowsT:
+        """Return a finished model's rows of the words `low` to `high` - 1, which were added to its vocabulary later."""
+
+    @abstractmethod
+    def fold_in(self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream) -> LocalState:
+        """Fit the local state of unseen documents with the rest of the model held fixed."""
+
+    @abstractmethod
+    def predict(self, heldout: AnyShard, local: LocalT, rows: RowsT, global_state: GlobalStateT) -> Arrays:
+        """Return predictive probabilities of held-out pairs, or reconstruction errors of vectors.
+
+        Parameters
+        ----------
+        heldout : Shard or VectorShard
+            Held-out pairs of the documents of `local`, or the vectors of `local`.
+        local : LocalState
+            As returned by a sweep or by `fold_in`.
+        rows : Rows
+            A row for each of ``heldout.words``, with the fields declared by `block_only`.
+        global_state : GlobalState
+            Global state of the model.
+
+        Returns
+        -------
+        mapping of str to numpy.ndarray
+            For documents ``probability``, float64, shape (pairs,). For vectors ``error``, float64, shape (vectors,):
+            the squared distance of each vector from its reconstruction.
+        """
+
+    @abstractmethod
+    def probabilities(self, rows: RowsT, global_state: GlobalStateT) -> Arrays:
+        """Return the probability of each word under each topic, as used in prediction.
+
+        Parameters
+        ----------
+        rows : Rows
+            Rows of the words.
+        global_state : GlobalState
+            Global state of the model.
+
+        Returns
+        -------
+        mapping of str to numpy.ndarray
+            ``word_topic``, float64, shape (words, topics). Trees return ``topic_parent`` too, int64: the column of each
+            column's parent, -1 for the root.
+        """
+
+    @abstractmethod
+    def infer(self, local: Any, global_state: GlobalStateT) -> Arrays:
+        """Return the topic proportions of documents, and further estimates for them.
+
+        Parameters
+        ----------
+        local : LocalState
+            Local state of the documents, or its part that a finished model saves (`documents_type`).
+        global_state : GlobalState
+            Global state of the model.
+
+        Returns
+        -------
+        mapping of str to numpy.ndarray
+            ``document_topic``, float, shape (documents, topics), columns by permanent ids. A family may add arrays
+            ``document_x``, shape (documents, n), of integers, such as the nodes' ids ``document_path``, or of floats,
+            such as ``document_factors``; `collapsium infer` writes each into a column ``x`` of lists. A family that
+            uses segments adds ``segment_topic``, shape (segments, topics), and ``segments``, int64, the number of
+            segments of each document.
+        """
+
+    def weighed(self, shard: Shard, rows: RowsT) -> Shard:
+        """Return a shard with the weights of its words, if they have any."""
+        return shard
+
+    def word_tokens(self, rows: RowsT) -> npt.NDArray[np.float64] | None:
+        """Return the expected tokens of each word, whose sum is the corpus's; None if the model has no such counts."""
+        return None
+
+    @abstractmethod
+    def document_lengths(self, local: LocalT) -> npt.NDArray[np.float64]:
+        """Return the expected tokens of each document, which equal its length."""
+
+    @abstractmethod
+    def describe(self, block: RowsT, global_state: GlobalStateT, count: int) -> Description:
+        """Describe the topics by the `count` most probable words of a block."""
+
+    def figures(self, global_state: GlobalStateT) -> dict[str, float]:
+        """Return the hyperparameters that are reported of each iteration."""
+        return {}
+
+    def remark(self, global_state: GlobalStateT) -> str | None:
+        """Return what a reader of the model has to know about its topics; None for nothing."""
+        return None
+
+    def word_concentration(self, global_state: GlobalStateT) -> float | None:
+        """Return B = sum_w b_w, the concentration of topics over words; None where the family has none."""
+        return None
+
+    def label_table(self, global_state: GlobalStateT) -> LabelTable | None:
+        """Return the labels and covariates of the training corpus; None if the family uses none."""
+        return None
+
+    def uncounted_tokens(self, global_state: GlobalStateT) -> float:
+        """Return the number of tokens that do not count yet; until it is 0, a run does not stop early."""
+        return 0.0
+
+
+class Family(Predicts[GlobalStateT, RowsT, LocalT], Generic[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A family of models, which can be fitted.
+
+    Parameters
+    ----------
+    options : FamilyOptions
+        The options of a fit; tasks get them without what is large (`FamilyOptions.for_tasks`).
+
+    Attributes
+    ----------
     Options : type of FamilyOptions
         The options; ``Options.model_config["title"]`` describes the family in a line.
     corpus_kind : str
@@ -247,7 +409,6 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
         The starts that a fit may have instead of a random one: `FILE_START`, and some of `COMPUTED_STARTS`.
     """
 
-    shard_model: ClassVar[type[AnyShardModel]]
     Options: ClassVar[type[FamilyOptions]]
     corpus_kind: ClassVar[str] = "documents"
     schedules: ClassVar[tuple[str, ...]] = ("batch",)
@@ -256,45 +417,40 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
     uses_linear_algebra: ClassVar[bool] = False
     starts: ClassVar[tuple[str, ...]] = ()
 
-    def usual_start(self, options: OptionsT) -> str:
+    def __init__(self, options: OptionsT) -> None:
+        self.options = options
+
+    def __reduce__(self) -> tuple[type[Self], tuple[OptionsT]]:
+        return type(self), (self.options.for_tasks(),)
+
+    @classmethod
+    def with_options(cls, options: OptionsT) -> Family[OptionsT, Any, Any, Any]:
+        """Return the family with options, which may select a subclass."""
+        return cls(options)
+
+    def usual_start(self) -> str:
         """Return the start of fits that name none."""
         return RANDOM_START
 
-    def keeps_start(self, options: OptionsT) -> bool:
+    def keeps_start(self) -> bool:
         """Return true if a start may stay in the documents' priors."""
         return False
 
-    def make_shard_model(self, options: OptionsT) -> AnyShardModel:
-        """Return the half for the shards with its options; options may select another class than `shard_model`."""
-        return self.shard_model(options.for_tasks())
-
     @abstractmethod
-    def initialise(self, summary: Summary, options: OptionsT, stream: Stream) -> GlobalStateT:
+    def initialise(self, summary: Summary, stream: Stream) -> GlobalStateT:
         """Return the global state before any document was swept."""
 
     @abstractmethod
-    def footprint(self, summary: Summary, options: OptionsT) -> Footprint:
+    def footprint(self, summary: Summary) -> Footprint:
         """Return the memory that the state of a fit takes."""
 
     @abstractmethod
-    def update(self, global_state: GlobalStateT, delta: Delta, options: OptionsT, stream: Stream) -> GlobalStateT:
+    def update(self, global_state: GlobalStateT, delta: Delta, stream: Stream) -> GlobalStateT:
         """Return the next global state, from the sums of a round of sweeps."""
 
     def objective(self, global_state: GlobalStateT, delta: Delta) -> dict[str, float]:
         """Return named figures of the state just swept, before `update`; ``objective`` is the stopping rule's."""
         return {}
-
-    def figures(self, global_state: GlobalStateT) -> dict[str, float]:
-        """Return the hyperparameters that are reported of each iteration."""
-        return {}
-
-    def remark(self, global_state: GlobalStateT) -> str | None:
-        """Return what a reader of the model has to know about its topics; None for nothing."""
-        return None
-
-    @abstractmethod
-    def describe(self, block: RowsT, global_state: GlobalStateT, count: int) -> Description:
-        """Describe the topics by the `count` most probable words of a block."""
 
     def moved_tokens(self, delta: Delta) -> float:
         """Return the number of swept tokens that moved between topics."""
@@ -304,33 +460,86 @@ class Family(ABC, Generic[OptionsT, GlobalStateT, RowsT]):
         """Return true if the iteration goes on with one more sweep."""
         return False
 
-    def uncounted_tokens(self, global_state: GlobalStateT) -> float:
-        """Return the number of tokens that do not count yet; until it is 0, a run does not stop early."""
-        return 0.0
-
-    def can_grow(self, options: OptionsT) -> bool:
-        """Return true if a fit can begin on a sample of the documents; its shard model is a `Growing` one then."""
-        return False
-
     def cannot_change(self, global_state: GlobalStateT) -> bool:
         """Return true if a run stops after the first sweep in which no token moved."""
         return False
 
-    def word_concentration(self, global_state: GlobalStateT) -> float | None:
-        """Return B = sum_w b_w, the concentration of topics over words; None where the family has none."""
-        return None
+    def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
+        """Return the kernels that `fold_in` and `predict` call: by default those of a fit."""
+        return self.kernels(global_state)
 
-    def label_table(self, global_state: GlobalStateT) -> LabelTable | None:
-        """Return the labels and covariates of the training corpus; None if the family uses none."""
-        return None
+    @abstractmethod
+    def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
+        """Return the kernels that a fit calls in every iteration, to be compiled before the first."""
+
+    @abstractmethod
+    def initial_rows(self, words: int, global_state: GlobalStateT) -> RowsT:
+        """Return the rows of `words` words before the first document is counted."""
+
+    def first_rows(self, low: int, high: int, global_state: GlobalStateT) -> RowsT:
+        """Return `initial_rows` of the words `low` to `high` - 1; families whose words differ at first override it."""
+        return self.initial_rows(high - low, global_state)
+
+    @abstractmethod
+    def start(
+        self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
+    ) -> tuple[LocalT, Delta]:
+        """Return a shard's first local state, and its counts as changes from zero.
+
+        Parameters
+        ----------
+        shard : Shard or VectorShard
+            The documents, or the vectors.
+        rows : Rows
+            Initial rows of ``shard.words``.
+        global_state : GlobalState
+            As returned by `initialise`.
+        stream : Stream
+            Random stream of the shard.
+        warm : Arrays, optional
+            Arrays of another run, of any family, for a warm start: its proportions ``document_topic``, float32, shape
+            (documents, topics of that run); its probabilities ``word_topic``, float32, shape (words of the shard,
+            topics of that run); and, if that run has a tree, ``topic_parent``, int64, the parent of each topic, -1 for
+            the root. The run has at most as many topics as the option ``topics``. Responsibilities are then
+            q_dwk ~ theta_dk phi_kw, and sweeps must not treat the local state as that of a cold start.
+
+        Returns
+        -------
+        local : LocalState
+            The local state.
+        delta : Delta
+            Its counts.
+        """
+
+    @abstractmethod
+    def sweep(
+        self, shard: AnyShard, local: LocalT, rows: RowsT, global_state: GlobalStateT, stream: Stream
+    ) -> tuple[LocalT, Delta]:
+        """Return the new local state and the delta of one sweep; `rows` has a row for each of ``shard.words``."""
+
+    @abstractmethod
+    def advance(self, rows: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, GlobalStateT]:
+        """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
+
+    @abstractmethod
+    def fold(self, block: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, Delta]:
+        """Return a block's rows after a delta, whose word ids count from its first word, and sums for `update`."""
+
+    def finished_rows(self, block: RowsT, global_state: GlobalStateT) -> RowsT:
+        """Return a block's rows as a finished model saves them."""
+        return block
+
+    def blank_rows(self, low: int, high: int, global_state: GlobalStateT) -> RowsT:
+        """Return a finished model's rows of the words `low` to `high` - 1, which were added to its vocabulary later."""
+        return self.finished_rows(self.first_rows(low, high, global_state), global_state)
 
 
-class Resumable(Family[OptionsT, GlobalStateT, RowsT]):
-    """A family whose fits can go on from another run; from its local states, if the shard model is resumable too."""
+class CarriesHyperparameters(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A family whose fits can go on from the hyperparameters of another run."""
 
     @abstractmethod
     def carry(
-        self, global_state: GlobalStateT, known: GlobalStateT, options: OptionsT, before: OptionsT
+        self, global_state: GlobalStateT, known: GlobalStateT, before: OptionsT
     ) -> tuple[GlobalStateT, int] | None:
         """Return the global state of a fit that goes on from another run of the family.
 
@@ -340,34 +549,52 @@ class Resumable(Family[OptionsT, GlobalStateT, RowsT]):
             The result of `initialise`.
         known : GlobalState
             The last global state of the other run.
-        options, before : FamilyOptions
-            The options of the fit, and of the other run.
+        before : FamilyOptions
+            The options of the other run.
 
         Returns
         -------
         global_state : GlobalState
-            The global state, with the other run's values of hyperparameters that `options` learn. Unchanged shards then
-            go on from their local states; other shards start with each topic in its column.
+            The global state, with the other run's values of hyperparameters that the options learn. Unchanged shards
+            then go on from their local states; other shards start with each topic in its column.
         columns : int
             Number of columns of topics. The result is None instead where local states are not compatible: all shards
             then start from proportions and topics.
         """
 
 
-class Editable(Family[OptionsT, GlobalStateT, RowsT]):
-    """A family whose topics can be merged, deleted and split; its shard model is editable too."""
+class Resumable(CarriesHyperparameters[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A family whose fits can also go on from the local states that another run saved of the same shards."""
 
     @abstractmethod
-    def uneditable(self, global_state: GlobalStateT) -> str | None:
-        """Return the reason for which the topics of a model cannot be edited; None if they can."""
+    def continue_from(
+        self, shard: AnyShard, saved: Arrays, rows: RowsT, global_state: GlobalStateT
+    ) -> tuple[LocalT, Delta]:
+        """Return the first local state and delta of a shard that another run of the family has swept."""
+
+
+class Growing(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A family whose fits can begin on a sample of the documents; the others are empty until they join."""
 
     @abstractmethod
-    def edited(self, global_state: GlobalStateT, mixing: Vector, tokens: Vector, plain: Vector | None) -> GlobalStateT:
-        """Return the global state after an edit of topics."""
+    def can_grow(self) -> bool:
+        """Return true if fits with these options can."""
+
+    @abstractmethod
+    def join(
+        self,
+        shard: AnyShard,
+        local: LocalT,
+        joining: AnyShard,
+        rows: RowsT,
+        global_state: GlobalStateT,
+        stream: Stream,
+    ) -> tuple[LocalT, Delta]:
+        """Return the new local state and the delta of one sweep, before which further documents join."""
 
 
-class Stochastic(Family[OptionsT, GlobalStateT, RowsT]):
-    """A family that can be fitted by minibatches of shards; its shard model is stochastic too."""
+class Stochastic(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A family that can be fitted by minibatches of shards, without local states."""
 
     @abstractmethod
     def corpus_tokens(self, global_state: GlobalStateT) -> float:
@@ -378,9 +605,7 @@ class Stochastic(Family[OptionsT, GlobalStateT, RowsT]):
         """Return true if a model was fitted by minibatches."""
 
     @abstractmethod
-    def global_state_for_steps(
-        self, global_state: GlobalStateT, summary: Summary, options: OptionsT, minibatches: int
-    ) -> GlobalStateT:
+    def global_state_for_steps(self, global_state: GlobalStateT, summary: Summary, minibatches: int) -> GlobalStateT:
         """Return the global state of a fitted model for further steps on minibatches.
 
         Parameters
@@ -389,8 +614,6 @@ class Stochastic(Family[OptionsT, GlobalStateT, RowsT]):
             The global state of the model.
         summary : Summary
             Sizes of the corpus of the minibatches.
-        options : FamilyOptions
-            The options.
         minibatches : int
             Minibatches that the training corpus of the model stands for.
 
@@ -400,12 +623,85 @@ class Stochastic(Family[OptionsT, GlobalStateT, RowsT]):
             The state.
         """
 
+    @abstractmethod
+    def step(self, shard: AnyShard, rows: RowsT, global_state: GlobalStateT, stream: Stream) -> Delta:
+        """Return the stochastic step of a shard."""
 
-class Simulates(Family[OptionsT, GlobalStateT, RowsT]):
+    @abstractmethod
+    def blend(self, block: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, Delta]:
+        """Return a block's rows after a minibatch's steps, and the sums over them that `update` needs."""
+
+    @abstractmethod
+    def rows_for_steps(self, rows: RowsT, factor: float) -> RowsT:
+        """Return the rows of a batch model as the start of stochastic steps, scaled by a ratio of corpus sizes."""
+
+
+class Editable(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A family whose topics can be merged, deleted and split in finished models."""
+
+    @abstractmethod
+    def uneditable(self, global_state: GlobalStateT) -> str | None:
+        """Return the reason for which the topics of a model cannot be edited; None if they can."""
+
+    @abstractmethod
+    def edited(self, global_state: GlobalStateT, mixing: Vector, tokens: Vector, plain: Vector | None) -> GlobalStateT:
+        """Return the global state after an edit of topics."""
+
+    @abstractmethod
+    def topic_prior(self, global_state: GlobalStateT) -> npt.NDArray[np.float64]:
+        """Return the Dirichlet parameters a_k of a document's topics in prediction, shape (topics,)."""
+
+    @abstractmethod
+    def word_prior(self, rows: RowsT, global_state: GlobalStateT) -> npt.NDArray[np.float64]:
+        """Return the Dirichlet parameters b_w of the words of the rows in prediction, shape (words,)."""
+
+    @abstractmethod
+    def row_counts(self, rows: RowsT) -> npt.NDArray[np.floating]:
+        """Return E[n_kw] of a finished model's rows, shape (words, topics)."""
+
+    @abstractmethod
+    def with_row_counts(self, rows: RowsT, counts: npt.NDArray[np.float64]) -> RowsT:
+        """Return a finished model's rows with other counts, shape (words, topics)."""
+
+    @abstractmethod
+    def plain_tokens(self, rows: RowsT, counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+        """Return the tokens of topics by counts E[n_kw] of the rows' words without their weights; None if all are 1."""
+
+    @abstractmethod
+    def entries(self, local: LocalT) -> DocumentEntries:
+        """Return E[n_dk] of the documents of a finished model."""
+
+    @abstractmethod
+    def with_entries(self, local: LocalT, entries: DocumentEntries, topics: int) -> LocalT:
+        """Return the documents of a finished model with other counts, of so many topics."""
+
+
+class IntegratesProportions(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A family whose documents share a Dirichlet prior over flat topics, which their likelihoods integrate out."""
+
+    @abstractmethod
+    def dirichlet_topics(self, rows: RowsT, global_state: GlobalStateT) -> DirichletTopics:
+        """Return the topics of the words of `rows`, and the Dirichlet prior of their proportions in a document.
+
+        Parameters
+        ----------
+        rows : Rows
+            Rows of the words.
+        global_state : GlobalState
+            Global state of the model.
+
+        Returns
+        -------
+        DirichletTopics
+            Topics of positive prior; those that do not exist yet are together the last one.
+        """
+
+
+class Simulates(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
     """A family that can simulate documents or vectors."""
 
     @abstractmethod
-    def draw_model(self, summary: Summary, options: OptionsT, stream: Stream) -> tuple[Arrays, GlobalStateT]:
+    def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, GlobalStateT]:
         """Draw a model: its topics as in `families.generative`, or its rows; and its global state."""
 
     @abstractmethod
@@ -415,7 +711,7 @@ class Simulates(Family[OptionsT, GlobalStateT, RowsT]):
         """Draw documents, or vectors, without ids, and their proportions."""
 
 
-class WeighsLabels(Family[OptionsT, GlobalStateT, RowsT]):
+class WeighsLabels(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
     """A family whose labels scale the proportions of topics."""
 
     @abstractmethod
@@ -423,4 +719,5 @@ class WeighsLabels(Family[OptionsT, GlobalStateT, RowsT]):
         """Return the log of the factor by which each label scales each topic."""
 
 
-AnyFamily = Family[Any, Any, Any]
+AnyPredicts = Predicts[Any, Any, Any]
+AnyFamily = Family[Any, Any, Any, Any]

@@ -1,6 +1,6 @@
 """Check the arrays of models, checkpoints and local states by the declarations of their family.
 
-Each shard model declares its arrays (`ShardModel.arrays`). Arrays from disk pass `ModelChecks` before they are used.
+Each family declares its arrays (`Family.arrays`). Arrays from disk pass `ModelChecks` before they are used.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.array_fields import CheckContext, Keys, Sizes, check_arrays
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.family import AnyFamily
 from collapsium.workers.kernels.gibbs.consistency import FingerprintKeys, find_uncounted, fingerprint_rows
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
     from collapsium.storage.corpus.vectors import AnyShard
-    from collapsium.workers.families.base import AnyShardModel
 
 
 FloatT = TypeVar("FloatT", np.float32, np.float64)
@@ -41,14 +41,12 @@ def proportions_and_topics(
 class ModelChecks:
     """Checks of the arrays of one model or checkpoint, whose global state is sound."""
 
-    model: AnyShardModel  # The family's shard model
+    model: AnyFamily  # The family
     global_state: Arrays  # The model's global state
     sizes: Sizes  # The sizes that they bind
 
     @staticmethod
-    def of(
-        model: AnyShardModel, words: int, global_state: Arrays, where: str, tokens: int | None = None
-    ) -> ModelChecks:
+    def of(model: AnyFamily, words: int, global_state: Arrays, where: str, tokens: int | None = None) -> ModelChecks:
         """Check the global state of a model, and return the checks of its other arrays."""
         topics = model.options.model_dump().get("topics")
         sizes: Sizes = {"topic": topics} if isinstance(topics, int) else {}

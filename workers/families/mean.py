@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import Array, Arrays, GlobalState, LocalState, Rows, State
-from collapsium.workers.families.base import AnyPredicts, AnyShard, Predicts
+from collapsium.workers.families.family import AnyPredicts, AnyShard, Description, Predicts
 from collapsium.workers.kernels.jit import AnyKernel
 
 Floats = npt.NDArray[np.float64]
@@ -82,14 +83,13 @@ class MeanDocuments(LocalState):
     tokens: Floats
 
 
-class MeanPredictions(Predicts[Any, MeanGlobalState, MeanRows, MeanLocalState]):
+class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
     """The mean of finished models."""
 
     global_state_type, rows_type = MeanGlobalState, MeanRows
     local_type, documents_type = MeanLocalState, MeanDocuments
 
     def __init__(self, models: Sequence[AnyPredicts], columns: npt.NDArray[np.int64]) -> None:
-        super().__init__(models[0].options)
         self.models, self.columns = tuple(models), columns
 
     def fold_in_kernels(self, global_state: MeanGlobalState) -> list[AnyKernel]:
@@ -149,11 +149,30 @@ class MeanPredictions(Predicts[Any, MeanGlobalState, MeanRows, MeanLocalState]):
         lengths: Floats = self.models[0].document_lengths(local.models[0])
         return lengths
 
-    def by_topic(self, values: Iterable[Floats]) -> Floats:
-        """Return the means over the models of values by the models' own columns, 0 where one has no match."""
-        total, _ = self._matched(one[np.newaxis] for one in values)
-        means: Floats = total[0] / len(self.models)
-        return means
+    def describe(self, block: MeanRows, global_state: MeanGlobalState, count: int) -> Description:
+        """Describe the topics by the means of the models' shares and probabilities, the largest first."""
+        shares = []
+        for model, rows, state in zip(self.models, block.models, global_state.models, strict=True):
+            described = model.describe(rows, state, 1)
+            share = np.zeros(max(int(described.ids.max(initial=-1)), int(self.columns.max())) + 1)
+            share[described.ids] = described.share
+            shares.append(share[np.newaxis])
+        total, _ = self._matched(shares)
+        mean: Floats = total[0] / len(self.models)
+        phi = self.probabilities(block, global_state)["word_topic"]
+        order = np.argsort(-mean, kind="stable")
+        columns = np.ascontiguousarray(phi[:, order].T)
+        top = largest(columns, count)
+        return Description(order.astype(np.int64), mean[order], top, np.take_along_axis(columns, top, axis=1))
+
+    def figures(self, global_state: MeanGlobalState) -> dict[str, float]:
+        """Return the means of the models' hyperparameters."""
+        each = [model.figures(state) for model, state in zip(self.models, global_state.models, strict=True)]
+        return {name: float(np.mean([figures[name] for figures in each if name in figures])) for name in each[0]}
+
+    def word_concentration(self, global_state: MeanGlobalState) -> float | None:
+        """Return B of the first model, whose family and options are those of all."""
+        return self.models[0].word_concentration(global_state.models[0])
 
     def _matched(self, values: Iterable[npt.NDArray[np.floating[Any]]]) -> tuple[Floats, Floats]:
         """Return the sums of the models' values in the columns of the mean, and how many models have each column.

@@ -166,7 +166,7 @@ def _score_range(
 
 def _probability(model: Model, shard: Shard, blocks: list[tasks.Block], rows: Rows, seed: int) -> Floats:
     local = expected(model, shard, blocks, seed)
-    probability = model.shard_model.predict(shard, local, rows, model.global_state)["probability"]
+    probability = model.family.predict(shard, local, rows, model.global_state)["probability"]
     return np.asarray(probability, dtype=np.float64)
 
 

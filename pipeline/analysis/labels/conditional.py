@@ -53,15 +53,15 @@ class LabelScore(ShortRepr):
 
 def table_of(model: Model) -> LabelTable:
     """Return the labels and covariates that a model was fitted with; an empty table for models without labels."""
-    table = load_family(model.record.family).label_table(model.global_state)
+    table = model.family.label_table(model.global_state)
     return LabelTable() if table is None else table
 
 
 def require_table(model: Model) -> LabelTable:
     """Return the labels and covariates that a model was fitted with; refuse models without any."""
     family = model.record.family
-    if not load_family(family).shard_model.uses_labels:
-        able = ", ".join(name for name in family_names() if load_family(name).shard_model.uses_labels)
+    if not load_family(family).uses_labels:
+        able = ", ".join(name for name in family_names() if load_family(name).uses_labels)
         raise OptionError(f"{model.folder.url}: family '{family}' does not use labels; families that do: {able}")
     table = table_of(model)
     if not len(table):
@@ -74,7 +74,7 @@ def require_table(model: Model) -> LabelTable:
 def require_expectations(model: Model) -> None:
     """Raise `OptionError` for families that cannot predict documents without their words."""
     family = model.record.family
-    if model.shard_model.folds_in_at_a_point:
+    if model.family.folds_in_at_a_point:
         raise OptionError(
             f"{model.folder.url}: family '{family}' places a document without words at a single point of its prior "
             "instead of its mean, so it has no score given labels alone"
@@ -117,7 +117,7 @@ def score_from_labels(named: Named, corpus: Corpus, executor: Executor, seed: in
 def _predict(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Predicted:
     model = Model(url)
     shard = load_labelled(model, reference)
-    return predict_pairs(model.shard_model, shard, expected(model, shard, blocks, seed), blocks, model.global_state)
+    return predict_pairs(model.family, shard, expected(model, shard, blocks, seed), blocks, model.global_state)
 
 
 def _known(reference: ShardReference, table: LabelTable) -> tuple[int, set[Name]]:
@@ -133,7 +133,7 @@ def load_labelled(model: Model, reference: ShardReference, first: int = 0, last:
     documents = reference.documents()
     if last is not None:
         documents = documents.slice(first, last)
-    shard = Shard.of(reference.number, documents, **document_parts(model.shard_model))
+    shard = Shard.of(reference.number, documents, **document_parts(model.family))
     if shard.labels is not None:
         for one in table_of(model).numbers:
             if np.isinf(shard.labels.numbers.get(one.name, np.zeros(1))).any():
@@ -144,7 +144,7 @@ def load_labelled(model: Model, reference: ShardReference, first: int = 0, last:
 def expected(model: Model, shard: Shard, blocks: Sequence[tasks.Block], seed: int = 0) -> LocalState:
     """Return the local state expected from the documents' labels and covariates, without their words."""
     stream = Stream(seed, "given labels")
-    return tasks.fold_in(model.shard_model, shard.emptied(), blocks, model.global_state, stream)
+    return tasks.fold_in(model.family, shard.emptied(), blocks, model.global_state, stream)
 
 
 def expected_proportions(model: Model, labels: Labels) -> npt.NDArray[np.float64]:
@@ -152,7 +152,7 @@ def expected_proportions(model: Model, labels: Labels) -> npt.NDArray[np.float64
     rows = model.rows(0).of_words(slice(1), complete=True)
     # The documents have no words, so a block of a single word is enough.
     blocks = [tasks.Block(0, 1, rows, Delta())]
-    half, documents = model.shard_model, labels.offsets.size - 1
+    half, documents = model.family, labels.offsets.size - 1
     none = np.zeros(0, dtype=np.int32)
     parts: list[npt.NDArray[np.float64]] = []
     first = 0

@@ -21,7 +21,6 @@ from collapsium.pipeline.analysis.labels.conditional import (
 from collapsium.pipeline.analysis.labels.lift import smoothed_lift
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name
@@ -199,7 +198,7 @@ def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
     table, shown = require_table(model), topics(run, words)
     documents = [*table.documents, *(one.documents for one in table.numbers)]
     expected: Floats | None = None
-    family, ids = load_family(model.record.family), np.array([one.id for one in shown], dtype=np.int64)
+    family, ids = model.family, np.array([one.id for one in shown], dtype=np.int64)
     if isinstance(family, WeighsLabels):
         weights = np.asarray(family.label_weights(model.global_state), dtype=np.float64)[:, ids]
     else:

@@ -260,15 +260,15 @@ def _labelled(
     url: str, reference: ShardReference, blocks: list[tasks.Block], field: str, share: float, seed: int
 ) -> LabelledDocuments:
     model = Model(url)
-    shard = reference.load(**document_parts(model.shard_model))
+    shard = reference.load(**document_parts(model.family))
     if blocks:
         if isinstance(shard, Shard) and shard.labels is not None:
             # A label must not help to fit the proportions that are compared with it.
             shard = replace(shard, labels=shard.labels.without(field))
-        local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(seed, "infer"))
+        local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "infer"))
     else:
         local = model.documents(reference.number)
-    theta = np.asarray(model.shard_model.infer(local, model.global_state)["document_topic"], dtype=np.float64)
+    theta = np.asarray(model.family.infer(local, model.global_state)["document_topic"], dtype=np.float64)
     rows, values = single_labels(reference.labels(), field)
     chosen = shard.lengths[rows] > 0
     rows, values = rows[chosen], values[chosen]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,7 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import IntegratesProportions
 from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.metrics import likelihood
@@ -133,7 +134,8 @@ def _estimate(
     keep = np.zeros(len(documents), dtype=bool)
     keep[rows] = True
     shard = Shard.of(reference.number, documents.take(keep))
-    topics = model.shard_model.dirichlet_topics(tasks.gather(blocks, shard.words, complete=True), model.global_state)
+    family = cast("IntegratesProportions[Any, Any, Any, Any]", model.family)
+    topics = family.dirichlet_topics(tasks.gather(blocks, shard.words, complete=True), model.global_state)
     return log_likelihood(shard, topics, name, seed, first), shard.lengths
 
 
@@ -405,7 +407,7 @@ class _Plan:
             return metrics, self._with_labels(metrics)
         if needs is Needs.DOCUMENTS:
             for _, model in self.job.named:
-                if not model.shard_model.dirichlet_proportions:
+                if not isinstance(model.family, IntegratesProportions):
                     raise OptionError(
                         f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics, which "
                         "the estimate integrates out"

@@ -168,7 +168,7 @@ def _among(shard: Shard, words: int) -> Shard:
 def _beyond(url: str, blocks: list[tasks.Block], words: int) -> npt.NDArray[np.float64]:
     """Return each topic's total probability of the words from number `words` on, shape (topics,)."""
     model = Model(url)
-    half, total = model.shard_model, np.zeros(0)
+    half, total = model.family, np.zeros(0)
     for block in blocks:
         first = max(words - block.low, 0)
         size = block.high - block.low
@@ -192,9 +192,9 @@ def _predict(
 ) -> _Predicted:
     """Predict the held-out pairs of a shard's documents."""
     model = Model(url)
-    parts = document_parts(model.shard_model)
+    parts = document_parts(model.family)
     held = _among(heldout.load(segmented=parts["segmented"]), words)
-    half = model.shard_model
+    half = model.family
     if not held.pairs:
         return _Predicted(np.zeros(0), None if beyond is None else np.zeros(0), held.counts)
     local: LocalState
@@ -203,7 +203,7 @@ def _predict(
     else:
         shard = reference.load(**parts)
         shard = _among(shard, model.record.vocabulary.words) if isinstance(shard, Shard) else shard
-        local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, Stream(0, "complete"))
+        local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(0, "complete"))
     rows = tasks.gather(blocks, held.words, complete=True)
     probability = np.asarray(half.predict(held, local, rows, model.global_state)["probability"], dtype=np.float64)
     if beyond is None:

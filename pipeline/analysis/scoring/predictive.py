@@ -22,7 +22,7 @@ from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import AnyPredicts
+from collapsium.workers.families.family import AnyPredicts
 from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.special import elementary
 from collapsium.workers.shard_loading import document_parts
@@ -101,7 +101,7 @@ def load_blocks(model: Model, executor: Executor) -> list[Future[tasks.Block]]:
     """Load the blocks of the vocabulary on the workers."""
     # Without a dashboard tasks run in this process, where an interrupt would wait for the compiler.
     if executor.dashboard is None:
-        family_kernels = model.shard_model.fold_in_kernels(model.global_state)
+        family_kernels = model.family.fold_in_kernels(model.global_state)
         fill_cache([*family_kernels, elementary])
     return [
         executor.submit(_load_block, model.folder.address, number, low, high)
@@ -178,8 +178,8 @@ class Scored:
 def _predict_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Predicted:
     model = Model(url)
     local = model.documents(reference.number)
-    held = reference.load(segmented=model.shard_model.uses_segments)
-    return predict_pairs(model.shard_model, held, local, blocks, model.global_state)
+    held = reference.load(segmented=model.family.uses_segments)
+    return predict_pairs(model.family, held, local, blocks, model.global_state)
 
 
 def _predict_unseen(url: str, reference: ShardReference, first: int, blocks: list[tasks.Block], seed: int) -> Predicted:
@@ -187,9 +187,9 @@ def _predict_unseen(url: str, reference: ShardReference, first: int, blocks: lis
     model = Model(url)
     known, scored = split_documents(reference.documents(), first, 0.5, seed)
     stream = Stream(seed, "unseen")
-    shard, held = (Shard.of(reference.number, part, **document_parts(model.shard_model)) for part in (known, scored))
-    local = tasks.fold_in(model.shard_model, shard, blocks, model.global_state, stream)
-    return predict_pairs(model.shard_model, held, local, blocks, model.global_state)
+    shard, held = (Shard.of(reference.number, part, **document_parts(model.family)) for part in (known, scored))
+    local = tasks.fold_in(model.family, shard, blocks, model.global_state, stream)
+    return predict_pairs(model.family, held, local, blocks, model.global_state)
 
 
 def _predict_observed(
@@ -197,9 +197,7 @@ def _predict_observed(
 ) -> Predicted:
     """Fit proportions to all tokens of a shard's documents and predict further tokens of the same documents."""
     model = Model(url)
-    parts = document_parts(model.shard_model)
+    parts = document_parts(model.family)
     held = scored.load(segmented=parts["segmented"])
-    local = tasks.fold_in(
-        model.shard_model, reference.load(**parts), blocks, model.global_state, Stream(seed, "unseen")
-    )
-    return predict_pairs(model.shard_model, held, local, blocks, model.global_state)
+    local = tasks.fold_in(model.family, reference.load(**parts), blocks, model.global_state, Stream(seed, "unseen"))
+    return predict_pairs(model.family, held, local, blocks, model.global_state)

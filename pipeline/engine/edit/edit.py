@@ -38,12 +38,10 @@ from collapsium.storage.runs.topic_names import TopicName, clean_name, read_name
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
-from collapsium.workers.families.base import Editable as EditableShardModel
 from collapsium.workers.families.document_entries import DocumentEntries
 from collapsium.workers.families.family import Editable, FamilyOptions
 
-AnyEditable = Editable[Any, Any, Any]
-AnyEditableShardModel = EditableShardModel[Any, Any, Any, Any]
+AnyEditable = Editable[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class EditedModel:
     """The counts of a model, which edits replace."""
 
     source: Model  # The model that is edited
-    options: FamilyOptions  # Options of the family
+    family: AnyEditable  # The family, with the options after the edits
     global_state: GlobalState  # The global state
     counts: Floats  # E[n_kw]; float64 (words, topics)
     entries: list[DocumentEntries]  # E[n_dk] by shard
@@ -61,34 +59,23 @@ class EditedModel:
     @classmethod
     def of(cls, model: Model) -> EditedModel:
         """Read a model."""
-        family = load_family(model.record.family)
-        if not isinstance(family, Editable):
+        if not issubclass(load_family(model.record.family), Editable):
             raise OptionError(f"topics of '{model.record.family}' cannot be edited; expected a model of lda or hdp")
-        if model.averaged is not None:
+        if model.members:
             raise OptionError(
                 f"{model.folder.url}: the mean of several fits has no counts to edit; name one of them, or a consensus "
                 "(`fit` with combine 'consensus')"
             )
+        family = cast("AnyEditable", model.family)
         reason = family.uneditable(model.global_state)
         if reason is not None:
             raise OptionError(f"{model.folder.url}: its topics cannot be edited, as {reason}")
-        shard_model = cast("AnyEditableShardModel", model.shard_model)
-        blocks = [shard_model.row_counts(model.rows(number)) for number in range(len(model.blocks))]
+        blocks = [family.row_counts(model.rows(number)) for number in range(len(model.blocks))]
         counts = np.maximum(np.concatenate(blocks).astype(np.float64), 0.0)
         shards = range(len(model.record.shards)) if model.fitted else ()
-        entries = [shard_model.entries(model.documents(number)) for number in shards]
+        entries = [family.entries(model.documents(number)) for number in shards]
         used = frozenset(np.flatnonzero(counts.sum(axis=0) > 0.0).tolist())
-        return cls(model, shard_model.options, model.global_state, counts, entries, used)
-
-    @property
-    def family(self) -> AnyEditable:
-        """The driver's half of the family."""
-        return cast("AnyEditable", load_family(self.source.record.family))
-
-    @cached_property
-    def shard_model(self) -> AnyEditableShardModel:
-        """The shards' half of the family, with the options after the edits."""
-        return cast("AnyEditableShardModel", self.family.make_shard_model(self.options))
+        return cls(model, _with_options(family, family.options.for_tasks()), model.global_state, counts, entries, used)
 
     @property
     def topics(self) -> int:
@@ -98,13 +85,13 @@ class EditedModel:
     @cached_property
     def prior(self) -> Floats:
         """Prior a_k of topics, shape (topics,)."""
-        return self.shard_model.topic_prior(self.global_state)
+        return self.family.topic_prior(self.global_state)
 
     @cached_property
     def word_prior(self) -> Floats:
         """Prior b_w of words, shape (words,)."""
         rows = [self.source.rows(number) for number in range(len(self.source.blocks))]
-        return np.concatenate([self.shard_model.word_prior(block, self.global_state) for block in rows])
+        return np.concatenate([self.family.word_prior(block, self.global_state) for block in rows])
 
     def alive_without(self, topic: int) -> npt.NDArray[np.bool_]:
         """Return the topics that have tokens, except one, as flags of shape (topics,)."""
@@ -117,7 +104,7 @@ class EditedModel:
         if self.corpus is None:
             raise AbsentError(f"{self.source.folder.url}: the training corpus is gone")
         shard = cast("Shard", self.corpus.references[number].load())
-        weighed: Shard = self.source.shard_model.weighed(shard, tasks.gather(self._blocks, shard.words, complete=True))
+        weighed: Shard = self.source.family.weighed(shard, tasks.gather(self._blocks, shard.words, complete=True))
         return weighed
 
     @cached_property
@@ -149,15 +136,16 @@ class EditedModel:
 
     def changed(self, counts: Floats, entries: Sequence[DocumentEntries], mixing: Floats) -> EditedModel:
         """Return the model with other counts."""
-        options = self.options.model_copy(update={"topics": len(mixing)})
+        options = self.family.options.model_copy(update={"topics": len(mixing)})
         parts = [
-            self.shard_model.plain_tokens(self.source.rows(number), counts[low:high])
+            self.family.plain_tokens(self.source.rows(number), counts[low:high])
             for number, (low, high) in enumerate(self.source.blocks)
         ]
         weighted = [part for part in parts if part is not None]
         plain = np.sum(weighted, axis=0) if weighted else None
         state = self.family.edited(self.global_state, mixing, counts.sum(axis=0), plain)
-        return replace(self, options=options, global_state=state, counts=counts, entries=list(entries))
+        family = _with_options(self.family, options)
+        return replace(self, family=family, global_state=state, counts=counts, entries=list(entries))
 
     def merged(self, topics: list[int]) -> EditedModel:
         """Return the model with topics merged into the first of them; counts of words and documents add up."""
@@ -197,15 +185,17 @@ class EditedModel:
     def rows(self, block: int) -> Rows:
         """Return the rows of a block of the vocabulary, as a finished model saves them."""
         low, high = self.source.blocks[block]
-        rows: Rows = self.shard_model.with_row_counts(self.source.rows(block), self.counts[low:high])
+        rows: Rows = self.family.with_row_counts(self.source.rows(block), self.counts[low:high])
         return rows
 
     def documents(self, shard: int) -> LocalState:
         """Return the documents of a shard, as a finished model saves them."""
-        local: LocalState = self.shard_model.with_entries(
-            self.source.documents(shard), self.entries[shard], self.topics
-        )
+        local: LocalState = self.family.with_entries(self.source.documents(shard), self.entries[shard], self.topics)
         return local
+
+
+def _with_options(family: AnyEditable, options: FamilyOptions) -> AnyEditable:
+    return cast("AnyEditable", type(family).with_options(options))
 
 
 Floats = npt.NDArray[np.float64]
@@ -627,7 +617,7 @@ def _write(place: Folder, edited: EditedModel) -> ModelRecord:
     shards = range(len(edited.entries))
     parts += [writer.write_shard(number, edited.documents(number).to_arrays()) for number in shards]
     inherit_history(source.folder, place)
-    changed = {"options": edited.options.model_dump(mode="json"), "parts": dict(parts), "summarised": False}
+    changed = {"options": edited.family.options.model_dump(mode="json"), "parts": dict(parts), "summarised": False}
     return writer.finish(source.record.model_copy(update=changed), source.vocabulary)
 
 

@@ -234,7 +234,7 @@ class Fit:
             began = time.perf_counter()
             figures = problem.family.objective(self.state.global_state, statistics)
             stream = problem.stream.at(iteration=iteration, purpose=_purpose("update", rounds))
-            updated = problem.family.update(self.state.global_state, statistics, problem.config, stream)
+            updated = problem.family.update(self.state.global_state, statistics, stream)
             seconds += time.perf_counter() - began
             require_finite(updated.to_arrays(), iteration)
             rounds += 1
@@ -306,7 +306,7 @@ class Fit:
         folded = []
         for number, (block, total, part) in enumerate(zip(self.state.blocks, sums, parts, strict=True)):
             deltas = self._picked(unsummed, 0, part) if is_unsummed else total.remaining
-            inputs = (problem.shard_model, block, deltas, self.state.global_state)
+            inputs = (problem.family, block, deltas, self.state.global_state)
             folded.append(executor.submit(tasks.fold, *inputs, home=problem.block_home(number)))
         return swept, folded
 
@@ -315,7 +315,7 @@ class Fit:
     ) -> Future[tasks.Swept]:
         """Submit the sweep of a shard, or its start where it has no local state."""
         problem, state = self.problem, self.state
-        shard = (problem.shard_model, problem.shards[number])
+        shard = (problem.family, problem.shards[number])
         inputs = (problem.scratch, shown, state.global_state, stream)
         submit, home = problem.executor.submit, problem.home(number)
         if state.swept:
@@ -360,7 +360,7 @@ class Fit:
         return [
             executor.submit(
                 tasks.score,
-                problem.shard_model,
+                problem.family,
                 [problem.heldout[number] for number in numbers],
                 [state.swept[number] for number in numbers],
                 scored,
@@ -538,7 +538,7 @@ def step(problem: Problem, state: State, minibatch: list[int]) -> tuple[State, D
     deltas = [
         executor.submit(
             tasks.step,
-            problem.shard_model,
+            problem.family,
             problem.shards[number],
             state.blocks,
             state.global_state,
@@ -552,14 +552,12 @@ def step(problem: Problem, state: State, minibatch: list[int]) -> tuple[State, D
     for number, (block, bounds) in enumerate(zip(state.blocks, pairwise(problem.block_bounds), strict=True)):
         parts = [executor.submit(tasks.word_range, delta, *bounds) for delta in deltas]
         home = problem.block_home(number)
-        blocks.append(
-            executor.submit(tasks.blend, problem.shard_model, block, parts, rest, state.global_state, home=home)
-        )
+        blocks.append(executor.submit(tasks.blend, problem.family, block, parts, rest, state.global_state, home=home))
     statistics, *folded = executor.collect([rest, *(executor.submit(tasks.block_sums, block) for block in blocks)])
     for part in folded:
         statistics = statistics + part
     began = time.perf_counter()
-    updated = problem.family.update(state.global_state, statistics, problem.config, stream.at(purpose="update"))
+    updated = problem.family.update(state.global_state, statistics, stream.at(purpose="update"))
     require_finite(updated.to_arrays(), state.iteration + 1)
     return State(state.iteration + 1, updated, blocks), statistics, time.perf_counter() - began
 

@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from collapsium.pipeline.engine.state import Problem, State, TopicSizes
 from collapsium.pipeline.executors.base import Future
-from collapsium.pipeline.models.registry import load_family
 from collapsium.workers.arrays.state import GlobalState
-from collapsium.workers.families.base import AnyShardModel
 from collapsium.workers.families.description import shape_of
+from collapsium.workers.families.family import AnyFamily
 from collapsium.workers.tasks import Block
 
 SIZES = 20  # Largest topics whose shares are reported
@@ -48,19 +47,18 @@ class TopWords:
     seconds: float  # Time that reading them took
 
 
-def topic_sizes(name: str, model: AnyShardModel, global_state: GlobalState) -> tuple[dict[int, float], int]:
+def topic_sizes(family: AnyFamily, global_state: GlobalState) -> tuple[dict[int, float], int]:
     """Return the sizes of the topics."""
     # A description of no words has the sizes alone.
-    rows = model.finished_rows(model.initial_rows(0, global_state), global_state)
-    topics = load_family(name).describe(rows, global_state, 0)
+    rows = family.finished_rows(family.initial_rows(0, global_state), global_state)
+    topics = family.describe(rows, global_state, 0)
     shares = topics.share if topics.parent is None else shape_of(topics.ids, topics.parent, topics.share).below
     active = int(np.count_nonzero(shares >= MIN_ACTIVE_SHARE))
     return dict(zip(topics.ids.tolist(), topics.share.tolist(), strict=True)), active
 
 
 def top_words(
-    name: str,
-    model: AnyShardModel,
+    family: AnyFamily,
     block: Block,
     global_state: GlobalState,
     ids: Sequence[int],
@@ -68,7 +66,7 @@ def top_words(
     part: tuple[int, int] = (0, 1),
 ) -> TopWords:
     """Return the top words of some topics in a part of a block, which is read in pieces to take little memory."""
-    began, family = time.perf_counter(), load_family(name)
+    began = time.perf_counter()
     words = np.full((len(ids), count), -1, dtype=np.int64)
     values = np.zeros((len(ids), count))
     width = max((rows[:1].size for rows in block.rows.to_arrays().values()), default=1)
@@ -76,7 +74,7 @@ def top_words(
     first, last = ((block.high - block.low) * number // part[1] for number in (part[0], part[0] + 1))
     for low in range(first, last, step):
         rows = block.rows.of_words(slice(low, min(low + step, last)), complete=True)
-        topics = family.describe(model.finished_rows(rows, global_state), global_state, count)
+        topics = family.describe(family.finished_rows(rows, global_state), global_state, count)
         row_of = {topic: row for row, topic in enumerate(topics.ids.tolist())}
         known = np.array([number for number, topic in enumerate(ids) if topic in row_of], dtype=np.int64)
         chosen = np.array([row_of[ids[number]] for number in known], dtype=np.int64)
@@ -108,11 +106,11 @@ class TopicSnapshots:
         """Return the sizes of the topics, and those whose shares changed most."""
         if iteration < 1:
             return {}
-        name, model = self._problem.name, self._problem.shard_model
+        family = self._problem.family
         if self._last is None or self._last[0] != iteration - 1:
-            self._last = iteration - 1, topic_sizes(name, model, before)[0]
+            self._last = iteration - 1, topic_sizes(family, before)[0]
         old = self._last[1]
-        new, active = topic_sizes(name, model, after)
+        new, active = topic_sizes(family, after)
         self._last = iteration, new
         moved = {topic: new.get(topic, 0.0) - old.get(topic, 0.0) for topic in {**new, **old}}
         return {"active": active, "sizes": _pairs(new, SIZES), "moved": _pairs(moved, MOVED)}
@@ -140,8 +138,7 @@ class TopicSnapshots:
         return [
             problem.executor.submit(
                 top_words,
-                problem.name,
-                problem.shard_model,
+                problem.family,
                 block,
                 state.global_state,
                 distinct,
@@ -158,7 +155,7 @@ class TopicSnapshots:
         if state.iteration < 1 or state.iteration == self._fetched:
             return {}
         problem = self._problem
-        largest = _largest_topics(topic_sizes(problem.name, problem.shard_model, state.global_state)[0])
+        largest = _largest_topics(topic_sizes(problem.family, state.global_state)[0])
         return self.words(problem.executor.collect(self._submit(state, largest)))
 
     def words(self, blocks: Sequence[TopWords]) -> dict[str, list[str]]:

@@ -291,7 +291,7 @@ class RunCheckpointer(Checkpointer):
         checkpoint, problem = self._run.checkpoints.at(record.iteration), self._problem
         arrays = checkpoint.read("global_state", record.parts["global_state"])
         path = f"{checkpoint.folder.url}/global_state"
-        return ModelChecks.of(problem.shard_model, problem.block_bounds[-1], arrays, path, problem.tokens)
+        return ModelChecks.of(problem.family, problem.block_bounds[-1], arrays, path, problem.tokens)
 
     def _load(self, record: CheckpointRecord, checks: ModelChecks, *, compare: bool = False) -> State:
         """Submit the reading of a checkpoint.
@@ -315,7 +315,7 @@ class RunCheckpointer(Checkpointer):
             self._executor.collect(read)
             places = [f"{checkpoint.folder.url}/{_locals(number)}" for number in range(len(swept))]
             require_counted(problem, checks, blocks, swept, places)
-        global_state = problem.shard_model.global_state_type.from_arrays(checks.global_state)
+        global_state = problem.family.global_state_type.from_arrays(checks.global_state)
         return State(record.iteration, global_state, blocks, swept)
 
 

@@ -22,7 +22,7 @@ from collapsium.storage.runs.summary import write_summary
 from collapsium.storage.runs.topic_names import TopicName, read_names, write_names
 from collapsium.workers import tasks
 from collapsium.workers.arrays.state import GlobalState
-from collapsium.workers.families.base import AnyShardModel
+from collapsium.workers.families.family import AnyFamily
 
 
 def names_in(folder: Folder) -> dict[int, TopicName]:
@@ -108,11 +108,11 @@ def save_model(
     with replaced(target) as folder:
         writer = ModelWriter(folder)
         written = [
-            executor.submit(write_block, writer, number, problem.shard_model, block, state.global_state)
+            executor.submit(write_block, writer, number, problem.family, block, state.global_state)
             for number, block in enumerate(state.blocks)
         ]
         written += [
-            executor.submit(write_shard, writer, number, problem.shard_model, swept)
+            executor.submit(write_shard, writer, number, problem.family, swept)
             for number, swept in enumerate(state.swept)
         ]
         parts = dict([writer.write_global_state(state.global_state.to_arrays()), *executor.collect(written)])
@@ -188,13 +188,13 @@ def save_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Cal
 
 
 def write_block(
-    writer: ModelWriter, number: int, model: AnyShardModel, block: tasks.Block, global_state: GlobalState
+    writer: ModelWriter, number: int, model: AnyFamily, block: tasks.Block, global_state: GlobalState
 ) -> tuple[str, str]:
     """Write a block of the vocabulary; return the name of the part and its digest."""
     return writer.write_block(number, model.finished_rows(block.rows, global_state).to_arrays())
 
 
-def write_shard(writer: ModelWriter, number: int, model: AnyShardModel, swept: tasks.Swept) -> tuple[str, str]:
+def write_shard(writer: ModelWriter, number: int, model: AnyFamily, swept: tasks.Swept) -> tuple[str, str]:
     """Write the documents of a shard, as a model has them; return the name of the part and its digest."""
     local = tasks.local_state(model, swept.local)
     return writer.write_shard(number, model.documents(local).to_arrays())

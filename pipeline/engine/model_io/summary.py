@@ -136,15 +136,15 @@ def _collect_in_turn(
 
 def _summarise(model: Model, reference: ShardReference, named: Sequence[str], ids: Ints | None) -> ShardSummary:
     """Return the summary of a shard, with the columns `named`, and with sums by date of the topics `ids`, if any."""
-    shard_model, local = model.shard_model, model.documents(reference.number)
-    inferred = shard_model.infer(local, model.global_state)
+    family, local = model.family, model.documents(reference.number)
+    inferred = family.infer(local, model.global_state)
     theta = np.asarray(inferred["document_topic"], dtype=np.float64)
     low, high = value_range(theta)
     if low is not None and not (low >= -ROUNDING_TOLERANCE and high <= MAX_PROPORTION):
         path = f"{model.folder.url}/documents/{reference.number:05d}"
         raise DamagedError(path, f"expected arrays that give proportions from 0 to 1, found {low:g} to {high:g}")
     theta = np.maximum(theta, 0.0)
-    tokens = np.asarray(shard_model.document_lengths(local), dtype=np.float64)
+    tokens = np.asarray(family.document_lengths(local), dtype=np.float64)
     extras = reference.documents().extras if named else {}
     summary = summarise(theta, tokens, reference.number, extras.get(LABELS), EXAMPLES)
     if ids is not None and DATE in extras:
@@ -344,7 +344,7 @@ def _block_probabilities(model: Model, number: int, words: Ints, topics: Ints) -
     needed, rows, probability = np.unique(words), model.rows(number), np.empty(topics.shape)
     for first in range(0, needed.size, WORDS_TOGETHER):
         part = needed[first : first + WORDS_TOGETHER]
-        table = model.shard_model.probabilities(rows.of_words(part, complete=True), model.global_state)["word_topic"]
+        table = model.family.probabilities(rows.of_words(part, complete=True), model.global_state)["word_topic"]
         of_part = np.flatnonzero((words >= part[0]) & (words <= part[-1]))
         probability[of_part] = table[np.searchsorted(part, words[of_part])[:, None], topics[of_part]]
     return probability

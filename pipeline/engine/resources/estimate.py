@@ -16,14 +16,21 @@ from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions, Limits, RequestOptions
 from collapsium.pipeline.engine.setup.request import new_request
 from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family, make_family, make_options
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.families.family import FILE_START, QUICK_CLUSTERS_START, FamilyOptions, Footprint, Summary
+from collapsium.workers.families.family import (
+    FILE_START,
+    QUICK_CLUSTERS_START,
+    FamilyOptions,
+    Footprint,
+    IntegratesProportions,
+    Summary,
+)
 from collapsium.workers.shard_loading import NEARLY_ALL
 from collapsium.workers.starts.clusters import CLUSTERS, ClusterSettings
 from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
@@ -236,10 +243,10 @@ def plan(
     words, growth, lengths = sample_shards(corpus)
     labels = labels_of(corpus, family, config)
     summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths, labels=labels)
-    footprint = load_family(family).footprint(summary, config)
+    footprint = make_family(family, config).footprint(summary)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
     models = max(restarts, 1), samples
-    matched = models[0] * max(samples, 1) if load_family(family).shard_model.dirichlet_proportions else 1
+    matched = models[0] * max(samples, 1) if issubclass(load_family(family), IntegratesProportions) else 1
     fitted = _Sizes(manifest, footprint, place, words, growth, held_out(heldout), consensus, start, matched)
     sweeps = 1 if place.scheduler == "serial" else SWEEPS_PER_WORKER * place.processes * place.threads
     most_members = min(max(restarts, 1), -(-sweeps // max(len(manifest.shards), 1)))

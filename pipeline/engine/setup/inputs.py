@@ -37,7 +37,7 @@ UNKNOWN_SHARE = 0.5
 
 def labels_of(corpus: Corpus, family: str, config: FamilyOptions) -> LabelTable | None:
     """Return the labels and covariates of a corpus, of the fields that the options name."""
-    if not load_family(family).shard_model.uses_labels:
+    if not load_family(family).uses_labels:
         return None
     fields, numbers = (tuple(getattr(config, name, ())) for name in ("labels", "covariates"))
     return _label_table(corpus.folder.address, corpus.manifest.digest, fields, numbers)
@@ -65,11 +65,7 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[s
     """Return a line for each input that a family uses and a corpus does not have, or that the options leave unused."""
     unknown = unknown_words(corpus, config)
     lines = [] if unknown is None else [unknown]
-    if (
-        load_family(family).shard_model.uses_segments
-        and config.takes_segments
-        and SEGMENTS not in corpus.manifest.fields
-    ):
+    if load_family(family).uses_segments and config.takes_segments and SEGMENTS not in corpus.manifest.fields:
         lines.append(
             f"{corpus.url}: has no segments, so that each document is one segment of '{family}'; "
             "ingest with segments keeps those of texts"

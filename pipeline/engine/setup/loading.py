@@ -20,11 +20,10 @@ from collapsium.pipeline.engine.setup.starts import Start, computed_topics
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.engine.state import Problem, Shards
 from collapsium.pipeline.executors.base import Executor, Future
-from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.registry import make_family
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import AnyShardModel
-from collapsium.workers.families.family import FILE_START, Summary
+from collapsium.workers.families.family import FILE_START, AnyFamily, Summary
 from collapsium.workers.shard_loading import ShardOnDisk, load_shard, open_shard, store_shard
 from collapsium.workers.tasks import WarmSource as TaskWarmSource
 
@@ -71,7 +70,7 @@ class LoadedCorpus:
             seeds=seeds_of(request.corpus, request.config),
             start=_start_topics(request, start),
         )
-        self._footprint = load_family(request.family).footprint(self._summary, request.config)
+        self._footprint = make_family(request.family, request.config).footprint(self._summary)
         self._lock, self._reads = threading.Lock(), 0
         self._shards, self._held = self._read()
         weights = weights_of(request.corpus, request.config, executor, self._shards)
@@ -98,19 +97,18 @@ class LoadedCorpus:
         growth: Growth | None,
     ) -> Problem:
         request, stream = self._request, Stream(seed)
-        family = load_family(request.family)
+        family = make_family(request.family, request.config)
         with self._lock:
             shards, held, load = list(self._shards), list(self._held), self._loader()
         computed = request.start if summary.start else None
         if computed is not None and computed.kind != FILE_START:
             warm = ComputedStart(computed, summary.start, shards, self._executor, stream, self._notice)
-        global_state = family.initialise(summary, request.config, stream.at(purpose="initialise"))
+        global_state = family.initialise(summary, stream.at(purpose="initialise"))
         if start is not None:
-            global_state, warm = start.begin(request.family, request.config, global_state)
+            global_state, warm = start.begin(request.family, family, global_state)
         return Problem(
             request.family,
             family,
-            family.make_shard_model(request.config),
             request.config,
             shards,
             held,
@@ -151,7 +149,7 @@ class LoadedCorpus:
         """Read all shards at their homes, so that an error in them comes before a run is made."""
         executor, references = self._executor, self._request.corpus.references
         reserve = 0.0 if self._summary.stochastic else self._footprint.pair
-        model = load_family(self._request.family).make_shard_model(self._request.config)
+        model = make_family(self._request.family, self._request.config)
         homes = [number * executor.homes // len(references) for number in range(len(references))]
         shards = [
             executor.submit(load_shard, reference, self._scratch, reserve, model, home=home)
@@ -176,7 +174,7 @@ def _start_topics(request: Request, start: Start | None) -> int:
 
 
 def load_heldout(
-    reference: HeldoutReference, scratch: str | None, model: AnyShardModel | None = None
+    reference: HeldoutReference, scratch: str | None, model: AnyFamily | None = None
 ) -> AnyShard | ShardOnDisk:
     """Read the held-out pairs of a training shard, with segments if the family uses them."""
     return store_shard(reference.load(segmented=model is not None and model.uses_segments), scratch)

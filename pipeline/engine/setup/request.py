@@ -35,7 +35,7 @@ from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.model import ShardDocuments, StoredModel
 from collapsium.storage.runs.run import DONE, RECORD, Run
-from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.families.family import FamilyOptions, IntegratesProportions
 from collapsium.workers.options import first_names
 
 
@@ -271,8 +271,8 @@ def new_request(
 
 def require_combinable(family: str, schedule: str, keep: str, models: int) -> None:
     """Refuse a consensus of models that cannot be joined."""
-    if not load_family(family).shard_model.dirichlet_proportions:
-        able = [name for name in family_names() if load_family(name).shard_model.dirichlet_proportions]
+    if not issubclass(load_family(family), IntegratesProportions):
+        able = [name for name in family_names() if issubclass(load_family(name), IntegratesProportions)]
         raise OptionError(
             f"'consensus' is for families of flat topics ({', '.join(able)}), found family '{family}'", "combine"
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.registry import load_family, make_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.data_types import JsonObject
@@ -83,7 +83,7 @@ class StartSource:
             return cls.of(start or RANDOM_START, strength)
         if elsewhere or documents < MIN_CLUSTERED * (most_topics(config) or 1):
             return None
-        usual = cls.of(load_family(family).usual_start(config))
+        usual = cls.of(make_family(family, config).usual_start())
         return None if usual is None else replace(usual, usual=True)
 
     def require(self, family: str, config: FamilyOptions) -> None:
@@ -94,7 +94,7 @@ class StartSource:
         if self.kind not in starts:
             able = " or ".join((RANDOM_START, *(f"a {ENDING} file" if one == FILE_START else one for one in starts)))
             raise OptionError(f"expected {able} with family '{family}', found {self.kind}", "init")
-        if self.strength and not load_family(family).keeps_start(config):
+        if self.strength and not make_family(family, config).keeps_start():
             raise OptionError(
                 f"'{family}' with these options begins from a start, and keeps none in its prior; lda and hdp with "
                 "active responsibilities do",

@@ -30,7 +30,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState, Rows
-from collapsium.workers.families.family import FamilyOptions, Resumable
+from collapsium.workers.families.family import AnyFamily, CarriesHyperparameters
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -109,7 +109,7 @@ class SavedLocalState:
     def read(self, model: Model, shard: AnyShard) -> Arrays:
         """Read the local state, and check it by the model and the shard."""
         local = Checkpoint(Folder(self.url)).read(self.part, self.digest)
-        model.checks.local(local, shard, f"{self.url}/{self.part}")
+        model.check_local(local, shard, f"{self.url}/{self.part}")
         return local
 
 
@@ -140,21 +140,21 @@ class WarmReference:
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
         """Read the documents' proportions, and the topics over the shard's words."""
         model = Model(self.url)
-        shard_model = model.shard_model
+        family = model.family
         rows = _rows(model, shard)
         if self.number is None:
-            local = shard_model.fold_in(shard, rows, model.global_state, stream)
+            local = family.fold_in(shard, rows, model.global_state, stream)
         else:
             local = model.documents(self.number)
         columns = list(self.topics)
-        theta = np.asarray(shard_model.infer(local, model.global_state)["document_topic"][:, columns], dtype=np.float32)
+        theta = np.asarray(family.infer(local, model.global_state)["document_topic"][:, columns], dtype=np.float32)
         known = np.empty((shard.words.size, theta.shape[1]), dtype=np.float32)
         step = max(CELLS // max(theta.shape[1], 1), 1)
         for low in range(0, shard.words.size, step):
             some = rows.of_words(slice(low, low + step), complete=True)
-            known[low : low + step] = shard_model.probabilities(some, model.global_state)["word_topic"][:, columns]
+            known[low : low + step] = family.probabilities(some, model.global_state)["word_topic"][:, columns]
         none = rows.of_words(slice(0), complete=True)
-        parents = _parents(shard_model.probabilities(none, model.global_state).get("topic_parent"), columns)
+        parents = _parents(family.probabilities(none, model.global_state).get("topic_parent"), columns)
         if self.columns:
             theta, known = (_in_columns(values, columns, self.columns) for values in (theta, known))
         return {"document_topic": theta, "word_topic": known, **parents}
@@ -187,7 +187,7 @@ def _rows(model: Model, shard: AnyShard) -> Rows:
     if not later:
         return rows
     known = model.record.vocabulary.words
-    blank = model.shard_model.blank_rows(known, known + later, model.global_state)
+    blank = model.family.blank_rows(known, known + later, model.global_state)
     return type(rows).joined([rows, blank])
 
 
@@ -200,15 +200,11 @@ class WarmStart:
     options: JsonObject  # Options of the model
     url: str  # Folder of the model
 
-    def begin(
-        self, family: str, config: FamilyOptions, global_state: GlobalState
-    ) -> tuple[GlobalState, list[WarmReference]]:
+    def begin(self, name: str, family: AnyFamily, global_state: GlobalState) -> tuple[GlobalState, list[WarmReference]]:
         """Return the first global state, and the reference from which each shard begins."""
-        target = load_family(family)
-        if family == self.family and isinstance(target, Resumable):
-            carried = target.carry(
-                global_state, Model(self.url).global_state, config, recorded_options(family, self.options)
-            )
+        if name == self.family and isinstance(family, CarriesHyperparameters):
+            before = recorded_options(name, self.options)
+            carried = family.carry(global_state, Model(self.url).global_state, before)
             if carried is not None:
                 after, columns = carried
                 return after, [replace(reference, columns=columns) for reference in self.references]

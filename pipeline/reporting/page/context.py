@@ -127,7 +127,7 @@ def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOpti
         record=record,
         members=members,
         model=model,
-        member="" if first is None or model.averaged is not None else first.rstrip("/").rpartition("/")[2],
+        member="" if first is None or model.members else first.rstrip("/").rpartition("/")[2],
         topics=run_topics,
         pools=pools,
         map=None if signed else topic_map(model, ids, share),
@@ -144,9 +144,7 @@ def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOpti
 
 def _joined(run: str | os.PathLike[str], model: Model) -> int:
     """Return the number of models of which a model is the consensus or the mean; 0 for other models."""
-    if model.averaged is not None:
-        return len(model.averaged.models)
-    return len(members_of(run)) if has_consensus(run) else 0
+    return len(members_of(run)) if has_consensus(run) else len(model.members)
 
 
 def _record_and_events(run: str | os.PathLike[str]) -> tuple[JsonObject, list[tuple[str, Events]], list[str]]:

@@ -205,7 +205,7 @@ class JobSteps:
         if base is None or self._context.job.holds != DOCUMENTS or self._renumbered.exists(MODEL):
             return
         single = len(leaves(self.run_folder.url)) == 1 and not restarts_of(self.run_folder.url)
-        if not single or not isinstance(load_family(model.record.family), Editable):
+        if not single or not issubclass(load_family(model.record.family), Editable):
             return
         ids = lasting_ids(model, Model(self._versions.at(base).url))
         if all(topic == new for topic, new in ids.items()):

@@ -83,7 +83,7 @@ class Corpora:
 
     def can_predict(self, cell: Cell) -> bool:
         """Return whether a cell's family is fitted with the field to predict, as a label or a covariate."""
-        if self.options.field is None or not load_family(cell.family).shard_model.uses_labels:
+        if self.options.field is None or not load_family(cell.family).uses_labels:
             return False
         labels = names_of(cell.options.get("labels", ())) or label_table(self.corpus).fields
         return self.options.field in (*labels, *names_of(cell.options.get("covariates", ())))

@@ -274,8 +274,7 @@ class CompareOptions(Options):
         if not self.families and self.init_from is None:
             raise OptionError("expected one or more names, separated by commas", "families")
         for family in self.fitted_families:
-            shard_model = load_family(family).shard_model
-            if self.unseen is not None and shard_model.folds_in_at_a_point:
+            if self.unseen is not None and load_family(family).folds_in_at_a_point:
                 raise OptionError(f"'{family}' cannot score documents without seeing their words", "families")
         Limits(iterations=self.iterations, samples=self.samples, sample_every=self.sample_every)
         if self.metrics:
@@ -315,12 +314,12 @@ def all_families() -> tuple[str, ...]:
 
 def labelled_families() -> tuple[str, ...]:
     """Return the families that use labels, the default on unseen documents."""
-    return tuple(name for name in family_names() if load_family(name).shard_model.uses_labels and fits_by_itself(name))
+    return tuple(name for name in family_names() if load_family(name).uses_labels and fits_by_itself(name))
 
 
 def _takes_words_alone(family: str) -> bool:
     model = load_family(family)
-    return model.corpus_kind == DOCUMENTS and not (model.shard_model.uses_labels or model.shard_model.uses_segments)
+    return model.corpus_kind == DOCUMENTS and not (model.uses_labels or model.uses_segments)
 
 
 def fits_by_itself(family: str) -> bool:

@@ -93,7 +93,7 @@ def expected_by_hand(model, labels):
 
 
 def phi_of(model):
-    half, blocks = model.shard_model, blocks_of(model)
+    half, blocks = model.family, blocks_of(model)
     return np.concatenate([half.probabilities(one.rows, model.global_state)["word_topic"] for one in blocks])
 
 
@@ -140,8 +140,8 @@ def test_given_labels__of_other_families_are_the_priors(place):
     assert evaluate(place / "all", unseen=place / "bare", workers=1).given_labels is None
     model = Model(place / "lda")
     found = evaluate(place / "lda", unseen=place / "unseen", given_labels=True, workers=1).given_labels
-    theta = model.shard_model.infer(
-        model.shard_model.documents_type.from_arrays({"document_topic": np.zeros((1, 3))}), model.global_state
+    theta = model.family.infer(
+        model.family.documents_type.from_arrays({"document_topic": np.zeros((1, 3))}), model.global_state
     )["document_topic"][0]
     each = [(counts, np.log(phi_of(model)[words] @ theta)) for _, words, counts, _, _ in documents_in(place / "unseen")]
     assert found.score == pytest.approx(sum(counts @ logs for counts, logs in each) / found.tokens, rel=1e-6)
@@ -155,7 +155,7 @@ def test_given_labels__of_other_families_are_the_priors(place):
         (),
         {
             "record": type("Record", (), {"family": "gibbs-ncrp"}),
-            "shard_model": load_family("gibbs-ncrp").shard_model,
+            "family": load_family("gibbs-ncrp"),
             "folder": Folder("x"),
         },
     )

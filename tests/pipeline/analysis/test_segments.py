@@ -116,7 +116,7 @@ def test_infer__of_a_fitted_corpus_has_the_proportions_that_were_fitted(place, t
     model = Model(place / "run")
     infer(place / "run", place / "train", tmp_path / "out.parquet", segments=True, threshold=0.0, scheduler="serial")
     shares = [
-        model.shard_model.infer(model.documents(number), model.global_state)["segment_topic"]
+        model.family.infer(model.documents(number), model.global_state)["segment_topic"]
         for number in range(len(model.record.shards))
     ]
     assert len(shares) > 1
@@ -134,7 +134,7 @@ def test_infer__of_segments_is_refused_where_a_family_has_none(place, tmp_path, 
 def reckoned(run, observed, scored, seed):
     """The score by hand, of one shard after another whose documents are the same."""
     model, total, tokens = Model(run), 0.0, 0
-    half = model.shard_model
+    half = model.family
     parts = document_parts(half)
     for one, other in zip(Corpus(observed).references, Corpus(scored).references, strict=True):
         shard, held = one.load(**parts), other.load(**parts)
@@ -163,7 +163,7 @@ def test_evaluate__fits_unseen_documents_on_one_corpus_and_scores_them_on_anothe
 
 def test_completion__over_the_first_words_takes_what_segments_expect_of_the_others(place):
     most, model, logs, tokens = 25, Model(place / "run"), 0.0, 0
-    half = model.shard_model
+    half = model.family
     phi = half.probabilities(model.rows(0), model.global_state)["word_topic"]
     pairs = zip(Corpus(place / "observed").references, Corpus(place / "scored").references, strict=True)
     for shard, held in ((one.load(segmented=True), other.load(segmented=True)) for one, other in pairs):
@@ -264,7 +264,7 @@ def test_neighbour_distance__of_a_family_without_segments_takes_documents(place)
     ids, counts = counts_of(place / "train")
     number = int(counts.argmax())
     model, ends = Model(place / "flat"), running(counts)
-    half = model.shard_model
+    half = model.family
     shares = np.concatenate(
         [
             half.infer(model.documents(one), model.global_state)["document_topic"]

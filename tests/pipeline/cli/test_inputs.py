@@ -66,5 +66,5 @@ def test_a_corpus__that_has_all_gives_no_notice(segmented_small, labelled_small,
     assert notices(labelled_small[0], tmp_path / "b", family="hdsp", topics=3) == []
     (line,) = notices(plain, tmp_path / "c", family="hdsp", topics=3)
     assert "has no labels" in line
-    assert not any(document_parts(load_family("lda").shard_model).values())
+    assert not any(document_parts(load_family("lda")).values())
     assert notices(plain, tmp_path / "d", family="lda", topics=2) == []

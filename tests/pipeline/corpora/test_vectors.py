@@ -159,7 +159,7 @@ def test_members__errors_are_averaged_and_told(corpus, tmp_path, capsys):
 @pytest.mark.parametrize("error", [np.zeros(3), np.zeros((6, 1)), np.full(6, np.nan)])
 def test_errors_of_other_shapes_or_not_finite__are_no_score(corpus, tmp_path, monkeypatch, error):
     fitted(corpus, tmp_path / "run")
-    monkeypatch.setattr(means.MeansShardModel, "predict", lambda *given: {"error": error})
+    monkeypatch.setattr(means.Means, "predict", lambda *given: {"error": error})
     with pytest.raises(NumericalError, match="expected a finite error of each vector of shard"):
         evaluate(tmp_path / "run", unseen=corpus)
 
@@ -177,7 +177,7 @@ def test_infer__writes_a_row_for_each_vector(corpus, tmp_path):
 def test_verify__finds_what_is_broken(corpus, tmp_path, monkeypatch):
     fitted(corpus, tmp_path / "run")
     assert not verify(tmp_path / "run").broken
-    monkeypatch.setattr(means.MeansShardModel, "predict", lambda *given: {"error": np.full(6, -1.0)})
+    monkeypatch.setattr(means.Means, "predict", lambda *given: {"error": np.full(6, -1.0)})
     assert any("expected an error of 0 or more" in fault for fault in verify(tmp_path / "run").broken)
 
 

@@ -33,7 +33,7 @@ def mean_prediction(places, heldout, seed=0):
                 tasks.gather(blocks, held.words, complete=True),
                 model.global_state,
             )
-            chances.append(model.shard_model.predict(held, *given)["probability"])
+            chances.append(model.family.predict(held, *given)["probability"])
         total += (held.counts * np.log(np.mean(chances, axis=0))).sum()
         tokens += held.counts.sum()
     return total / tokens

@@ -324,7 +324,7 @@ def test_families__each_class_is_documented():
 def test_restarts__are_averaged_as_by_the_functions(counts, tmp_path, cls):
     estimator = small_of(cls, random_state=3, restarts=3, run=tmp_path / "run").fit(counts)
     model = Model(tmp_path / "run")
-    assert len(model.averaged.models) == 3
+    assert len(model.members) == 3
     theta = estimator.transform(counts)
     assert theta.sum(axis=1) == pytest.approx(1.0)
     assert theta.shape[1] == len(estimator.components_)

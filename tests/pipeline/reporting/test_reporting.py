@@ -127,10 +127,7 @@ def test_relevant_words__are_those_of_all_probabilities(made):
     found = topics(made[0], 1)
     ids, share = np.array([one.id for one in found]), np.array([one.share for one in found])
     phi = np.concatenate(
-        [
-            model.shard_model.probabilities(model.rows(n), model.global_state)["word_topic"]
-            for n in range(len(model.blocks))
-        ]
+        [model.family.probabilities(model.rows(n), model.global_state)["word_topic"] for n in range(len(model.blocks))]
     )
     tokens = model.vocabulary.tokens
     for topic, pool in zip(found, relevant(model, ids, share, 5), strict=True):

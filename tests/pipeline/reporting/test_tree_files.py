@@ -25,7 +25,6 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
 from collapsium.workers.arrays.array_fields import ArrayGroup, FamilyArrays, counts, flags, numbers, optional, scalars
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
-from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.family import Description, Family, FamilyOptions
 from tests.conftest import write_corpus
 
@@ -82,9 +81,10 @@ WORD_PART = ArrayGroup({"word_topic": numbers("f8", "word 10")})
 DOCUMENTS = {"document_topic": counts("f8", "document 10"), "document_path": counts("i8", "document 3")}
 
 
-class ToyTreeShardModel(ShardModel):
-    """A tree of fixed nodes beside a shard; it is never fitted."""
+class ToyTree(Family):
+    """A tree of fixed nodes; it is never fitted."""
 
+    Options = FamilyOptions
     global_state_type, rows_type, local_type, documents_type = (
         ToyTreeGlobalState,
         ToyTreeRows,
@@ -117,21 +117,11 @@ class ToyTreeShardModel(ShardModel):
     def _not_needed(self, *args):
         raise NotImplementedError
 
+    initialise = footprint = update = _not_needed
     initial_rows = start = sweep = advance = fold = predict = document_lengths = _not_needed
-
-
-class ToyTree(Family):
-    """The half on the driver."""
-
-    shard_model, Options = ToyTreeShardModel, FamilyOptions
 
     def describe(self, block, global_state, count):
         return _describe(block, global_state, count)
-
-    def _not_needed(self, *args):
-        raise NotImplementedError
-
-    initialise = footprint = update = _not_needed
 
 
 @pytest.fixture
@@ -342,13 +332,13 @@ def test_infer__further_arrays_are_columns_of_lists(tmp_path, corpus, family, se
 
 def test_infer__what_no_int32_holds_is_refused(tmp_path, corpus, family, monkeypatch):
     model = make_model(tmp_path / "model", corpus, extra=True)
-    infer_small = ToyTreeShardModel.infer
+    infer_small = ToyTree.infer
 
     def infer_large(self, local, global_state):
         inferred = infer_small(self, local, global_state)
         return {**inferred, "document_path": inferred["document_path"] + 2**40}
 
-    monkeypatch.setattr(ToyTreeShardModel, "infer", infer_large)
+    monkeypatch.setattr(ToyTree, "infer", infer_large)
     with pytest.raises(ValueError, match="not in range"):
         infer(model, corpus, tmp_path / "p", scheduler="serial")
     assert not (tmp_path / "p").exists()

@@ -179,7 +179,7 @@ def test_restarts_of_another_number__begin_anew(days, tmp_path):
 def test_a_version_of_restarts__has_the_mean_of_their_proportions(days):
     _, _, _, (_, _, proportions), place = days
     model = Model(place / "job/published/current")
-    assert len(model.averaged.models) == 2
+    assert len(model.members) == 2
     found = [
         dict(zip(*row, strict=True)) for row in zip(proportions["topics"], proportions["proportions"], strict=True)
     ]

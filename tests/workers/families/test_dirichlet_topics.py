@@ -8,6 +8,7 @@ from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import IntegratesProportions
 
 OPTIONS = {
     "lda": {"topics": 4, "alpha": 0.3},
@@ -20,7 +21,7 @@ OPTIONS = {
 
 
 def test_families__of_flat_topics_and_one_prior_have_them():
-    able = {name for name in family_names() if load_family(name).shard_model.dirichlet_proportions}
+    able = {name for name in family_names() if issubclass(load_family(name), IntegratesProportions)}
     assert able == set(OPTIONS)
 
 
@@ -31,9 +32,9 @@ def test_mean_of_the_prior__predicts_a_document_without_words(family, small, tmp
     shard = next(iter(Corpus(small[0]).references)).load()
     blocks = [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
     rows = tasks.gather(blocks, shard.words, complete=True)
-    topics = model.shard_model.dirichlet_topics(rows, model.global_state)
-    local = tasks.fold_in(model.shard_model, shard.emptied(), blocks, model.global_state, Stream(0))
-    expected = model.shard_model.predict(shard, local, rows, model.global_state)["probability"]
+    topics = model.family.dirichlet_topics(rows, model.global_state)
+    local = tasks.fold_in(model.family, shard.emptied(), blocks, model.global_state, Stream(0))
+    expected = model.family.predict(shard, local, rows, model.global_state)["probability"]
     mean = topics.word_topic @ (topics.prior / topics.prior.sum())
     np.testing.assert_allclose(mean[shard.position], expected, rtol=1e-9)
     assert (topics.prior > 0).all()

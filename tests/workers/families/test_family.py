@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.processors import fit_kernels
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.models.registry import family_names, load_family, make_options
+from collapsium.pipeline.models.registry import family_names, load_family, make_family, make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OptionError
 from collapsium.workers import tasks
@@ -19,15 +20,11 @@ from collapsium.workers.arrays.array_fields import FamilyArrays
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
-from collapsium.workers.families.base import Resumable as ResumableShardModel
-from collapsium.workers.families.base import ShardModel, fit_kernels
-from collapsium.workers.families.base import Stochastic as StochasticShardModel
 from collapsium.workers.families.family import (
     Description,
     Family,
     FamilyOptions,
     Footprint,
-    Resumable,
     Stochastic,
     Summary,
 )
@@ -84,9 +81,10 @@ def _delta(shard, before, node):
     return Delta(parts, {"node": ids, "word": shard.words})
 
 
-class ToyShardModel(ShardModel):
-    """Counts documents by their lengths."""
+class Toy(Family):
+    """Counts documents by their lengths, and names the nodes that shards have born."""
 
+    Options = FamilyOptions
     global_state_type, rows_type, local_type, documents_type = ToyGlobalState, ToyRows, ToyLocal, LocalState
 
     def initial_rows(self, words, global_state):
@@ -111,18 +109,13 @@ class ToyShardModel(ShardModel):
         raise NotImplementedError
 
     kernels = advance = fold_in = predict = probabilities = infer = document_lengths = _not_needed
+    footprint = describe = _not_needed
 
-
-class Toy(Family):
-    """Names the nodes that shards have born."""
-
-    shard_model, Options = ToyShardModel, FamilyOptions
-
-    def initialise(self, summary, options, stream):
+    def initialise(self, summary, stream):
         nothing = np.zeros(0)
         return ToyGlobalState(np.zeros((0, 2), int), np.zeros(0, int), nothing, np.zeros((0, 3), int), 0, False)
 
-    def update(self, global_state, delta, options, stream):
+    def update(self, global_state, delta, stream):
         if "node" not in delta:
             return global_state
         names = {int(length): int(name) for name, length in global_state.names}
@@ -153,24 +146,17 @@ class Toy(Family):
     def figures(self, global_state):
         return {"nodes": float(len(global_state.ids))}
 
-    def footprint(self, summary, options):
-        raise NotImplementedError
-
-    def describe(self, block, global_state, count):
-        raise NotImplementedError
-
 
 @pytest.mark.parametrize("cuts", [(0, 4), (0, 1, 4)])
 def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, cuts):
-    family = Toy()
-    first = family.initialise(None, None, None)
+    family = Toy(FamilyOptions())
+    first = family.initialise(None, None)
     rows = [{0: 2}, {1: 2}, {0: 1, 3: 1}, {2: 5}, {}, {0: 5}, {3: 1}]
     corpus = Corpus(write_corpus(tmp_path / "c", rows, 4, shard_tokens=4))
     assert len(corpus.manifest.shards) > 2
     executor = SerialExecutor()
     shards = [executor.submit(load_shard, one) for one in corpus.references]
-    model, config = ToyShardModel(FamilyOptions()), FamilyOptions()
-    problem = Problem("toy", family, model, config, shards, [], cuts, Stream(0), executor, first)
+    problem = Problem("toy", family, family.options, shards, [], cuts, Stream(0), executor, first)
     found = list(Fit(problem, Limits(iterations=3)))
     state, progress = found[-1]
     counts = dict(zip(state.global_state.ids.tolist(), state.global_state.counts.tolist(), strict=True))
@@ -192,26 +178,21 @@ def test_families__are_discovered_and_an_unknown_one_is_suggested():
         load_family("ldaa")
 
 
-def test_families__have_both_halves_and_descriptions_of_all_options():
+def test_families__have_descriptions_of_all_options():
     for name in family_names():
-        half = load_family(name)
-        assert half.Options.model_config["title"]
-        for field in half.Options.model_fields.values():
+        family = load_family(name)
+        assert family.Options.model_config["title"]
+        for field in family.Options.model_fields.values():
             assert len(field.description) > 5
         assert Description.__doc__
 
 
 @pytest.mark.parametrize("name", family_names())
-def test_families__have_two_halves_of_the_same_capabilities(name):
+def test_families__have_the_capabilities_that_they_declare(name):
     family = load_family(name)
-    half = family.shard_model
-    assert isinstance(family, Family)
-    assert issubclass(half, ShardModel)
-    assert isinstance(family, Resumable) >= issubclass(half, ResumableShardModel)
-    assert (
-        isinstance(family, Stochastic) == issubclass(half, StochasticShardModel) == ("stochastic" in family.schedules)
-    )
-    assert isinstance(half.arrays, FamilyArrays)
+    assert issubclass(family, Family)
+    assert issubclass(family, Stochastic) == ("stochastic" in family.schedules)
+    assert isinstance(family.arrays, FamilyArrays)
     assert issubclass(family.Options, FamilyOptions)
 
 
@@ -265,11 +246,11 @@ def parts_of_nothing(name, config):
 @pytest.mark.parametrize(("name", "options"), EACH)
 def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, monkeypatch, name, options):
     """What is not named would be compiled in the first sweep, by one worker while all others wait."""
-    corpus = labelled_small[0] if load_family(name).shard_model.uses_labels else small[0]
+    corpus = labelled_small[0] if load_family(name).uses_labels else small[0]
     if load_family(name).corpus_kind == "vectors":
         corpus = write_vectors(tmp_path / "c", np.random.default_rng(0).normal(size=(20, 3)), 30)
     problem = problem_of(corpus, name, options)
-    named = fit_kernels(problem.shard_model, problem.global_state)
+    named = fit_kernels(problem.family, problem.global_state)
     assert len({id(one) for one in named}) == len(named)
     called, call = set(), Kernel.__call__
 
@@ -284,9 +265,9 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
     blocks = [block.value for block in states[-1].blocks]
     shard, swept, last = problem.shards[0].value, states[-1].swept[0].value, states[-1].global_state
     if load_family(name).corpus_kind == "vectors":
-        tasks.fold_in(problem.shard_model, shard, blocks, last, problem.stream)
+        tasks.fold_in(problem.family, shard, blocks, last, problem.stream)
     else:
-        tasks.score(problem.shard_model, [shard], [swept], blocks, last)
+        tasks.score(problem.family, [shard], [swept], blocks, last)
     assert {one.__name__ for one in called} <= {one.__name__ for one in named}
 
 
@@ -296,7 +277,7 @@ def test_footprint__is_finite_and_above_zero(name):
         for options in MATRIX[name]:
             given = {**options, **({"topics": 50} if "topics" in options else {})}
             config = make_options(name, given)
-            found = load_family(name).footprint(summary, config)
+            found = make_family(name, config).footprint(summary)
             assert isinstance(found, Footprint)
             assert all(0 <= value < np.inf for value in vars(found).values())
             nothing = {part for part, value in vars(found).items() if value == 0}

@@ -104,6 +104,6 @@ def test_the_logger__shows_how_many_are_compiled(capsys):
 
 @pytest.mark.parametrize("name", family_names())
 def test_kernels_for_unseen_documents__are_kernels(name):
-    module = getattr(load_family(name).shard_model, "module", None)
+    module = getattr(load_family(name), "module", None)
     for one in getattr(module, "UNSEEN_KERNELS", ()):
         assert isinstance(one, compiler.Kernel)

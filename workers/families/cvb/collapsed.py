@@ -1,134 +1,379 @@
-"""Collapsed variational inference of bag-of-words topics, on the driver."""
+"""Collapsed variational inference of bag-of-words topics: the base class of its families.
+
+Topic assignments of the HDP are those of LDA with other Dirichlet parameters. The families differ in the `Parameters`
+that they compute from their global state.
+"""
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.cvb import active_set_trial, cooling, updates
+from collapsium.workers.families.cvb import active, active_set_trial, cooling, dense, topic_moves, updates, warm_start
 from collapsium.workers.families.cvb.active import INITIAL_TOPICS
 from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, begins_complete, max_active_for
-from collapsium.workers.families.cvb.global_state import ActiveSetTrial, CollapsedGlobalState, CoolingState, HeldTokens
+from collapsium.workers.families.cvb.global_state import (
+    ActiveSetTrial,
+    CollapsedGlobalState,
+    CoolingState,
+    HeldTokens,
+    MovesState,
+    Vector,
+)
 from collapsium.workers.families.cvb.options import CollapsedOptions
-from collapsium.workers.families.cvb.states import CollapsedRows
-from collapsium.workers.families.cvb.sums import WordSums
+from collapsium.workers.families.cvb.parameters import (
+    Parameters,
+    counts_of,
+    finished_counts,
+    fold_active,
+    plain_rows,
+    word_probability,
+)
+from collapsium.workers.families.cvb.states import (
+    ActiveDocuments,
+    ActiveLocal,
+    CollapsedDocuments,
+    CollapsedRows,
+    DenseDocuments,
+    DenseLocal,
+    SpilledLocal,
+    local_of,
+)
+from collapsium.workers.families.cvb.sums import RowChanges, WordSums
+from collapsium.workers.families.dirichlet import FOLD_IN_KERNELS, dirichlet_topics, fold_in_counts
+from collapsium.workers.families.document_pairs import document_pairs, weighed
 from collapsium.workers.families.family import (
-    COMPUTED_STARTS,
-    FILE_START,
-    QUICK_CLUSTERS_START,
-    RANDOM_START,
     Footprint,
+    IntegratesProportions,
     Resumable,
-    Simulates,
-    Stochastic,
     Summary,
     weighed_footprint,
 )
-from collapsium.workers.kernels.cvb import words
+from collapsium.workers.families.plain_tokens import normalised, plain_sums
+from collapsium.workers.kernels import prediction
+from collapsium.workers.kernels.cvb import active as active_kernels
+from collapsium.workers.kernels.cvb import active_sums, words
+from collapsium.workers.kernels.cvb import dense as dense_kernels
+from collapsium.workers.kernels.cvb import stochastic as stochastic_kernels
+from collapsium.workers.kernels.cvb.records import WordMoments
+from collapsium.workers.kernels.jit import AnyKernel
+from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 
 if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Documents
-
-Vector = npt.NDArray[np.float64]
-
-
-START_DOCUMENTS = 10  # Documents for each topic that have topics at the start, at least
-MAX_START_EVERY = 8  # One document in so many has topics at the start, at least
-MIN_PARAMETER = 1e-8  # Smallest Dirichlet parameter that learning may reach
+    from collapsium.storage.corpus.shard import Shard
 
 
 OptionsT = TypeVar("OptionsT", bound=CollapsedOptions)
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
+Local: TypeAlias = DenseDocuments | ActiveLocal | SpilledLocal
+
+START_DOCUMENTS = 10  # Documents for each topic that have topics at the start, at least
+MAX_START_EVERY = 8  # One document in so many has topics at the start, at least
+MIN_PARAMETER = 1e-8  # Smallest Dirichlet parameter that learning may reach
+# Rows without words, for the parameters of topics alone
+NO_ROWS = CollapsedRows(word_topic=np.zeros((0, 0)), word_tables=np.zeros(0))
 
 
 class CollapsedFamily(
-    Resumable[OptionsT, GlobalStateT, CollapsedRows],
-    Stochastic[OptionsT, GlobalStateT, CollapsedRows],
-    Simulates[OptionsT, GlobalStateT, CollapsedRows],
+    Resumable[OptionsT, GlobalStateT, CollapsedRows, Local],
+    IntegratesProportions[OptionsT, GlobalStateT, CollapsedRows, Local],
 ):
     """Family of collapsed topics."""
 
-    schedules = ("batch", "stochastic")
-    starts = (FILE_START, *COMPUTED_STARTS)
+    rows_type, local_type, documents_type = CollapsedRows, CollapsedDocuments, CollapsedDocuments
 
-    def footprint(self, summary: Summary, options: OptionsT) -> Footprint:
+    def footprint(self, summary: Summary) -> Footprint:
         """Return the memory that the state of a fit takes."""
-        sizes = footprint(summary, options, moments=options.needs_moments)
-        return weighed_footprint(sizes, summary.pairs, options.weights)
-
-    def corpus_tokens(self, global_state: GlobalStateT) -> float:
-        """Return the tokens of the whole corpus."""
-        return global_state.corpus_tokens
-
-    def is_stochastic(self, global_state: GlobalStateT) -> bool:
-        """Return true if a model was fitted by minibatches."""
-        return global_state.stochastic
+        sizes = footprint(summary, self.options, moments=self.options.needs_moments)
+        return weighed_footprint(sizes, summary.pairs, self.options.weights)
 
     def word_concentration(self, global_state: GlobalStateT) -> float:
         """Return B."""
         return global_state.beta
 
-    def global_state_for_steps(
-        self, global_state: GlobalStateT, summary: Summary, options: OptionsT, minibatches: int
-    ) -> GlobalStateT:
-        """Return the global state of a fitted model for further steps, with its counts scaled to the new corpus."""
-        moments = np.array(global_state.topic_moments)
-        scale = summary.tokens / max(float(moments[0].sum()), 1.0)
-        moments *= scale
-        return replace(
-            global_state,
-            topic_plain=None if global_state.topic_plain is None else global_state.topic_plain * scale,
-            active=options.active and not summary.stochastic,
-            rows_ahead=rows_ahead(summary, options),
-            stochastic=summary.stochastic,
-            start_every=start_every(summary, options),
-            corpus_tokens=float(summary.tokens),
-            minibatches=0.0,
-            topic_ahead=np.zeros(options.topics),
-            spread_weight=np.ones(options.topics),
-            topic_moments=moments,
-            steps=float(minibatches),
-        )
-
-    def usual_start(self, options: OptionsT) -> str:
-        """Return quick clusters, unless topics have words of their own or responsibilities are dense."""
-        return QUICK_CLUSTERS_START if options.active and not options.seeds else RANDOM_START
-
-    def keeps_start(self, options: OptionsT) -> bool:
-        """Return true of active responsibilities, whose documents' counts change by differences alone."""
-        return options.active
-
-    def can_grow(self, options: OptionsT) -> bool:
-        """Return true of active responsibilities: documents that join have no active topics at first."""
-        return options.active
-
-    def can_carry(self, global_state: GlobalStateT, options: OptionsT, before: OptionsT) -> bool:
-        """Return true if a fit can go on from another run, as its responsibilities are of the same kind."""
-        return options.topics == before.topics and options.active == before.active and not global_state.stochastic
-
-    def uncounted_tokens(self, global_state: GlobalStateT) -> float:
-        """Return the number of tokens that are held out of the counts, which have no topic yet."""
-        return 0.0 if global_state.held is None else global_state.held.held_tokens
+    @abstractmethod
+    def update_parameters(self, rows: CollapsedRows, global_state: GlobalStateT) -> Parameters:
+        """Return the Dirichlet parameters of the updates, for the words of the rows."""
 
     @abstractmethod
-    def simulated_prior(self, global_state: GlobalStateT) -> Vector:
-        """Return the Dirichlet parameters of simulated documents."""
+    def predictive_parameters(self, rows: CollapsedRows, global_state: GlobalStateT) -> Parameters:
+        """Return the Dirichlet parameters of prediction, for the words of the rows."""
 
-    def simulate(
-        self, topics: Arrays, global_state: GlobalStateT, documents: int, tokens: float, stream: Stream
-    ) -> tuple[Documents, Vector]:
-        """Draw documents and their proportions from the Dirichlet prior."""
-        prior = self.simulated_prior(global_state)
-        return drawing.draw_documents(topics, int(global_state.vocabulary), prior, documents, tokens, stream)
+    def weighed(self, shard: Shard, rows: CollapsedRows) -> Shard:
+        """Return a shard with the weights of its words, if they have any."""
+        return weighed(shard, rows.word_weight, log_counts=self.options.log_counts)
+
+    def _weighed_part(self, part: Shard, shard: Shard, rows: CollapsedRows) -> Shard:
+        """Return some of a shard's documents with the weights of their words; the rows are those of the shard."""
+        if rows.word_weight is None:
+            return part
+        place = np.searchsorted(shard.words, part.words)
+        return weighed(part, rows.word_weight[place], log_counts=self.options.log_counts)
+
+    def moves(self, global_state: GlobalStateT) -> MovesState | None:
+        """Return the moves of topics; None where topics do not move."""
+        return None
+
+    def load_local(self, arrays: Mapping[str, Any]) -> Local:
+        """Return the local state that arrays hold; active responsibilities on disk stay there."""
+        return local_of(arrays)
+
+    def documents(self, local: Local) -> CollapsedDocuments:
+        """Return the part of a local state that a finished model saves."""
+        arrays: Mapping[str, Any] = local.to_arrays()
+        documents: CollapsedDocuments = CollapsedDocuments.from_arrays(arrays)
+        return documents.rounded()
+
+    def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
+        """Return the kernels that a fit calls in every iteration."""
+        kernels: list[AnyKernel] = [words.log_eta]
+        if global_state.stochastic:
+            return [*kernels, stochastic_kernels.sweep_stochastic, prediction.fold_in, *active.KERNELS]
+        kernels += [words.word_tables, words.topic_totals] if global_state.moments else []
+        if global_state.active:
+            if self.moves(global_state) is not None:
+                kernels += topic_moves.KERNELS
+            elif global_state.held is not None:
+                kernels += topic_moves.HOLDING_KERNELS
+            kernels += [*active.KERNELS, active_kernels.sweep_active]
+            kernels += [active_sums.active_tables] if self.options.needs_tables else []
+            return [*kernels, *([active_sums.active_moments] if global_state.moments else [])]
+        sweep: AnyKernel = dense_kernels.sweep_second if self.options.order == 2 else dense_kernels.sweep_zeroth
+        kernels += [sweep, words.add_counts, prediction.pair_probability]
+        return [*kernels, *([words.add_log_absent] if global_state.moments else [])]
+
+    def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
+        """Return the kernels that folding in and predicting call."""
+        return FOLD_IN_KERNELS
+
+    def initial_rows(self, words: int, global_state: GlobalStateT) -> CollapsedRows:
+        """Return the rows of words before the first document is counted."""
+        shape = words, self.options.topics
+        rows = CollapsedRows()
+        if global_state.active:
+            rows = CollapsedRows(word_active=np.zeros(shape, dtype=np.float32), word_rest=np.zeros(words))
+            if global_state.rows_ahead:
+                rows = replace(rows, block_active=np.zeros(shape, dtype=np.float32))
+        else:
+            rows = CollapsedRows(word_topic=np.zeros(shape))
+        if not global_state.moments:
+            return rows
+        variance, log_absent = np.zeros(shape), np.zeros(shape)
+        return replace(
+            rows, word_topic_variance=variance, word_topic_log_absent=log_absent, word_tables=np.zeros(words)
+        )
+
+    def start(
+        self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
+    ) -> tuple[Local, Delta]:
+        """Return a shard's first local state, drawn at random or from another run, and its counts."""
+        shard = self.weighed(shard, rows)
+        shard = topic_moves.counted_part(shard, topic_moves.held_copies(shard, global_state.held))
+        if warm is not None:
+            return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
+        topics, moments = self.options.topics, global_state.moments
+        if global_state.active:
+            most, every = self.options.most_active or 0, global_state.start_every
+            return active.start(shard, topics, stream, moments, most, every)
+        return dense.start(shard, topics, stream, moments=moments)
+
+    def continue_from(
+        self, shard: Shard, saved: Arrays, rows: CollapsedRows, global_state: GlobalStateT
+    ) -> tuple[Local, Delta]:
+        """Return the local state that another run saved of the shard, and its counts."""
+        shard = self.weighed(shard, rows)
+        if global_state.active:
+            return active.continue_from(shard, saved, self.options.topics, moments=global_state.moments)
+        return dense.initial_state(shard, DenseLocal.from_arrays(saved).pair_topic, moments=global_state.moments)
+
+    def sweep(
+        self, shard: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream
+    ) -> tuple[Local, Delta]:
+        """Return the result of a sweep over a shard by the zeroth- or second-order update."""
+        return self._sweep(shard, local, rows, global_state)
+
+    def _sweep(
+        self,
+        shard: Shard,
+        local: Local,
+        rows: CollapsedRows,
+        global_state: GlobalStateT,
+        joining: Shard | None = None,
+    ) -> tuple[Local, Delta]:
+        began, parameters = time.perf_counter(), self.update_parameters(rows, global_state)
+        shard, tables, bound = self.weighed(shard, rows), None, np.zeros(2)
+        if isinstance(local, DenseLocal):
+            new: Local
+            new, parts, tables, bound = dense.sweep(shard, local, rows, global_state.topic_moments, parameters)
+        elif isinstance(local, DenseDocuments):
+            raise ValueError("expected responsibilities; documents that were folded in have none")
+        else:
+            held, state = global_state.held, self.moves(global_state)
+            moving = topic_moves.moving(shard, held, state, self.options.topics)
+            copies = topic_moves.held_copies(shard, held)
+            sums = topic_moves.statistics(copies, global_state, state)
+            if joining is not None:
+                joining = self._weighed_part(joining, shard, rows)
+                joining = topic_moves.counted_part(joining, topic_moves.held_copies(joining, held))
+            shard = topic_moves.counted_part(shard, copies)
+            new, delta = active.sweep(shard, local, rows, parameters, moving, sums, joining)
+            parts = dict(delta.parts)
+            if copies is not None:
+                parts["held_out"] = fresh(float(copies.sum()))
+        parts.update(_document_sums(shard, parameters, tables, bound, new.pseudo_counts()))
+        return new, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
+
+    def advance(
+        self, rows: CollapsedRows, delta: Delta, global_state: GlobalStateT
+    ) -> tuple[CollapsedRows, GlobalStateT]:
+        """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
+        before = rows.to_arrays()
+        changes = delta.read(RowChanges) or RowChanges()
+        moved = {name: before[name] + values for name, values in changes.to_arrays().items()}
+        counts = changes.word_topic if changes.word_active is None else changes.word_active
+        counted = np.asarray(0.0 if counts is None else counts.sum(axis=0, dtype=np.float64))
+        # The background is spread nearly in proportion to the counts.
+        if changes.word_rest is not None:
+            ahead = global_state.topic_ahead
+            counted = counted + changes.word_rest.sum() * ahead / max(ahead.sum(), 1e-300)
+        return CollapsedRows.from_arrays({**before, **moved}), global_state.after_shard(counted, counted)
+
+    def fold(self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT) -> tuple[CollapsedRows, Delta]:
+        """Return a block of the vocabulary after the changes of its rows."""
+        parameters = self.update_parameters(block, global_state)
+        if parameters.active is not None:
+            after, parts = fold_active(block, delta, parameters)
+            state = self.moves(global_state)
+            if state is not None and state.ask == 1:
+                parts.update(topic_moves.products(counts_of(after, parameters, folded=True)))
+        else:
+            after, parts = dense.fold(block, delta)
+        if parameters.moments:
+            after, sums = _word_sums(after, parameters)
+            parts.update(sums)
+        if after.word_mean is not None:
+            parts.update(plain_sums(counts_of(after, parameters, folded=True), after.word_mean))
+        return after, Delta(parts)
+
+    def finished_rows(self, block: CollapsedRows, global_state: GlobalStateT) -> CollapsedRows:
+        """Return the rows that a finished model saves: E[n_kw]."""
+        parameters = self.update_parameters(block, global_state)
+        if parameters.active is None:
+            return block
+        return CollapsedRows(
+            word_topic=finished_counts(block, parameters),
+            word_tables=block.word_tables,
+            word_pseudo=block.word_pseudo,
+            word_number=None if global_state.seeds_apart else block.word_number,
+            word_weight=block.word_weight,
+            word_mean=block.word_mean,
+        )
+
+    def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Local:
+        """Fit the counts of unseen documents under fixed topics."""
+        parameters, shard = self.predictive_parameters(rows, global_state), self.weighed(shard, rows)
+        return DenseDocuments(
+            fold_in_counts(shard, word_probability(rows, global_state, parameters), parameters.topics)
+        )
+
+    def predict(self, heldout: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT) -> Arrays:
+        """Return the probability of each held-out pair, sum_k theta_dk phi_kw + theta_rest tau_w."""
+        # The mass beyond the truncation, theta_rest = (A - sum_k a_k) / (A + n_d), predicts with b_w / B, so that
+        # probabilities sum to one.
+        parameters, documents = self.predictive_parameters(rows, global_state), local.loaded()
+        rows, ratio = plain_rows(rows, parameters), global_state.plain_ratio
+        plain = None if ratio is None else documents.mean(parameters.topics, parameters.concentration, ratio)
+        if isinstance(documents, ActiveDocuments):
+            counts, totals = counts_of(rows, parameters), global_state.topic_moments
+            probability = active.probability(heldout, documents, counts, totals, parameters)
+            return {"probability": normalised(probability, heldout, plain)}
+        theta = _proportions(documents, parameters)
+        rest, probability = np.maximum(1.0 - theta.sum(axis=1), 0.0), np.empty(heldout.pairs)
+        pairs, phi = document_pairs(heldout), word_probability(rows, global_state, parameters)
+        rest_word = parameters.words / parameters.total
+        prediction.pair_probability(pairs.offsets, pairs.position, theta, phi, rest, rest_word, probability)
+        return {"probability": normalised(probability, heldout, plain)}
+
+    def probabilities(self, rows: CollapsedRows, global_state: GlobalStateT) -> Arrays:
+        """Return phi_kw of the words of the rows, as used in prediction."""
+        return {"word_topic": word_probability(rows, global_state, self.predictive_parameters(rows, global_state))}
+
+    def dirichlet_topics(self, rows: CollapsedRows, global_state: GlobalStateT) -> DirichletTopics:
+        """Return phi_kw and a_k."""
+        parameters = self.predictive_parameters(rows, global_state)
+        rest_word, ratio = parameters.words / parameters.total, global_state.plain_ratio
+        phi = word_probability(plain_rows(rows, parameters), global_state, parameters)
+        phi = phi if ratio is None else phi / ratio
+        return dirichlet_topics(phi, parameters.topics, parameters.concentration, rest_word)
+
+    def infer(self, local: CollapsedDocuments, global_state: GlobalStateT) -> Arrays:
+        """Return the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""
+        parameters = self.predictive_parameters(NO_ROWS, global_state)
+        return {"document_topic": _proportions(local.loaded(), parameters)}
+
+    def word_tokens(self, rows: CollapsedRows) -> Vector | None:
+        """Return the tokens that a finished model expects of each word."""
+        if rows.word_topic is None:
+            return None
+        tokens: Vector = np.asarray(rows.word_topic, dtype=np.float64).sum(axis=1)
+        tokens = tokens if rows.word_pseudo is None else tokens - rows.word_pseudo
+        return tokens if rows.word_mean is None else tokens / rows.word_mean
+
+    def document_lengths(self, local: CollapsedDocuments) -> Vector:
+        """Return the expected tokens of each document."""
+        return local.loaded().lengths()
+
+
+def _document_sums(
+    shard: Shard, parameters: Parameters, tables: Vector | None, bound: Vector, pseudo: AnyArray | None
+) -> dict[str, Part]:
+    """Return `SweepSums`; where a start stays in the prior, its pseudo-counts have tables, as tokens have."""
+    eta, lengths = np.zeros(2), shard.weighted_lengths
+    lengths = lengths if pseudo is None else lengths + pseudo
+    words.log_eta(lengths, np.array([parameters.concentration]), eta)
+    parts = {"documents": fresh(float(shard.documents)), "tokens": fresh(float(shard.tokens))}
+    if parameters.tables or parameters.order == 2:
+        parts["log_eta"] = fresh(eta[0])
+        if tables is not None:
+            parts["tables"] = fresh(tables, "topic")
+    if parameters.order == 2:
+        parts["bound_documents"] = fresh(eta[1] + bound.sum())
+    return parts
+
+
+def _word_sums(after: CollapsedRows, parameters: Parameters) -> tuple[CollapsedRows, dict[str, Part]]:
+    """Return a folded block with sum_k E[t_kw] of its words, `WordSums` and, where active, totals of the moments."""
+    mean = np.asarray(after.word_topic, dtype=np.float64)
+    spread: AnyArray = np.zeros(())
+    if parameters.active is not None:
+        mean = counts_of(after, parameters, folded=True).astype(np.float64)
+        spread = mean - after.active_counts
+    variance, log_absent = after.variance + spread, after.log_absent - spread
+    tables, bound = np.empty(parameters.words.size), np.zeros(1)
+    words.word_tables(WordMoments(mean, variance, log_absent), parameters.words, tables, bound)
+    parts = {"tables_of_words": fresh(tables.sum()), "bound_words": fresh(bound[0])}
+    if parameters.active is not None:
+        parts["topic_variance_total"] = fresh(variance.sum(axis=0), "topic")
+        parts["topic_log_absent_total"] = fresh(log_absent.sum(axis=0), "topic")
+    return replace(after, word_tables=tables), parts
+
+
+def _proportions(documents: CollapsedDocuments, parameters: Parameters) -> Vector:
+    """Return theta_dk = (a_k + E[n_dk]) / (A + n_d), shape (documents, topics)."""
+    tokens = documents.counts(parameters.topics)
+    theta: Vector = (tokens + parameters.topics) / (parameters.concentration + tokens.sum(axis=1, keepdims=True))
+    return theta
 
 
 class InitialCounts(TypedDict):

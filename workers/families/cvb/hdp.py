@@ -23,18 +23,17 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.cvb import active_set_trial, collapsed, cooling, topic_edits, updates
+from collapsium.workers.families.cvb import active_set_trial, collapsed, cooling, plain_topics, updates
 from collapsium.workers.families.cvb import topic_moves as moves
-from collapsium.workers.families.cvb.collapsed import CollapsedFamily
+from collapsium.workers.families.cvb.collapsed import NO_ROWS
 from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesState, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings
-from collapsium.workers.families.cvb.plain_topics import PlainTopicsShardModel
+from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.cvb.seeds import with_seeds
-from collapsium.workers.families.cvb.shard_model import NO_ROWS
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TauSums, WordSums
-from collapsium.workers.families.family import Description, Editable, Summary
+from collapsium.workers.families.family import Description, Summary
 from collapsium.workers.families.topic_arrays import HDP_ARRAYS
 from collapsium.workers.options import Formerly
 from collapsium.workers.special_functions import betaln, digamma, gammaln
@@ -54,55 +53,6 @@ def _tau(rows: CollapsedRows, global_state: HdpGlobalState) -> Vector | None:
         return None
     tau: Vector = rows.tables + global_state.tau_prior
     return tau
-
-
-class HdpShardModel(PlainTopicsShardModel[CollapsedOptions, HdpGlobalState]):
-    """The hierarchical Dirichlet process by collapsed variational inference, on a shard."""
-
-    global_state_type = HdpGlobalState
-    arrays = HDP_ARRAYS
-
-    def moves(self, global_state: HdpGlobalState) -> MovesState | None:
-        """Return the moves of topics; None where topics do not move."""
-        return global_state.moves
-
-    def update_parameters(self, rows: CollapsedRows, global_state: HdpGlobalState) -> Parameters:
-        """Return the parameters of the updates: geometric expectations G[y] = exp E[log y]."""
-        tau = _tau(rows, global_state)
-        if tau is None:
-            share = np.full(rows.words, 1.0 / global_state.vocabulary)
-        else:
-            share = special.exp(digamma(tau) - digamma(global_state.tau_total))
-        topics = global_state.alpha_geometric * global_state.pi_geometric
-        return Parameters(
-            topics=topics,
-            concentration=global_state.alpha,
-            words=np.maximum(global_state.beta_geometric * share, 1e-12),
-            total=global_state.beta,
-            order=self.options.order,
-            tables=self.options.needs_tables,
-            moments=global_state.moments,
-            seeds=global_state.seed_rows(rows.word_number),
-            active=active_settings(global_state, self.options, topics, moving=_moving(global_state)),
-        )
-
-    def predictive_parameters(self, rows: CollapsedRows, global_state: HdpGlobalState) -> Parameters:
-        """Return the parameters of prediction: expectations."""
-        topics = global_state.alpha * global_state.pi
-        return Parameters(
-            topics=topics,
-            concentration=global_state.alpha,
-            words=predictive_words(rows, global_state),
-            total=global_state.beta,
-            seeds=global_state.seed_rows(rows.word_number),
-            active=active_settings(global_state, self.options, topics, moving=_moving(global_state)),
-        )
-
-    def fold(self, block: CollapsedRows, delta: Delta, global_state: HdpGlobalState) -> tuple[CollapsedRows, Delta]:
-        """Return a block of the vocabulary after the changes of its rows, with `TauSums` too where tau is learned."""
-        after, folded = super().fold(block, delta, global_state)
-        tau = _tau(block, global_state)
-        return after, folded if tau is None else folded + Delta(_divergence(tau, global_state.tau_prior))
 
 
 def _moving(global_state: HdpGlobalState) -> bool:
@@ -244,13 +194,16 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
         return self.order == 2 or bool({"beta", "tau"} & set(self.learned))
 
 
-class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpGlobalState, CollapsedRows]):
+class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
     """The hierarchical Dirichlet process by collapsed variational inference."""
 
-    shard_model, Options = HdpShardModel, HdpOptions
+    Options = HdpOptions
+    global_state_type = HdpGlobalState
+    arrays = HDP_ARRAYS
 
-    def initialise(self, summary: Summary, options: HdpOptions, stream: Stream) -> HdpGlobalState:
+    def initialise(self, summary: Summary, stream: Stream) -> HdpGlobalState:
         """Return the global state before any document was swept: the priors' means, and pi_k = 1/K."""
+        options = self.options
         collapsed.require_schedule(summary, moments=options.needs_moments)
         uniform, learn = np.full(options.topics, 1.0 / options.topics), options.learned
         alpha = np.array([options.alpha_shape, options.alpha_rate])
@@ -286,11 +239,12 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         return with_seeds(global_state, summary, options)
 
     def carry(
-        self, global_state: HdpGlobalState, known: HdpGlobalState, options: HdpOptions, before: HdpOptions
+        self, global_state: HdpGlobalState, known: HdpGlobalState, before: HdpOptions
     ) -> tuple[HdpGlobalState, int] | None:
         """Return the global state with alpha, gamma, pi and beta as another run has learned them."""
+        options = self.options
         if (
-            not self.can_carry(global_state, options, before)
+            not self.can_carry(global_state, before)
             or global_state.moves is not None
             or self.uncounted_tokens(known) > 0
         ):
@@ -310,7 +264,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             after = replace(after, beta=known.beta, beta_geometric=geometric, beta_posterior=posterior)
         return after, options.topics
 
-    def update(self, global_state: HdpGlobalState, delta: Delta, options: HdpOptions, stream: Stream) -> HdpGlobalState:
+    def update(self, global_state: HdpGlobalState, delta: Delta, stream: Stream) -> HdpGlobalState:
         """Return the next global state: changed counts, and the posteriors of the hyperparameters.
 
         q(pt_k) = Beta(1 + E[s_k], E[gamma] + sum_{l>k} E[s_l]) with sticks in the order of falling E[n_k];
@@ -318,7 +272,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         q(beta) = Gamma(a + E[t], b - sum_k E[log xi_k]); q(tau) = Dir(a_tau + E[t_w]).
         """
         after, sums = updates.of_corpus(global_state, delta)
-        parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
+        parameters = self.update_parameters(NO_ROWS, global_state)
         after = updates.counted(global_state, after, delta, parameters)
         held, tokens = global_state.held, global_state.corpus_tokens
         if held is None or global_state.moves is None or not moves.is_held_for_moves(held.held_share, tokens):
@@ -331,12 +285,12 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         if held is not None and global_state.moves is not None:
             after = moves.next_state(global_state, after, delta)
             if moves.is_held_for_moves(held.held_share, tokens):
-                return _while_held_out(global_state, after, sums, delta, options)
+                return _while_held_out(global_state, after, sums, delta, self.options)
             if moves.is_held_for_moves(held.held_before, tokens):
                 # In the first sweep of all tokens, alpha begins anew.
-                mean, geometric = _initial_alpha(options)
+                mean, geometric = _initial_alpha(self.options)
                 after = replace(after, alpha=mean, alpha_geometric=geometric)
-        return _learned(global_state, after, sums, delta, options, LEARNED)
+        return _learned(global_state, after, sums, delta, self.options, LEARNED)
 
     def objective(self, global_state: HdpGlobalState, delta: Delta) -> dict[str, float]:
         """Return the second-order bound, in nats, less the divergence of learned hyperparameters; order 0 has none."""
@@ -375,7 +329,7 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         """Return the reason for which the topics of a model cannot be edited; None if they can."""
         if self.uncounted_tokens(global_state) > 0:
             return "some of its tokens are held out for moves of topics"
-        return topic_edits.uneditable(global_state)
+        return super().uneditable(global_state)
 
     def edited(
         self, global_state: HdpGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
@@ -384,20 +338,20 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
         alive = np.flatnonzero(tokens > 0.0)
         return replace(
             global_state,
-            **topic_edits.edited_counts(global_state, mixing, tokens, plain),
-            pi=topic_edits.mixed(mixing, global_state.pi),
-            pi_geometric=np.maximum(topic_edits.mixed(mixing, global_state.pi_geometric), MIN_SHARE),
+            **plain_topics.edited_counts(global_state, mixing, tokens, plain),
+            pi=plain_topics.mixed(mixing, global_state.pi),
+            pi_geometric=np.maximum(plain_topics.mixed(mixing, global_state.pi_geometric), MIN_SHARE),
             stick_order=alive[np.argsort(-tokens[alive], kind="stable")],
             stick_posterior=np.zeros((0, 2)),
             moves=None,
         )
 
-    def draw_model(self, summary: Summary, options: HdpOptions, stream: Stream) -> tuple[Arrays, HdpGlobalState]:
+    def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, HdpGlobalState]:
         """Draw sticks and topics to simulate from, with alpha, gamma and beta at their priors' means."""
-        pi = drawing.draw_sticks(options.topics, options.gamma_shape / options.gamma_rate, stream)
+        pi = drawing.draw_sticks(self.options.topics, self.options.gamma_shape / self.options.gamma_rate, stream)
         tokens = np.maximum(1e9 * pi, 1.0)
         global_state = replace(
-            self.initialise(summary, options, stream),
+            self.initialise(summary, stream),
             pi=pi,
             pi_geometric=pi,
             beta=1e-9,
@@ -406,14 +360,56 @@ class Hdp(CollapsedFamily[HdpOptions, HdpGlobalState], Editable[HdpOptions, HdpG
             active=False,
             held=None,
             cooling=None,
-            topic_moments=np.stack([tokens, np.zeros(options.topics)]),
+            topic_moments=np.stack([tokens, np.zeros(self.options.topics)]),
         )
-        return drawing.draw_topics(summary.words, tokens, options.beta, stream), global_state
+        return drawing.draw_topics(summary.words, tokens, self.options.beta, stream), global_state
 
     def simulated_prior(self, global_state: HdpGlobalState) -> Vector:
         """Return alpha pi."""
         prior: Vector = global_state.alpha * global_state.pi
         return prior
+
+    def moves(self, global_state: HdpGlobalState) -> MovesState | None:
+        """Return the moves of topics; None where topics do not move."""
+        return global_state.moves
+
+    def update_parameters(self, rows: CollapsedRows, global_state: HdpGlobalState) -> Parameters:
+        """Return the parameters of the updates: geometric expectations G[y] = exp E[log y]."""
+        tau = _tau(rows, global_state)
+        if tau is None:
+            share = np.full(rows.words, 1.0 / global_state.vocabulary)
+        else:
+            share = special.exp(digamma(tau) - digamma(global_state.tau_total))
+        topics = global_state.alpha_geometric * global_state.pi_geometric
+        return Parameters(
+            topics=topics,
+            concentration=global_state.alpha,
+            words=np.maximum(global_state.beta_geometric * share, 1e-12),
+            total=global_state.beta,
+            order=self.options.order,
+            tables=self.options.needs_tables,
+            moments=global_state.moments,
+            seeds=global_state.seed_rows(rows.word_number),
+            active=active_settings(global_state, self.options, topics, moving=_moving(global_state)),
+        )
+
+    def predictive_parameters(self, rows: CollapsedRows, global_state: HdpGlobalState) -> Parameters:
+        """Return the parameters of prediction: expectations."""
+        topics = global_state.alpha * global_state.pi
+        return Parameters(
+            topics=topics,
+            concentration=global_state.alpha,
+            words=predictive_words(rows, global_state),
+            total=global_state.beta,
+            seeds=global_state.seed_rows(rows.word_number),
+            active=active_settings(global_state, self.options, topics, moving=_moving(global_state)),
+        )
+
+    def fold(self, block: CollapsedRows, delta: Delta, global_state: HdpGlobalState) -> tuple[CollapsedRows, Delta]:
+        """Return a block of the vocabulary after the changes of its rows, with `TauSums` too where tau is learned."""
+        after, folded = super().fold(block, delta, global_state)
+        tau = _tau(block, global_state)
+        return after, folded if tau is None else folded + Delta(_divergence(tau, global_state.tau_prior))
 
 
 def _initial_moves(summary: Summary, options: HdpOptions) -> MovesState | None:

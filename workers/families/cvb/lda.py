@@ -16,17 +16,16 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.cvb import active_set_trial, collapsed, cooling, topic_edits, updates
-from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER, CollapsedFamily
+from collapsium.workers.families.cvb import active_set_trial, collapsed, cooling, plain_topics, updates
+from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER, NO_ROWS
 from collapsium.workers.families.cvb.global_state import LdaGlobalState, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings
-from collapsium.workers.families.cvb.plain_topics import PlainTopicsShardModel
+from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.cvb.seeds import with_seeds
-from collapsium.workers.families.cvb.shard_model import NO_ROWS
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import SweepSums, WordSums
-from collapsium.workers.families.family import Description, Editable, Summary
+from collapsium.workers.families.family import Description, Summary
 from collapsium.workers.families.topic_arrays import LDA_ARRAYS
 
 
@@ -36,31 +35,6 @@ def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector
         learned: Vector = (rows.tables + global_state.word_tables_prior) / global_state.beta_rate
         return learned
     return np.full(rows.words, global_state.beta / global_state.vocabulary)
-
-
-class LdaShardModel(PlainTopicsShardModel[CollapsedOptions, LdaGlobalState]):
-    """Latent Dirichlet allocation by collapsed variational inference, on a shard."""
-
-    global_state_type = LdaGlobalState
-    arrays = LDA_ARRAYS
-
-    def update_parameters(self, rows: CollapsedRows, global_state: LdaGlobalState) -> Parameters:
-        """Return a_k and b_w."""
-        return Parameters(
-            topics=global_state.alpha,
-            concentration=float(global_state.alpha.sum()),
-            words=word_parameters(rows, global_state),
-            total=global_state.beta,
-            order=self.options.order,
-            tables=self.options.needs_tables,
-            moments=global_state.moments,
-            seeds=global_state.seed_rows(rows.word_number),
-            active=active_settings(global_state, self.options, global_state.alpha),
-        )
-
-    def predictive_parameters(self, rows: CollapsedRows, global_state: LdaGlobalState) -> Parameters:
-        """Return a_k and b_w."""
-        return self.update_parameters(rows, global_state)
 
 
 # A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
@@ -132,13 +106,16 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
         return self.order == 2 or self.learns_beta
 
 
-class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaGlobalState, CollapsedRows]):
+class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
     """Latent Dirichlet allocation by collapsed variational inference."""
 
-    shard_model, Options = LdaShardModel, LdaOptions
+    Options = LdaOptions
+    global_state_type = LdaGlobalState
+    arrays = LDA_ARRAYS
 
-    def initialise(self, summary: Summary, options: LdaOptions, stream: Stream) -> LdaGlobalState:
+    def initialise(self, summary: Summary, stream: Stream) -> LdaGlobalState:
         """Return the global state before any document was swept."""
+        options = self.options
         collapsed.require_schedule(summary, moments=options.needs_moments)
         counts = collapsed.initial_counts(summary, options, stream)
         default = min(DEFAULT_CONCENTRATION / options.topics, DEFAULT_ALPHA) if counts["active"] else DEFAULT_ALPHA
@@ -152,25 +129,26 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
         return with_seeds(global_state, summary, options)
 
     def carry(
-        self, global_state: LdaGlobalState, known: LdaGlobalState, options: LdaOptions, before: LdaOptions
+        self, global_state: LdaGlobalState, known: LdaGlobalState, before: LdaOptions
     ) -> tuple[LdaGlobalState, int] | None:
         """Return the global state with a_k and B as another run has learned them."""
-        if not self.can_carry(global_state, options, before):
+        if not self.can_carry(global_state, before):
             return None
-        alpha = known.alpha if options.needs_tables else global_state.alpha
-        beta = known.beta if "beta" in options.learn else global_state.beta
+        alpha = known.alpha if self.options.needs_tables else global_state.alpha
+        beta = known.beta if "beta" in self.options.learn else global_state.beta
         after = replace(global_state, alpha=alpha, beta=beta)
-        after = cooling.carried(after, known, options.inverse_temperature)
-        return active_set_trial.carried(after, known, options), options.topics
+        after = cooling.carried(after, known, self.options.inverse_temperature)
+        return active_set_trial.carried(after, known, self.options), self.options.topics
 
-    def update(self, global_state: LdaGlobalState, delta: Delta, options: LdaOptions, stream: Stream) -> LdaGlobalState:
+    def update(self, global_state: LdaGlobalState, delta: Delta, stream: Stream) -> LdaGlobalState:
         """Return the next global state: changed counts, and a_k and b_w if they are learned.
 
         a_k <- sum_d E[s_dk] / sum_d [psi(A+n_d) - psi(A)];  b_w <- sum_k E[t_kw] / (-sum_k E[log xi_k]), to whose
         tables the asymmetric form adds tau / W.
         """
+        options = self.options
         after, sums = updates.of_corpus(global_state, delta)
-        parameters = self.shard_model(options).update_parameters(NO_ROWS, global_state)
+        parameters = self.update_parameters(NO_ROWS, global_state)
         after = cooling.released(updates.counted(global_state, after, delta, parameters))
         if sums is None or after.searching:
             return after
@@ -205,22 +183,18 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
         words, tokens = word_parameters(block, global_state), global_state.topic_moments[0]
         return description.describe(block.dense_counts, words, global_state.beta, tokens, count, global_state.tokens)
 
-    def uneditable(self, global_state: LdaGlobalState) -> str | None:
-        """Return the reason for which the topics of a model cannot be edited; None if they can."""
-        return topic_edits.uneditable(global_state)
-
     def edited(
         self, global_state: LdaGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
     ) -> LdaGlobalState:
         """Return the global state after an edit of topics; the a_k of merged topics add up."""
-        counts = topic_edits.edited_counts(global_state, mixing, tokens, plain)
-        return replace(global_state, **counts, alpha=topic_edits.mixed(mixing, global_state.alpha))
+        counts = plain_topics.edited_counts(global_state, mixing, tokens, plain)
+        return replace(global_state, **counts, alpha=plain_topics.mixed(mixing, global_state.alpha))
 
-    def draw_model(self, summary: Summary, options: LdaOptions, stream: Stream) -> tuple[Arrays, LdaGlobalState]:
+    def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, LdaGlobalState]:
         """Draw topics to simulate from, as counts so large that the prior has no effect."""
-        tokens = np.full(options.topics, 1e9 / options.topics)
+        tokens = np.full(self.options.topics, 1e9 / self.options.topics)
         global_state = replace(
-            self.initialise(summary, options, stream),
+            self.initialise(summary, stream),
             beta=1e-9,
             moments=False,
             # The counts are complete: no word has background to spread.
@@ -228,10 +202,28 @@ class Lda(CollapsedFamily[LdaOptions, LdaGlobalState], Editable[LdaOptions, LdaG
             held=None,
             cooling=None,
             asymmetric_beta=False,
-            topic_moments=np.stack([tokens, np.zeros(options.topics)]),
+            topic_moments=np.stack([tokens, np.zeros(self.options.topics)]),
         )
-        return drawing.draw_topics(summary.words, tokens, options.beta, stream), global_state
+        return drawing.draw_topics(summary.words, tokens, self.options.beta, stream), global_state
 
     def simulated_prior(self, global_state: LdaGlobalState) -> Vector:
         """Return a_k."""
         return global_state.alpha
+
+    def update_parameters(self, rows: CollapsedRows, global_state: LdaGlobalState) -> Parameters:
+        """Return a_k and b_w."""
+        return Parameters(
+            topics=global_state.alpha,
+            concentration=float(global_state.alpha.sum()),
+            words=word_parameters(rows, global_state),
+            total=global_state.beta,
+            order=self.options.order,
+            tables=self.options.needs_tables,
+            moments=global_state.moments,
+            seeds=global_state.seed_rows(rows.word_number),
+            active=active_settings(global_state, self.options, global_state.alpha),
+        )
+
+    def predictive_parameters(self, rows: CollapsedRows, global_state: LdaGlobalState) -> Parameters:
+        """Return a_k and b_w."""
+        return self.update_parameters(rows, global_state)

@@ -1,37 +1,141 @@
-"""The shard model that LDA and the HDP share: steps on minibatches, and edits of the topics of finished models."""
+"""The family that LDA and the HDP share: growth, steps on minibatches, edits of topics, and simulation."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.base import Editable, Stochastic
+from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.cvb import stochastic
+from collapsium.workers.families.cvb.collapsed import NO_ROWS, CollapsedFamily, Local, rows_ahead, start_every
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
-from collapsium.workers.families.cvb.shard_model import NO_ROWS, CollapsedShardModel, Local
 from collapsium.workers.families.cvb.states import CollapsedDocuments, CollapsedRows
 from collapsium.workers.families.document_entries import DocumentEntries
+from collapsium.workers.families.family import (
+    COMPUTED_STARTS,
+    FILE_START,
+    QUICK_CLUSTERS_START,
+    RANDOM_START,
+    Editable,
+    Growing,
+    Simulates,
+    Stochastic,
+    Summary,
+)
 from collapsium.workers.families.plain_tokens import plain_sums, weighed_rows
 
 if TYPE_CHECKING:
-    from collapsium.storage.corpus.shard import Shard
+    from collapsium.storage.corpus.shard import Documents, Shard
 
 OptionsT = TypeVar("OptionsT", bound=CollapsedOptions)
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 
 
-class PlainTopicsShardModel(
-    CollapsedShardModel[OptionsT, GlobalStateT],
+class EditedCounts(TypedDict):
+    """Fields of a global state that follow from counts after an edit."""
+
+    topic_moments: Vector
+    topic_plain: Vector | None
+    topic_log_absent: Vector
+    topic_ahead: Vector
+    spread_weight: Vector
+    corpus_tables: Vector | None
+
+
+class PlainTopicsFamily(
+    CollapsedFamily[OptionsT, GlobalStateT],
+    Growing[OptionsT, GlobalStateT, CollapsedRows, Local],
     Stochastic[OptionsT, GlobalStateT, CollapsedRows, Local],
     Editable[OptionsT, GlobalStateT, CollapsedRows, Local],
+    Simulates[OptionsT, GlobalStateT, CollapsedRows, Local],
 ):
-    """Shard model of collapsed topics whose words have the same prior in all topics, but for seeds."""
+    """Family of collapsed topics whose words have the same prior in all topics, but for seeds."""
+
+    schedules = ("batch", "stochastic")
+    starts = (FILE_START, *COMPUTED_STARTS)
+
+    def corpus_tokens(self, global_state: GlobalStateT) -> float:
+        """Return the tokens of the whole corpus."""
+        return global_state.corpus_tokens
+
+    def is_stochastic(self, global_state: GlobalStateT) -> bool:
+        """Return true if a model was fitted by minibatches."""
+        return global_state.stochastic
+
+    def global_state_for_steps(self, global_state: GlobalStateT, summary: Summary, minibatches: int) -> GlobalStateT:
+        """Return the global state of a fitted model for further steps, with its counts scaled to the new corpus."""
+        moments = np.array(global_state.topic_moments)
+        scale = summary.tokens / max(float(moments[0].sum()), 1.0)
+        moments *= scale
+        return replace(
+            global_state,
+            topic_plain=None if global_state.topic_plain is None else global_state.topic_plain * scale,
+            active=self.options.active and not summary.stochastic,
+            rows_ahead=rows_ahead(summary, self.options),
+            stochastic=summary.stochastic,
+            start_every=start_every(summary, self.options),
+            corpus_tokens=float(summary.tokens),
+            minibatches=0.0,
+            topic_ahead=np.zeros(self.options.topics),
+            spread_weight=np.ones(self.options.topics),
+            topic_moments=moments,
+            steps=float(minibatches),
+        )
+
+    def usual_start(self) -> str:
+        """Return quick clusters, unless topics have words of their own or responsibilities are dense."""
+        return QUICK_CLUSTERS_START if self.options.active and not self.options.seeds else RANDOM_START
+
+    def keeps_start(self) -> bool:
+        """Return true of active responsibilities, whose documents' counts change by differences alone."""
+        return self.options.active
+
+    def can_grow(self) -> bool:
+        """Return true of active responsibilities: documents that join have no active topics at first."""
+        return self.options.active
+
+    def can_carry(self, global_state: GlobalStateT, before: OptionsT) -> bool:
+        """Return true if a fit can go on from another run, as its responsibilities are of the same kind."""
+        return (
+            self.options.topics == before.topics
+            and self.options.active == before.active
+            and not global_state.stochastic
+        )
+
+    def uncounted_tokens(self, global_state: GlobalStateT) -> float:
+        """Return the number of tokens that are held out of the counts, which have no topic yet."""
+        return 0.0 if global_state.held is None else global_state.held.held_tokens
+
+    @abstractmethod
+    def simulated_prior(self, global_state: GlobalStateT) -> Vector:
+        """Return the Dirichlet parameters of simulated documents."""
+
+    def simulate(
+        self, topics: Arrays, global_state: GlobalStateT, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, Vector]:
+        """Draw documents and their proportions from the Dirichlet prior."""
+        prior = self.simulated_prior(global_state)
+        return drawing.draw_documents(topics, int(global_state.vocabulary), prior, documents, tokens, stream)
+
+    def join(
+        self,
+        shard: Shard,
+        local: Local,
+        joining: Shard,
+        rows: CollapsedRows,
+        global_state: GlobalStateT,
+        stream: Stream,
+    ) -> tuple[Local, Delta]:
+        """Return the result of a sweep over active responsibilities, before which documents join."""
+        return self._sweep(shard, local, rows, global_state, joining)
 
     def first_rows(self, low: int, high: int, global_state: GlobalStateT) -> CollapsedRows:
         """Return the rows of the words `low` to `high` - 1 before the first document, with pseudo-counts of seeds."""
@@ -54,6 +158,16 @@ class PlainTopicsShardModel(
         """Return the rows of a model that was fitted in batches, scaled to the corpus of which minibatches come."""
         counts = (rows.dense_counts * factor).astype(np.float32)
         return CollapsedRows(word_topic=counts, word_weight=rows.word_weight, word_mean=rows.word_mean)
+
+    def uneditable(self, global_state: GlobalStateT) -> str | None:
+        """Return the reason for which the topics of a model cannot be edited; None if they can."""
+        if global_state.seed_topics is not None:
+            return "the word priors of seeded topics do not move with them"
+        if global_state.moments:
+            return "variances of counts, for `order` 2 or learned parameters of words, do not add up"
+        if global_state.stochastic:
+            return "models of the stochastic schedule are edited after a fit in batches that begins from them"
+        return None
 
     def topic_prior(self, global_state: GlobalStateT) -> Vector:
         """Return a_k in prediction."""
@@ -102,3 +216,25 @@ def seeded_rows(rows: CollapsedRows, low: int, high: int, global_state: Collapse
             np.add.at(after, place, values.astype(after.dtype))
             changed[name] = after
     return replace(rows, **changed)
+
+
+def edited_counts(
+    global_state: CollapsedGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
+) -> EditedCounts:
+    """Return the fields of the global state that follow from the counts after an edit."""
+    tables = global_state.corpus_tables
+    return {
+        "topic_moments": np.stack([tokens, np.zeros(tokens.size)]),
+        "topic_plain": plain,
+        "topic_log_absent": np.zeros(tokens.size),
+        "topic_ahead": tokens,
+        "spread_weight": mixed(mixing, global_state.spread_weight),
+        "corpus_tables": None if tables is None else mixed(mixing, tables),
+    }
+
+
+def mixed(mixing: Vector, values: Vector) -> Vector:
+    """Return the values of topics after an edit, shape (topics,), by the share of each topic before in each."""
+    # Libraries of linear algebra add in an order that depends on the processor.
+    sums: Vector = (mixing * values).sum(axis=1)
+    return sums

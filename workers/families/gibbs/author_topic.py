@@ -26,7 +26,7 @@ from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, LocalState, State
 from collapsium.workers.families import generative
-from collapsium.workers.families.base import pair_probability
+from collapsium.workers.families.dirichlet import pair_probability
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.family import Footprint, Summary
 from collapsium.workers.families.gibbs.allowed_topics import LabelLists
@@ -46,7 +46,6 @@ from collapsium.workers.families.gibbs.sampler import (
     footprint,
     topics_falling,
 )
-from collapsium.workers.families.gibbs.shard_model import GibbsShardModel
 from collapsium.workers.families.gibbs.states import (
     Counts,
     Ints,
@@ -147,11 +146,140 @@ class AuthorLocal(AuthorDocuments):
     assignments: Assignments | None = None  # Topics and authors of tokens; None where documents were folded in
 
 
-class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobalState, AuthorLocal]):
-    """The author-topic model on a shard."""
+def _assigned(local: AuthorLocal) -> Assignments:
+    if local.assignments is None:
+        raise ValueError("documents that were folded in have no authors of tokens")
+    return local.assignments
+
+
+def _own_authors(local: AuthorDocuments) -> tuple[Ints, npt.NDArray[np.int32], Ints]:
+    """Return the index of each document's first author, the distinct authors, and each author's place among these."""
+    lists, author = np.asarray(local.authors.document_labels), np.asarray(local.authors.document_label)
+    own_authors, place = np.unique(author, return_inverse=True)
+    return lists, own_authors, place
+
+
+def _mean_proportions(local: AuthorDocuments, global_state: AuthorTopicGlobalState) -> Vector:
+    """Return the means of theta_ak over the authors of each document."""
+    lists, own_authors, place = _own_authors(local)
+    sums = np.add.reduceat(global_state.proportions(own_authors)[place], lists[:-1], axis=0)
+    mean: Vector = sums / np.diff(lists)[:, np.newaxis]
+    return mean
+
+
+def _begin(shard: Shard, assignments: Assignments, authors: LabelLists, topics: int) -> tuple[AuthorLocal, Delta]:
+    """Return a shard's first local state, and its counts as changes from zero."""
+    local = AuthorLocal(authors, shard.lengths.astype(np.int64), assignments)
+    _, own_authors, place = _own_authors(local)
+    author_topic = np.zeros((own_authors.size, topics), dtype=np.int32)
+    first = np.repeat(authors.document_labels[:-1], shard.lengths)
+    np.add.at(author_topic, (place[first + assignments.token_author], assignments.token_topic), 1)
+    parts = {
+        "word_topic": count_words(shard, assignments.token_topic, topics),
+        "label_topic": change(author_topic, "label", "topic"),
+    }
+    return local, Delta(parts, {**delta_ids(shard, topics), "label": own_authors})
+
+
+MAX_AUTHORS = 1 << 16  # Authors of a document that 16 bits of a token can name
+# Tokens of an author from whom documents are simulated: counts are so large that the prior does not show
+SIMULATED_AUTHOR_TOKENS = 1e12
+
+
+class AuthorTopicOptions(LabelOptions, title="author-topic model (labels are authors), collapsed Gibbs sampling"):
+    """Options of the family."""
+
+    topics: int = Field(ge=1, le=65_535, description="number of topics K")
+
+
+class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, AuthorLocal]):
+    """The author-topic model."""
 
     global_state_type, local_type, documents_type = AuthorTopicGlobalState, AuthorLocal, AuthorDocuments
     arrays, uses_labels = AUTHOR_TOPIC_ARRAYS, True
+    Options = AuthorTopicOptions
+    requires_labels = True
+
+    def initialise(self, summary: Summary, stream: Stream) -> AuthorTopicGlobalState:
+        """Return the global state before any document was swept; raise `OptionError` if there are no labels."""
+        table = require_labels(summary)
+        if table.most > MAX_AUTHORS:
+            raise OptionError(
+                f"a document has {table.most} labels; expected {MAX_AUTHORS} at most: take fewer fields of labels"
+            )
+        return AuthorTopicGlobalState(
+            vocabulary=float(summary.words),
+            beta=self.options.eta * summary.words,
+            topic=np.zeros(self.options.topics, dtype=np.int64),
+            alpha=self.options.alpha,
+            label_table=table.packed(),
+            label_topic=np.zeros((len(table.names) + 1, self.options.topics), dtype=np.int64),
+        )
+
+    def carry(
+        self,
+        global_state: AuthorTopicGlobalState,
+        known: AuthorTopicGlobalState,
+        before: AuthorTopicOptions,
+    ) -> tuple[AuthorTopicGlobalState, int] | None:
+        """Return the global state with the authors and topics of another run, if its authors are the same."""
+        if self.options.topics != before.topics or global_state.labels.names != known.labels.names:
+            return None
+        return global_state, self.options.topics
+
+    def footprint(self, summary: Summary) -> Footprint:
+        """Return the memory of a state: 4 bytes a token; 4 a label of a document, and 16."""
+        memory = footprint(summary, self.options.topics)
+        pair, document = 2.0 * memory.pair, 4.0 * max(mean_labels(summary), 1.0) + 16.0
+        authors = 16.0 * self.options.topics * (label_count(summary) + 1)
+        chunk = 2.0 * (pair * summary.pairs + document * summary.documents) + authors
+        return replace(memory, pair=pair, document=document, chunk=chunk)
+
+    def update(self, global_state: AuthorTopicGlobalState, delta: Delta, stream: Stream) -> AuthorTopicGlobalState:
+        """Return the global state with the changes of the counts."""
+        return super().update(global_state, delta, stream).with_authors(delta)
+
+    def objective(self, global_state: AuthorTopicGlobalState, delta: Delta) -> dict[str, float]:
+        """Return log p(w, z, a) of the sample, in nats, theta and phi summed out.
+
+        -sum_d n_d log A_d + sum_a log G(K alpha)/G(K alpha + n_a) + sum_ak log G(alpha + n_ak)/G(alpha), A_d being the
+        number of a document's authors, and what words add as in LDA.
+        """
+        sums, alpha = delta.read(AuthorSums), global_state.alpha
+        if sums is None:
+            return {}
+        authors, concentration = global_state.with_authors(delta).label_topic, global_state.concentration
+        positive, author_tokens = authors[authors > 0], authors.sum(axis=1)
+        by_topic = gammaln(alpha + positive) - gammaln(alpha)
+        by_author = gammaln(concentration) - gammaln(concentration + author_tokens)
+        words = topics_falling(global_state, delta) + sums.word_rising
+        return {"objective": sums.author_choices + float(by_topic.sum()) + float(by_author.sum()) + words}
+
+    def label_table(self, global_state: AuthorTopicGlobalState) -> LabelTable:
+        """Return the labels of the training corpus, which are the authors."""
+        return global_state.labels
+
+    def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, AuthorTopicGlobalState]:
+        """Draw topics, and the proportions of eight authors and one without a name, for simulation."""
+        global_state = self.initialise(replace(summary, labels=simulated_table()), stream)
+        tokens = np.full(self.options.topics, SIMULATED_TOKENS / self.options.topics)
+        generator, authors = stream.at(purpose="simulate authors").generator(), len(global_state.label_topic)
+        theta = generative.draw_proportions(np.full(self.options.topics, self.options.alpha), authors, generator)
+        topics = generative.draw_topics(summary.words, tokens, self.options.eta * summary.words, stream)
+        label_topic = np.rint(SIMULATED_AUTHOR_TOKENS * theta).astype(np.int64)
+        return topics, replace(global_state, beta=SIMULATED_CONCENTRATION, topic=tokens, label_topic=label_topic)
+
+    def simulate(
+        self, topics: Arrays, global_state: AuthorTopicGlobalState, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, Vector]:
+        """Draw documents with authors, and their proportions, the means of the authors'."""
+        generator, names = stream.generator(), global_state.labels.names
+        has = draw_labels(len(names), documents, generator)
+        author = global_state.label_topic / global_state.label_topic.sum(axis=1, keepdims=True)
+        weight = np.column_stack([has, ~has.any(axis=1)]).astype(np.float64)
+        theta = weight @ author / weight.sum(axis=1, keepdims=True)
+        drawn = generative.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator)
+        return with_labels(drawn, has, names), theta
 
     def kernels(self, global_state: AuthorTopicGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
@@ -247,143 +375,3 @@ class AuthorTopicShardModel(GibbsShardModel[Any, AuthorTopicGlobalState, AuthorL
     def document_lengths(self, local: AuthorDocuments) -> Vector:
         """Return the tokens of each document."""
         return np.asarray(local.document_tokens, dtype=np.float64)
-
-
-def _assigned(local: AuthorLocal) -> Assignments:
-    if local.assignments is None:
-        raise ValueError("documents that were folded in have no authors of tokens")
-    return local.assignments
-
-
-def _own_authors(local: AuthorDocuments) -> tuple[Ints, npt.NDArray[np.int32], Ints]:
-    """Return the index of each document's first author, the distinct authors, and each author's place among these."""
-    lists, author = np.asarray(local.authors.document_labels), np.asarray(local.authors.document_label)
-    own_authors, place = np.unique(author, return_inverse=True)
-    return lists, own_authors, place
-
-
-def _mean_proportions(local: AuthorDocuments, global_state: AuthorTopicGlobalState) -> Vector:
-    """Return the means of theta_ak over the authors of each document."""
-    lists, own_authors, place = _own_authors(local)
-    sums = np.add.reduceat(global_state.proportions(own_authors)[place], lists[:-1], axis=0)
-    mean: Vector = sums / np.diff(lists)[:, np.newaxis]
-    return mean
-
-
-def _begin(shard: Shard, assignments: Assignments, authors: LabelLists, topics: int) -> tuple[AuthorLocal, Delta]:
-    """Return a shard's first local state, and its counts as changes from zero."""
-    local = AuthorLocal(authors, shard.lengths.astype(np.int64), assignments)
-    _, own_authors, place = _own_authors(local)
-    author_topic = np.zeros((own_authors.size, topics), dtype=np.int32)
-    first = np.repeat(authors.document_labels[:-1], shard.lengths)
-    np.add.at(author_topic, (place[first + assignments.token_author], assignments.token_topic), 1)
-    parts = {
-        "word_topic": count_words(shard, assignments.token_topic, topics),
-        "label_topic": change(author_topic, "label", "topic"),
-    }
-    return local, Delta(parts, {**delta_ids(shard, topics), "label": own_authors})
-
-
-MAX_AUTHORS = 1 << 16  # Authors of a document that 16 bits of a token can name
-# Tokens of an author from whom documents are simulated: counts are so large that the prior does not show
-SIMULATED_AUTHOR_TOKENS = 1e12
-
-
-class AuthorTopicOptions(LabelOptions, title="author-topic model (labels are authors), collapsed Gibbs sampling"):
-    """Options of the family."""
-
-    topics: int = Field(ge=1, le=65_535, description="number of topics K")
-
-
-class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState]):
-    """The author-topic model."""
-
-    shard_model = AuthorTopicShardModel
-    Options = AuthorTopicOptions
-    requires_labels = True
-
-    def initialise(self, summary: Summary, options: AuthorTopicOptions, stream: Stream) -> AuthorTopicGlobalState:
-        """Return the global state before any document was swept; raise `OptionError` if there are no labels."""
-        table = require_labels(summary)
-        if table.most > MAX_AUTHORS:
-            raise OptionError(
-                f"a document has {table.most} labels; expected {MAX_AUTHORS} at most: take fewer fields of labels"
-            )
-        return AuthorTopicGlobalState(
-            vocabulary=float(summary.words),
-            beta=options.eta * summary.words,
-            topic=np.zeros(options.topics, dtype=np.int64),
-            alpha=options.alpha,
-            label_table=table.packed(),
-            label_topic=np.zeros((len(table.names) + 1, options.topics), dtype=np.int64),
-        )
-
-    def carry(
-        self,
-        global_state: AuthorTopicGlobalState,
-        known: AuthorTopicGlobalState,
-        options: AuthorTopicOptions,
-        before: AuthorTopicOptions,
-    ) -> tuple[AuthorTopicGlobalState, int] | None:
-        """Return the global state with the authors and topics of another run, if its authors are the same."""
-        if options.topics != before.topics or global_state.labels.names != known.labels.names:
-            return None
-        return global_state, options.topics
-
-    def footprint(self, summary: Summary, options: AuthorTopicOptions) -> Footprint:
-        """Return the memory of a state: 4 bytes a token; 4 a label of a document, and 16."""
-        memory = footprint(summary, options.topics)
-        pair, document = 2.0 * memory.pair, 4.0 * max(mean_labels(summary), 1.0) + 16.0
-        authors = 16.0 * options.topics * (label_count(summary) + 1)
-        chunk = 2.0 * (pair * summary.pairs + document * summary.documents) + authors
-        return replace(memory, pair=pair, document=document, chunk=chunk)
-
-    def update(
-        self, global_state: AuthorTopicGlobalState, delta: Delta, options: AuthorTopicOptions, stream: Stream
-    ) -> AuthorTopicGlobalState:
-        """Return the global state with the changes of the counts."""
-        return super().update(global_state, delta, options, stream).with_authors(delta)
-
-    def objective(self, global_state: AuthorTopicGlobalState, delta: Delta) -> dict[str, float]:
-        """Return log p(w, z, a) of the sample, in nats, theta and phi summed out.
-
-        -sum_d n_d log A_d + sum_a log G(K alpha)/G(K alpha + n_a) + sum_ak log G(alpha + n_ak)/G(alpha), A_d being the
-        number of a document's authors, and what words add as in LDA.
-        """
-        sums, alpha = delta.read(AuthorSums), global_state.alpha
-        if sums is None:
-            return {}
-        authors, concentration = global_state.with_authors(delta).label_topic, global_state.concentration
-        positive, author_tokens = authors[authors > 0], authors.sum(axis=1)
-        by_topic = gammaln(alpha + positive) - gammaln(alpha)
-        by_author = gammaln(concentration) - gammaln(concentration + author_tokens)
-        words = topics_falling(global_state, delta) + sums.word_rising
-        return {"objective": sums.author_choices + float(by_topic.sum()) + float(by_author.sum()) + words}
-
-    def label_table(self, global_state: AuthorTopicGlobalState) -> LabelTable:
-        """Return the labels of the training corpus, which are the authors."""
-        return global_state.labels
-
-    def draw_model(
-        self, summary: Summary, options: AuthorTopicOptions, stream: Stream
-    ) -> tuple[Arrays, AuthorTopicGlobalState]:
-        """Draw topics, and the proportions of eight authors and one without a name, for simulation."""
-        global_state = self.initialise(replace(summary, labels=simulated_table()), options, stream)
-        tokens = np.full(options.topics, SIMULATED_TOKENS / options.topics)
-        generator, authors = stream.at(purpose="simulate authors").generator(), len(global_state.label_topic)
-        theta = generative.draw_proportions(np.full(options.topics, options.alpha), authors, generator)
-        topics = generative.draw_topics(summary.words, tokens, options.eta * summary.words, stream)
-        label_topic = np.rint(SIMULATED_AUTHOR_TOKENS * theta).astype(np.int64)
-        return topics, replace(global_state, beta=SIMULATED_CONCENTRATION, topic=tokens, label_topic=label_topic)
-
-    def simulate(
-        self, topics: Arrays, global_state: AuthorTopicGlobalState, documents: int, tokens: float, stream: Stream
-    ) -> tuple[Documents, Vector]:
-        """Draw documents with authors, and their proportions, the means of the authors'."""
-        generator, names = stream.generator(), global_state.labels.names
-        has = draw_labels(len(names), documents, generator)
-        author = global_state.label_topic / global_state.label_topic.sum(axis=1, keepdims=True)
-        weight = np.column_stack([has, ~has.any(axis=1)]).astype(np.float64)
-        theta = weight @ author / weight.sum(axis=1, keepdims=True)
-        drawn = generative.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator)
-        return with_labels(drawn, has, names), theta

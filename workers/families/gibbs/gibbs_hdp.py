@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,10 @@ from collapsium.workers.families.family import FamilyOptions, Footprint, Summary
 from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,
-    GibbsFamily,
+    FreeTopicsFamily,
     footprint,
     topic_changes,
 )
-from collapsium.workers.families.gibbs.shard_model import FreeTopicsShardModel
 from collapsium.workers.families.gibbs.states import (
     MAX_TOPICS,
     Counts,
@@ -127,50 +126,6 @@ class BornTopics(State):
     born: Vector  # Their pi_k; 0 of other slots; float64 (slots,)
 
 
-class GibbsHdpShardModel(FreeTopicsShardModel[Any, GibbsHdpGlobalState]):
-    """The hierarchical Dirichlet process on a shard."""
-
-    global_state_type = GibbsHdpGlobalState
-    arrays = GIBBS_HDP_ARRAYS
-
-    def kernels(self, global_state: GibbsHdpGlobalState) -> Sequence[AnyKernel]:
-        """Return the kernels that a fit calls in every iteration."""
-        return (sweep_tokens, list_documents, word_rising, log_eta, active_probability, draw_tables)
-
-    def sweep(
-        self, shard: Shard, local: GibbsLocal, rows: SampledRows, global_state: GibbsHdpGlobalState, stream: Stream
-    ) -> tuple[GibbsLocal, Delta]:
-        """Pass once over a shard, then draw the numbers of its tables and its documents' sticks."""
-        began, priors = time.perf_counter(), global_state.priors
-        slots = global_state.slots_of(shard.number)
-        sweep = sweep_shard(shard, local.token_topic, rows.word_topic, global_state.topic, priors, stream, slots)
-        columns = sweep.prior.size
-        active, sums = count_documents(shard, sweep.token_topic, sweep.prior, tables=False)
-        tables, key = np.zeros(columns), stream.at(purpose=f"{stream.purpose} tables").key()
-        draw_tables(active.document_topics, active.document_counts, sweep.prior, key, tables)
-        free = np.ones(columns, dtype=bool)
-        free[: global_state.free.size] = global_state.free
-        parts = {
-            **sums,
-            **document_sums(shard, priors.concentration),
-            "word_topic": word_changes(rows.word_topic, sweep.word_topic),
-            "tables": fresh(tables, "topic"),
-            "born": fresh(np.where(free, sweep.prior, 0.0) / priors.concentration, "topic"),
-            "log_stick": fresh(_log_sticks(shard, priors.concentration, stream)),
-        }
-        seconds = {"kernel": time.perf_counter() - began}
-        return GibbsLocal(active, token_topic=sweep.token_topic), Delta(parts, delta_ids(shard, columns), seconds)
-
-    def advance_global_state(
-        self, global_state: GibbsHdpGlobalState, delta: Delta, changes: Counts
-    ) -> GibbsHdpGlobalState:
-        """Return the global state after the changes of a shard, with the topics that were created in it."""
-        wide = global_state.with_slots(changes.shape[1])
-        topic, births = wide.topic + changes.sum(axis=0, dtype=np.int64), delta.read(BornTopics)
-        pi = wide.pi if births is None else wide.pi + births.born
-        return replace(wide, topic=topic, pi=np.where(topic > 0, pi, 0.0), free=wide.free & (topic == 0))
-
-
 def _log_sticks(shard: Shard, alpha: float, stream: Stream) -> float:
     """Draw eta_d ~ Beta(alpha, n_d) of the documents that have tokens; return the sum of their logarithms."""
     lengths = shard.lengths[shard.lengths > 0].astype(np.float64)
@@ -218,14 +173,16 @@ class GibbsHdpOptions(FamilyOptions, title="hierarchical Dirichlet process, Gibb
     )
 
 
-class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
+class GibbsHdp(FreeTopicsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
     """The hierarchical Dirichlet process by direct-assignment Gibbs sampling."""
 
-    shard_model = GibbsHdpShardModel
+    global_state_type = GibbsHdpGlobalState
+    arrays = GIBBS_HDP_ARRAYS
     Options = GibbsHdpOptions
 
-    def initialise(self, summary: Summary, options: GibbsHdpOptions, stream: Stream) -> GibbsHdpGlobalState:
+    def initialise(self, summary: Summary, stream: Stream) -> GibbsHdpGlobalState:
         """Return the state before any document was swept: alpha and gamma at their priors' means, pi even."""
+        options = self.options
         lanes, first = min(max(summary.shards, 1), LANES), summary.warm or summary.start or options.init_topics
         pi = np.zeros(_columns(first, lanes))
         pi[:first] = 1.0 / (first + 1)
@@ -245,25 +202,22 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
         self,
         global_state: GibbsHdpGlobalState,
         known: GibbsHdpGlobalState,
-        options: GibbsHdpOptions,
         before: GibbsHdpOptions,
     ) -> tuple[GibbsHdpGlobalState, int] | None:
         """Return the global state with another run's slots, and its last draws of alpha, gamma and pi."""
         wide = global_state.with_slots(known.pi.size)
         columns = wide.pi.size
         pi = np.concatenate([known.pi, np.zeros(columns - known.pi.size)])
-        alpha = known.alpha if "alpha" in options.learn else global_state.alpha
-        gamma = known.gamma if "gamma" in options.learn else global_state.gamma
+        alpha = known.alpha if "alpha" in self.options.learn else global_state.alpha
+        gamma = known.gamma if "gamma" in self.options.learn else global_state.gamma
         return replace(wide, pi=pi, free=pi == 0.0, alpha=alpha, gamma=gamma), columns
 
-    def footprint(self, summary: Summary, options: GibbsHdpOptions) -> Footprint:
+    def footprint(self, summary: Summary) -> Footprint:
         """Return the memory of a state with twice the topics that it starts from, and 100 more."""
-        first = max(summary.warm, summary.start, options.init_topics)
+        first = max(summary.warm, summary.start, self.options.init_topics)
         return footprint(summary, _columns(2 * first + 100, LANES))
 
-    def update(
-        self, global_state: GibbsHdpGlobalState, delta: Delta, options: GibbsHdpOptions, stream: Stream
-    ) -> GibbsHdpGlobalState:
+    def update(self, global_state: GibbsHdpGlobalState, delta: Delta, stream: Stream) -> GibbsHdpGlobalState:
         """Return the next global state: changed counts, drawn alpha, gamma and pi, and slots for new topics.
 
         alpha ~ Gamma(a + m, b - sum_d log eta_d), eta_d ~ Beta(alpha, n_d); gamma ~ Gamma(a + K, b - log eta),
@@ -274,7 +228,7 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
         if sums is None:
             after = replace(after, pi=_initial_pi(after.pi, topic))
         else:
-            after = _draw_hyperparameters(after, sums, options, stream.generator())
+            after = _draw_hyperparameters(after, sums, self.options, stream.generator())
         lanes = global_state.lanes
         short = np.bincount(np.flatnonzero(after.free) % lanes, minlength=lanes).min() < max(MIN_FREE_SLOTS, 8 // lanes)
         columns = padded(topic.size + topic.size // 8 + 1) if short else topic.size
@@ -288,20 +242,20 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
         holders = float(holding(global_state.topic))
         return {"alpha": global_state.alpha, "gamma": global_state.gamma, "topics": topics, "topics_99": holders}
 
-    def draw_model(
-        self, summary: Summary, options: GibbsHdpOptions, stream: Stream
-    ) -> tuple[Arrays, GibbsHdpGlobalState]:
+    def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, GibbsHdpGlobalState]:
         """Draw the sticks of the first topics, and their words; alpha and gamma are their priors' means."""
-        pi = generative.draw_sticks(options.init_topics, options.gamma_shape / options.gamma_rate, stream)
+        pi = generative.draw_sticks(
+            self.options.init_topics, self.options.gamma_shape / self.options.gamma_rate, stream
+        )
         tokens = np.maximum(SIMULATED_TOKENS * pi, 1.0)
         drawn = replace(
-            self.initialise(summary, options, stream),
+            self.initialise(summary, stream),
             beta=SIMULATED_CONCENTRATION,
             pi=pi,
             topic=tokens,
             free=pi == 0.0,
         )
-        return generative.draw_topics(summary.words, tokens, options.beta, stream), drawn
+        return generative.draw_topics(summary.words, tokens, self.options.beta, stream), drawn
 
     def simulate(
         self, topics: Arrays, global_state: GibbsHdpGlobalState, documents: int, tokens: float, stream: Stream
@@ -309,6 +263,43 @@ class GibbsHdp(GibbsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
         """Draw documents, theta_d ~ Dir(alpha pi), and their proportions."""
         prior = global_state.topic_parameters
         return generative.draw_documents(topics, int(global_state.vocabulary), prior, documents, tokens, stream)
+
+    def kernels(self, global_state: GibbsHdpGlobalState) -> Sequence[AnyKernel]:
+        """Return the kernels that a fit calls in every iteration."""
+        return (sweep_tokens, list_documents, word_rising, log_eta, active_probability, draw_tables)
+
+    def sweep(
+        self, shard: Shard, local: GibbsLocal, rows: SampledRows, global_state: GibbsHdpGlobalState, stream: Stream
+    ) -> tuple[GibbsLocal, Delta]:
+        """Pass once over a shard, then draw the numbers of its tables and its documents' sticks."""
+        began, priors = time.perf_counter(), global_state.priors
+        slots = global_state.slots_of(shard.number)
+        sweep = sweep_shard(shard, local.token_topic, rows.word_topic, global_state.topic, priors, stream, slots)
+        columns = sweep.prior.size
+        active, sums = count_documents(shard, sweep.token_topic, sweep.prior, tables=False)
+        tables, key = np.zeros(columns), stream.at(purpose=f"{stream.purpose} tables").key()
+        draw_tables(active.document_topics, active.document_counts, sweep.prior, key, tables)
+        free = np.ones(columns, dtype=bool)
+        free[: global_state.free.size] = global_state.free
+        parts = {
+            **sums,
+            **document_sums(shard, priors.concentration),
+            "word_topic": word_changes(rows.word_topic, sweep.word_topic),
+            "tables": fresh(tables, "topic"),
+            "born": fresh(np.where(free, sweep.prior, 0.0) / priors.concentration, "topic"),
+            "log_stick": fresh(_log_sticks(shard, priors.concentration, stream)),
+        }
+        seconds = {"kernel": time.perf_counter() - began}
+        return GibbsLocal(active, token_topic=sweep.token_topic), Delta(parts, delta_ids(shard, columns), seconds)
+
+    def advance_global_state(
+        self, global_state: GibbsHdpGlobalState, delta: Delta, changes: Counts
+    ) -> GibbsHdpGlobalState:
+        """Return the global state after the changes of a shard, with the topics that were created in it."""
+        wide = global_state.with_slots(changes.shape[1])
+        topic, births = wide.topic + changes.sum(axis=0, dtype=np.int64), delta.read(BornTopics)
+        pi = wide.pi if births is None else wide.pi + births.born
+        return replace(wide, topic=topic, pi=np.where(topic > 0, pi, 0.0), free=wide.free & (topic == 0))
 
 
 def _columns(topics: int, lanes: int) -> int:

@@ -24,10 +24,9 @@ from collapsium.workers.families.family import FamilyOptions, Footprint, Summary
 from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,
-    GibbsFamily,
+    FreeTopicsFamily,
     footprint,
 )
-from collapsium.workers.families.gibbs.shard_model import FreeTopicsShardModel
 from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobalState, SampledRows, Vector
 from collapsium.workers.families.gibbs.token_counts import count_documents, delta_ids, document_sums, word_changes
 from collapsium.workers.families.gibbs.token_sweep import sweep_shard
@@ -101,11 +100,79 @@ class GibbsLdaOptions(FamilyOptions, title="latent Dirichlet allocation, collaps
         return learn
 
 
-class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaOptions, GibbsLdaGlobalState]):
-    """Latent Dirichlet allocation on a shard."""
+MIN_PARAMETER = 1e-8  # Smallest Dirichlet parameter that learning may reach
+
+
+class GibbsLda(FreeTopicsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
+    """Latent Dirichlet allocation by collapsed Gibbs sampling."""
 
     global_state_type = GibbsLdaGlobalState
     arrays = GIBBS_LDA_ARRAYS
+    Options = GibbsLdaOptions
+
+    def initialise(self, summary: Summary, stream: Stream) -> GibbsLdaGlobalState:
+        """Return the global state before any document was swept."""
+        return GibbsLdaGlobalState(
+            vocabulary=float(summary.words),
+            beta=self.options.beta,
+            topic=np.zeros(self.options.topics, dtype=np.int64),
+            alpha=np.full(self.options.topics, self.options.alpha),
+        )
+
+    def carry(
+        self,
+        global_state: GibbsLdaGlobalState,
+        known: GibbsLdaGlobalState,
+        before: GibbsLdaOptions,
+    ) -> tuple[GibbsLdaGlobalState, int] | None:
+        """Return the global state with a_k and B as another run has learned them."""
+        if self.options.topics != before.topics:
+            return None
+        alpha = known.alpha if self.options.learns_alpha else global_state.alpha
+        beta = known.beta if "beta" in self.options.learn else global_state.beta
+        return replace(global_state, alpha=alpha, beta=beta), self.options.topics
+
+    def footprint(self, summary: Summary) -> Footprint:
+        """Return the memory that the state of a fit takes."""
+        return footprint(summary, self.options.topics)
+
+    def update(self, global_state: GibbsLdaGlobalState, delta: Delta, stream: Stream) -> GibbsLdaGlobalState:
+        """Return the next global state: changed counts, and a_k and B if they are learned.
+
+        a_k <- a_k sum_d [psi(a_k+n_dk) - psi(a_k)] / sum_d [psi(A+n_d) - psi(A)];
+        B <- sum_kw b [psi(b+n_kw) - psi(b)] / sum_k [psi(B+n_k) - psi(B)].
+        """
+        after, sums = super().update(global_state, delta, stream), delta.read(GibbsLdaSums)
+        if sums is None:
+            return after
+        if sums.tables is not None and sums.log_eta < 0:
+            tables = np.full(self.options.topics, sums.tables.mean()) if "alpha" in self.options.learn else sums.tables
+            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
+        words = delta.read(WordTables)
+        if words is not None and "beta" in self.options.learn:
+            rate = float((digamma(global_state.beta + after.topic) - digamma(global_state.beta)).sum())
+            if rate > 0:
+                after = replace(after, beta=max(words.tables_of_words / rate, MIN_PARAMETER))
+        return after
+
+    def figures(self, global_state: GibbsLdaGlobalState) -> dict[str, float]:
+        """Return the mean a_k, and B."""
+        return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
+
+    def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, GibbsLdaGlobalState]:
+        """Draw topics for simulation."""
+        tokens = np.full(self.options.topics, SIMULATED_TOKENS / self.options.topics)
+        global_state = self.initialise(summary, stream)
+        topics = generative.draw_topics(summary.words, tokens, self.options.beta, stream)
+        return topics, replace(global_state, beta=SIMULATED_CONCENTRATION, topic=tokens)
+
+    def simulate(
+        self, topics: Arrays, global_state: GibbsLdaGlobalState, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, npt.NDArray[np.float64]]:
+        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and their proportions."""
+        return generative.draw_documents(
+            topics, int(global_state.vocabulary), global_state.alpha, documents, tokens, stream
+        )
 
     def kernels(self, global_state: GibbsLdaGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
@@ -125,82 +192,3 @@ class GibbsLdaShardModel(FreeTopicsShardModel[GibbsLdaOptions, GibbsLdaGlobalSta
         }
         seconds = {"kernel": time.perf_counter() - began}
         return GibbsLocal(active, token_topic=sweep.token_topic), Delta(parts, delta_ids(shard, topics), seconds)
-
-
-MIN_PARAMETER = 1e-8  # Smallest Dirichlet parameter that learning may reach
-
-
-class GibbsLda(GibbsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
-    """Latent Dirichlet allocation by collapsed Gibbs sampling."""
-
-    shard_model = GibbsLdaShardModel
-    Options = GibbsLdaOptions
-
-    def initialise(self, summary: Summary, options: GibbsLdaOptions, stream: Stream) -> GibbsLdaGlobalState:
-        """Return the global state before any document was swept."""
-        return GibbsLdaGlobalState(
-            vocabulary=float(summary.words),
-            beta=options.beta,
-            topic=np.zeros(options.topics, dtype=np.int64),
-            alpha=np.full(options.topics, options.alpha),
-        )
-
-    def carry(
-        self,
-        global_state: GibbsLdaGlobalState,
-        known: GibbsLdaGlobalState,
-        options: GibbsLdaOptions,
-        before: GibbsLdaOptions,
-    ) -> tuple[GibbsLdaGlobalState, int] | None:
-        """Return the global state with a_k and B as another run has learned them."""
-        if options.topics != before.topics:
-            return None
-        alpha = known.alpha if options.learns_alpha else global_state.alpha
-        beta = known.beta if "beta" in options.learn else global_state.beta
-        return replace(global_state, alpha=alpha, beta=beta), options.topics
-
-    def footprint(self, summary: Summary, options: GibbsLdaOptions) -> Footprint:
-        """Return the memory that the state of a fit takes."""
-        return footprint(summary, options.topics)
-
-    def update(
-        self, global_state: GibbsLdaGlobalState, delta: Delta, options: GibbsLdaOptions, stream: Stream
-    ) -> GibbsLdaGlobalState:
-        """Return the next global state: changed counts, and a_k and B if they are learned.
-
-        a_k <- a_k sum_d [psi(a_k+n_dk) - psi(a_k)] / sum_d [psi(A+n_d) - psi(A)];
-        B <- sum_kw b [psi(b+n_kw) - psi(b)] / sum_k [psi(B+n_k) - psi(B)].
-        """
-        after, sums = super().update(global_state, delta, options, stream), delta.read(GibbsLdaSums)
-        if sums is None:
-            return after
-        if sums.tables is not None and sums.log_eta < 0:
-            tables = np.full(options.topics, sums.tables.mean()) if "alpha" in options.learn else sums.tables
-            after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
-        words = delta.read(WordTables)
-        if words is not None and "beta" in options.learn:
-            rate = float((digamma(global_state.beta + after.topic) - digamma(global_state.beta)).sum())
-            if rate > 0:
-                after = replace(after, beta=max(words.tables_of_words / rate, MIN_PARAMETER))
-        return after
-
-    def figures(self, global_state: GibbsLdaGlobalState) -> dict[str, float]:
-        """Return the mean a_k, and B."""
-        return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
-
-    def draw_model(
-        self, summary: Summary, options: GibbsLdaOptions, stream: Stream
-    ) -> tuple[Arrays, GibbsLdaGlobalState]:
-        """Draw topics for simulation."""
-        tokens = np.full(options.topics, SIMULATED_TOKENS / options.topics)
-        global_state = self.initialise(summary, options, stream)
-        topics = generative.draw_topics(summary.words, tokens, options.beta, stream)
-        return topics, replace(global_state, beta=SIMULATED_CONCENTRATION, topic=tokens)
-
-    def simulate(
-        self, topics: Arrays, global_state: GibbsLdaGlobalState, documents: int, tokens: float, stream: Stream
-    ) -> tuple[Documents, npt.NDArray[np.float64]]:
-        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and their proportions."""
-        return generative.draw_documents(
-            topics, int(global_state.vocabulary), global_state.alpha, documents, tokens, stream
-        )

@@ -31,7 +31,6 @@ from collapsium.workers.arrays.document_hash import smallest_hashes, vector_hash
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
 from collapsium.workers.families.hca import posterior as gaussian
 from collapsium.workers.families.hca import shared_paths as chains
@@ -185,163 +184,6 @@ def end_quadratics(
 
 
 FOLD_IN_PASSES = 20  # Passes over unseen vectors in the factorised form
-
-
-class HcaShardModel(ShardModel[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
-    """Hierarchical component analysis on a shard."""
-
-    global_state_type, rows_type = HcaGlobalState, HcaRows
-    local_type, documents_type = VectorFactors, VectorFactors
-    arrays = HCA_ARRAYS
-
-    def kernels(self, global_state: HcaGlobalState) -> Sequence[AnyKernel]:
-        """Return the kernels that a fit calls in every iteration."""
-        return [nearest, sweep_components, *([sweep_factors] if global_state.factorised else [])]
-
-    def initial_rows(self, words: int, global_state: HcaGlobalState) -> HcaRows:
-        """Return the rows of `words` columns before the first vector is counted."""
-        columns = global_state.fitted.node_parent.size
-        sums = np.zeros((words, columns + 1))
-        return HcaRows(sums, np.zeros_like(sums), np.zeros((words, columns)))
-
-    def start(
-        self,
-        shard: VectorShard,
-        rows: HcaRows,
-        global_state: HcaGlobalState,
-        stream: Stream,
-        warm: Arrays | None = None,
-    ) -> tuple[VectorFactors, Delta]:
-        """Return local states without ends, and candidates for the first clusters by stable hash."""
-        if warm is not None:
-            raise OptionError("the family 'hca' cannot start from another run; omit `warm`", "warm")
-        count, depth = shard.documents, global_state.full_depth
-        spread = np.tile(np.eye(depth), (count, 1, 1)) if global_state.factorised else None
-        best, factors = np.zeros(count, dtype=np.int32), np.zeros((count, depth))
-        local = VectorFactors(DocumentEnds.empty(count), best, factors, spread)
-        hashes = vector_hashes(shard, stream)
-        chosen = smallest_hashes(hashes, global_state.clustering.max_seeds, np.ones(count, dtype=bool))
-        return local, Delta({"candidates": fresh(np.ones(chosen.size), "document")}, {"document": chosen})
-
-    def sweep(
-        self, shard: VectorShard, local: VectorFactors, rows: HcaRows, global_state: HcaGlobalState, stream: Stream
-    ) -> tuple[VectorFactors, Delta]:
-        """Return the result of a sweep over a shard, or of assigning its vectors to clusters."""
-        began = time.perf_counter()
-        if global_state.clustering.stage < TREE:
-            return local, _cluster(shard, rows, global_state, stream)
-        model, splits = global_state.next_model, global_state.splits
-        factors, spread = _factors_before_trial(local, global_state)
-        if global_state.separate_factors:
-            local = _with_turned_factors(_with_restored_factors(local, global_state), global_state)
-        sums = global_state.next_sweep.moves.apply(rows.saved if splits.restoring else rows.word_node)
-        paths = VectorPaths(shard, local, sums, model, global_state, self.options.prior_variance)
-        after, tree = paths.local(), model.tree
-        columns = tree.parents.size
-        places = np.append(tree.columns, columns)
-        by_word, second, ends = (
-            np.zeros((shard.words.size, columns + 1)),
-            np.zeros((columns + 1,) * 2),
-            np.zeros(columns),
-        )
-        by_word[:, places], second[np.ix_(places, places)], ends[tree.columns] = (
-            paths.by_node.T,
-            paths.second,
-            paths.ends,
-        )
-        probes = LeafProbes(shard, stream, rows.probes, splits)
-        paths.step_probes(probes)
-        if probes.other is not None:
-            paths.add_other_side(*probes.other, by_word, second, ends)
-        parts: dict[str, Part] = {
-            "word_node": fresh(by_word, "word", "node"),
-            **probes.parts(),
-            "second": fresh(second, "node", "other"),
-            "ends": fresh(ends, "end"),
-            "end_products": fresh(after.ends.products(columns), "end", "also"),
-            "bound": fresh(paths.sums[0]),
-            "square": fresh(paths.sums[1]),
-            "beyond": fresh(paths.sums[2]),
-            "documents": fresh(float(shard.documents)),
-            "tokens": fresh(float(shard.tokens)),
-        }
-        delta = Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
-        after = replace(after, document_factors_saved=factors, document_spread_saved=spread)
-        return after, delta
-
-    def advance(self, rows: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, HcaGlobalState]:
-        """Return the rows as they were, as a shard's changes act from the next iteration on."""
-        return rows, global_state
-
-    def fold(self, block: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, Delta]:
-        """Replace a block's sums by new ones, and return their products.
-
-        Returns block: The new rows; delta: Fresh ``products``, B'B, ``probe_square``, and ``moved``, the relative
-        change of B times the values
-        """
-        swept = delta.read(NodeSums)
-        if swept is None:
-            return block, Delta()
-        before, after = block.word_node, np.zeros(block.word_node.shape)
-        after[delta.ids["word"]] = swept.word_node
-        change = np.abs(after - before).sum() / max(np.abs(after).sum(), 1e-300)
-        probes = np.zeros(block.probes.shape)
-        if swept.word_probe is not None:
-            probes[delta.ids["word"]] = swept.word_probe
-        parts = {
-            "probe_square": fresh((probes**2).sum(axis=0), "end"),
-            "products": fresh(np.einsum("wi,wj->ij", after, after), "node", "other"),
-            "moved": fresh(min(float(change), 1.0) * len(after) * global_state.documents),
-        }
-        return HcaRows(after, before if global_state.splits.begins_trial else block.saved, probes), Delta(parts)
-
-    def finished_rows(self, block: HcaRows, global_state: HcaGlobalState) -> HcaRows:
-        """Return the rows as a finished model saves them: B."""
-        return HcaRows(block.word_node)
-
-    def fold_in(self, shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, stream: Stream) -> VectorFactors:
-        """Return paths and factors of unseen vectors, fitted with the tree fixed."""
-        model, variance = global_state.fitted_model, self.options.prior_variance
-        local = VectorPaths(shard, None, rows.word_node, model, global_state, variance).local()
-        for _ in range(FOLD_IN_PASSES if global_state.factorised and global_state.separate_factors else 0):
-            local = VectorPaths(shard, local, rows.word_node, model, global_state, variance).local()
-        return local
-
-    def predict(
-        self, heldout: VectorShard, local: VectorFactors, rows: HcaRows, global_state: HcaGlobalState
-    ) -> Mapping[str, AnyArray]:
-        """Return |t - t^|^2 of each vector, t^ = W (W'W)^-1 W' (t - mu) + mu along its most probable full path."""
-        loadings = rows.loadings(global_state)
-        paths, best = global_state.fitted.tree.paths(), np.asarray(local.document_best, dtype=np.int64)
-        error = np.zeros(heldout.documents)
-        for end in np.unique(best):
-            chosen = np.flatnonzero(best == end)
-            inside = paths[end][paths[end] >= 0]
-            basis = loadings[:, inside]
-            distance = heldout.values[chosen] - loadings[:, -1]
-            inverse = np.linalg.pinv(np.einsum("wi,wj->ij", basis, basis), hermitian=True)
-            factors = np.einsum("nw,wi,ij->nj", distance, basis, inverse, optimize=False)
-            error[chosen] = ((distance - np.einsum("nj,wj->nw", factors, basis)) ** 2).sum(axis=1)
-        return {"error": error}
-
-    def probabilities(self, rows: HcaRows, global_state: HcaGlobalState) -> Mapping[str, AnyArray]:
-        """Raise `OptionError`: the components of vectors are no probabilities."""
-        raise OptionError("a tree of vectors has no topics that another fit could begin from")
-
-    def infer(self, local: VectorFactors, global_state: HcaGlobalState) -> Mapping[str, AnyArray]:
-        """Return each vector's share of each leaf, its most probable full path, and its factors along it, E[x]."""
-        tree = global_state.fitted.tree
-        lists, ends = local.ends.document_lists, np.asarray(local.ends.document_ends, dtype=np.int64)
-        owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
-        shares = np.zeros((lists.size - 1, tree.parents.size))
-        np.add.at(shares, (owner, ends), np.asarray(local.ends.document_masses, dtype=np.float64))
-        paths = tree.paths()[np.asarray(local.document_best, dtype=np.int64)]
-        factors = np.asarray(local.document_factors)
-        return {"document_topic": shares, "document_path": paths, "document_factors": factors}
-
-    def document_lengths(self, local: VectorFactors) -> Vector:
-        """Return the length of each vector as a document: one."""
-        return np.ones(local.document_best.size)
 
 
 def _with_restored_factors(local: VectorFactors, global_state: HcaGlobalState) -> VectorFactors:
@@ -524,15 +366,19 @@ SWEEPS_BEFORE_FACTORS = 5  # Sweeps with q(x | c) before the factorised form beg
 CHAIN_SWEEPS = 18  # Sweeps of chains, before these are joined to a tree
 
 
-class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
+class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
     """Hierarchical component analysis."""
 
-    shard_model, Options = HcaShardModel, HcaOptions
+    Options = HcaOptions
+    global_state_type, rows_type = HcaGlobalState, HcaRows
+    local_type, documents_type = VectorFactors, VectorFactors
+    arrays = HCA_ARRAYS
     corpus_kind = "vectors"
     uses_linear_algebra = True
 
-    def initialise(self, summary: Summary, options: HcaOptions, stream: Stream) -> HcaGlobalState:
+    def initialise(self, summary: Summary, stream: Stream) -> HcaGlobalState:
         """Return the global state before any vector was swept."""
+        options = self.options
         seeds = max(1, min(SEEDS_PER_LEAF * options.sizes()[-1], summary.documents))
         columns = max(options.max_nodes, seeds, 1 + options.sizes()[-1] * options.depth)
         root = node_moves.first_tree(columns, 0)
@@ -562,8 +408,9 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
             splits=Splits.none(columns),
         )
 
-    def footprint(self, summary: Summary, options: HcaOptions) -> Footprint:
+    def footprint(self, summary: Summary) -> Footprint:
         """Return the memory that the state of a fit takes: sums, those saved, and probes, by column and node."""
+        options = self.options
         columns = max(options.max_nodes, max(SEEDS_PER_LEAF, options.depth) * options.sizes()[-1] + 1) + 1
         own = 8.0 * options.depth + 12.0 * 4 + (8.0 * options.depth**2 if options.form == "factorised" else 0.0)
         return Footprint(
@@ -576,7 +423,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
             chunk=0.0,
         )
 
-    def update(self, global_state: HcaGlobalState, delta: Delta, options: HcaOptions, stream: Stream) -> HcaGlobalState:
+    def update(self, global_state: HcaGlobalState, delta: Delta, stream: Stream) -> HcaGlobalState:
         """Compute clusters and from them a tree, then the best q(w), q(mu), q(tau) and q(v), and move nodes."""
         clusters, swept = delta.read(ClusterSums), delta.read(TreeSums)
         if delta.read(Candidates) is not None:
@@ -584,10 +431,10 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
             clustering = replace(global_state.clustering, seeds=seeds, stage=SEEDING)
             return replace(global_state, clustering=clustering, another_round=True)
         if global_state.clustering.stage < TREE and clusters is not None:
-            return _with_clusters(global_state, clusters, options, stream)
+            return _with_clusters(global_state, clusters, self.options, stream)
         if swept is None:
             raise ValueError("expected the sums of a sweep")
-        return _with_sweep(global_state, swept, self.objective(global_state, delta)["objective"], options)
+        return _with_sweep(global_state, swept, self.objective(global_state, delta)["objective"], self.options)
 
     def needs_another_round(self, global_state: HcaGlobalState) -> bool:
         """Return true if the iteration goes on with one more sweep."""
@@ -628,10 +475,10 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
         values = np.take_along_axis(loadings.T, top, axis=1)
         return Description(columns, share, top, values, parent=tree.parents[columns], signed=True)
 
-    def draw_model(self, summary: Summary, options: HcaOptions, stream: Stream) -> tuple[Arrays, HcaGlobalState]:
+    def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, HcaGlobalState]:
         """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
-        global_state = self.initialise(summary, options, stream)
-        rows, drawn = draw_tree(global_state, options, summary.words, stream)
+        global_state = self.initialise(summary, stream)
+        rows, drawn = draw_tree(global_state, self.options, summary.words, stream)
         return {"word_node": rows}, drawn
 
     def simulate(
@@ -640,6 +487,155 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows]):
         """Draw vectors and their leaves: all leaves are equally likely, x ~ N(0, I), t ~ N(W x + mu, I / tau)."""
         tau = global_state.next_sweep.tau
         return draw_vectors(topics["word_node"], global_state.fitted.tree, tau, documents, stream)
+
+    def kernels(self, global_state: HcaGlobalState) -> Sequence[AnyKernel]:
+        """Return the kernels that a fit calls in every iteration."""
+        return [nearest, sweep_components, *([sweep_factors] if global_state.factorised else [])]
+
+    def initial_rows(self, words: int, global_state: HcaGlobalState) -> HcaRows:
+        """Return the rows of `words` columns before the first vector is counted."""
+        columns = global_state.fitted.node_parent.size
+        sums = np.zeros((words, columns + 1))
+        return HcaRows(sums, np.zeros_like(sums), np.zeros((words, columns)))
+
+    def start(
+        self,
+        shard: VectorShard,
+        rows: HcaRows,
+        global_state: HcaGlobalState,
+        stream: Stream,
+        warm: Arrays | None = None,
+    ) -> tuple[VectorFactors, Delta]:
+        """Return local states without ends, and candidates for the first clusters by stable hash."""
+        if warm is not None:
+            raise OptionError("the family 'hca' cannot start from another run; omit `warm`", "warm")
+        count, depth = shard.documents, global_state.full_depth
+        spread = np.tile(np.eye(depth), (count, 1, 1)) if global_state.factorised else None
+        best, factors = np.zeros(count, dtype=np.int32), np.zeros((count, depth))
+        local = VectorFactors(DocumentEnds.empty(count), best, factors, spread)
+        hashes = vector_hashes(shard, stream)
+        chosen = smallest_hashes(hashes, global_state.clustering.max_seeds, np.ones(count, dtype=bool))
+        return local, Delta({"candidates": fresh(np.ones(chosen.size), "document")}, {"document": chosen})
+
+    def sweep(
+        self, shard: VectorShard, local: VectorFactors, rows: HcaRows, global_state: HcaGlobalState, stream: Stream
+    ) -> tuple[VectorFactors, Delta]:
+        """Return the result of a sweep over a shard, or of assigning its vectors to clusters."""
+        began = time.perf_counter()
+        if global_state.clustering.stage < TREE:
+            return local, _cluster(shard, rows, global_state, stream)
+        model, splits = global_state.next_model, global_state.splits
+        factors, spread = _factors_before_trial(local, global_state)
+        if global_state.separate_factors:
+            local = _with_turned_factors(_with_restored_factors(local, global_state), global_state)
+        sums = global_state.next_sweep.moves.apply(rows.saved if splits.restoring else rows.word_node)
+        paths = VectorPaths(shard, local, sums, model, global_state, self.options.prior_variance)
+        after, tree = paths.local(), model.tree
+        columns = tree.parents.size
+        places = np.append(tree.columns, columns)
+        by_word, second, ends = (
+            np.zeros((shard.words.size, columns + 1)),
+            np.zeros((columns + 1,) * 2),
+            np.zeros(columns),
+        )
+        by_word[:, places], second[np.ix_(places, places)], ends[tree.columns] = (
+            paths.by_node.T,
+            paths.second,
+            paths.ends,
+        )
+        probes = LeafProbes(shard, stream, rows.probes, splits)
+        paths.step_probes(probes)
+        if probes.other is not None:
+            paths.add_other_side(*probes.other, by_word, second, ends)
+        parts: dict[str, Part] = {
+            "word_node": fresh(by_word, "word", "node"),
+            **probes.parts(),
+            "second": fresh(second, "node", "other"),
+            "ends": fresh(ends, "end"),
+            "end_products": fresh(after.ends.products(columns), "end", "also"),
+            "bound": fresh(paths.sums[0]),
+            "square": fresh(paths.sums[1]),
+            "beyond": fresh(paths.sums[2]),
+            "documents": fresh(float(shard.documents)),
+            "tokens": fresh(float(shard.tokens)),
+        }
+        delta = Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
+        after = replace(after, document_factors_saved=factors, document_spread_saved=spread)
+        return after, delta
+
+    def advance(self, rows: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, HcaGlobalState]:
+        """Return the rows as they were, as a shard's changes act from the next iteration on."""
+        return rows, global_state
+
+    def fold(self, block: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, Delta]:
+        """Replace a block's sums by new ones, and return their products.
+
+        Returns block: The new rows; delta: Fresh ``products``, B'B, ``probe_square``, and ``moved``, the relative
+        change of B times the values
+        """
+        swept = delta.read(NodeSums)
+        if swept is None:
+            return block, Delta()
+        before, after = block.word_node, np.zeros(block.word_node.shape)
+        after[delta.ids["word"]] = swept.word_node
+        change = np.abs(after - before).sum() / max(np.abs(after).sum(), 1e-300)
+        probes = np.zeros(block.probes.shape)
+        if swept.word_probe is not None:
+            probes[delta.ids["word"]] = swept.word_probe
+        parts = {
+            "probe_square": fresh((probes**2).sum(axis=0), "end"),
+            "products": fresh(np.einsum("wi,wj->ij", after, after), "node", "other"),
+            "moved": fresh(min(float(change), 1.0) * len(after) * global_state.documents),
+        }
+        return HcaRows(after, before if global_state.splits.begins_trial else block.saved, probes), Delta(parts)
+
+    def finished_rows(self, block: HcaRows, global_state: HcaGlobalState) -> HcaRows:
+        """Return the rows as a finished model saves them: B."""
+        return HcaRows(block.word_node)
+
+    def fold_in(self, shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, stream: Stream) -> VectorFactors:
+        """Return paths and factors of unseen vectors, fitted with the tree fixed."""
+        model, variance = global_state.fitted_model, self.options.prior_variance
+        local = VectorPaths(shard, None, rows.word_node, model, global_state, variance).local()
+        for _ in range(FOLD_IN_PASSES if global_state.factorised and global_state.separate_factors else 0):
+            local = VectorPaths(shard, local, rows.word_node, model, global_state, variance).local()
+        return local
+
+    def predict(
+        self, heldout: VectorShard, local: VectorFactors, rows: HcaRows, global_state: HcaGlobalState
+    ) -> Mapping[str, AnyArray]:
+        """Return |t - t^|^2 of each vector, t^ = W (W'W)^-1 W' (t - mu) + mu along its most probable full path."""
+        loadings = rows.loadings(global_state)
+        paths, best = global_state.fitted.tree.paths(), np.asarray(local.document_best, dtype=np.int64)
+        error = np.zeros(heldout.documents)
+        for end in np.unique(best):
+            chosen = np.flatnonzero(best == end)
+            inside = paths[end][paths[end] >= 0]
+            basis = loadings[:, inside]
+            distance = heldout.values[chosen] - loadings[:, -1]
+            inverse = np.linalg.pinv(np.einsum("wi,wj->ij", basis, basis), hermitian=True)
+            factors = np.einsum("nw,wi,ij->nj", distance, basis, inverse, optimize=False)
+            error[chosen] = ((distance - np.einsum("nj,wj->nw", factors, basis)) ** 2).sum(axis=1)
+        return {"error": error}
+
+    def probabilities(self, rows: HcaRows, global_state: HcaGlobalState) -> Mapping[str, AnyArray]:
+        """Raise `OptionError`: the components of vectors are no probabilities."""
+        raise OptionError("a tree of vectors has no topics that another fit could begin from")
+
+    def infer(self, local: VectorFactors, global_state: HcaGlobalState) -> Mapping[str, AnyArray]:
+        """Return each vector's share of each leaf, its most probable full path, and its factors along it, E[x]."""
+        tree = global_state.fitted.tree
+        lists, ends = local.ends.document_lists, np.asarray(local.ends.document_ends, dtype=np.int64)
+        owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
+        shares = np.zeros((lists.size - 1, tree.parents.size))
+        np.add.at(shares, (owner, ends), np.asarray(local.ends.document_masses, dtype=np.float64))
+        paths = tree.paths()[np.asarray(local.document_best, dtype=np.int64)]
+        factors = np.asarray(local.document_factors)
+        return {"document_topic": shares, "document_path": paths, "document_factors": factors}
+
+    def document_lengths(self, local: VectorFactors) -> Vector:
+        """Return the length of each vector as a document: one."""
+        return np.ones(local.document_best.size)
 
 
 def _with_clusters(

@@ -35,7 +35,6 @@ from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import generative
 from collapsium.workers.families import hyperparameters as dirichlet
-from collapsium.workers.families.base import ShardModel
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
 from collapsium.workers.families.ncrp import initialisation, node_moves
@@ -191,14 +190,297 @@ def best_paths(global_state: NcrpGlobalState, owner: AnyArray, ends: AnyArray, m
 FOLD_IN = StoppingRule(passes=30, tolerance=1e-3)  # Of the passes over unseen documents
 
 
-class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
-    """Expected counts by node, and paths and levels of documents."""
+def _even_levels(shard: Shard, alpha: Vector, *, factorised: bool) -> NcrpLocal:
+    """Return the local state of documents whose levels have the proportions of the prior."""
+    share = alpha / alpha.sum()
+    pair_level = np.tile(share.astype(np.float32), (shard.pairs, 1)) if factorised else None
+    return NcrpLocal(np.outer(shard.lengths, share), DocumentEnds.empty(shard.documents), pair_level)
+
+
+def _node_sums(counts: Vector, tree: Tree, prior: Vector, *, point: bool) -> Vector:
+    """Return the words' sums of each node that the bound needs."""
+    sums, columns = np.zeros(prior.size), tree.columns
+    parameters = counts[:, columns] + prior[columns]
+    if point:
+        sums[columns] = xlogy(parameters, parameters).sum(axis=0)
+    else:
+        sums[columns] = (gammaln(parameters) - gammaln(prior[columns])).sum(axis=0)
+    return sums
+
+
+def _path_sums(shard: Shard, paths: DocumentPaths, logs: WordLogs, end_log: Vector) -> dict[str, Part]:
+    """Return the sums over the documents of a pass."""
+    tree = logs.tree
+    ends, word_topic = np.zeros(tree.parents.size), np.zeros((shard.words.size, tree.parents.size))
+    ends[tree.columns] = paths.ends
+    word_topic[:, tree.columns] = paths.row_node
+    bound = paths.bound - float((paths.ends * end_log[tree.columns]).sum())
+    if paths.pair_level is None:  # in the factorised form the kernel leaves out the part of q(z) in E[log w]
+        bound -= float((paths.row_node * np.maximum(logs.log_node, special.log(MIN_PROBABILITY))).sum())
+    return {
+        "word_topic": fresh(word_topic, "word", "node"),
+        "word_rest": fresh(np.maximum(initialisation.word_tokens(shard) - word_topic.sum(axis=1), 0.0), "word"),
+        "ends": fresh(ends, "node"),
+        "bound": fresh(bound),
+        "level_tokens": fresh(paths.document_level.sum(axis=0), "level"),
+        "log_theta": fresh(paths.log_theta, "level"),
+        "occupied": fresh(float((shard.lengths > 0).sum())),
+    }
+
+
+MIN_CLUSTERING_SWEEPS = 12
+SWEEPS_BEFORE_MERGES = 4  # Sweeps of the clustering before leaves are compared
+COMPARISON_PERIOD = 5  # Iterations from one comparison of siblings to the next
+NEAREST_SIBLINGS = 3  # Siblings that each node is compared with
+
+
+def move_nodes(
+    global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions, tree: Tree, stream: Stream
+) -> NcrpGlobalState:
+    """Merge, prune and grow nodes, and plan the next sweep."""
+    progress, start = global_state.clustering, global_state.initialisation
+    sweeps, longest = progress.clustering_sweeps, progress.max_clustering_sweeps
+    clustering, passes, tokens = tree.depth < options.depth, global_state.node_passes, global_state.node_tokens
+    affinity = None if sums.roots is None else node_moves.affinities(sums.roots, tokens)
+    moves, without_merge = _merged(global_state, sums, options, tree)
+    moves = moves.pruned(moves.summed(passes), options.prune)
+    finished = sweeps >= longest or (sweeps >= MIN_CLUSTERING_SWEEPS and without_merge >= 2)
+    if clustering and sums.roots is not None and finished:
+        merged_affinity = _merged_affinity(moves, sums.roots, moves.summed(tokens))
+        moves = node_moves.regrouped(moves, np.sqrt(1.0 - merged_affinity), options.alphas(), options.depth)
+        clustering = False
+    elif not clustering and options.growing():
+        moves = moves.grown(_growing(sums, options, tree, moves, stream))
+    if options.initial_tree == "gradual" and start.hash_limit < ALL:
+        limit = _next_limit(start.hash_limit, start.admission_factor)
+        seeds = start.seed_candidates[(start.seed_candidates > start.hash_limit) & (start.seed_candidates <= limit)]
+        admitting = replace(global_state, initialisation=replace(start, hash_limit=limit))
+        return admit_seeds(admitting, moves, seeds, stream)
+    if clustering:
+        comparing = sweeps >= min(SWEEPS_BEFORE_MERGES, longest - 1)
+    else:
+        comparing = options.compare and sweeps % COMPARISON_PERIOD < 2
+    pairs = (np.zeros(0, np.int64),) * 2
+    if comparing and affinity is not None and moves.tree.depth == tree.depth:
+        pairs = node_moves.nearest_siblings(moves.tree, affinity, NEAREST_SIBLINGS)
+    unfinished = clustering or moves.tree.depth > tree.depth
+    return replace(
+        global_state,
+        upcoming=moves.upcoming(_next_end_logs(moves, global_state, sums, tree)),
+        moves=moves.move_table(),
+        comparisons=Comparisons(*pairs, compares_affinity=comparing),
+        clustering=replace(progress, comparisons_without_merge=without_merge),
+        uncounted=SOME_TOKENS * float(progress.planned_iterations > 0 and unfinished),
+    )
+
+
+def _merged(global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions, tree: Tree) -> tuple[Moves, int]:
+    """Return the merges of siblings, and the number of comparisons since the last one by evidence."""
+    moves, without_merge = Moves(tree), global_state.clustering.comparisons_without_merge
+    if options.merge < 1.0 and tree.depth == options.depth:
+        moves = moves.merged(node_moves.alike_paths(tree, sums.end_products, options.merge))
+    if sums.gains is not None:
+        first, second = global_state.comparisons.compared_first, global_state.comparisons.compared_second
+        gains = node_moves.evidence_gains(
+            sums.gains,
+            first,
+            second,
+            global_state.node_tokens,
+            global_state.node_passes,
+            global_state.column_priors(tree),
+            global_state.vocabulary,
+            global_state.gamma,
+        )
+        there = (moves.tree.levels[first] > 0) & (moves.tree.levels[second] > 0)
+        chosen = node_moves.disjoint(first[there], second[there], gains[there], global_state.node_passes)
+        moves, without_merge = moves.merged(chosen), 0 if chosen else without_merge + 1
+    return moves, without_merge
+
+
+def _next_limit(limit: int, factor: float) -> int:
+    """Return the hash limit of the next iteration of a gradual start."""
+    wider = int(min(factor * limit, float(ALL - 1024)))
+    return wider if wider < ALL // 100 * 99 else int(ALL)
+
+
+def _merged_affinity(
+    moves: Moves, roots: npt.NDArray[np.float64], tokens: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return affinities of the leaves after merges: that of a merged leaf is the mean of its parts'."""
+    size = roots.shape[0]
+    weights = np.zeros((size, size))
+    for column in moves.tree.columns:
+        for source, weight in moves.sources.get(int(column), [(int(column), 1.0)]):
+            weights[column, source] += weight
+    merged = np.einsum("ij,kj->ik", np.einsum("ij,jk->ik", weights, roots), weights)
+    return node_moves.affinities(merged, np.maximum(tokens, np.diag(merged)))
+
+
+def _growing(sums: SweepSums, options: NcrpOptions, tree: Tree, moves: Moves, stream: Stream) -> list[int]:
+    """Return the inner nodes at which the tree grows: where sampled documents leave it, and one by expected mass."""
+    inner: list[int] = []
+    if sums.drawn is not None:
+        drawn = (sums.drawn.drawn_ends / sums.drawn.drawn_documents)[: options.growing()].astype(np.int64)
+        inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
+    leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), sums.ends, 0.0)
+    if leaving.sum() > 0.0:
+        place = np.searchsorted(np.cumsum(leaving), stream.generator().random() * leaving.sum(), side="right")
+        inner.append(int(min(place, leaving.size - 1)))
+    return [end for end in inner if moves.tree.levels[end] >= 0 and leaving[end] > 0.0]
+
+
+def _next_end_logs(moves: Moves, global_state: NcrpGlobalState, sums: SweepSums, tree: Tree) -> npt.NDArray[np.float64]:
+    """Return the log prior masses of the next tree's ends; nodes that have just grown keep the prior's sticks."""
+    if moves.tree.depth > tree.depth:
+        leaves = moves.tree.levels == moves.tree.depth - 1
+        ends = np.where(leaves, moves.summed(np.asarray(global_state.node_passes)), 0.0)
+        ends *= sums.ends.sum() / max(ends.sum(), 1e-300)
+    else:
+        ends = moves.summed(sums.ends)
+    factors = sticks(moves.tree, moves.tree.gathered(ends), ends, global_state.gamma)
+    new = [column for column, made in moves.sources.items() if not made]
+    factors.a[new], factors.b[new] = 1.0, global_state.gamma
+    return end_logs(moves.tree, factors, global_state.gamma)
+
+
+SIMULATED_TOKENS = 1e9  # Tokens of a simulated tree, so many that the prior is negligible
+
+
+class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
+    """The nested Chinese restaurant process by variational inference."""
 
     global_state_type = NcrpGlobalState
     rows_type = NcrpRows
     local_type = NcrpLocal
     documents_type = NcrpDocuments
     arrays = NCRP_ARRAYS
+    Options = NcrpOptions
+
+    def initialise(self, summary: Summary, stream: Stream) -> NcrpGlobalState:
+        """Return the state before any document was swept."""
+        return initial_global_state(summary, self.options)
+
+    def footprint(self, summary: Summary) -> Footprint:
+        """Return the memory of a fit: counts in 8 bytes for each word and column, q(z) in 4 a pair and level."""
+        columns = self.options.max_nodes
+        return Footprint(
+            rows=8.0 * columns,
+            shown=8.0 * columns,
+            swept=32.0 * columns,
+            delta=8.0 * columns,
+            pair=4.0 * self.options.depth if self.options.form == "factorised" else 0.0,
+            document=8.0 * self.options.depth + 12.0 * 4,
+            chunk=0.0,
+        )
+
+    def update(self, global_state: NcrpGlobalState, delta: Delta, stream: Stream) -> NcrpGlobalState:
+        """Take the new counts, learn hyperparameters, fit the sticks, and move nodes."""
+        warm, tokens, sums = delta.read(WarmSums), delta.read(NodeTokens), delta.read(SweepSums)
+        if warm is not None:
+            return with_warm_tree(global_state, warm, self.options)
+        if global_state.initialisation.seeding and tokens is not None:
+            return with_seeds(global_state, tokens)
+        if sums is None:
+            return with_candidates(global_state, delta, self.options, stream)
+        upcoming, tree = global_state.upcoming, global_state.upcoming.tree
+        start, progress = global_state.initialisation, global_state.clustering
+        after = replace(
+            global_state,
+            fitted=upcoming.fitted(upcoming.next_end_log),
+            node_tokens=sums.node_tokens,
+            node_passes=tree.gathered(sums.ends),
+            clustering=replace(progress, clustering_sweeps=progress.clustering_sweeps + 1),
+            initialisation=replace(start, absent_tokens=sums.absent),
+            another_round=False,
+        )
+        if tree.depth == self.options.depth:
+            after = _learned(after, sums, self.options, tree)
+        factors = sticks(tree, after.node_passes, sums.ends, after.gamma)
+        end_log = np.maximum(end_logs(tree, factors, after.gamma), -1e300)
+        return move_nodes(replace(after, fitted=upcoming.fitted(end_log)), sums, self.options, tree, stream)
+
+    def needs_another_round(self, global_state: NcrpGlobalState) -> bool:
+        """Return true if the iteration goes on with one more sweep: a start takes several rounds."""
+        return global_state.another_round
+
+    def uncounted_tokens(self, global_state: NcrpGlobalState) -> float:
+        """Return how many tokens do not count yet: more than 0 until the tree has its full depth."""
+        return global_state.uncounted
+
+    def objective(self, global_state: NcrpGlobalState, delta: Delta) -> dict[str, float]:
+        """Return the evidence lower bound, in nats, of the q(c), q(z) and q(theta) that the sweep has made.
+
+        q(v) and q(w) are the best for these. With posterior 'point' it is a bound of the log likelihood of the topics
+        and the penalty eta sum_w log(W w_iw) of each.
+        """
+        sums = delta.read(SweepSums)
+        if sums is None or sums.joined < sums.documents:
+            return {}
+        tree, ends, gamma = global_state.upcoming.tree, sums.ends, global_state.gamma
+        factors = sticks(tree, tree.gathered(ends), ends, gamma)
+        value = sums.bound + sticks_bound(tree, factors, ends, gamma)
+        words, prior = global_state.vocabulary, global_state.column_priors(tree)[tree.columns]
+        tokens, node_sum = sums.node_tokens[tree.columns], sums.node_sum[tree.columns]
+        posterior = tokens + words * prior
+        if global_state.point:
+            value += float((node_sum - posterior * special.log(posterior) + words * prior * special.log(words)).sum())
+        else:
+            value += float((node_sum - gammaln(posterior) + gammaln(words * prior)).sum())
+        return {"objective": value}
+
+    def figures(self, global_state: NcrpGlobalState) -> dict[str, float]:
+        """Return the nodes and leaves, the nodes moved before the sweep, and hyperparameters that may be learned."""
+        fitted, tree = global_state.fitted, global_state.fitted.tree
+        figures = {"nodes": float(tree.columns.size), "leaves": float((tree.levels == tree.depth - 1).sum())}
+        figures.update(grown=float(fitted.grown), pruned=float(fitted.pruned), merged=float(fitted.merged))
+        figures["gamma"] = global_state.gamma
+        figures.update({f"alpha_{level}": float(value) for level, value in enumerate(global_state.alpha)})
+        return figures
+
+    def describe(self, block: NcrpRows, global_state: NcrpGlobalState, count: int) -> Description:
+        """Describe the nodes depth-first, siblings by falling share of the documents; an id is that of its column."""
+        tree = global_state.fitted.tree
+        columns = depth_first(tree.parents, global_state.node_passes)
+        tokens, means = global_state.node_tokens[columns], global_state.word_means(block.word_topic, columns).T
+        top = largest(means, count)
+        share = tokens / max(tokens.sum(), 1e-300)
+        return Description(columns, share, top, np.take_along_axis(means, top, axis=1), parent=tree.parents[columns])
+
+    def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, NcrpGlobalState]:
+        """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
+        options = self.options
+        parents = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
+        tree = Tree(parents, options.depth)
+        # Each node's share of the documents.
+        share = 1.0 / np.bincount(tree.levels)[tree.levels]
+        alphas = options.alphas()
+        tokens = SIMULATED_TOKENS * share * (alphas / alphas.sum())[tree.levels]
+        passes = SIMULATED_TOKENS * share
+        ends = np.where(tree.levels == tree.depth - 1, passes, 0.0)
+        end_log = end_logs(tree, sticks(tree, passes, ends, options.gamma), options.gamma)
+        global_state = replace(
+            self.initialise(summary, stream),
+            eta=np.full(options.depth, 1e-9 / summary.words),
+            fitted=FittedTree(parents, options.depth, np.maximum(end_log, -1e300), 0, 0, 0),
+            node_tokens=tokens,
+            node_passes=passes,
+        )
+        return generative.draw_topics(
+            summary.words, tokens, summary.words * options.etas()[tree.levels], stream
+        ), global_state
+
+    def simulate(
+        self, topics: Arrays, global_state: NcrpGlobalState, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, npt.NDArray[np.float64]]:
+        """Draw documents, with their proportions at nodes: all leaves are as likely, theta_n ~ Dir(alpha)."""
+        generator, tree = stream.generator(), global_state.fitted.tree
+        node = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
+        share = generative.draw_proportions(np.asarray(global_state.alpha, dtype=np.float64), documents, generator)
+        theta = np.zeros((documents, tree.parents.size))
+        for level in range(tree.depth - 1, -1, -1):
+            theta[np.arange(documents), node] = share[:, level]
+            node = tree.parents[node]
+        return generative.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator), theta
 
     def kernels(self, global_state: NcrpGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
@@ -366,296 +648,6 @@ class NcrpShardModel(ShardModel[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLoca
     def document_lengths(self, local: NcrpDocuments) -> Vector:
         """Return the expected tokens of each document."""
         return local.tokens()
-
-
-def _even_levels(shard: Shard, alpha: Vector, *, factorised: bool) -> NcrpLocal:
-    """Return the local state of documents whose levels have the proportions of the prior."""
-    share = alpha / alpha.sum()
-    pair_level = np.tile(share.astype(np.float32), (shard.pairs, 1)) if factorised else None
-    return NcrpLocal(np.outer(shard.lengths, share), DocumentEnds.empty(shard.documents), pair_level)
-
-
-def _node_sums(counts: Vector, tree: Tree, prior: Vector, *, point: bool) -> Vector:
-    """Return the words' sums of each node that the bound needs."""
-    sums, columns = np.zeros(prior.size), tree.columns
-    parameters = counts[:, columns] + prior[columns]
-    if point:
-        sums[columns] = xlogy(parameters, parameters).sum(axis=0)
-    else:
-        sums[columns] = (gammaln(parameters) - gammaln(prior[columns])).sum(axis=0)
-    return sums
-
-
-def _path_sums(shard: Shard, paths: DocumentPaths, logs: WordLogs, end_log: Vector) -> dict[str, Part]:
-    """Return the sums over the documents of a pass."""
-    tree = logs.tree
-    ends, word_topic = np.zeros(tree.parents.size), np.zeros((shard.words.size, tree.parents.size))
-    ends[tree.columns] = paths.ends
-    word_topic[:, tree.columns] = paths.row_node
-    bound = paths.bound - float((paths.ends * end_log[tree.columns]).sum())
-    if paths.pair_level is None:  # in the factorised form the kernel leaves out the part of q(z) in E[log w]
-        bound -= float((paths.row_node * np.maximum(logs.log_node, special.log(MIN_PROBABILITY))).sum())
-    return {
-        "word_topic": fresh(word_topic, "word", "node"),
-        "word_rest": fresh(np.maximum(initialisation.word_tokens(shard) - word_topic.sum(axis=1), 0.0), "word"),
-        "ends": fresh(ends, "node"),
-        "bound": fresh(bound),
-        "level_tokens": fresh(paths.document_level.sum(axis=0), "level"),
-        "log_theta": fresh(paths.log_theta, "level"),
-        "occupied": fresh(float((shard.lengths > 0).sum())),
-    }
-
-
-MIN_CLUSTERING_SWEEPS = 12
-SWEEPS_BEFORE_MERGES = 4  # Sweeps of the clustering before leaves are compared
-COMPARISON_PERIOD = 5  # Iterations from one comparison of siblings to the next
-NEAREST_SIBLINGS = 3  # Siblings that each node is compared with
-
-
-def move_nodes(
-    global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions, tree: Tree, stream: Stream
-) -> NcrpGlobalState:
-    """Merge, prune and grow nodes, and plan the next sweep."""
-    progress, start = global_state.clustering, global_state.initialisation
-    sweeps, longest = progress.clustering_sweeps, progress.max_clustering_sweeps
-    clustering, passes, tokens = tree.depth < options.depth, global_state.node_passes, global_state.node_tokens
-    affinity = None if sums.roots is None else node_moves.affinities(sums.roots, tokens)
-    moves, without_merge = _merged(global_state, sums, options, tree)
-    moves = moves.pruned(moves.summed(passes), options.prune)
-    finished = sweeps >= longest or (sweeps >= MIN_CLUSTERING_SWEEPS and without_merge >= 2)
-    if clustering and sums.roots is not None and finished:
-        merged_affinity = _merged_affinity(moves, sums.roots, moves.summed(tokens))
-        moves = node_moves.regrouped(moves, np.sqrt(1.0 - merged_affinity), options.alphas(), options.depth)
-        clustering = False
-    elif not clustering and options.growing():
-        moves = moves.grown(_growing(sums, options, tree, moves, stream))
-    if options.initial_tree == "gradual" and start.hash_limit < ALL:
-        limit = _next_limit(start.hash_limit, start.admission_factor)
-        seeds = start.seed_candidates[(start.seed_candidates > start.hash_limit) & (start.seed_candidates <= limit)]
-        admitting = replace(global_state, initialisation=replace(start, hash_limit=limit))
-        return admit_seeds(admitting, moves, seeds, stream)
-    if clustering:
-        comparing = sweeps >= min(SWEEPS_BEFORE_MERGES, longest - 1)
-    else:
-        comparing = options.compare and sweeps % COMPARISON_PERIOD < 2
-    pairs = (np.zeros(0, np.int64),) * 2
-    if comparing and affinity is not None and moves.tree.depth == tree.depth:
-        pairs = node_moves.nearest_siblings(moves.tree, affinity, NEAREST_SIBLINGS)
-    unfinished = clustering or moves.tree.depth > tree.depth
-    return replace(
-        global_state,
-        upcoming=moves.upcoming(_next_end_logs(moves, global_state, sums, tree)),
-        moves=moves.move_table(),
-        comparisons=Comparisons(*pairs, compares_affinity=comparing),
-        clustering=replace(progress, comparisons_without_merge=without_merge),
-        uncounted=SOME_TOKENS * float(progress.planned_iterations > 0 and unfinished),
-    )
-
-
-def _merged(global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions, tree: Tree) -> tuple[Moves, int]:
-    """Return the merges of siblings, and the number of comparisons since the last one by evidence."""
-    moves, without_merge = Moves(tree), global_state.clustering.comparisons_without_merge
-    if options.merge < 1.0 and tree.depth == options.depth:
-        moves = moves.merged(node_moves.alike_paths(tree, sums.end_products, options.merge))
-    if sums.gains is not None:
-        first, second = global_state.comparisons.compared_first, global_state.comparisons.compared_second
-        gains = node_moves.evidence_gains(
-            sums.gains,
-            first,
-            second,
-            global_state.node_tokens,
-            global_state.node_passes,
-            global_state.column_priors(tree),
-            global_state.vocabulary,
-            global_state.gamma,
-        )
-        there = (moves.tree.levels[first] > 0) & (moves.tree.levels[second] > 0)
-        chosen = node_moves.disjoint(first[there], second[there], gains[there], global_state.node_passes)
-        moves, without_merge = moves.merged(chosen), 0 if chosen else without_merge + 1
-    return moves, without_merge
-
-
-def _next_limit(limit: int, factor: float) -> int:
-    """Return the hash limit of the next iteration of a gradual start."""
-    wider = int(min(factor * limit, float(ALL - 1024)))
-    return wider if wider < ALL // 100 * 99 else int(ALL)
-
-
-def _merged_affinity(
-    moves: Moves, roots: npt.NDArray[np.float64], tokens: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return affinities of the leaves after merges: that of a merged leaf is the mean of its parts'."""
-    size = roots.shape[0]
-    weights = np.zeros((size, size))
-    for column in moves.tree.columns:
-        for source, weight in moves.sources.get(int(column), [(int(column), 1.0)]):
-            weights[column, source] += weight
-    merged = np.einsum("ij,kj->ik", np.einsum("ij,jk->ik", weights, roots), weights)
-    return node_moves.affinities(merged, np.maximum(tokens, np.diag(merged)))
-
-
-def _growing(sums: SweepSums, options: NcrpOptions, tree: Tree, moves: Moves, stream: Stream) -> list[int]:
-    """Return the inner nodes at which the tree grows: where sampled documents leave it, and one by expected mass."""
-    inner: list[int] = []
-    if sums.drawn is not None:
-        drawn = (sums.drawn.drawn_ends / sums.drawn.drawn_documents)[: options.growing()].astype(np.int64)
-        inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
-    leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), sums.ends, 0.0)
-    if leaving.sum() > 0.0:
-        place = np.searchsorted(np.cumsum(leaving), stream.generator().random() * leaving.sum(), side="right")
-        inner.append(int(min(place, leaving.size - 1)))
-    return [end for end in inner if moves.tree.levels[end] >= 0 and leaving[end] > 0.0]
-
-
-def _next_end_logs(moves: Moves, global_state: NcrpGlobalState, sums: SweepSums, tree: Tree) -> npt.NDArray[np.float64]:
-    """Return the log prior masses of the next tree's ends; nodes that have just grown keep the prior's sticks."""
-    if moves.tree.depth > tree.depth:
-        leaves = moves.tree.levels == moves.tree.depth - 1
-        ends = np.where(leaves, moves.summed(np.asarray(global_state.node_passes)), 0.0)
-        ends *= sums.ends.sum() / max(ends.sum(), 1e-300)
-    else:
-        ends = moves.summed(sums.ends)
-    factors = sticks(moves.tree, moves.tree.gathered(ends), ends, global_state.gamma)
-    new = [column for column, made in moves.sources.items() if not made]
-    factors.a[new], factors.b[new] = 1.0, global_state.gamma
-    return end_logs(moves.tree, factors, global_state.gamma)
-
-
-SIMULATED_TOKENS = 1e9  # Tokens of a simulated tree, so many that the prior is negligible
-
-
-class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows]):
-    """The nested Chinese restaurant process by variational inference."""
-
-    shard_model = NcrpShardModel
-    Options = NcrpOptions
-
-    def initialise(self, summary: Summary, options: NcrpOptions, stream: Stream) -> NcrpGlobalState:
-        """Return the state before any document was swept."""
-        return initial_global_state(summary, options)
-
-    def footprint(self, summary: Summary, options: NcrpOptions) -> Footprint:
-        """Return the memory of a fit: counts in 8 bytes for each word and column, q(z) in 4 a pair and level."""
-        columns = options.max_nodes
-        return Footprint(
-            rows=8.0 * columns,
-            shown=8.0 * columns,
-            swept=32.0 * columns,
-            delta=8.0 * columns,
-            pair=4.0 * options.depth if options.form == "factorised" else 0.0,
-            document=8.0 * options.depth + 12.0 * 4,
-            chunk=0.0,
-        )
-
-    def update(
-        self, global_state: NcrpGlobalState, delta: Delta, options: NcrpOptions, stream: Stream
-    ) -> NcrpGlobalState:
-        """Take the new counts, learn hyperparameters, fit the sticks, and move nodes."""
-        warm, tokens, sums = delta.read(WarmSums), delta.read(NodeTokens), delta.read(SweepSums)
-        if warm is not None:
-            return with_warm_tree(global_state, warm, options)
-        if global_state.initialisation.seeding and tokens is not None:
-            return with_seeds(global_state, tokens)
-        if sums is None:
-            return with_candidates(global_state, delta, options, stream)
-        upcoming, tree = global_state.upcoming, global_state.upcoming.tree
-        start, progress = global_state.initialisation, global_state.clustering
-        after = replace(
-            global_state,
-            fitted=upcoming.fitted(upcoming.next_end_log),
-            node_tokens=sums.node_tokens,
-            node_passes=tree.gathered(sums.ends),
-            clustering=replace(progress, clustering_sweeps=progress.clustering_sweeps + 1),
-            initialisation=replace(start, absent_tokens=sums.absent),
-            another_round=False,
-        )
-        if tree.depth == options.depth:
-            after = _learned(after, sums, options, tree)
-        factors = sticks(tree, after.node_passes, sums.ends, after.gamma)
-        end_log = np.maximum(end_logs(tree, factors, after.gamma), -1e300)
-        return move_nodes(replace(after, fitted=upcoming.fitted(end_log)), sums, options, tree, stream)
-
-    def needs_another_round(self, global_state: NcrpGlobalState) -> bool:
-        """Return true if the iteration goes on with one more sweep: a start takes several rounds."""
-        return global_state.another_round
-
-    def uncounted_tokens(self, global_state: NcrpGlobalState) -> float:
-        """Return how many tokens do not count yet: more than 0 until the tree has its full depth."""
-        return global_state.uncounted
-
-    def objective(self, global_state: NcrpGlobalState, delta: Delta) -> dict[str, float]:
-        """Return the evidence lower bound, in nats, of the q(c), q(z) and q(theta) that the sweep has made.
-
-        q(v) and q(w) are the best for these. With posterior 'point' it is a bound of the log likelihood of the topics
-        and the penalty eta sum_w log(W w_iw) of each.
-        """
-        sums = delta.read(SweepSums)
-        if sums is None or sums.joined < sums.documents:
-            return {}
-        tree, ends, gamma = global_state.upcoming.tree, sums.ends, global_state.gamma
-        factors = sticks(tree, tree.gathered(ends), ends, gamma)
-        value = sums.bound + sticks_bound(tree, factors, ends, gamma)
-        words, prior = global_state.vocabulary, global_state.column_priors(tree)[tree.columns]
-        tokens, node_sum = sums.node_tokens[tree.columns], sums.node_sum[tree.columns]
-        posterior = tokens + words * prior
-        if global_state.point:
-            value += float((node_sum - posterior * special.log(posterior) + words * prior * special.log(words)).sum())
-        else:
-            value += float((node_sum - gammaln(posterior) + gammaln(words * prior)).sum())
-        return {"objective": value}
-
-    def figures(self, global_state: NcrpGlobalState) -> dict[str, float]:
-        """Return the nodes and leaves, the nodes moved before the sweep, and hyperparameters that may be learned."""
-        fitted, tree = global_state.fitted, global_state.fitted.tree
-        figures = {"nodes": float(tree.columns.size), "leaves": float((tree.levels == tree.depth - 1).sum())}
-        figures.update(grown=float(fitted.grown), pruned=float(fitted.pruned), merged=float(fitted.merged))
-        figures["gamma"] = global_state.gamma
-        figures.update({f"alpha_{level}": float(value) for level, value in enumerate(global_state.alpha)})
-        return figures
-
-    def describe(self, block: NcrpRows, global_state: NcrpGlobalState, count: int) -> Description:
-        """Describe the nodes depth-first, siblings by falling share of the documents; an id is that of its column."""
-        tree = global_state.fitted.tree
-        columns = depth_first(tree.parents, global_state.node_passes)
-        tokens, means = global_state.node_tokens[columns], global_state.word_means(block.word_topic, columns).T
-        top = largest(means, count)
-        share = tokens / max(tokens.sum(), 1e-300)
-        return Description(columns, share, top, np.take_along_axis(means, top, axis=1), parent=tree.parents[columns])
-
-    def draw_model(self, summary: Summary, options: NcrpOptions, stream: Stream) -> tuple[Arrays, NcrpGlobalState]:
-        """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
-        parents = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
-        tree = Tree(parents, options.depth)
-        # Each node's share of the documents.
-        share = 1.0 / np.bincount(tree.levels)[tree.levels]
-        alphas = options.alphas()
-        tokens = SIMULATED_TOKENS * share * (alphas / alphas.sum())[tree.levels]
-        passes = SIMULATED_TOKENS * share
-        ends = np.where(tree.levels == tree.depth - 1, passes, 0.0)
-        end_log = end_logs(tree, sticks(tree, passes, ends, options.gamma), options.gamma)
-        global_state = replace(
-            self.initialise(summary, options, stream),
-            eta=np.full(options.depth, 1e-9 / summary.words),
-            fitted=FittedTree(parents, options.depth, np.maximum(end_log, -1e300), 0, 0, 0),
-            node_tokens=tokens,
-            node_passes=passes,
-        )
-        return generative.draw_topics(
-            summary.words, tokens, summary.words * options.etas()[tree.levels], stream
-        ), global_state
-
-    def simulate(
-        self, topics: Arrays, global_state: NcrpGlobalState, documents: int, tokens: float, stream: Stream
-    ) -> tuple[Documents, npt.NDArray[np.float64]]:
-        """Draw documents, with their proportions at nodes: all leaves are as likely, theta_n ~ Dir(alpha)."""
-        generator, tree = stream.generator(), global_state.fitted.tree
-        node = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
-        share = generative.draw_proportions(np.asarray(global_state.alpha, dtype=np.float64), documents, generator)
-        theta = np.zeros((documents, tree.parents.size))
-        for level in range(tree.depth - 1, -1, -1):
-            theta[np.arange(documents), node] = share[:, level]
-            node = tree.parents[node]
-        return generative.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator), theta
 
 
 def _learned(global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions, tree: Tree) -> NcrpGlobalState:

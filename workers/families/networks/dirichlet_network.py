@@ -17,24 +17,17 @@ from pydantic import Field, ValidationInfo, field_validator
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.workers.families.family import FamilyOptions
-from collapsium.workers.families.networks.family import NetworkFamily
 from collapsium.workers.families.networks.graph import CORPUS, DOCUMENT, LABEL, SEGMENT, Plan
 from collapsium.workers.families.networks.options import NetworkOptions
-from collapsium.workers.families.networks.sampled import SampledNetworkModel
-from collapsium.workers.families.networks.variational import ExpectedNetworkModel
+from collapsium.workers.families.networks.sampled import SampledNetwork
+from collapsium.workers.families.networks.variational import ExpectedNetwork
 from collapsium.workers.options import Accepts, require_named
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.label_index import LabelTable
 
 
-class SampledDirichletNetwork(SampledNetworkModel):
-    """Network that a user defines, with sampled tables; vectors may be of labels."""
-
-    uses_labels = True
-
-
-class ExpectedDirichletNetwork(ExpectedNetworkModel):
+class ExpectedDirichletNetwork(ExpectedNetwork):
     """Network that a user defines, with expected tables; vectors may be of labels."""
 
     uses_labels = True
@@ -244,14 +237,14 @@ class DirichletNetworkOptions(NetworkOptions, title="network of Dirichlet or Pit
         """True if there are vectors over segments."""
         return any(vectors.over == "segment" for vectors in self.network.values())
 
-
-class DirichletNetwork(NetworkFamily[DirichletNetworkOptions]):
-    """Network that a user defines."""
-
-    shard_model = SampledDirichletNetwork
-    expected_model = ExpectedDirichletNetwork
-    Options = DirichletNetworkOptions
-
-    def plan(self, options: DirichletNetworkOptions, labels: LabelTable | None) -> Plan:
+    def plan(self, labels: LabelTable | None) -> Plan:
         """Return the plan of the network; raise `OptionError` if the corpus has no labels of a field."""
-        return plan_of(options.network, source_of_words(options.network, options.words_from), labels)
+        return plan_of(self.network, source_of_words(self.network, self.words_from), labels)
+
+
+class DirichletNetwork(SampledNetwork):
+    """Network that a user defines; vectors may be of labels."""
+
+    variational = ExpectedDirichletNetwork
+    Options = DirichletNetworkOptions
+    uses_labels = True

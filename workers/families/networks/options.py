@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from collapsium.storage.errors import OptionError
 from collapsium.workers.families.family import FamilyOptions
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.label_index import LabelTable
+    from collapsium.workers.families.networks.graph import Plan
 
 Learned = Literal["alpha", "asymmetric-alpha", "beta", "strength", "discount"]
 
@@ -69,3 +74,7 @@ class NetworkOptions(FamilyOptions):
         if self.inference == "variational" and "discount" in self.learn:
             raise OptionError("discount is fixed with `inference` variational; leave it out, or use gibbs", "learn")
         return self
+
+    @abstractmethod
+    def plan(self, labels: LabelTable | None) -> Plan:
+        """Return the kinds of vectors and their parents; raise `OptionError` if the corpus has no labels of a field."""

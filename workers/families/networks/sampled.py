@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
 from collapsium.workers.families.family import Footprint, Summary
 from collapsium.workers.families.gibbs import sampler as gibbs
-from collapsium.workers.families.gibbs.shard_model import GibbsShardModel
+from collapsium.workers.families.gibbs.sampler import GibbsFamily
 from collapsium.workers.families.gibbs.states import Counts, SampledRows, TokenTopics
 from collapsium.workers.families.gibbs.token_counts import (
     corpus_sums,
@@ -27,10 +27,10 @@ from collapsium.workers.families.gibbs.token_counts import (
 )
 from collapsium.workers.families.hyperparameters import slice_sampled
 from collapsium.workers.families.networks.arrays import SAMPLED_ARRAYS
+from collapsium.workers.families.networks.family import MIN_PARAMETER, NODE_BYTES, SEGMENT_PAIRS, NetworkFamily
 from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.sampler import NetworkSampler, padded, sampling_hyperparameters, wide
-from collapsium.workers.families.networks.shard_model import NetworkShardModel
 from collapsium.workers.families.networks.states import (
     Ints,
     SampledDocuments,
@@ -39,6 +39,7 @@ from collapsium.workers.families.networks.states import (
     Vector,
 )
 from collapsium.workers.families.networks.sums import NodeTotals, SampledSums, SharedChanges
+from collapsium.workers.families.networks.variational import ExpectedNetwork
 from collapsium.workers.kernels.gibbs.topics import word_rising
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.networks.means import count_node_topics, network_means, pair_probabilities
@@ -119,15 +120,88 @@ BURN_IN_SWEEPS = 30  # Sweeps over unseen documents before samples are taken
 FOLD_IN_SAMPLES = 100  # Sweeps over unseen documents whose expected vectors are averaged
 
 
-class SampledNetworkModel(
-    NetworkShardModel[SampledNetworkGlobalState, SampledRows, SampledLocal],
-    GibbsShardModel[NetworkOptions, SampledNetworkGlobalState, SampledLocal],
+@dataclass(frozen=True)
+class WordSums(State):
+    """Sums over words."""
+
+    word_rising: float  # sum_kw log G(b + n_kw) / G(b)
+    tables_of_words: float  # sum_kw b (psi(b + n_kw) - psi(b))
+
+
+class SampledNetwork(
+    NetworkFamily[SampledNetworkGlobalState, SampledRows, SampledLocal],
+    GibbsFamily[NetworkOptions, SampledNetworkGlobalState, SampledLocal],
 ):
     """Network whose topics and tables are sampled."""
 
     global_state_type, rows_type = SampledNetworkGlobalState, SampledRows
     local_type, documents_type = SampledLocal, SampledDocuments
     arrays = SAMPLED_ARRAYS
+    variational: ClassVar[type[ExpectedNetwork]] = ExpectedNetwork  # With expected tables
+
+    @classmethod
+    def with_options(cls, options: NetworkOptions) -> SampledNetwork | ExpectedNetwork:
+        """Return the network with sampled or expected tables, as the options say."""
+        return cls.variational(options) if options.inference == "variational" else cls(options)
+
+    def initialise(self, summary: Summary, stream: Stream) -> SampledNetworkGlobalState:
+        """Return the global state before any document was swept."""
+        return self.sampled_state(summary)
+
+    def footprint(self, summary: Summary) -> Footprint:
+        """Return the memory of the state: 2 bytes a token, 6 a topic of a document, and the nodes of segments."""
+        topics = self.options.topics
+        tokens = summary.tokens / max(summary.pairs, 1)
+        pair = 2.0 * tokens + 8.0 + NODE_BYTES / SEGMENT_PAIRS
+        document = 2.0 * NODE_BYTES + 6.0 * min(topics, summary.tokens / max(summary.documents, 1))
+        chunk = 2.0 * (pair * summary.pairs + document * summary.documents)
+        words = gibbs.footprint(summary, topics)
+        return replace(words, swept=4.0 * padded(topics), pair=pair, document=document, chunk=chunk)
+
+    def update(
+        self, global_state: SampledNetworkGlobalState, delta: Delta, stream: Stream
+    ) -> SampledNetworkGlobalState:
+        """Return the next global state: changed counts, drawn tables of shared nodes, and learned hyperparameters.
+
+        b ~ p(b) prod_j (b|a)_{T_j} q_j^b, by a slice; a ~ Beta(1 + X, 1 + Y), X and Y being the numbers of factors
+        b + i a and m - 1 - t a of p(n, s) that a and 1 - a stand for; alpha and B by Minka's fixed point.
+        """
+        options = self.options
+        after, own = with_changes(global_state, delta), delta.read(SampledSums)
+        if own is None:
+            # The start sweeps nothing.
+            return after
+        shared = sweep_shared(after, stream, move=options.tables, count_joins="discount" in options.learn)
+        after = replace(after, shared_customers=shared.customers, shared_tables=shared.tables)
+        sums = own.plus(shared.sums)
+        if "strength" in options.learn:
+            after = replace(after, strength=draw_strengths(after, sums, options.strength_mean, stream))
+        if "discount" in options.learn:
+            after = replace(after, discount=draw_discounts(after, sums, stream))
+        if options.learns_alpha and sums.alpha_numerator is not None and sums.log_eta < 0:
+            numerator = sums.alpha_numerator
+            if "alpha" in options.learn:
+                numerator = np.full(options.topics, numerator.mean())
+            after = replace(after, alpha=np.maximum(numerator / -sums.log_eta, MIN_PARAMETER))
+        words = delta.read(WordSums)
+        if "beta" in options.learn and words is not None:
+            rate = float((digamma(global_state.beta + after.topic) - digamma(global_state.beta)).sum())
+            if rate > 0:
+                after = replace(after, beta=max(words.tables_of_words / rate, MIN_PARAMETER))
+        return after
+
+    def objective(self, global_state: SampledNetworkGlobalState, delta: Delta) -> dict[str, float]:
+        """Return log p(w, z, s) given the hyperparameters, in nats: (4) of the paper, and LDA's terms of words."""
+        own, word_sums = delta.read(SampledSums), delta.read(WordSums)
+        if own is None or word_sums is None:
+            return {}
+        after = with_changes(global_state, delta)
+        sums = own.plus(sweep_shared(after, Stream(0), move=False).sums)
+        number = np.arange(sums.tables.shape[1])
+        factors = global_state.strength[:, np.newaxis] + global_state.discount[:, np.newaxis] * number
+        rises, total = (sums.tables * special.log(factors)).sum(), global_state.priors.total
+        words = float((gammaln(total) - gammaln(total + after.topic)).sum()) + word_sums.word_rising
+        return {"objective": float(rises + sums.stirling.sum() + sums.falling.sum()) + words}
 
     def kernels(self, global_state: SampledNetworkGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
@@ -257,28 +331,7 @@ class SampledNetworkModel(
         return mean
 
 
-MIN_PARAMETER = 1e-8  # Least Dirichlet parameter that learning may reach
 MIN_DISCOUNT, MAX_DISCOUNT = 1e-6, 0.999  # Bounds of a discount that is drawn
-NODE_BYTES = 60.0  # Bytes of a node, its edge, and the offsets of its counts
-SEGMENT_PAIRS = 5.0  # Assumed pairs of a segment, to estimate memory
-
-
-@dataclass(frozen=True)
-class WordSums(State):
-    """Sums over words."""
-
-    word_rising: float  # sum_kw log G(b + n_kw) / G(b)
-    tables_of_words: float  # sum_kw b (psi(b + n_kw) - psi(b))
-
-
-def footprint(summary: Summary, topics: int) -> Footprint:
-    """Return the memory of the state: 2 bytes for a token, 6 for a topic of a document, and the nodes of segments."""
-    tokens = summary.tokens / max(summary.pairs, 1)
-    pair = 2.0 * tokens + 8.0 + NODE_BYTES / SEGMENT_PAIRS
-    document = 2.0 * NODE_BYTES + 6.0 * min(topics, summary.tokens / max(summary.documents, 1))
-    chunk = 2.0 * (pair * summary.pairs + document * summary.documents)
-    words = gibbs.footprint(summary, topics)
-    return replace(words, swept=4.0 * padded(topics), pair=pair, document=document, chunk=chunk)
 
 
 def with_changes(global_state: SampledNetworkGlobalState, delta: Delta) -> SampledNetworkGlobalState:
@@ -292,38 +345,6 @@ def with_changes(global_state: SampledNetworkGlobalState, delta: Delta) -> Sampl
         global_state.shared_tables + changes.shared_tables,
     )
     return replace(after, shared_customers=customers, shared_tables=tables)
-
-
-def update(
-    global_state: SampledNetworkGlobalState, delta: Delta, options: NetworkOptions, stream: Stream
-) -> SampledNetworkGlobalState:
-    """Return the next global state: changed counts, drawn tables of shared nodes, and learned hyperparameters.
-
-    b ~ p(b) prod_j (b|a)_{T_j} q_j^b, by a slice; a ~ Beta(1 + X, 1 + Y), X and Y being the numbers of factors b + i a
-    and m - 1 - t a of p(n, s) that a and 1 - a stand for; alpha and B by Minka's fixed point.
-    """
-    after, own = with_changes(global_state, delta), delta.read(SampledSums)
-    if own is None:
-        # The start sweeps nothing.
-        return after
-    shared = sweep_shared(after, stream, move=options.tables, count_joins="discount" in options.learn)
-    after = replace(after, shared_customers=shared.customers, shared_tables=shared.tables)
-    sums = own.plus(shared.sums)
-    if "strength" in options.learn:
-        after = replace(after, strength=draw_strengths(after, sums, options.strength_mean, stream))
-    if "discount" in options.learn:
-        after = replace(after, discount=draw_discounts(after, sums, stream))
-    if options.learns_alpha and sums.alpha_numerator is not None and sums.log_eta < 0:
-        numerator = sums.alpha_numerator
-        if "alpha" in options.learn:
-            numerator = np.full(options.topics, numerator.mean())
-        after = replace(after, alpha=np.maximum(numerator / -sums.log_eta, MIN_PARAMETER))
-    words = delta.read(WordSums)
-    if "beta" in options.learn and words is not None:
-        rate = float((digamma(global_state.beta + after.topic) - digamma(global_state.beta)).sum())
-        if rate > 0:
-            after = replace(after, beta=max(words.tables_of_words / rate, MIN_PARAMETER))
-    return after
 
 
 def draw_strengths(global_state: SampledNetworkGlobalState, sums: SampledSums, mean: float, stream: Stream) -> Vector:
@@ -360,17 +381,3 @@ def draw_discounts(global_state: SampledNetworkGlobalState, sums: SampledSums, s
 def _kinds_with_tables(sums: SampledSums) -> list[int]:
     kinds: list[int] = np.flatnonzero(sums.tables.any(axis=1)).tolist()
     return kinds
-
-
-def objective(global_state: SampledNetworkGlobalState, delta: Delta) -> dict[str, float]:
-    """Return log p(w, z, s) given the hyperparameters, in nats: (4) of the paper, and the terms of words as in LDA."""
-    own, word_sums = delta.read(SampledSums), delta.read(WordSums)
-    if own is None or word_sums is None:
-        return {}
-    after = with_changes(global_state, delta)
-    sums = own.plus(sweep_shared(after, Stream(0), move=False).sums)
-    number = np.arange(sums.tables.shape[1])
-    factors = global_state.strength[:, np.newaxis] + global_state.discount[:, np.newaxis] * number
-    rises, total = (sums.tables * special.log(factors)).sum(), global_state.priors.total
-    words = float((gammaln(total) - gammaln(total + after.topic)).sum()) + word_sums.word_rising
-    return {"objective": float(rises + sums.stirling.sum() + sums.falling.sum()) + words}

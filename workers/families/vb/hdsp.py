@@ -72,15 +72,16 @@ from collapsium.workers.families.vb.label_scaling import (
     WeightSums,
     scaling_of,
 )
-from collapsium.workers.families.vb.mean_field import MeanFieldFamily, per_word, topics_footprint, totals_bound
-from collapsium.workers.families.vb.shard_model import (
+from collapsium.workers.families.vb.mean_field import (
     FOLD_IN_LIMITS,
-    MeanFieldOptions,
-    MeanFieldShardModel,
+    MeanFieldFamily,
     even_counts,
     initial_counts,
+    per_word,
     start_delta,
     sweep_delta,
+    topics_footprint,
+    totals_bound,
 )
 from collapsium.workers.families.vb.states import (
     Counts,
@@ -171,111 +172,6 @@ HDSP_ARRAYS = FamilyArrays(
 
 # Sums of each label and topic over the documents that have it; as many again where values may be negative
 STATISTICS_PER_LABEL = 4
-
-
-class HdspShardModel(MeanFieldShardModel[MeanFieldOptions, HdspGlobalState, LabelledDocumentTopics]):
-    """The hierarchical Dirichlet scaling process, on a shard."""
-
-    global_state_type, local_type, documents_type = HdspGlobalState, LabelledDocumentTopics, LabelledDocumentTopics
-    arrays = HDSP_ARRAYS
-    uses_labels = True
-
-    def kernels(self, global_state: HdspGlobalState) -> Sequence[AnyKernel]:
-        """Return the kernels that a fit calls in every iteration."""
-        return [*super().kernels(global_state), sweep_gamma_proportions, gamma_proportions, expected_proportions]
-
-    def start(
-        self,
-        shard: Shard,
-        rows: MeanFieldRows,
-        global_state: HdspGlobalState,
-        stream: Stream,
-        warm: Arrays | None = None,
-    ) -> tuple[LabelledDocumentTopics, Delta]:
-        """Draw a shard's initial responsibilities, or take another run's, and number the labels of its documents."""
-        document_topic, word_topic = initial_counts(shard, global_state.prior.size, stream, warm)
-        return _with_labels(document_topic, shard, global_state), start_delta(shard, word_topic)
-
-    def sweep(
-        self,
-        shard: Shard,
-        local: LabelledDocumentTopics,
-        rows: MeanFieldRows,
-        global_state: HdspGlobalState,
-        stream: Stream,
-    ) -> tuple[LabelledDocumentTopics, Delta]:
-        """Pass over a shard, each document until its E[n_mk] have converged or its passes are used up.
-
-        Returns local: The new one; delta: Fresh `WordCounts` and `HdspSums`
-        """
-        began, as_lda = time.perf_counter(), global_state.lda_sweeps_left > 0
-        if as_lda and not global_state.further_sweep:
-            local = replace(local, document_topic=even_counts(shard, global_state.prior.size))
-        model = MeanFieldTopics(rows.weights, global_state.prior, global_state.topic_log)
-        with_curvature = global_state.with_curvature and not as_lda
-        without_labels = as_lda and not global_state.led
-        labels = _labels_of(local, global_state, all_labels=with_curvature, without=without_labels)
-        swept = _fit_documents(
-            shard,
-            local.document_topic,
-            model,
-            labels.record,
-            self.limits,
-            labels.statistics(global_state, with_curvature),
-        )
-        statistics = swept.statistics
-        parts: dict[str, Part] = {
-            "bound_documents": fresh(swept.bound),
-            "documents": fresh(float(shard.documents)),
-            "tokens": fresh(float(shard.tokens)),
-            "tables": fresh(statistics.topic_sums[0], "topic"),
-            "minus_log_rate": fresh(statistics.topic_sums[1], "topic"),
-        }
-        by_label = labels.numbers.size > 0 and not as_lda
-        if by_label:
-            parts["label_total"] = fresh(labels.totals, "label")
-            parts["label_sums"] = fresh(statistics.label_sums, "label")
-            if statistics.curvature.size:
-                parts["label_curvature"] = fresh(statistics.curvature, "label")
-        numbers = labels.numbers if by_label else None
-        delta = sweep_delta(shard, swept.word_topic, parts, numbers, time.perf_counter() - began)
-        return replace(local, document_topic=swept.document_topic), delta
-
-    def fold_in(
-        self,
-        shard: Shard,
-        rows: MeanFieldRows,
-        global_state: HdspGlobalState,
-        stream: Stream,
-    ) -> LabelledDocumentTopics:
-        """Fit E[n_mk] of unseen documents under fixed topics and label weights; without words their labels decide."""
-        expected, topic_log = self.fixed_weights(rows, global_state)
-        model = MeanFieldTopics(expected, global_state.prior, topic_log)
-        local = _with_labels(even_counts(shard, global_state.prior.size), shard, global_state)
-        labels = _labels_of(local, global_state, all_labels=False, without=False)
-        statistics = labels.statistics(global_state, with_curvature=False)
-        swept = _fit_documents(shard, local.document_topic, model, labels.record, FOLD_IN_LIMITS, statistics)
-        return replace(local, document_topic=swept.document_topic)
-
-    def proportions(self, local: LabelledDocumentTopics, global_state: HdspGlobalState) -> Vector:
-        """Return theta_mk = E[pi_mk] / sum_k E[pi_mk] or, without words, E[pi_mk / sum_k pi_mk].
-
-        Words make the sum nearly certain. Labels alone do not: where alpha p_k is small, the topic whose pi happens to
-        be large is not the one with the largest mean, and the quotient of means promises too much.
-        """
-        counts = local.counts
-        theta = np.empty(counts.shape)
-        labels = DocumentLabels(
-            np.asarray(local.document_label_offsets),
-            np.asarray(local.document_label),
-            np.asarray(local.document_label_value),
-            np.ascontiguousarray(global_state.rates.label_log),
-        )
-        gamma_proportions(labels, global_state.prior, counts, theta)
-        empty = np.flatnonzero(~counts.any(axis=1))
-        if empty.size:
-            theta[empty] = _expected_proportions(empty, labels, global_state.prior)
-        return theta
 
 
 def _with_labels(document_topic: Counts, shard: Shard, global_state: HdspGlobalState) -> LabelledDocumentTopics:
@@ -530,16 +426,20 @@ SIMULATED_LABELS, LABELS_PER_SIMULATED_DOCUMENT = 8, 2.0
 
 
 class Hdsp(
-    MeanFieldFamily[HdspOptions, HdspGlobalState],
-    Simulates[HdspOptions, HdspGlobalState, MeanFieldRows],
-    WeighsLabels[HdspOptions, HdspGlobalState, MeanFieldRows],
+    MeanFieldFamily[HdspOptions, HdspGlobalState, LabelledDocumentTopics],
+    Simulates[HdspOptions, HdspGlobalState, MeanFieldRows, LabelledDocumentTopics],
+    WeighsLabels[HdspOptions, HdspGlobalState, MeanFieldRows, LabelledDocumentTopics],
 ):
     """The hierarchical Dirichlet scaling process."""
 
-    shard_model, Options = HdspShardModel, HdspOptions
+    Options = HdspOptions
+    global_state_type, local_type, documents_type = HdspGlobalState, LabelledDocumentTopics, LabelledDocumentTopics
+    arrays = HDSP_ARRAYS
+    uses_labels = True
 
-    def initialise(self, summary: Summary, options: HdspOptions, stream: Stream) -> HdspGlobalState:
+    def initialise(self, summary: Summary, stream: Stream) -> HdspGlobalState:
         """Return the global state before any document was swept."""
+        options = self.options
         table = summary.labels or LabelTable()
         largest = np.array([1.0] * len(table.names) + [one.largest for one in table.numbers])
         log_rate = _initial_log_rate(table, options)
@@ -565,24 +465,24 @@ class Hdsp(
         )
 
     def carry(
-        self, global_state: HdspGlobalState, known: HdspGlobalState, options: HdspOptions, before: HdspOptions
+        self, global_state: HdspGlobalState, known: HdspGlobalState, before: HdspOptions
     ) -> tuple[HdspGlobalState, int] | None:
         """Return the global state as another run has learned it, if labels and scaling are the same."""
-        same = options.topics == before.topics and options.scaling == before.scaling
+        same = self.options.topics == before.topics and self.options.scaling == before.scaling
         if not same or not np.array_equal(global_state.label_table, known.label_table):
             return None
-        gamma = known.gamma if "gamma" in options.learn else global_state.gamma
+        gamma = known.gamma if "gamma" in self.options.learn else global_state.gamma
         learned = replace(
             global_state, prior=known.prior, last=known.last, rates=known.rates, gamma=gamma, carried=True
         )
-        return learned, options.topics
+        return learned, self.options.topics
 
-    def footprint(self, summary: Summary, options: HdspOptions) -> Footprint:
+    def footprint(self, summary: Summary) -> Footprint:
         """Return the memory that the state of a fit takes."""
-        table, topics = summary.labels or LabelTable(), options.topics
+        table, topics = summary.labels or LabelTable(), self.options.topics
         labels, words = len(table), max(summary.words, 1)
         kinds = STATISTICS_PER_LABEL * (2 if table.numbers else 1)
-        hessian = 2 * labels if options.sums_curvature(labels) else 0
+        hessian = 2 * labels if self.options.sums_curvature(labels) else 0
         # Sums, and the rates.
         each = 8.0 * labels * topics * (kinds + 5 + hessian)
         known = 12.0 * sum(table.documents) / max(summary.documents, 1) + 12.0 * len(table.numbers) + 8.0
@@ -597,7 +497,6 @@ class Hdsp(
         self,
         global_state: HdspGlobalState,
         delta: Delta,
-        options: HdspOptions,
         stream: Stream,
     ) -> HdspGlobalState:
         """Update alpha p_k, the labels' weights, and the parameters of their priors."""
@@ -606,14 +505,14 @@ class Hdsp(
             raise ValueError("expected a delta that was folded into rows")
         total, left = folded.topic_total, global_state.lda_sweeps_left
         after = replace(
-            global_state, topic_total=total, topic_log=digamma(options.eta * global_state.vocabulary + total)
+            global_state, topic_total=total, topic_log=digamma(self.options.eta * global_state.vocabulary + total)
         )
         if swept is None:
             return after if left or global_state.carried else with_prior_by_size(after, total)
         if left:
             after = replace(after, lda_sweeps_left=left - 1, another_round=True)
             return with_prior_by_size(after, total) if left == 1 else after
-        return _learned(replace(after, another_round=False), global_state, swept, delta, options)
+        return _learned(replace(after, another_round=False), global_state, swept, delta, self.options)
 
     def needs_another_round(self, global_state: HdspGlobalState) -> bool:
         """Return true if the iteration goes on with one more sweep."""
@@ -649,23 +548,23 @@ class Hdsp(
         weights: Vector = -global_state.rates.label_log
         return weights
 
-    def draw_model(self, summary: Summary, options: HdspOptions, stream: Stream) -> tuple[Arrays, HdspGlobalState]:
+    def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, HdspGlobalState]:
         """Draw topics, sticks and weights of some labels for simulation."""
         names = tuple(("label", f"l{number}") for number in range(SIMULATED_LABELS))
         table = LabelTable(names, (1,) * SIMULATED_LABELS, (), SIMULATED_LABELS, 0)
-        pi = drawing.draw_sticks(options.topics, options.gamma, stream)
+        pi = drawing.draw_sticks(self.options.topics, self.options.gamma, stream)
         labelled = Summary(summary.documents, summary.words, summary.tokens, labels=table)
         tokens = 1e9 * pi
         global_state = replace(
-            self.initialise(labelled, options, stream),
-            rates=_draw_rates(options, stream.at(purpose="simulate weights").generator()),
+            self.initialise(labelled, stream),
+            rates=_draw_rates(self.options, stream.at(purpose="simulate weights").generator()),
             topic_total=tokens,
             topic_log=digamma(np.maximum(tokens, MIN_SHARE)),
-            prior=np.maximum((options.alpha or 1.0) * pi, MIN_SHARE),
+            prior=np.maximum((self.options.alpha or 1.0) * pi, MIN_SHARE),
             eta=1e-9,
             lda_sweeps_left=0,
         )
-        return drawing.draw_topics(summary.words, tokens, options.eta * summary.words, stream), global_state
+        return drawing.draw_topics(summary.words, tokens, self.options.eta * summary.words, stream), global_state
 
     def simulate(
         self, topics: Arrays, global_state: HdspGlobalState, documents: int, tokens: float, stream: Stream
@@ -682,6 +581,103 @@ class Hdsp(
         theta = pi / pi.sum(axis=1, keepdims=True)
         bags = drawing.draw_bags(topics, int(global_state.vocabulary), theta, tokens, generator)
         return replace(bags, extras=extras), theta
+
+    def kernels(self, global_state: HdspGlobalState) -> Sequence[AnyKernel]:
+        """Return the kernels that a fit calls in every iteration."""
+        return [*super().kernels(global_state), sweep_gamma_proportions, gamma_proportions, expected_proportions]
+
+    def start(
+        self,
+        shard: Shard,
+        rows: MeanFieldRows,
+        global_state: HdspGlobalState,
+        stream: Stream,
+        warm: Arrays | None = None,
+    ) -> tuple[LabelledDocumentTopics, Delta]:
+        """Draw a shard's initial responsibilities, or take another run's, and number the labels of its documents."""
+        document_topic, word_topic = initial_counts(shard, global_state.prior.size, stream, warm)
+        return _with_labels(document_topic, shard, global_state), start_delta(shard, word_topic)
+
+    def sweep(
+        self,
+        shard: Shard,
+        local: LabelledDocumentTopics,
+        rows: MeanFieldRows,
+        global_state: HdspGlobalState,
+        stream: Stream,
+    ) -> tuple[LabelledDocumentTopics, Delta]:
+        """Pass over a shard, each document until its E[n_mk] have converged or its passes are used up.
+
+        Returns local: The new one; delta: Fresh `WordCounts` and `HdspSums`
+        """
+        began, as_lda = time.perf_counter(), global_state.lda_sweeps_left > 0
+        if as_lda and not global_state.further_sweep:
+            local = replace(local, document_topic=even_counts(shard, global_state.prior.size))
+        model = MeanFieldTopics(rows.weights, global_state.prior, global_state.topic_log)
+        with_curvature = global_state.with_curvature and not as_lda
+        without_labels = as_lda and not global_state.led
+        labels = _labels_of(local, global_state, all_labels=with_curvature, without=without_labels)
+        swept = _fit_documents(
+            shard,
+            local.document_topic,
+            model,
+            labels.record,
+            PassLimits(self.options.document_sweeps, self.options.document_tolerance),
+            labels.statistics(global_state, with_curvature),
+        )
+        statistics = swept.statistics
+        parts: dict[str, Part] = {
+            "bound_documents": fresh(swept.bound),
+            "documents": fresh(float(shard.documents)),
+            "tokens": fresh(float(shard.tokens)),
+            "tables": fresh(statistics.topic_sums[0], "topic"),
+            "minus_log_rate": fresh(statistics.topic_sums[1], "topic"),
+        }
+        by_label = labels.numbers.size > 0 and not as_lda
+        if by_label:
+            parts["label_total"] = fresh(labels.totals, "label")
+            parts["label_sums"] = fresh(statistics.label_sums, "label")
+            if statistics.curvature.size:
+                parts["label_curvature"] = fresh(statistics.curvature, "label")
+        numbers = labels.numbers if by_label else None
+        delta = sweep_delta(shard, swept.word_topic, parts, numbers, time.perf_counter() - began)
+        return replace(local, document_topic=swept.document_topic), delta
+
+    def fold_in(
+        self,
+        shard: Shard,
+        rows: MeanFieldRows,
+        global_state: HdspGlobalState,
+        stream: Stream,
+    ) -> LabelledDocumentTopics:
+        """Fit E[n_mk] of unseen documents under fixed topics and label weights; without words their labels decide."""
+        expected, topic_log = self.fixed_weights(rows, global_state)
+        model = MeanFieldTopics(expected, global_state.prior, topic_log)
+        local = _with_labels(even_counts(shard, global_state.prior.size), shard, global_state)
+        labels = _labels_of(local, global_state, all_labels=False, without=False)
+        statistics = labels.statistics(global_state, with_curvature=False)
+        swept = _fit_documents(shard, local.document_topic, model, labels.record, FOLD_IN_LIMITS, statistics)
+        return replace(local, document_topic=swept.document_topic)
+
+    def proportions(self, local: LabelledDocumentTopics, global_state: HdspGlobalState) -> Vector:
+        """Return theta_mk = E[pi_mk] / sum_k E[pi_mk] or, without words, E[pi_mk / sum_k pi_mk].
+
+        Words make the sum nearly certain. Labels alone do not: where alpha p_k is small, the topic whose pi happens to
+        be large is not the one with the largest mean, and the quotient of means promises too much.
+        """
+        counts = local.counts
+        theta = np.empty(counts.shape)
+        labels = DocumentLabels(
+            np.asarray(local.document_label_offsets),
+            np.asarray(local.document_label),
+            np.asarray(local.document_label_value),
+            np.ascontiguousarray(global_state.rates.label_log),
+        )
+        gamma_proportions(labels, global_state.prior, counts, theta)
+        empty = np.flatnonzero(~counts.any(axis=1))
+        if empty.size:
+            theta[empty] = _expected_proportions(empty, labels, global_state.prior)
+        return theta
 
 
 def _initial_log_rate(table: LabelTable, options: HdspOptions) -> Vector:

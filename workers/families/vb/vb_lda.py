@@ -26,18 +26,20 @@ from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import generative as drawing
 from collapsium.workers.families import hyperparameters as dirichlet
 from collapsium.workers.families.document_pairs import document_pairs, weighed
-from collapsium.workers.families.family import Footprint, Simulates, Summary, weighed_footprint
+from collapsium.workers.families.family import Footprint, IntegratesProportions, Simulates, Summary, weighed_footprint
 from collapsium.workers.families.plain_tokens import PlainSums
 from collapsium.workers.families.topic_arrays import VB_LDA_ARRAYS
-from collapsium.workers.families.vb.mean_field import MAX_SWEEPS, MeanFieldFamily, topics_footprint, totals_bound
-from collapsium.workers.families.vb.shard_model import (
+from collapsium.workers.families.vb.mean_field import (
     FOLD_IN_LIMITS,
-    MeanFieldShardModel,
+    MAX_SWEEPS,
+    MeanFieldFamily,
     even_counts,
     initial_counts,
     plain_rows,
     start_delta,
     sweep_delta,
+    topics_footprint,
+    totals_bound,
 )
 from collapsium.workers.families.vb.states import (
     Counts,
@@ -114,12 +116,123 @@ class VbLdaOptions(WeightedOptions, title="latent Dirichlet allocation, mean-fie
         return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
 
 
-class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaLocal]):
-    """Latent Dirichlet allocation by mean-field variational Bayes, on a shard."""
+def _fit_documents(
+    shard: Shard, before: Counts, model: MeanFieldTopics, limits: PassLimits, log_theta: Vector
+) -> tuple[Counts, Vector, float]:
+    """Return E[n_dk], E[n_kw], and the documents' part of the bound."""
+    document_topic = np.empty(before.shape, dtype=np.float32)
+    word_topic, bound = buffers.empty(model.word_expected.shape, np.float64), np.zeros(1)
+    expected = ExpectedCounts(document_topic, word_topic)
+    documents, counts = document_pairs(shard), np.ascontiguousarray(before)
+    mean_field.sweep_mean_field(documents, model, counts, limits, expected, log_theta, bound)
+    return document_topic, word_topic, float(bound[0])
 
+
+class VbLda(
+    MeanFieldFamily[VbLdaOptions, VbLdaGlobalState, VbLdaLocal],
+    IntegratesProportions[VbLdaOptions, VbLdaGlobalState, MeanFieldRows, VbLdaLocal],
+    Simulates[VbLdaOptions, VbLdaGlobalState, MeanFieldRows, VbLdaLocal],
+):
+    """Latent Dirichlet allocation by mean-field variational Bayes."""
+
+    Options = VbLdaOptions
     global_state_type, local_type, documents_type = VbLdaGlobalState, VbLdaLocal, DocumentTopics
     arrays = VB_LDA_ARRAYS
-    dirichlet_proportions = True
+
+    def initialise(self, summary: Summary, stream: Stream) -> VbLdaGlobalState:
+        """Return the global state before any document was swept."""
+        options = self.options
+        return VbLdaGlobalState(
+            vocabulary=float(summary.words),
+            alpha=np.full(options.topics, options.alpha),
+            beta=options.beta,
+            topic_total=np.zeros(options.topics),
+            topic_log=np.full(options.topics, digamma(options.beta)),
+            topic_plain=None if summary.weights is None else np.zeros(options.topics),
+            first_weights=None if summary.weights is None else summary.weights.weights,
+            first_means=None if summary.weights is None else summary.weights.means,
+        )
+
+    def carry(
+        self, global_state: VbLdaGlobalState, known: VbLdaGlobalState, before: VbLdaOptions
+    ) -> tuple[VbLdaGlobalState, int] | None:
+        """Return the global state with a_k and B as another run has learned them."""
+        if self.options.topics != before.topics:
+            return None
+        alpha = known.alpha if self.options.learns_alpha else global_state.alpha
+        beta = known.beta if "beta" in self.options.learn else global_state.beta
+        return replace(global_state, alpha=alpha, beta=beta), self.options.topics
+
+    def footprint(self, summary: Summary) -> Footprint:
+        """Return the memory that the state of a fit takes."""
+        return weighed_footprint(topics_footprint(self.options.topics, summary), summary.pairs, self.options.weights)
+
+    def update(
+        self,
+        global_state: VbLdaGlobalState,
+        delta: Delta,
+        stream: Stream,
+    ) -> VbLdaGlobalState:
+        """Return the next global state: the topics' totals, and a_k and b_w if they are learned.
+
+        Both maximise the bound: a_k by E[log theta_dk] of the documents that have tokens, b_w by E[log phi_kw]. They
+        are held while documents begin from even proportions, as topics that are alike would drive them up.
+        """
+        folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
+        if folded is None:
+            raise ValueError("expected a delta that was folded into rows")
+        topic_log = digamma(global_state.beta + folded.topic_total)
+        after = replace(global_state, topic_total=folded.topic_total, topic_log=topic_log)
+        plain = delta.read(PlainSums)
+        if plain is not None:
+            # The rows have the weights of words from here on.
+            after = replace(after, topic_plain=plain.topic_plain, first_weights=None, first_means=None)
+        if swept is None or swept.even > 0:
+            return after
+        if swept.log_theta is not None and swept.occupied:
+            after = replace(
+                after, alpha=_learned_alpha(global_state.alpha, swept.log_theta, swept.occupied, self.options)
+            )
+        if "beta" in self.options.learn:
+            words = int(global_state.vocabulary)
+            logs = folded.log_phi - words * topic_log.sum()
+            beta = words * dirichlet.symmetric(global_state.beta / words, words, float(logs), self.options.topics)
+            after = replace(after, beta=beta)
+        return after
+
+    def objective(self, global_state: VbLdaGlobalState, delta: Delta) -> dict[str, float]:
+        """Return the evidence lower bound, in nats, of the q, gamma and lambda that the sweep has made.
+
+        sum_d [log B(gamma_d) - log B(a)] + sum_k [log B(lambda_k) - log B(b)] - sum c q log q, where log B(x) =
+        sum_i log G(x_i) - log G(sum_i x_i); gamma and lambda being the best for q, all else of the bound cancels.
+        """
+        folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
+        if folded is None or swept is None:
+            return {}
+        return {"objective": swept.bound_documents + folded.bound_words + totals_bound(global_state.beta, folded)}
+
+    def figures(self, global_state: VbLdaGlobalState) -> dict[str, float]:
+        """Return the mean a_k, and B."""
+        return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
+
+    def word_concentration(self, global_state: VbLdaGlobalState) -> float:
+        """Return B."""
+        return global_state.beta
+
+    def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, VbLdaGlobalState]:
+        """Draw topics for simulation, as counts so large that the prior has no effect."""
+        tokens = np.full(self.options.topics, 1e9 / self.options.topics)
+        global_state = self.initialise(summary, stream)
+        global_state = replace(global_state, beta=1e-9, topic_total=tokens, topic_log=digamma(tokens))
+        return drawing.draw_topics(summary.words, tokens, self.options.beta, stream), global_state
+
+    def simulate(
+        self, topics: Arrays, global_state: VbLdaGlobalState, documents: int, tokens: float, stream: Stream
+    ) -> tuple[Documents, npt.NDArray[np.float64]]:
+        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and their proportions."""
+        return drawing.draw_documents(
+            topics, int(global_state.vocabulary), global_state.alpha, documents, tokens, stream
+        )
 
     def kernels(self, global_state: VbLdaGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
@@ -161,7 +274,9 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
         from_even = even and not global_state.further_sweep
         before = even_counts(shard, topics) if from_even else local.document_topic
         model = MeanFieldTopics(rows.weights, global_state.alpha, global_state.topic_log)
-        document_topic, word_topic, bound = _fit_documents(shard, before, model, self.limits, log_theta)
+        document_topic, word_topic, bound = _fit_documents(
+            shard, before, model, PassLimits(self.options.document_sweeps, self.options.document_tolerance), log_theta
+        )
         parts = {
             "bound_documents": fresh(bound),
             "documents": fresh(float(shard.documents)),
@@ -198,120 +313,6 @@ class VbLdaShardModel(MeanFieldShardModel[VbLdaOptions, VbLdaGlobalState, VbLdaL
     def proportions(self, local: DocumentTopics, global_state: VbLdaGlobalState) -> Vector:
         """Return theta_dk = gamma_dk / sum_k gamma_dk."""
         return global_state.priors.proportions(local.counts)
-
-
-def _fit_documents(
-    shard: Shard, before: Counts, model: MeanFieldTopics, limits: PassLimits, log_theta: Vector
-) -> tuple[Counts, Vector, float]:
-    """Return E[n_dk], E[n_kw], and the documents' part of the bound."""
-    document_topic = np.empty(before.shape, dtype=np.float32)
-    word_topic, bound = buffers.empty(model.word_expected.shape, np.float64), np.zeros(1)
-    expected = ExpectedCounts(document_topic, word_topic)
-    documents, counts = document_pairs(shard), np.ascontiguousarray(before)
-    mean_field.sweep_mean_field(documents, model, counts, limits, expected, log_theta, bound)
-    return document_topic, word_topic, float(bound[0])
-
-
-class VbLda(
-    MeanFieldFamily[VbLdaOptions, VbLdaGlobalState],
-    Simulates[VbLdaOptions, VbLdaGlobalState, MeanFieldRows],
-):
-    """Latent Dirichlet allocation by mean-field variational Bayes."""
-
-    shard_model, Options = VbLdaShardModel, VbLdaOptions
-
-    def initialise(self, summary: Summary, options: VbLdaOptions, stream: Stream) -> VbLdaGlobalState:
-        """Return the global state before any document was swept."""
-        return VbLdaGlobalState(
-            vocabulary=float(summary.words),
-            alpha=np.full(options.topics, options.alpha),
-            beta=options.beta,
-            topic_total=np.zeros(options.topics),
-            topic_log=np.full(options.topics, digamma(options.beta)),
-            topic_plain=None if summary.weights is None else np.zeros(options.topics),
-            first_weights=None if summary.weights is None else summary.weights.weights,
-            first_means=None if summary.weights is None else summary.weights.means,
-        )
-
-    def carry(
-        self, global_state: VbLdaGlobalState, known: VbLdaGlobalState, options: VbLdaOptions, before: VbLdaOptions
-    ) -> tuple[VbLdaGlobalState, int] | None:
-        """Return the global state with a_k and B as another run has learned them."""
-        if options.topics != before.topics:
-            return None
-        alpha = known.alpha if options.learns_alpha else global_state.alpha
-        beta = known.beta if "beta" in options.learn else global_state.beta
-        return replace(global_state, alpha=alpha, beta=beta), options.topics
-
-    def footprint(self, summary: Summary, options: VbLdaOptions) -> Footprint:
-        """Return the memory that the state of a fit takes."""
-        return weighed_footprint(topics_footprint(options.topics, summary), summary.pairs, options.weights)
-
-    def update(
-        self,
-        global_state: VbLdaGlobalState,
-        delta: Delta,
-        options: VbLdaOptions,
-        stream: Stream,
-    ) -> VbLdaGlobalState:
-        """Return the next global state: the topics' totals, and a_k and b_w if they are learned.
-
-        Both maximise the bound: a_k by E[log theta_dk] of the documents that have tokens, b_w by E[log phi_kw]. They
-        are held while documents begin from even proportions, as topics that are alike would drive them up.
-        """
-        folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
-        if folded is None:
-            raise ValueError("expected a delta that was folded into rows")
-        topic_log = digamma(global_state.beta + folded.topic_total)
-        after = replace(global_state, topic_total=folded.topic_total, topic_log=topic_log)
-        plain = delta.read(PlainSums)
-        if plain is not None:
-            # The rows have the weights of words from here on.
-            after = replace(after, topic_plain=plain.topic_plain, first_weights=None, first_means=None)
-        if swept is None or swept.even > 0:
-            return after
-        if swept.log_theta is not None and swept.occupied:
-            after = replace(after, alpha=_learned_alpha(global_state.alpha, swept.log_theta, swept.occupied, options))
-        if "beta" in options.learn:
-            words = int(global_state.vocabulary)
-            logs = folded.log_phi - words * topic_log.sum()
-            beta = words * dirichlet.symmetric(global_state.beta / words, words, float(logs), options.topics)
-            after = replace(after, beta=beta)
-        return after
-
-    def objective(self, global_state: VbLdaGlobalState, delta: Delta) -> dict[str, float]:
-        """Return the evidence lower bound, in nats, of the q, gamma and lambda that the sweep has made.
-
-        sum_d [log B(gamma_d) - log B(a)] + sum_k [log B(lambda_k) - log B(b)] - sum c q log q, where log B(x) =
-        sum_i log G(x_i) - log G(sum_i x_i); gamma and lambda being the best for q, all else of the bound cancels.
-        """
-        folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
-        if folded is None or swept is None:
-            return {}
-        return {"objective": swept.bound_documents + folded.bound_words + totals_bound(global_state.beta, folded)}
-
-    def figures(self, global_state: VbLdaGlobalState) -> dict[str, float]:
-        """Return the mean a_k, and B."""
-        return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
-
-    def word_concentration(self, global_state: VbLdaGlobalState) -> float:
-        """Return B."""
-        return global_state.beta
-
-    def draw_model(self, summary: Summary, options: VbLdaOptions, stream: Stream) -> tuple[Arrays, VbLdaGlobalState]:
-        """Draw topics for simulation, as counts so large that the prior has no effect."""
-        tokens = np.full(options.topics, 1e9 / options.topics)
-        global_state = self.initialise(summary, options, stream)
-        global_state = replace(global_state, beta=1e-9, topic_total=tokens, topic_log=digamma(tokens))
-        return drawing.draw_topics(summary.words, tokens, options.beta, stream), global_state
-
-    def simulate(
-        self, topics: Arrays, global_state: VbLdaGlobalState, documents: int, tokens: float, stream: Stream
-    ) -> tuple[Documents, npt.NDArray[np.float64]]:
-        """Draw documents, theta_d ~ Dir(alpha, ..., alpha), and their proportions."""
-        return drawing.draw_documents(
-            topics, int(global_state.vocabulary), global_state.alpha, documents, tokens, stream
-        )
 
 
 def _learned_alpha(before: Vector, log_theta: Vector, documents: float, options: VbLdaOptions) -> Vector:

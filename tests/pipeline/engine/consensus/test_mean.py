@@ -67,7 +67,7 @@ def test_the_model_of_restarts__is_the_mean_of_its_members(small, tmp_path, fami
         given["seeds"] = str(tmp_path / "seeds.toml")
     model = fit(small[0], tmp_path / "run", **given)
     members = aligned(tmp_path / "run")
-    assert len(members) == 3 * given.get("samples", 1) == len(model.averaged.models)
+    assert len(members) == 3 * given.get("samples", 1) == len(model.members)
     width = members[0][1].size
     shares, _ = mean_of([(one.document_topic, columns) for one, columns in members], width)
     assert model.document_topic == pytest.approx(shares / len(members), abs=1e-12)
@@ -142,7 +142,7 @@ def test_members_that_were_fitted_further__are_matched_again(small, ensemble, tm
         topics(run)
     assert any("fitted further" in fault for fault in verify(run).broken)
     resume(run, iterations=7)
-    assert [model.record.iterations for model in Model(run).averaged.models] == [7, 7, 7]
+    assert [model.record.iterations for model in Model(run).members] == [7, 7, 7]
     assert verify(run).broken == []
 
 
@@ -150,7 +150,7 @@ def test_a_run_stopped_before_its_members_were_matched__goes_on(small, ensemble,
     """As runs of 0.1 are, and those that were killed: the first member speaks until then, and says so."""
     run = shutil.copytree(ensemble, tmp_path / "run")
     shutil.rmtree(run / "members/mean")
-    assert Model(run).averaged is None
+    assert not Model(run).members
     assert infer(run, small[1], tmp_path / "out.npy").member == str(run / "members/000")
     resume(run)
     assert (run / MEAN).read_bytes() == (ensemble / MEAN).read_bytes()
@@ -214,10 +214,10 @@ def test_a_damaged_mean__is_refused(ensemble, tmp_path, change, text):
 def test_samples__are_averaged_and_the_run_goes_on_from_its_last_state(small, tmp_path):
     given = {"family": "gibbs-lda", "topics": 3, "iterations": 6, "samples": 3, "sample_every": 2}
     model = fit(small[0], tmp_path / "run", **given)
-    assert [one.record.iterations for one in model.averaged.models] == [2, 4, 6]
+    assert [one.record.iterations for one in model.members] == [2, 4, 6]
     shutil.rmtree(tmp_path / "run/members/mean")
     resume(tmp_path / "run")
-    assert len(Model(tmp_path / "run").averaged.models) == 3
+    assert len(Model(tmp_path / "run").members) == 3
     assert info(tmp_path / "run")["samples"] == [2, 4, 6]
     fit(small[0], tmp_path / "warm", warm=tmp_path / "run", family="gibbs-lda", topics=3, iterations=2)
     assert Run(tmp_path / "warm").record()["warm"]["url"] == str(tmp_path / "run/model")

@@ -29,7 +29,7 @@ def often(monkeypatch):
 @pytest.mark.parametrize("family", family_names())
 def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_path, often, family):
     vectors = load_family(family).corpus_kind == "vectors"
-    documents = labelled_small if load_family(family).shard_model.uses_labels else small
+    documents = labelled_small if load_family(family).uses_labels else small
     corpus = corpus_of(tmp_path, drawn(3)) if vectors else documents[0]
     options = needed(load_family(family).Options.model_fields)
     fit(corpus, tmp_path / "run", family=family, iterations=3, scheduler="serial", **options)

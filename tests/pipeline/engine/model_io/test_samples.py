@@ -40,7 +40,7 @@ def test_samples__are_the_states_of_their_iterations(small, sampled, tmp_path):
         assert found.record.iterations == iterations
         assert arrays(found) == arrays(Model(tmp_path / str(iterations)))
     assert arrays(Model(run / "model")) == arrays(Model(run / "members/002"))
-    assert [one.record.iterations for one in Model(run).averaged.models] == [4, 6, 8]
+    assert [one.record.iterations for one in Model(run).members] == [4, 6, 8]
     score = evaluate(run, heldout=small[1]).score
     assert score == pytest.approx(mean_prediction([tmp_path / str(n) for n in (4, 6, 8)], small[1]), rel=1e-12)
     assert verify(run).broken == []

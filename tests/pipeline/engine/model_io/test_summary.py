@@ -77,7 +77,8 @@ def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, mo
 
 @pytest.mark.parametrize("share", [np.nan, np.inf, -1.0])
 def test_proportions_that_are_none__are_refused_by_name(small, run, monkeypatch, share):
-    half = load_family("lda").shard_model
-    monkeypatch.setattr(half, "infer", lambda self, local, global_state: {"document_topic": np.full((1, 3), share)})
+    monkeypatch.setattr(
+        load_family("lda"), "infer", lambda self, local, global_state: {"document_topic": np.full((1, 3), share)}
+    )
     with pytest.raises(DamagedError, match="documents/00000: expected arrays that give proportions from 0 to 1"):
         summary_of(Model(run), Corpus(small[0]), open_executor("serial"))

@@ -18,7 +18,7 @@ from collapsium.pipeline.engine.resources.estimate import StartSizes, estimate, 
 from collapsium.pipeline.engine.resources.plan import Place, Plan, cluster_place, free_memory, local_place
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError
@@ -315,7 +315,7 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
     corpus = Corpus(small[0])
     manifest = corpus.manifest
     summary = Summary(manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
-    said = load_family(family).footprint(summary, make_options(family, options))
+    said = make_family(family, make_options(family, options)).footprint(summary)
     problem = problem_of(small[0], family, options, executor=Recording())
     few = 16  # bytes a word, a shard: what does not grow with topics is left out in places
     for state, _ in Fit(problem, Limits(iterations=8)):

@@ -53,7 +53,7 @@ def planted(tmp_path_factory):
 
 
 def model_proportions(model, number):
-    return model.shard_model.infer(model.documents(number), model.global_state)
+    return model.family.infer(model.documents(number), model.global_state)
 
 
 def ids_of(corpus):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import Model, fit, resume, verify
 from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import active_set_trial, active_topics, cooling
@@ -30,7 +30,7 @@ def state_before(tokens=LARGE, iterations=60, family="lda", **options):
     """The global state of a new fit from clusters."""
     sizes = {"documents": tokens // 100, "words": 500, "tokens": tokens, "pairs": tokens}
     summary = Summary(**sizes, shards=1, iterations=iterations, start=5)
-    return load_family(family).initialise(summary, make_options(family, {"topics": 200, **options}), Stream(1, "start"))
+    return make_family(family, make_options(family, {"topics": 200, **options})).initialise(summary, Stream(1, "start"))
 
 
 def swept(state, scores, tokens=5000.0, swept_sums=True):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import Corpus, Model, evaluate, fit, resume, verify
 from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
@@ -51,8 +51,7 @@ def state_before_search(iterations, tokens=100_000, growing=0, start=0):
     """The global state of a new fit."""
     sizes = {"documents": 1000, "words": 500, "tokens": tokens, "pairs": tokens}
     summary = Summary(**sizes, shards=1, iterations=iterations, growing=growing, start=start)
-    family, options = load_family("lda"), make_options("lda", {"topics": 5})
-    return family.initialise(summary, options, Stream(1, "start"))
+    return recorded_family("lda", {"topics": 5}).initialise(summary, Stream(1, "start"))
 
 
 def stepped(state, scores, tokens=5000.0):
@@ -80,8 +79,7 @@ def searched(state, score_of):
 def test_scores_of_sweeps_that_change_topics__do_not_count(into, split, counts):
     """Their rows are as before the change, and the totals as after it."""
     summary = Summary(1000, 500, 100_000, pairs=100_000, shards=1, iterations=200)
-    family, options = load_family("hdp"), make_options("hdp", {"topics": 3})
-    state = family.initialise(summary, options, Stream(1, "start"))
+    state = recorded_family("hdp", {"topics": 3}).initialise(summary, Stream(1, "start"))
     moves = replace(topic_moves.initial_state(3, 200), moving=True, moves_into=np.array(into))
     moves = replace(moves, moves_split=np.array([split, -1, -1]))
     search = replace(state.cooling, cooling_sweeps=100, cooling_first=16, cooling_scores=np.array([-8.0, -8.0]))

@@ -36,18 +36,16 @@ CORPORA = {
 }
 
 
-def swept(family, rows, sweeps, **options):
+def swept(model, rows, sweeps):
     """Start and sweep a corpus of one shard; return the shard, responsibilities, told, globals and block."""
     shard = Shard.of(0, documents_of(rows))
-    config = family.Options(order=2, **options)
     vocabulary = 3
-    global_state = family.initialise(Summary(len(rows), vocabulary, shard.tokens), config, Stream(0))
-    model = family.shard_model(config)
+    global_state = model.initialise(Summary(len(rows), vocabulary, shard.tokens), Stream(0))
     block = tasks.empty_block(model, 0, vocabulary, global_state)
     after = tasks.start(model, shard, None, [block], global_state, Stream(5, "start"))
     for _ in range(sweeps):
         block = tasks.fold(model, block, [after.delta], global_state)
-        global_state = family.update(global_state, block.sums, config, Stream(0))
+        global_state = model.update(global_state, block.sums, Stream(0))
         after = tasks.sweep(model, shard, after, None, [block], global_state, Stream(5, "sweep"))
     folded = tasks.fold(model, block, [after.delta], global_state)
     q = after.local.pair_topic.astype(np.float64)
@@ -148,14 +146,15 @@ def check(found, expected):
 @pytest.mark.parametrize("topics", [2, 3])
 @pytest.mark.parametrize("name", CORPORA)
 def test_lda__every_expectation_agrees_with_enumeration(name, topics, sweeps):
-    shard, q, folded, global_state = swept(Lda(), CORPORA[name], sweeps, topics=topics, alpha=0.3, beta=1.5)
+    lda = Lda(Lda.Options(order=2, topics=topics, alpha=0.3, beta=1.5))
+    shard, q, folded, global_state = swept(lda, CORPORA[name], sweeps)
     expected, evidence = exact(shard, q, 0.3, 0.3 * topics, 0.5, 1.5)
     documents = cells(shard, q, np.full(topics, 0.3))
     check(documents, expected)
     check(word_cells(folded.rows, np.full(3, 0.5)), expected)
     check(topic_cells(global_state, folded.sums, 1.5), expected)
     np.testing.assert_allclose(folded.sums["tables"], documents["s"].sum(axis=0), rtol=1e-5)
-    bound = Lda().objective(global_state, folded.sums)["objective"]
+    bound = lda.objective(global_state, folded.sums)["objective"]
     true_bound = expected["log_joint"] + entropy(shard, q)
     assert abs(bound - true_bound) < 0.08
     assert true_bound < evidence + 1e-9  # Jensen: what the bound approximates is a bound
@@ -166,9 +165,9 @@ ALL = ("alpha", "gamma", "pi", "beta", "tau")
 
 @pytest.mark.parametrize("name", CORPORA)
 def test_hdp__every_expectation_agrees_with_enumeration(name):
-    given = {"topics": 3, "beta": 2.0, "tau": 3.0, "learn": ALL}
-    shard, q, folded, global_state = swept(Hdp(), CORPORA[name], 4, **given)
-    _, _, before, _ = swept(Hdp(), CORPORA[name], 3, **given)  # the block that the last sweep was made against
+    hdp = Hdp(Hdp.Options(order=2, topics=3, beta=2.0, tau=3.0, learn=ALL))
+    shard, q, folded, global_state = swept(hdp, CORPORA[name], 4)
+    _, _, before, _ = swept(hdp, CORPORA[name], 3)  # the block that the last sweep was made against
     a = global_state.alpha_geometric * global_state.pi_geometric
     tau = before.rows.word_tables + global_state.tau_prior
     h = global_state.beta_geometric * np.exp(digamma(tau) - digamma(global_state.tau_total))
@@ -180,7 +179,7 @@ def test_hdp__every_expectation_agrees_with_enumeration(name):
     check(topic_cells(global_state, folded.sums, total), expected)
     np.testing.assert_allclose(folded.sums["tables"], documents["s"].sum(axis=0), rtol=1e-5)
     np.testing.assert_allclose(folded.rows.word_tables, expected["t"].sum(axis=1), rtol=0.015, atol=1e-7)
-    bound = Hdp().objective(global_state, folded.sums)["objective"] + divergence(global_state, folded.sums)
+    bound = hdp.objective(global_state, folded.sums)["objective"] + divergence(global_state, folded.sums)
     assert abs(bound - expected["log_joint"] - entropy(shard, q)) < 0.08
 
 
@@ -188,14 +187,14 @@ def test_hdp__every_expectation_agrees_with_enumeration(name):
 @pytest.mark.parametrize("learned", ["alpha", "gamma", "pi"])
 def test_hdp__hyperparameter_updates_do_not_lower_the_bound(learned, rows):
     """Exact coordinate ascent, one posterior at a time, with the responsibilities left alone."""
-    shard, q, folded, global_state = swept(Hdp(), rows, 3, topics=3, beta=2.0)
-    config = Hdp.Options(order=2, topics=3, beta=2.0)
+    hdp = Hdp(Hdp.Options(order=2, topics=3, beta=2.0))
+    shard, q, folded, global_state = swept(hdp, rows, 3)
     names = {
         "alpha": ("alpha", "alpha_posterior", "alpha_geometric"),
         "gamma": ("gamma", "gamma_posterior"),
         "pi": ("pi", "pi_geometric", "stick_order", "stick_posterior"),
     }[learned]
-    after = Hdp().update(global_state, folded.sums, config, Stream(0))
+    after = hdp.update(global_state, folded.sums, Stream(0))
     if learned == "gamma":  # its update follows that of pi: compare under the new sticks
         sticks = ("pi", "pi_geometric", "stick_order", "stick_posterior")
         global_state = replace(global_state, **{name: getattr(after, name) for name in sticks})

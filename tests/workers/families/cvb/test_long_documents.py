@@ -83,7 +83,7 @@ def test_counts__are_exact_in_documents_of_any_length(corpus, tmp_path, name):
     require_exact(tmp_path / "run", corpus)
     assert verify(tmp_path / "run").broken == []
     for number, reference in enumerate(Corpus(corpus).references):
-        found = model.shard_model.document_lengths(model.documents(number))
+        found = model.family.document_lengths(model.documents(number))
         np.testing.assert_allclose(found, reference.load().lengths, rtol=1e-6)
     assert bits(losing_its_model(tmp_path / "run"), 1) == bits(model, 1)
 
@@ -163,6 +163,6 @@ def test_documents_of_an_older_release__have_no_proportions_below_zero(corpus, t
     documents: LocalState = model.documents(0)
     arrays = of_release_0_1({name: np.array(values) for name, values in documents.to_arrays().items()})
     assert arrays["document_counts"].min() < -1e-3
-    theta = model.shard_model.infer(type(documents).from_arrays(arrays), model.global_state)["document_topic"]
+    theta = model.family.infer(type(documents).from_arrays(arrays), model.global_state)["document_topic"]
     assert theta.min() >= 0.0
     np.testing.assert_allclose(theta.sum(axis=1), 1.0)

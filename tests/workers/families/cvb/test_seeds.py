@@ -110,7 +110,7 @@ def test_tokens_of_seed_words__are_all_there_beside_pseudo_counts_of_great_stren
     options = {**FAMILIES[name], "seeds": seeds_of((0, 3), strength), "checkpoint_every": 1}
     model = fit(corpus, tmp_path / "run", iterations=12, scheduler="serial", **options)
     vocabulary = Corpus(corpus).vocabulary
-    found = np.concatenate([model.shard_model.word_tokens(model.rows(n)) for n in range(len(model.blocks))])
+    found = np.concatenate([model.family.word_tokens(model.rows(n)) for n in range(len(model.blocks))])
     np.testing.assert_allclose(found, vocabulary.tokens, rtol=1e-5)
     assert verify(tmp_path / "run").broken == []
     assert model.global_state.tokens.sum() == pytest.approx(vocabulary.tokens.sum(), rel=1e-5)

@@ -139,7 +139,7 @@ def test_probabilities__sum_to_one_at_any_time(planted):
     for state in states:
         blocks = [tasks.scored_rows(block.value) for block in state.blocks]
         rows = tasks.gather(blocks, every.words, complete=True)
-        table = problem.shard_model.predict(every, state.swept[0].value.local, rows, state.global_state)
+        table = problem.family.predict(every, state.swept[0].value.local, rows, state.global_state)
         sums = np.add.reduceat(table["probability"], every.offsets[:-1])
         np.testing.assert_allclose(sums, 1.0, rtol=1e-5)
         moving += state.global_state.moves.moving

@@ -18,6 +18,7 @@ from collapsium.workers.families.family import Summary
 from tests.fits import scores_of
 from tests.workers.families.cvb.conftest import corpora, iterations_of
 
+HDP = Hdp(Hdp.Options(topics=3))
 MOMENTS = np.array([[30.0, 10.0, 20.0], [0.0, 0.0, 0.0]])
 """Sums of three topics by which moves are judged."""
 
@@ -88,8 +89,7 @@ def accepted(alike, gain, score=-6.0, sweep=60.0, merges=4, deletes=2):
 
 def initial(state):
     """The first global state of a fit of three topics, whose moves are given."""
-    options = Hdp.Options(topics=3)
-    return replace(Hdp().initialise(Summary(9, 5, 60), options, Stream(0)), moves=state, held=rounds.held_tokens(60, 1))
+    return replace(HDP.initialise(Summary(9, 5, 60), Stream(0)), moves=state, held=rounds.held_tokens(60, 1))
 
 
 def test_counts__are_foreseen_as_moves_will_leave_them():
@@ -119,8 +119,7 @@ def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, superfluous,
     moves = replace(rounds.initial_state(3, 200), moving=moving, superfluous=superfluous)
     state = replace(initial(moves), topic_moments=MOMENTS)
     block = CollapsedRows(word_active=np.ones((5, 3), dtype=np.float32), word_rest=np.zeros(5))
-    model = Hdp().make_shard_model(Hdp.Options(topics=3))
-    assert model.update_parameters(block, state).active.momentum == momentum
+    assert HDP.update_parameters(block, state).active.momentum == momentum
 
 
 @pytest.mark.parametrize(("sweep", "idle"), [(151.0, 0), (90.0, rounds.SCHEDULE.idle_rounds)])
@@ -160,7 +159,7 @@ def test_a_first_round__moves_nothing_and_is_the_last_without_sure_merges(gain, 
 def test_a_search_that_found_nothing__says_that_the_number_of_topics_is_the_limit(merges, held, warns):
     state = initial(replace(rounds.initial_state(3, 200), merges=merges))
     state = state if held else replace(state, held=replace(state.held, held_share=0.0))
-    remark = Hdp().remark(state)
+    remark = HDP.remark(state)
     assert remark == ("no redundant topic was found: 3 is your limit, not a finding" if warns else None)
 
 

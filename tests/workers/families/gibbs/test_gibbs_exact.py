@@ -13,7 +13,7 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import chi2
 
-from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.delta import Delta, change
 from collapsium.workers.arrays.random_streams import Stream
@@ -30,16 +30,13 @@ class Chain:
     """A family's sampler on one shard, a sweep and an update at a time; words may be exchanged in between."""
 
     def __init__(self, family, seed, **options):
-        self.driver, self.stream = load_family(family), Stream(seed)
-        self.config, self.iteration = self.driver.Options(**options), 0
-        self.half = self.driver.shard_model(self.config)
+        self.stream, self.iteration = Stream(seed), 0
+        self.family = make_family(family, make_options(family, options))
 
     def start(self, shard):
-        self.global_state = self.driver.initialise(
-            Summary(shard.documents, WORDS, shard.tokens), self.config, self.stream
-        )
-        rows = self.half.initial_rows(shard.words.size, self.global_state)
-        local, delta = self.half.start(shard, rows, self.global_state, self.stream)
+        self.global_state = self.family.initialise(Summary(shard.documents, WORDS, shard.tokens), self.stream)
+        rows = self.family.initial_rows(shard.words.size, self.global_state)
+        local, delta = self.family.start(shard, rows, self.global_state, self.stream)
         self._update(delta)
         self.z = local.token_topic
 
@@ -49,7 +46,7 @@ class Chain:
         word_topic = np.zeros((shard.words.size, self.global_state.topic.size), dtype=np.int32)
         np.add.at(word_topic, (np.repeat(shard.position, shard.counts), self.z), 1)
         local = GibbsLocal(token_topic=self.z)
-        local, delta = self.half.sweep(shard, local, SampledRows(word_topic), self.global_state, at)
+        local, delta = self.family.sweep(shard, local, SampledRows(word_topic), self.global_state, at)
         self._update(delta)
         self.z = local.token_topic
 
@@ -57,7 +54,7 @@ class Chain:
         told = Delta({"topic": change(delta["word_topic"].sum(axis=0, dtype=np.int64), "topic")}, delta.ids)
         told = delta.without_dim("word") + Delta(told.parts, {"topic": delta.ids["topic"]})
         at = replace(self.stream, purpose="update", iteration=self.iteration)
-        self.global_state = self.driver.update(self.global_state, told, self.config, at)
+        self.global_state = self.family.update(self.global_state, told, at)
 
 
 def tokens_of(shard):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels
 from collapsium.storage.corpus.shard import Shard
@@ -28,20 +28,19 @@ def shard_of():
 
 def swept(family, options, count):
     """A sweep after another on one shard; each one's local state, and the objective."""
-    driver, shard, stream = load_family(family), shard_of(), Stream(1)
-    config = driver.Options(alpha=ALPHA, eta=ETA, **options)
-    half = driver.shard_model(config)
+    shard, stream = shard_of(), Stream(1)
+    fitted = recorded_family(family, {"alpha": ALPHA, "eta": ETA, **options})
     summary = Summary(3, WORDS, shard.tokens, labels=LabelTable(NAMES, (1, 2), (), 2, 2))
-    global_state = driver.initialise(summary, config, stream)
-    block = half.initial_rows(WORDS, global_state)
-    local, delta = half.start(shard, block, global_state, stream)
+    global_state = fitted.initialise(summary, stream)
+    block = fitted.initial_rows(WORDS, global_state)
+    local, delta = fitted.start(shard, block, global_state, stream)
     for iteration in range(count + 1):
-        block, told = half.fold(block, delta.with_dim("word"), global_state)
+        block, told = fitted.fold(block, delta.with_dim("word"), global_state)
         told = delta.without_dim("word") + told
         if iteration:
-            yield local, driver.objective(global_state, told)["objective"]
-        global_state = driver.update(global_state, told, config, stream)
-        local, delta = half.sweep(
+            yield local, fitted.objective(global_state, told)["objective"]
+        global_state = fitted.update(global_state, told, stream)
+        local, delta = fitted.sweep(
             shard, local, block, global_state, replace(stream, purpose="sweep", iteration=iteration)
         )
 

@@ -7,7 +7,7 @@ import pytest
 
 from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.models.registry import load_family, shard_model
+from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
@@ -23,9 +23,8 @@ FAMILIES = {"gibbs-lda": {"topics": 5}, "gibbs-hdp": {"init_topics": 5}}
 
 
 def first_global_state(family, shard, **options):
-    half = load_family(family)
-    config = half.Options(**{**FAMILIES[family], **options})
-    return half.initialise(Summary(shard.documents, 30, shard.tokens), config, Stream(0))
+    fitted = recorded_family(family, {**FAMILIES[family], **options})
+    return fitted.initialise(Summary(shard.documents, 30, shard.tokens), Stream(0))
 
 
 def counts_by(shard, z, topics):
@@ -43,9 +42,9 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
     theta, phi = noise.dirichlet(np.ones(3), shard.documents), noise.dirichlet(np.ones(shard.words.size), 3).T
     global_state = first_global_state(family, shard)
     warm = {"document_topic": theta, "word_topic": phi}
-    half = shard_model(family, FAMILIES[family])
-    rows = half.initial_rows(shard.words.size, global_state)
-    local, delta = half.start(shard, rows, global_state, Stream(1, "start", place=3), warm)
+    fitted = recorded_family(family, FAMILIES[family])
+    rows = fitted.initial_rows(shard.words.size, global_state)
+    local, delta = fitted.start(shard, rows, global_state, Stream(1, "start", place=3), warm)
     documents, words = counts_by(shard, local.token_topic, delta["word_topic"].shape[1])
     np.testing.assert_array_equal(delta["word_topic"], words)
     assert not documents[:, 3:].any()  # the other run has three topics
@@ -57,7 +56,7 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
     assert (np.abs(words[:, :3] - expected) < 4.5 * np.sqrt(expected + 1.0)).all()
     with pytest.raises(ValueError, match="a start from 999 topics"):
         many = {"document_topic": np.ones((shard.documents, 999)), "word_topic": np.ones((shard.words.size, 999))}
-        half.start(shard, rows, global_state, Stream(1), many)
+        fitted.start(shard, rows, global_state, Stream(1), many)
 
 
 CASES = [("gibbs-lda", {"topics": 4}), ("lda", {"topics": 4, "responsibilities": "dense"})]
@@ -69,8 +68,8 @@ def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, op
     """Sweeps without a sum between see the rows and totals that a recount of the local state gives."""
     corpus = write_corpus(tmp_path / "one", planted_rows(4), 30)
     problem = problem_of(corpus, family, options)
-    half, seen = problem.shard_model, []
-    sweep = half.sweep
+    fitted, seen = problem.family, []
+    sweep = fitted.sweep
 
     def watched(shard, local, rows, global_state, stream):
         arrays, word_topic = local.to_arrays(), rows.to_arrays()["word_topic"]
@@ -90,7 +89,7 @@ def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, op
         seen.append(stream.purpose)
         return sweep(shard, local, rows, global_state, stream)
 
-    monkeypatch.setattr(half, "sweep", watched)
+    monkeypatch.setattr(fitted, "sweep", watched)
     list(Fit(replace(problem, local_sweeps=4), Limits(iterations=3)))
     assert seen == ["sweep", "again 1", "again 2", "again 3"] * 3
 
@@ -117,15 +116,15 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     options = {"init_topics": 1, "beta": 0.5, "gamma_shape": 70.0, "alpha_shape": 40.0}
     problem = problem_of(corpus, "gibbs-hdp", options)
     assert len(problem.shards) == problem.global_state.lanes == 5
-    half, born = problem.shard_model, []
-    sweep = half.sweep
+    fitted, born = problem.family, []
+    sweep = fitted.sweep
 
     def watched(*given):
         local, delta = sweep(*given)
         born.append(set(np.flatnonzero(delta["born"])))
         return local, delta
 
-    monkeypatch.setattr(half, "sweep", watched)
+    monkeypatch.setattr(fitted, "sweep", watched)
     wide = problem.global_state.pi.size
     for state, progress in Fit(problem, Limits(iterations=12)):
         after = state.global_state
@@ -144,22 +143,19 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     assert wide > problem.global_state.pi.size
     assert after.topic.sum() == 1200
     # A block has the columns of its last sweep; the model has all.
-    block = half.finished_rows(state.blocks[0].value.rows, after)
+    block = fitted.finished_rows(state.blocks[0].value.rows, after)
     assert block.word_topic.shape == (30, wide)
 
 
 def test_no_tokens_at_all__are_swept():
     shard = Shard.of(0, documents_of([{}, {}]))
     for family in FAMILIES:
-        half, global_state = load_family(family), first_global_state(family, shard)
-        model = shard_model(family, FAMILIES[family])
+        model, global_state = recorded_family(family, FAMILIES[family]), first_global_state(family, shard)
         block = tasks.empty_block(model, 0, 30, global_state)
         swept = tasks.start(model, shard, None, [block], global_state, Stream(1, "start"))
         for number in range(3):
             block = tasks.fold(model, block, [swept.delta], global_state)
-            global_state = half.update(
-                global_state, block.sums, half.Options(**FAMILIES[family]), Stream(1, "u", number)
-            )
+            global_state = model.update(global_state, block.sums, Stream(1, "u", number))
             swept = tasks.sweep(model, shard, swept, None, [block], global_state, Stream(1, "sweep", number))
         assert not swept.delta["word_topic"].any()
         theta = model.infer(swept.local, global_state)["document_topic"]

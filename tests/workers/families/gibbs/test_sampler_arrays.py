@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.models.registry import shard_model
+from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.families.family_arrays import ModelChecks
 from tests.strategies import shard_of
@@ -22,7 +22,7 @@ GLOBAL_STATE = {
 
 
 def checks(**changed):
-    return ModelChecks.of(shard_model("gibbs-hdp", {}), 4, {**GLOBAL_STATE, **changed}, "global_state", 7)
+    return ModelChecks.of(recorded_family("gibbs-hdp", {}), 4, {**GLOBAL_STATE, **changed}, "global_state", 7)
 
 
 def test_rows_of_a_finished_model_that_lack_topics__are_refused():

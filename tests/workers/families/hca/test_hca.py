@@ -15,7 +15,7 @@ from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.families.hca.hca import MAX_ENDS, Hca, HcaShardModel
+from collapsium.workers.families.hca.hca import MAX_ENDS, Hca
 from collapsium.workers.families.hca.states import HcaRows, NextLoadings, TreeSums
 from collapsium.workers.families.ncrp.node_moves import Moves
 from tests.conftest import rest_long, write_corpus
@@ -100,9 +100,9 @@ def swept_bound(problem, state, global_state):
     told = Delta()
     for shard, one in zip(problem.shards, state.swept, strict=True):
         rows = state.blocks[0].value.rows
-        told += problem.shard_model.sweep(shard.value, one.value.local, rows, global_state, problem.stream)[1]
-    told += problem.shard_model.fold(state.blocks[0].value.rows, told.with_dim("word"), global_state)[1]
-    return Hca().objective(global_state, told)["objective"], told.read(TreeSums)
+        told += problem.family.sweep(shard.value, one.value.local, rows, global_state, problem.stream)[1]
+    told += problem.family.fold(state.blocks[0].value.rows, told.with_dim("word"), global_state)[1]
+    return problem.family.objective(global_state, told)["objective"], told.read(TreeSums)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -349,7 +349,7 @@ def test_warm_starts__are_refused_and_leave_nothing(tmp_path, corpus):
         assert not (tmp_path / "run").exists()
     shard = Corpus(corpus).references[0].load()
     with pytest.raises(OptionError, match="cannot start from another run"):
-        HcaShardModel(make_options("hca", {})).start(shard, None, None, None, {"document_topic": np.ones((1, 1))})
+        Hca(make_options("hca", {})).start(shard, None, None, None, {"document_topic": np.ones((1, 1))})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The driver's half of Gaussian trees against the updates of one node at a time, and against what bounds are made of."""
+"""The updates of Gaussian trees against the updates of one node at a time, and against what bounds are made of."""
 
 from dataclasses import replace
 

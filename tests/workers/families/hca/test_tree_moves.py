@@ -121,7 +121,7 @@ def test_split_leaf__makes_a_sibling_of_a_leafs_other_side():
 
 def test_restored__is_the_state_of_before_a_trial():
     options = make_options("hca", {"depth": 2, "max_nodes": 5})
-    before = Hca().initialise(Summary(60, 4, 240), options, Stream(0))
+    before = Hca(options).initialise(Summary(60, 4, 240), Stream(0))
     columns = before.fitted.node_parent.size
     before = replace(before, masses=NodeMasses(np.ones(columns), np.ones(columns)))
     moved = np.where(np.arange(columns) < 4, np.minimum(np.arange(columns), 1) - 1, FREE)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
@@ -24,11 +24,10 @@ class Chain:
     """The sampler on one shard, a sweep and an update at a time; words may be exchanged in between."""
 
     def __init__(self, seed, shard, **options):
-        self.driver, self.stream = load_family(FAMILY), Stream(seed)
-        self.config, self.iteration = self.driver.Options(**options), 0
-        self.model = self.driver.shard_model(self.config)
+        self.stream, self.iteration = Stream(seed), 0
+        self.model = make_family(FAMILY, make_options(FAMILY, options))
         summary = Summary(shard.documents, WORDS, shard.tokens)
-        self.global_state = self.driver.initialise(summary, self.config, self.stream)
+        self.global_state = self.model.initialise(summary, self.stream)
         self.block = tasks.empty_block(self.model, 0, WORDS, self.global_state)
         self._take(
             tasks.start(self.model, shard, None, [self.block], self.global_state, self.stream.at(purpose="start"))
@@ -50,7 +49,7 @@ class Chain:
         self.swept = tasks.without_delta(swept)
         self.block = tasks.fold(self.model, self.block, [swept.delta], self.global_state)
         at = self.stream.at(purpose="update", iteration=self.iteration)
-        self.global_state = self.driver.update(self.global_state, self.block.sums, self.config, at)
+        self.global_state = self.model.update(self.global_state, self.block.sums, at)
 
     @property
     def state(self):

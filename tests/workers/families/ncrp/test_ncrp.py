@@ -198,10 +198,10 @@ def test_planted_tree__is_recovered(planted, tmp_path):
     many = model.global_state.node_passes > 0.01 * leaves.size
     assert [int((many & (tree.levels == level)).sum()) for level in range(3)] == [1, 3, 9]
     parts = [
-        model.shard_model.infer(model.documents(shard), model.global_state) for shard in range(len(model.record.shards))
+        model.family.infer(model.documents(shard), model.global_state) for shard in range(len(model.record.shards))
     ]
     path = np.concatenate([part["document_path"] for part in parts])
-    phi = model.shard_model.probabilities(model.rows(0), model.global_state)["word_topic"]
+    phi = model.family.probabilities(model.rows(0), model.global_state)["word_topic"]
     found = {}
     for level, close in enumerate((0.05, 0.1, 0.3)):
         place = leaves // 3 ** (2 - level)
@@ -283,7 +283,7 @@ def test_leaves__leave_room_for_the_levels_above_them():
     for depth in range(2, 9):
         for most in (depth, depth + 1, 50):
             config = make_options("ncrp", {"depth": depth, "max_nodes": most, "leaves": 40})
-            made = Ncrp().initialise(Summary(60, 30, 1000), config, Stream(0))
+            made = Ncrp(config).initialise(Summary(60, 30, 1000), Stream(0))
             assert 1 <= made.initialisation.max_seeds <= most - 1 - (depth - 2)
 
 

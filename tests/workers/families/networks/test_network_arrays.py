@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.models.registry import load_family, shard_model
+from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
@@ -14,7 +14,7 @@ from tests.networks import DIAMOND
 from tests.strategies import shard_of
 
 WORDS, TOPICS = 4, 3
-MODEL = shard_model("dirichlet-network", {"topics": TOPICS, "network": DIAMOND})
+MODEL = recorded_family("dirichlet-network", {"topics": TOPICS, "network": DIAMOND})
 DOCUMENTS = [[{0: 3, 1: 2}, {2: 4}], [{1: 5}], [{0: 2, 3: 6}, {1: 1, 2: 1}]]
 
 
@@ -22,11 +22,9 @@ DOCUMENTS = [[{0: 3, 1: 2}, {2: 4}], [{1: 5}], [{0: 2, 3: 6}, {1: 1, 2: 1}]]
 def state():
     """A shard, and the arrays of its local state and of the global state after the tokens have entered."""
     shard = shard_of(DOCUMENTS)
-    driver, stream = load_family("dirichlet-network"), Stream(3)
-    options = driver.Options(topics=TOPICS, network=DIAMOND)
-    global_state = driver.initialise(Summary(shard.documents, WORDS, shard.tokens), options, stream)
-    model = driver.make_shard_model(options)
-    local, delta = model.start(shard, model.initial_rows(shard.words.size, global_state), global_state, stream)
+    stream = Stream(3)
+    global_state = MODEL.initialise(Summary(shard.documents, WORDS, shard.tokens), stream)
+    local, delta = MODEL.start(shard, MODEL.initial_rows(shard.words.size, global_state), global_state, stream)
     changes = {"topic": delta["word_topic"].sum(axis=0), "shared_customers": delta["shared_customers"]}
     return shard, local.to_arrays(), {**global_state.to_arrays(), **changes}
 
@@ -132,9 +130,8 @@ def test_a_discount_of_one__is_refused(state):
 
 
 def test_expected_tables_where_the_options_ask_for_sampled_ones__are_refused():
-    driver = load_family("dirichlet-network")
-    options = driver.Options(topics=TOPICS, network=DIAMOND, inference="variational")
-    global_state = driver.initialise(Summary(3, WORDS, 24), options, Stream(3)).to_arrays()
-    ModelChecks.of(driver.make_shard_model(options), WORDS, global_state, "global_state")
+    family = recorded_family("dirichlet-network", {"topics": TOPICS, "network": DIAMOND, "inference": "variational"})
+    global_state = family.initialise(Summary(3, WORDS, 24), Stream(3)).to_arrays()
+    ModelChecks.of(family, WORDS, global_state, "global_state")
     with pytest.raises(DamagedError, match="of another model"):
         checks_of(global_state)

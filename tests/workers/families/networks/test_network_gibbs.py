@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln
 
-from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks import sampler
@@ -32,10 +32,10 @@ class Chain:
     words may be exchanged in between."""
 
     def __init__(self, family, shard, seed, words=WORDS, **options):
-        driver, self.stream, self.iteration = load_family(family), Stream(seed), 0
-        self.options = driver.Options(**{"topics": 2, "alpha": ALPHA, "beta": BETA, "learn": (), **options})
+        self.stream, self.iteration = Stream(seed), 0
+        self.options = make_options(family, {"topics": 2, "alpha": ALPHA, "beta": BETA, "learn": (), **options})
         summary = Summary(shard.documents, words, shard.tokens)
-        self.global_state = driver.initialise(summary, self.options, self.stream)
+        self.global_state = make_family(family, self.options).initialise(summary, self.stream)
         self.graph = Graph.of(shard, self.global_state.plan)
         z = np.random.default_rng(seed).integers(0, self.options.topics, shard.tokens).astype(np.uint16)
         word_topic = np.zeros((shard.words.size, self.options.topics), np.int32)

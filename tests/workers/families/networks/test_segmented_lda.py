@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import explode, fit, simulate, split
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks.family import draw_vectors
@@ -28,7 +28,7 @@ def test_drawn_segments__vary_about_their_document(b, a):
     """Their variance is mu (1 - mu) (1 - a) / (b + 1)."""
     none = np.zeros(2, dtype=np.int64)
     options = make_options("segmented-lda", {"topics": 3, "alpha": 2.0, "strength": b, "discount": a})
-    global_state = load_family("segmented-lda").initialise(Summary(1, 10, 0), options, Stream(1))
+    global_state = make_family("segmented-lda", options).initialise(Summary(1, 10, 0), Stream(1))
     graph = graph_of(global_state.plan, np.array([0, 4000]), (none, none[:0]))
     mu, *_ = nu = draw_vectors(graph, global_state, np.zeros((0, 3)), np.random.default_rng(3))
     nu = nu[1:]

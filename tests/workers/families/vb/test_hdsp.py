@@ -18,7 +18,7 @@ from collapsium.workers.arrays.delta import total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.family import Summary
-from collapsium.workers.families.vb.hdsp import Hdsp, HdspShardModel, gradient
+from collapsium.workers.families.vb.hdsp import Hdsp, gradient
 from collapsium.workers.families.vb.label_scaling import scaling_of
 from collapsium.workers.families.vb.states import HdspSums, MeanFieldRows
 from collapsium.workers.kernels.vb.records import DocumentLabels, MeanFieldTopics, PassLimits
@@ -32,9 +32,6 @@ def labels_of(local, global_state):
     """The labels of a local state's documents, with their log rates."""
     labels = local.document_label_offsets, local.document_label, local.document_label_value
     return DocumentLabels(*labels, global_state.rates.label_log)
-
-
-DRIVER = Hdsp()
 
 
 class TestHDSP(Conformance):
@@ -99,10 +96,8 @@ class Fit:
         self.shards, self.words, self.config = shards_, words, make_options("hdsp", options)
         documents, tokens = sum(one.documents for one in shards_), sum(one.tokens for one in shards_)
         summary = Summary(documents, words, tokens, labels=table)
-        self.global_state, self.model = (
-            DRIVER.initialise(summary, self.config, Stream(seed)),
-            HdspShardModel(self.config),
-        )
+        self.model = Hdsp(self.config)
+        self.global_state = self.model.initialise(summary, Stream(seed))
         self.block = self.model.initial_rows(words, self.global_state)
         streams = [Stream(seed).at(place=place) for place in range(len(shards_))]
         begun = [
@@ -115,7 +110,7 @@ class Fit:
         self.before = self.global_state
         self.block, told = self.model.fold(self.block, delta, self.global_state)
         self.told = delta.without_dim("word") + told
-        self.global_state = DRIVER.update(self.global_state, self.told, self.config, Stream(0))
+        self.global_state = self.model.update(self.global_state, self.told, Stream(0))
 
     def sweep(self):
         """One more; return the bound, None while LDA is at the beginning."""
@@ -125,7 +120,7 @@ class Fit:
         found = [self.model.sweep(*one, self.global_state, Stream(0)) for one in each]
         self.locals = [local for local, _ in found]
         self.fold(total(delta for _, delta in found))
-        return DRIVER.objective(self.before, self.told).get("objective")
+        return self.model.objective(self.before, self.told).get("objective")
 
 
 def known(draw_seed, documents, labels, numbers):
@@ -251,7 +246,7 @@ def test_without_labels__it_is_the_normalised_gamma_form(small, tmp_path):
     """Rates are then one, so that proportions are (g + n) / (alpha + N)."""
     model = fit(small[0], tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
     local, prior = model.documents(0), model.global_state.prior
-    theta = model.shard_model.infer(local, model.global_state)["document_topic"]
+    theta = model.family.infer(local, model.global_state)["document_topic"]
     counts = local.document_topic.astype("f8")
     total_ = prior.sum() + counts.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(theta, (prior + counts) / total_, rtol=1e-9)
@@ -260,8 +255,8 @@ def test_without_labels__it_is_the_normalised_gamma_form(small, tmp_path):
 def inferred(model, shard, global_state):
     """Proportions of documents without words."""
     rows = MeanFieldRows(word_topic=np.zeros((0, 4)))
-    local = model.shard_model.fold_in(shard, rows, global_state, Stream(0))
-    return model.shard_model.infer(local, global_state)["document_topic"]
+    local = model.family.fold_in(shard, rows, global_state, Stream(0))
+    return model.family.infer(local, global_state)["document_topic"]
 
 
 def test_documents_without_words__have_what_their_labels_say(labelled, tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collapsium.pipeline.models.registry import load_family, make_options, shard_model
+from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.corpus.label_index import LabelTable, NumberField
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
@@ -23,14 +23,14 @@ LOCAL = {
 
 def global_state_of(table):
     summary = Summary(SHARD.documents, WORDS, SHARD.tokens, labels=table)
-    return load_family("hdsp").initialise(summary, make_options("hdsp", OPTIONS), Stream(1)).to_arrays()
+    return recorded_family("hdsp", OPTIONS).initialise(summary, Stream(1)).to_arrays()
 
 
 LABELLED = global_state_of(LabelTable((("kind", "a"), ("kind", "b")), (2, 1), (), 2, 2))
 
 
 def checks(global_state):
-    return ModelChecks.of(shard_model("hdsp", OPTIONS), WORDS, global_state, "global_state")
+    return ModelChecks.of(recorded_family("hdsp", OPTIONS), WORDS, global_state, "global_state")
 
 
 @pytest.mark.parametrize("value", [-1.0, -1e-300])

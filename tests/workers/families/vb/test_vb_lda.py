@@ -16,7 +16,7 @@ from collapsium.workers.families import hyperparameters as dirichlet
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.vb.states import MeanFieldRows, VbLdaLocal
-from collapsium.workers.families.vb.vb_lda import VbLda, VbLdaShardModel
+from collapsium.workers.families.vb.vb_lda import VbLda
 from collapsium.workers.kernels.vb.records import MeanFieldTopics, PassLimits
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixtures
 from tests.conftest import planted_rows
@@ -24,7 +24,6 @@ from tests.fits import states
 from tests.naive import mean_field as naive
 from tests.strategies import documents_of, shards
 
-DRIVER = VbLda()
 FROM_THE_FIRST = {"topics": 4, "even_sweeps": 0}
 
 
@@ -54,7 +53,7 @@ class TestMeanFieldLDA(Conformance):
             counts = np.zeros((tokens.words, problem.config.topics))
             of_words = state.blocks[0].value.rows
             for place, plain in enumerate(one.value for one in problem.shards):
-                shard = problem.shard_model.weighed(plain, of_words.of_words(plain.words, complete=True))
+                shard = problem.family.weighed(plain, of_words.of_words(plain.words, complete=True))
                 local = state.swept[place].value.local
                 by_document, by_word = self.again(
                     shard, place, problem, found[number - 1][0] if number else None, local
@@ -104,7 +103,7 @@ class TestMeanFieldLDA(Conformance):
 
 
 def global_state_of(topics, words=30, **options):
-    return DRIVER.initialise(Summary(60, words, 1000), options_of(topics, **options), Stream(0))
+    return model_of(topics, **options).initialise(Summary(60, words, 1000), Stream(0))
 
 
 def options_of(topics, **options):
@@ -112,7 +111,7 @@ def options_of(topics, **options):
 
 
 def model_of(topics, **options):
-    return VbLdaShardModel(options_of(topics, **options))
+    return VbLda(options_of(topics, **options))
 
 
 def start(shard, topics, warm=None, **options):
@@ -130,12 +129,12 @@ def part_of(shard, first, last):
 def iterated(parts, locals_, iterations, words, even=0, block=None, **options):
     """Blocks and globals after iterations, without the loop; also the bounds."""
     topics = locals_[0].document_topic.shape[1]
-    global_state, options_, bounds = global_state_of(topics, words, **options), options_of(topics, **options), []
-    model, locals_ = VbLdaShardModel(options_), [replace(local, even_sweeps_left=even) for local in locals_]
+    global_state, bounds = global_state_of(topics, words, **options), []
+    model, locals_ = model_of(topics, **options), [replace(local, even_sweeps_left=even) for local in locals_]
     if block is None:
         first = [counted(part, local.document_topic) for part, local in zip(parts, locals_, strict=True)]
         block, told = model.fold(model.initial_rows(words, global_state), total(first), global_state)
-        global_state = DRIVER.update(global_state, told, options_, Stream(0))
+        global_state = model.update(global_state, told, Stream(0))
     else:
         block, global_state = block
     for _ in range(iterations):
@@ -144,8 +143,8 @@ def iterated(parts, locals_, iterations, words, even=0, block=None, **options):
         locals_, delta = [local for local, _ in swept], total([delta for _, delta in swept])
         block, told = model.fold(block, delta, global_state)
         told = delta.without_dim("word") + told
-        bounds.append(DRIVER.objective(global_state, told)["objective"])
-        global_state = DRIVER.update(global_state, told, options_, Stream(0))
+        bounds.append(model.objective(global_state, told)["objective"])
+        global_state = model.update(global_state, told, Stream(0))
     return block, global_state, locals_, bounds
 
 
@@ -218,7 +217,7 @@ def test_sweeps__are_those_of_scikit_learn(iterations, close):
     model, counts_ = model_of(topics, **options), {"word_topic": fresh(begun - 0.1, "word", "topic")}
     delta = Delta(counts_, {"word": np.arange(words)})
     block, told = model.fold(model.initial_rows(words, global_state), delta, global_state)
-    global_state = DRIVER.update(global_state, told, options_of(topics, **options), Stream(0))
+    global_state = model.update(global_state, told, Stream(0))
     local, _ = start(shard, topics)
     block, global_state, locals_, _ = iterated([shard], [local], iterations, words, 9, (block, global_state), **options)
     np.testing.assert_allclose(block.block_topic.T + 0.1, peer.components_, rtol=close, atol=10 * close)

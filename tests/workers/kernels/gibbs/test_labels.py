@@ -11,8 +11,8 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.allowed_topics import AllowedTopics, LabelLists, TopicSizes
-from collapsium.workers.families.gibbs.author_topic import AuthorTopicGlobalState, AuthorTopicShardModel
-from collapsium.workers.families.gibbs.label_topics import LabelTopicsGlobalState, LabelTopicsShardModel
+from collapsium.workers.families.gibbs.author_topic import AuthorTopic, AuthorTopicGlobalState
+from collapsium.workers.families.gibbs.label_topics import LabelTopicsFamily, LabelTopicsGlobalState
 from collapsium.workers.families.gibbs.states import SampledRows
 from collapsium.workers.kernels.gibbs.authors import sweep_authors
 from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
@@ -183,7 +183,7 @@ def test_documents_without_words__have_the_topics_of_their_labels_alike(sizes, e
         carried=False,
         single_topics=False,
     )
-    family = LabelTopicsShardModel(None)
+    family = LabelTopicsFamily(None)
     expected = np.array(expected) / np.sum(expected, axis=1, keepdims=True)
     empty = shard.emptied()
     local = family.fold_in(empty, rows_of(empty, topics), global_state, Stream(0))
@@ -201,7 +201,7 @@ def test_documents_without_words__have_the_topics_of_their_labels_alike(sizes, e
 def test_author_topic__has_the_mean_of_the_authors_whatever_the_words():
     held = np.array([[4, 0, 0], [0, 1, 5], [2, 2, 0]])
     shard, global_state = unseen(), AuthorTopicGlobalState(**COMMON, label_topic=held, topic=held.sum(axis=0))
-    family = AuthorTopicShardModel(None)
+    family = AuthorTopic(None)
     theta = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 1.5)
     expected = np.array([theta[1], theta[:2].mean(axis=0), theta[2], theta[2]])
     for one in (shard, shard.emptied()):

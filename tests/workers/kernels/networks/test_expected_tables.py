@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
@@ -61,11 +61,8 @@ def problem(seed, network, discount):
     options = {"topics": topics, "network": NETWORKS[network], "discount": discount, "inference": "variational"}
     options.update(learn=["strength", "alpha"], beta=3.0)
     config = make_options("dirichlet-network", options)
-    family = load_family("dirichlet-network")
-    model, global_state = (
-        family.make_shard_model(config),
-        family.initialise(Summary(3, WORDS, shard.tokens), config, Stream(1)),
-    )
+    model = make_family("dirichlet-network", config)
+    global_state = model.initialise(Summary(3, WORDS, shard.tokens), Stream(1))
     shape = global_state.shared_mean.shape
     strength = generator.uniform(0.5, 8.0, global_state.strength.size)
     customers = generator.gamma(0.5, 8.0, shape)

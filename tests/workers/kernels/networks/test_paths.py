@@ -14,12 +14,10 @@ from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
-from collapsium.workers.families.networks import sampled as driver
 from collapsium.workers.families.networks.dirichlet_network import Vectors, plan_of
-from collapsium.workers.families.networks.family import NetworkFamily
-from collapsium.workers.families.networks.graph import Graph
+from collapsium.workers.families.networks.graph import Graph, Plan
 from collapsium.workers.families.networks.options import NetworkOptions
-from collapsium.workers.families.networks.sampled import repair_tables, sweep_shared
+from collapsium.workers.families.networks.sampled import SampledNetwork, repair_tables, sweep_shared, with_changes
 from collapsium.workers.families.networks.sampler import NetworkSampler, padded, tables_for
 from collapsium.workers.kernels.networks.means import pair_probabilities
 from collapsium.workers.kernels.networks.records import (
@@ -69,13 +67,13 @@ PLANS = {
 WORDS_FROM = {"nobody draws from segments": "document"}
 
 
-class PlannedFamily(NetworkFamily):
-    """A family of any plan."""
+class PlannedOptions(NetworkOptions):
+    """Options of a network of any plan."""
 
-    Options = NetworkOptions
+    fixed_plan: Plan
 
-    def __init__(self, plan):
-        self.fixed_plan = plan
+    def plan(self, labels):
+        return self.fixed_plan
 
 
 class Made:
@@ -93,11 +91,11 @@ class Made:
         self.shard = type(shard)(0, shard.offsets, shard.words, shard.position, shard.counts, labels, shard.segments)
         given_ = {name: Vectors(**one) for name, one in PLANS[plan].items()}
         plan_ = plan_of(given_, WORDS_FROM.get(plan, list(given_)[-1]), TABLE)
-        self.options = NetworkOptions(topics=topics, alpha=0.6, beta=1.8, learn=("alpha", "discount"))
+        self.options = PlannedOptions(topics=topics, alpha=0.6, beta=1.8, learn=("alpha", "discount"), fixed_plan=plan_)
         summary = Summary(shard.documents, WORDS, shard.tokens, labels=TABLE)
-        self.family, kinds = PlannedFamily(plan_), len(plan_.kinds)
+        self.family, kinds = SampledNetwork(self.options), len(plan_.kinds)
         self.global_state = replace(
-            self.family.initialise(summary, self.options, Stream(0)),
+            self.family.initialise(summary, Stream(0)),
             alpha=noise.gamma(1.0, 0.7, topics) + 0.05,
             strength=noise.gamma(1.0, 3.0, kinds) + 0.05,
             discount=noise.uniform(0.05, 0.9, kinds) * discounted,
@@ -241,7 +239,7 @@ def test_means_lists_and_dots__equal_their_twins(made, held):
     tables = sampling.counts.shared_tables[:, : made.topics]
     global_state = replace(made.global_state, shared_customers=state.m[: made.shared], shared_tables=tables)
     mean = naive.expected(state)[made.shared :]
-    vectors = made.family.make_shard_model(made.options).node_vectors(local, global_state)
+    vectors = made.family.node_vectors(local, global_state)
     np.testing.assert_allclose(vectors, mean, rtol=2e-6, atol=1e-9)
     starts, topic, count = local.counts.own.record
     listed = [list(zip(topic[a:b], count[a:b], strict=True)) for a, b in zip(starts, starts[1:], strict=False)]
@@ -267,7 +265,7 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
     """Of tokens' words, topics and tables, and of no other shard; hyperparameters are learned on the way."""
     made.state = made.nothing()
     made.put_shared()
-    model, global_state, stream = made.family.make_shard_model(made.options), made.global_state, Stream(made.seed)
+    model, global_state, stream = made.family, made.global_state, Stream(made.seed)
     block = model.initial_rows(WORDS, global_state)
     rows = block.of_words(made.shard.words, complete=False)
     local, delta = model.start(made.shard, rows, global_state, stream)
@@ -279,7 +277,7 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
             made.global_state = global_state
             n = np.zeros((made.graph.node_kind.size, made.topics), dtype=int)
             np.add.at(n, (made.laid.tokens()[1], local.token_topic), 1)
-            after = driver.with_changes(global_state, sums)
+            after = with_changes(global_state, sums)
             sampling = NetworkSampler.of(
                 made.shard, made.graph, after, made.options, local.token_topic, block.word_topic[made.shard.words]
             )
@@ -288,8 +286,8 @@ def test_objective__is_the_logarithm_of_what_is_sampled(made):
             require_valid(state)
             np.testing.assert_array_equal(state.m[: made.shared], after.shared_customers)
             expected = naive.log_probability(state) + log_words(words, local.token_topic, made.topics)
-            assert driver.objective(global_state, sums)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
-        global_state = driver.update(global_state, sums, made.options, stream.at(iteration=iteration))
+            assert model.objective(global_state, sums)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        global_state = model.update(global_state, sums, stream.at(iteration=iteration))
         rows = block.of_words(made.shard.words, complete=False)
         local, delta = model.sweep(
             made.shard, local, rows, global_state, stream.at(purpose="sweep", iteration=iteration)

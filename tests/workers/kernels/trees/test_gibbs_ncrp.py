@@ -8,7 +8,7 @@ import pytest
 from collapsium.pipeline import simulate
 from collapsium.pipeline.engine.loop.fit import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.models.registry import make_options, shard_model
+from collapsium.pipeline.models.registry import make_options, recorded_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
@@ -18,7 +18,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.hyperparameters import slice_sampled
 from collapsium.workers.families.ncrp import gibbs_ncrp as driver
-from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrpShardModel
+from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrp
 from collapsium.workers.families.ncrp.gibbs_state import levels
 from collapsium.workers.families.ncrp.node_moves import depth_first, regular_tree
 from collapsium.workers.kernels.trees.gibbs_records import FREE
@@ -27,7 +27,7 @@ from tests.fits import problem_of
 from tests.strategies import documents_of
 
 FAMILY = "gibbs-ncrp"
-MODEL, DRIVER = shard_model(FAMILY, {}), driver.GibbsNcrp()
+MODEL = recorded_family(FAMILY, {})
 
 
 def require_tree(state):
@@ -59,7 +59,7 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
     assert len(problem.shards) == 5
     before, seen = set(), {"born": 0, "emptied": 0, "rescued": 0}
     found = {}
-    sweep = GibbsNcrpShardModel.sweep
+    sweep = GibbsNcrp.sweep
 
     def watched(model, shard, local, rows, global_state, stream):
         local, delta = sweep(model, shard, local, rows, global_state, stream)
@@ -71,7 +71,7 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
         )
         return local, delta
 
-    monkeypatch.setattr(GibbsNcrpShardModel, "sweep", watched)
+    monkeypatch.setattr(GibbsNcrp, "sweep", watched)
     for state, _ in Fit(replace(problem, local_sweeps=local_sweeps), Limits(iterations=12)):
         require_tree(state)
         there = set(np.flatnonzero(state.global_state.node_documents))
@@ -94,13 +94,12 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
 def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
     shard, noise = Shard.of(0, documents_of(planted_rows(3, documents=50))), np.random.default_rng(1)
     theta, phi = noise.dirichlet(np.ones(4), shard.documents), noise.dirichlet(np.ones(shard.words.size), 4).T
-    config = make_options(FAMILY, {})
-    global_state = DRIVER.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), config, Stream(0))
+    global_state = MODEL.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), Stream(0))
     block = tasks.empty_block(MODEL, 0, 30, global_state)
     local, delta = MODEL.start(shard, block.rows, global_state, Stream(1), {"document_topic": theta, "word_topic": phi})
     np.testing.assert_array_equal(local.document_level.sum(axis=1), shard.lengths)
     block = tasks.fold(MODEL, block, [delta], global_state)
-    after = DRIVER.update(global_state, block.sums, config, Stream(2))
+    after = MODEL.update(global_state, block.sums, Stream(2))
     assert not after.another_round
     assert after.topic.sum() == shard.tokens
     path = local.document_path
@@ -141,13 +140,12 @@ def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
 
 def test_no_tokens_at_all__are_swept():
     shard = Shard.of(0, documents_of([{}, {}]))
-    config = make_options(FAMILY, {})
-    global_state = DRIVER.initialise(Summary(2, 30, 0), config, Stream(0))
+    global_state = MODEL.initialise(Summary(2, 30, 0), Stream(0))
     block = tasks.empty_block(MODEL, 0, 30, global_state)
     swept = tasks.start(MODEL, shard, None, [block], global_state, Stream(1, "start"))
     for number in range(3):
         block = tasks.fold(MODEL, block, [swept.delta], global_state)
-        global_state = DRIVER.update(global_state, block.sums, config, Stream(1, "u", number))
+        global_state = MODEL.update(global_state, block.sums, Stream(1, "u", number))
         swept = tasks.sweep(MODEL, shard, swept, None, [block], global_state, Stream(1, "sweep", number))
     assert all(np.isfinite(one).all() for one in global_state.to_arrays().values() if one.dtype.kind == "f")
     assert np.isfinite(MODEL.infer(swept.local, global_state)["document_topic"]).all()
