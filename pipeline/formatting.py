@@ -2,10 +2,48 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 # Characters of sparklines, from low to high
 BLOCKS, ASCII_BLOCKS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
+MINUS = "\N{MINUS SIGN}"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Format a number to `digits` significant digits, with thousands separated: ``-7.140``, ``12,345``, ``1.2e-05``.
+
+    Integers are exact, and floats have all their digits, so that -6.000 beside -6.123 is not -6.
+    """
+    if not math.isfinite(value):
+        return "–"
+    if isinstance(value, int) or value == 0 or abs(value) >= 10**digits:
+        text = f"{value:,.0f}"
+    elif abs(value) >= 1e-4:
+        places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
+        text = f"{value:,.{places}f}"
+    else:
+        text = f"{value:.{max(digits - 2, 1)}g}"
+    return text.replace("-", MINUS)
+
+
+def percent(share: float) -> str:
+    """Format a share: ``12.3%``, or ``<0.1%`` if it is smaller."""
+    return "<0.1%" if 0 < share < 0.001 else f"{share:.1%}"
+
+
+def times(factor: float) -> str:
+    """Format a factor: ``0.4``, ``1.7``, ``23``, ``>999``."""
+    return f"{factor:.1f}" if factor < 9.95 else f"{factor:.0f}" if factor < 999.5 else ">999"
+
+
+def duration(seconds: float) -> str:
+    """Format a duration: ``12.3 s``, ``4 min 5 s``, ``2 h 10 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
 
 
 def duration_text(seconds: float) -> str:
@@ -48,6 +86,12 @@ def sample_text(share: float) -> str:
 def plain(text: str) -> str:
     """Return a text without control characters, which words and labels of a corpus may contain."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+
+
+def shortened(text: str, letters: int) -> str:
+    """Return a text without control characters, cut to at most `letters` characters."""
+    text = plain(text)
+    return text if len(text) <= letters else text[: letters - 1] + "…"
 
 
 def shown_options(options: Mapping[str, object]) -> dict[str, object]:

@@ -43,8 +43,7 @@ from collapsium.pipeline.executors.liveness import (
     Watch,
     WorkerSign,
 )
-from collapsium.pipeline.monitoring.dask_dashboard.plugin import install
-from collapsium.pipeline.monitoring.dask_dashboard.runs import TOPIC
+from collapsium.pipeline.monitoring.dask_dashboard.plugin import TOPIC, install
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import ClusterError, ClusterGoneError, MismatchError
 from collapsium.storage.units import size

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from collapsium.pipeline.formatting import counted, duration_text, plain, quantity, sample_text
 from collapsium.pipeline.monitoring.events import Event
-from collapsium.pipeline.monitoring.run_status import UNITS, RunStatus, loss_text, saving_text
+from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, saving_text
 from collapsium.pipeline.monitoring.terminal import raw_stream
 from collapsium.storage.printable import json_text
 from collapsium.storage.runs.event_records import REQUIRED
@@ -148,9 +148,7 @@ class RunView:
             self._print(f"kernels compiled or loaded in {event['compile_seconds']:.1f} s", event)
 
     def _start(self, event: Event) -> None:
-        units = UNITS[event.get("holds", "documents")]
-        sizes = [f"{event[name]:,} {unit}" for name, unit in zip(UNITS["documents"], units, strict=True)]
-        self._print(f"{event['family']}: {', '.join(sizes)}, {counted(event['shards'], 'shard')}", event)
+        self._print(f"{event['family']}: {self._status.sizes()}, {counted(event['shards'], 'shard')}", event)
         if self.log.live:
             from collapsium.pipeline.monitoring import live as live_view
 
@@ -184,11 +182,11 @@ class RunView:
 
     def _pace(self) -> str:
         """Return the speed and the remaining time, as text."""
-        fit, units = self._status.fit, UNITS[self._status.start.get("holds", "documents")]
+        fit = self._status.fit
         left = fit.left(self._status.planned)
         texts = []
         if "tokens_a_second" in fit.event:
-            texts.append(f"{quantity(fit.event['tokens_a_second'])} {units[1]}/s")
+            texts.append(f"{quantity(fit.event['tokens_a_second'])} {self._status.units[1]}/s")
         if left:
             texts.append(f"{duration_text(left)} left")
         return "".join(f"  {text}" for text in texts)

@@ -13,8 +13,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from collapsium.pipeline.formatting import duration_text, plain, quantity, sample_text, sparkline
-from collapsium.pipeline.monitoring.run_status import UNITS, FitStatus, RunStatus
+from collapsium.pipeline.formatting import duration_text, plain, sparkline
+from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
 from collapsium.pipeline.monitoring.terminal import raw_stream
 from collapsium.storage.printable import printable
 from collapsium.storage.units import size
@@ -69,8 +69,10 @@ def drawn(status: RunStatus, width: int, *, ascii_only: bool = False) -> Rendera
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(no_wrap=True, overflow="ellipsis")
     lines.add_row("iteration", _bar(status, fit, max(min(BAR_WIDTH, width - 48), 8)))
-    for name, text in _figures(status, fit, max(min(SPARKLINE_WIDTH, width - 26), 8), ascii_only=ascii_only):
-        lines.add_row(name, _text(text))
+    for name, text in status.figures(fit).items():
+        curve = [value for _, value in fit.curves[name].points] if name in ("score", "objective") else []
+        drawn = sparkline(curve, max(min(SPARKLINE_WIDTH, width - 26), 8), ascii_only=ascii_only)
+        lines.add_row(name, _text(f"{text}  {drawn}".rstrip()))
     for change, number in [(change, int(one)) for one, change in fit.event.get("moved", [])]:
         words = " ".join(fit.words.get(str(number), []))
         lines.add_row("growing" if change > 0 else "shrinking", _text(f"{change:+7.2%}  {number:>4}  {words}"))
@@ -100,28 +102,3 @@ def _bar(status: RunStatus, fit: FitStatus, width: int) -> RenderableType:
     times = f"{duration_text(fit.elapsed)}" + (f", {duration_text(left)} left" if left else "")
     row.add_row(ProgressBar(total=total, completed=completed, width=width), f"{completed:,}/{total:,}", times)
     return row
-
-
-def _figures(status: RunStatus, fit: FitStatus, width: int, *, ascii_only: bool) -> list[tuple[str, str]]:
-    """Return names and texts of the figures, the score with its curve."""
-    event, units = fit.event, UNITS[status.start.get("holds", "documents")]
-    rows = [("members", status.members_text())] if status.restarts else []
-    for name, digits in (("score", 4), ("objective", 1)):
-        if name in fit.curves:
-            curve = [value for _, value in fit.curves[name].points]
-            rows.append((name, f"{curve[-1]:.{digits}f}  {sparkline(curve, width, ascii_only=ascii_only)}"))
-            break
-    if "documents_share" in event:
-        rows.append(("swept", sample_text(event["documents_share"])))
-    if "change" in event:
-        rows.append(("change", f"{event['change']:.2e}"))
-    if "tokens_a_second" in event:
-        spent = event["seconds"]
-        total = sum(spent.values()) or 1.0
-        shares = ", ".join(
-            f"{name} {spent[name] / total:.0%}" for name in ("kernel", "reduce", "wait") if name in spent
-        )
-        rows.append(("speed", f"{quantity(event['tokens_a_second'])} {units[1]}/s  ({shares})"))
-    if "active" in event:
-        rows.append(("topics", f"{event['active']:,} active"))
-    return rows

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, TypedDict, TypeVar
 
-from collapsium.pipeline.formatting import counted
+from collapsium.pipeline.formatting import counted, quantity, sample_text
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.storage.runs.event_records import REQUIRED
 
@@ -134,6 +134,35 @@ class RunStatus:
     def fit(self) -> FitStatus:
         """The fit, or the member of the last iteration."""
         return self.fits.get(self._last, FitStatus())
+
+    @property
+    def units(self) -> tuple[str, str, str]:
+        """The units of documents, tokens and words."""
+        return UNITS.get(str(self.start.get("holds")), UNITS["documents"])
+
+    def sizes(self) -> str:
+        """Return the size of the corpus, as text."""
+        sizes = zip(UNITS["documents"], self.units, strict=True)
+        return ", ".join(f"{int(self.start.get(name, 0)):,} {unit}" for name, unit in sizes)
+
+    def figures(self, fit: FitStatus) -> dict[str, str]:
+        """Return names and texts of the figures of a fit, as the terminal and the scheduler's page show them."""
+        event, texts = fit.event, {"members": self.members_text()} if self.restarts else {}
+        name, digits = ("score", 4) if "score" in fit.curves else ("objective", 1)
+        if name in fit.curves:
+            texts[name] = f"{fit.curves[name].last:.{digits}f}"
+        if "documents_share" in event:
+            texts["swept"] = sample_text(event["documents_share"])
+        if "change" in event:
+            texts["change"] = f"{event['change']:.2e}"
+        if "tokens_a_second" in event:
+            spent = event["seconds"]
+            total = sum(spent.values()) or 1.0
+            shares = [f"{name} {spent[name] / total:.0%}" for name in ("kernel", "reduce", "wait") if name in spent]
+            texts["speed"] = f"{quantity(event['tokens_a_second'])} {self.units[1]}/s  ({', '.join(shares)})"
+        if "active" in event:
+            texts["topics"] = f"{event['active']:,} active"
+        return texts
 
     def members_text(self) -> str:
         """Return the number of members that have ended, and the running ones, as text."""

@@ -17,9 +17,9 @@ from scipy.sparse.csgraph import shortest_path
 from threadpoolctl import threadpool_limits
 
 from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.reporting.embedding import scaled, separate
-from collapsium.pipeline.reporting.text_layout import Placed, Placement, Point, place_texts, shortened
+from collapsium.pipeline.reporting.text_layout import Measure, Placed, Placement, Point, place_texts, text_width
 
 Floats = npt.NDArray[np.float64]
 
@@ -70,7 +70,7 @@ class LabelMap:
     topics_left: int
 
 
-def label_map(table: LabelTopics, names: Sequence[str] | None = None) -> LabelMap:
+def label_map(table: LabelTopics, names: Sequence[str] | None = None, measure: Measure = text_width) -> LabelMap:
     """Map the most frequent labels and the largest topics."""
     labels = np.sort(np.argsort(-np.array(table.documents), kind="stable")[:MAX_LABELS])
     share = np.array([max(topic.share, 0.0) for topic in table.topics])
@@ -94,7 +94,7 @@ def label_map(table: LabelTopics, names: Sequence[str] | None = None) -> LabelMa
         ids.append(topic.id)
         titles.append(f"Topic {topic.id}, {topic.share:.2%}: {' '.join([*title, *topic.names[:8]])}")
     order = [*range(labels.size), *(labels.size + np.argsort(-share[chosen], kind="stable")).tolist()]
-    texts = place_texts(points, order, Placement(*PLANE, distances=TEXT_DISTANCES))
+    texts = place_texts(points, order, Placement(*PLANE, distances=TEXT_DISTANCES), measure=measure)
     marks = [
         Mark(point.text, topic, plain(title), point.x, point.y, point.radius, text)
         for point, topic, title, text in zip(points, ids, titles, texts, strict=True)

@@ -6,14 +6,21 @@ import itertools
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.formatting import plain
-
 Floats = npt.NDArray[np.float64]
 Box = tuple[float, float, float, float]
+
+
+class Measure(Protocol):
+    """Measures the width of a text, in the unit of its font size."""
+
+    def __call__(self, text: str, size: float, *, bold: bool = False) -> float:
+        """Return the width."""
+
 
 LINE = 1.2  # Height of a line, relative to the font size
 BOLD = 1.12  # Width of bold text, relative to normal text
@@ -86,14 +93,8 @@ class Placement:
     max_covered: float = 1.0
 
 
-def shortened(text: str, letters: int) -> str:
-    """Return a text without control characters, cut to at most `letters` characters."""
-    text = plain(text)
-    return text if len(text) <= letters else text[: letters - 1] + "…"
-
-
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """Return an upper estimate of a text's width in common sans-serif fonts."""
+    """Return an upper estimate of a text's width in common sans-serif fonts, for browsers, whose fonts are unknown."""
     return size * (BOLD if bold else 1.0) * sum(map(_width, text))
 
 
@@ -102,7 +103,7 @@ def _width(letter: str) -> float:
         return NARROW
     if letter in "ftrI()[]{}-/\\ ":
         return SLIM
-    if letter in "mwMW@%…":
+    if letter in "mwMW@%…<>=+&~_#^\N{MINUS SIGN}":
         return WIDE
     if letter.isascii():
         return CAPITAL if letter.isupper() else LETTER
@@ -114,7 +115,11 @@ def _width(letter: str) -> float:
 
 
 def place_texts(
-    points: Sequence[Point], order: Sequence[int], plane: Placement, taken: Sequence[Box] = ()
+    points: Sequence[Point],
+    order: Sequence[int],
+    plane: Placement,
+    taken: Sequence[Box] = (),
+    measure: Measure = text_width,
 ) -> list[Placed | None]:
     """Place each text next to its point, so that it covers no other text and few points."""
     circles = np.array([(point.x, point.y, point.radius) for point in points], dtype=np.float64).reshape(-1, 3)
@@ -124,7 +129,7 @@ def place_texts(
     placed: list[Placed | None] = [None] * len(points)
     for number in order:
         point = points[number]
-        width, height = text_width(point.text, point.size, bold=point.bold), LINE * point.size
+        width, height = measure(point.text, point.size, bold=point.bold), LINE * point.size
         if not point.text or width > plane.width - 2 * GAP or height > plane.height - 2 * GAP:
             continue
         best: tuple[float, Box, float] | None = None

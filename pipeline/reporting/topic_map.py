@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.analysis.words import MIN_EXPECTED_TOKENS, RELEVANCE_WEIGHT, relevance
+from collapsium.pipeline.formatting import shortened
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topic_matching import distances
 from collapsium.pipeline.reporting.embedding import MapQuality, embed, measure, separate
-from collapsium.pipeline.reporting.text_layout import LINE, Placed, Placement, Point, place_texts, shortened, text_width
+from collapsium.pipeline.reporting.text_layout import LINE, Measure, Placed, Placement, Point, place_texts, text_width
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -87,21 +88,26 @@ class CircleText:
 
 
 def circle_texts(
-    topics_map: TopicMap, topics: Sequence[Topic], names: Sequence[str], width: float, size: float
+    topics_map: TopicMap,
+    topics: Sequence[Topic],
+    names: Sequence[str],
+    width: float,
+    size: float,
+    measure: Measure = text_width,
 ) -> list[CircleText]:
     """Place ids and names so that texts do not overlap, those of the largest topics first."""
     inside, points, taken = [], [], []
     order = sorted(range(len(topics)), key=lambda number: (-topics[number].share, number))
     for number, topic in enumerate(topics):
         x, y, radius = (float(values[number]) * width for values in (topics_map.x, topics_map.y, topics_map.radius))
-        wide, tall = text_width(str(topic.id), size), 0.75 * size
+        wide, tall = measure(str(topic.id), size), 0.75 * size
         inside.append(math.hypot(wide / 2, tall / 2) <= radius)
         if inside[-1]:
             taken.append((x - wide / 2, y - LINE * size / 2, x + wide / 2, y + LINE * size / 2))
         name = names[number] if inside[-1] else f"{topic.id} {names[number]}"
         points.append(Point(x, y, radius, name.strip(), size))
     plane = Placement(width, width * topics_map.height, max_covered=0.04)
-    placed = place_texts(points, order, plane, taken)
+    placed = place_texts(points, order, plane, taken, measure)
     return [CircleText(*parts) for parts in zip(inside, placed, (point.text for point in points), strict=True)]
 
 

@@ -13,12 +13,9 @@ from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus
 
 ITERATIONS = 40
-DATA = "name => Bokeh.documents[0].get_model_by_name(name).data"
-SCORE = "() => window.Bokeh && Bokeh.documents.length > 0 && Bokeh.documents[0].get_model_by_name('score-data')?.data.value.length > 2"
-LATER = "before => Bokeh.documents[0].get_model_by_name('score-data').data.iteration.at(-1) > before"
-ENDED = (
-    "() => (document.documentElement.outerHTML, Bokeh.documents[0].get_model_by_name('figures').text.includes('ended'))"
-)
+SCORE = "() => Boolean(document.querySelector('#score svg path'))"
+LATER = "before => document.querySelector('#score .last').textContent !== before"
+ENDED = "() => document.querySelector('#figures')?.textContent.includes('ended')"
 
 
 @pytest.fixture(scope="module")
@@ -59,20 +56,18 @@ def iterations(run):
     return [event for event in Run(run).events() if event["event"] == "iteration"]
 
 
-def data(seen, name):
-    found = seen.page.evaluate(DATA, f"{name}-data")
-    return {key: [float(one) for one in (values.values() if isinstance(values, dict) else values)]
-            if key not in ("topic", "words", "worker") else list(values) for key, values in found.items()}  # fmt: skip
+def titles(seen, chart):
+    """The tooltips of the marks of a chart."""
+    return seen.page.locator(f"#{chart} title").all_text_contents()
 
 
 def test_page__shows_a_fit_as_it_goes_on(fitting, visits):
-    run, url, thread = fitting
+    _, url, thread = fitting
     seen = visits(f"{url}/collapsium")
     seen.page.wait_for_function(SCORE, timeout=60000)
     assert thread.is_alive()
-    before = data(seen, "score")["iteration"][-1]
+    before = seen.page.locator("#score .last").text_content()
     seen.page.wait_for_function(LATER, arg=before, timeout=60000)
-    assert data(seen, "score")["iteration"][-1] > before
     seen.require_clean()
 
 
@@ -84,29 +79,19 @@ def test_page__has_the_figures_of_the_events(fitting, visits):
         seen = visits(f"{url}/collapsium", width=width)
         seen.page.wait_for_function(SCORE, timeout=60000)
         seen.page.wait_for_function(ENDED, timeout=60000)
-        score = data(seen, "score")
-        by_iteration = {event["iteration"]: event for event in told}
-        assert score["iteration"][-1] == ITERATIONS
-        assert score["value"] == [by_iteration[int(one)]["score"] for one in score["iteration"]]
         last = told[-1]
-        sizes = data(seen, "sizes")
-        assert [[int(one), share] for one, share in zip(sizes["topic"], sizes["share"], strict=True)] == last["sizes"][
-            :15
-        ]
-        sweeps = data(seen, "sweeps")
-        assert [sweeps[name][-1] for name in ("least", "low", "half", "high", "most")] == last["sweeps"]["quartiles"]
-        shares = data(seen, "shares")
-        whole = sum(last["seconds"].values())
-        for name, spent in last["seconds"].items():
-            assert shares[name][-1] == pytest.approx(spent / whole, abs=1e-6)
-        memory = data(seen, "memory")
+        assert f"after iteration {ITERATIONS}" in seen.page.locator("#score .last").text_content()
+        sizes = [(title.split()[0], title.rpartition(": ")[2]) for title in titles(seen, "sizes")]
+        assert sizes == [(str(int(topic)), f"{share:.2%}") for topic, share in last["sizes"][:15]]
+        assert seen.page.locator("#sweeps path").count() == 3
+        assert titles(seen, "shares") == ["kernel", "reduce", "score", "update", "wait"]
         told_last = [event["processes"] for event in told if "processes" in event][-1]
-        assert memory["bytes"] == [one["memory"] for one in told_last]
-        figures = seen.page.evaluate("() => Bokeh.documents[0].get_model_by_name('figures').text")
+        assert [title.rpartition(": ")[0] for title in titles(seen, "memory")] == [one["name"] for one in told_last]
+        figures = seen.page.locator("#figures").text_content()
         assert f"{last['score']:.4f}" in figures
         assert f"{ITERATIONS} of {ITERATIONS}" in figures
         assert seen.overflow() == []
-        assert all(size >= 10 for size, _ in seen.sizes())  # of what is not drawn on a canvas
+        assert all(size >= 10 for size, _ in seen.sizes())
         seen.require_clean()
         assert seen.picture(f"dashboard-{width}").stat().st_size > 10000
 
@@ -121,5 +106,5 @@ def test_page__is_in_the_navigation_and_in_lists(fitting, visits):
     assert len(ours) == 5
     for path in ours.values():
         one = visits(f"{url}{path}", width=400, height=300)
-        one.page.wait_for_function("() => Bokeh.documents.length > 0", timeout=60000)
+        assert one.page.locator("figure svg").count()
         one.require_clean()

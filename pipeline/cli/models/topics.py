@@ -57,9 +57,8 @@ from collapsium.pipeline.analysis.options import LabelOptions, NamerOptions, Ran
 from collapsium.pipeline.cli.command import UsageError, argument, given
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import plain, times
 from collapsium.pipeline.monitoring.console import counting
-from collapsium.pipeline.reporting.charts import times
 from collapsium.pipeline.reporting.options import FoldingOptions, TreeFileOptions
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError

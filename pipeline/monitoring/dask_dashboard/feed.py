@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from collapsium.pipeline.monitoring.events import Event
+from collapsium.pipeline.svg import thinned
 
 SECONDS = 0.25  # Seconds between two iterations that are sent, as the scheduler has other work to do
 POINTS = 300  # Iterations that are sent when a run is resumed
@@ -15,15 +16,6 @@ ACTIVITIES = ("kernel", "reduce", "update", "score", "wait")  # Keys of the seco
 
 # A message to the scheduler: ``run``, the folder; ``event``; ``totals``, sums over all iterations so far
 Message = dict[str, object]
-
-
-def thinned(iterations: Sequence[Event], points: int = POINTS) -> list[Event]:
-    """Return an evenly spaced part of some iterations, and of those with a score."""
-    scored = [number for number, one in enumerate(iterations) if one.get("score") is not None]
-    selected: set[int] = set()
-    for numbers in (scored, list(range(len(iterations)))):
-        selected.update(numbers[:: max(-(-len(numbers) // points), 1)], numbers[-1:])
-    return [iterations[number] for number in sorted(selected)]
 
 
 class Feed:
@@ -67,8 +59,10 @@ class Feed:
             self._send(last)
         self._send(event)
         if event["event"] == "start":
-            for one in thinned([one for one in self._before() if one["event"] == "iteration"]):
-                self._send(one)
+            iterations = [one for one in self._before() if one["event"] == "iteration"]
+            scored = [number for number, one in enumerate(iterations) if one.get("score") is not None]
+            for number in sorted({*thinned(range(len(iterations)), POINTS), *thinned(scored, POINTS)}):
+                self._send(iterations[number])
 
     def _iteration(self, event: Event) -> None:
         member = event.get("member")

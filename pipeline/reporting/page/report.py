@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -23,15 +21,14 @@ from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import duration, number, percent, plain, times
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
-from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.charts import charts_of
 from collapsium.pipeline.reporting.embedding import MapQuality
 from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
-from collapsium.pipeline.reporting.page import segments as segmentview
 from collapsium.pipeline.reporting.page.context import Material, gather
+from collapsium.pipeline.reporting.page.segments import views
 from collapsium.pipeline.reporting.page.tree import branches, view
 from collapsium.pipeline.reporting.page.view_model import (
     MAP_FONTS,
@@ -50,6 +47,7 @@ from collapsium.pipeline.reporting.page.view_model import (
     unit_names,
 )
 from collapsium.pipeline.reporting.tree_folding import check_folding
+from collapsium.pipeline.svg import STYLE, security_policy
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.units import Counting, silent
@@ -191,7 +189,8 @@ def rendered(material: Material, title: str | None = None) -> str:
     """Return the page's HTML, with all text from the corpus escaped; by default its title is the name of the run."""
     charts, constant = charts_of(material.members, material.figures)
     style, script = (
-        (TEMPLATES / name).read_text(encoding="utf-8").replace("</", "<\\/") for name in ("report.css", "report.js")
+        (before + (TEMPLATES / name).read_text(encoding="utf-8")).replace("</", "<\\/")
+        for before, name in ((STYLE, "report.css"), ("", "report.js"))
     )
     # No character of the JSON may end the script element around it.
     text = json.dumps(script_data(material), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -202,7 +201,7 @@ def rendered(material: Material, title: str | None = None) -> str:
         "title": plain(title or material.name),
         "style": Markup(style),  # noqa: S704 - from our template folder, as the next
         "script": Markup(script),  # noqa: S704
-        "policy": _policy(style, script),
+        "policy": security_policy(style, script),
         "data": Markup(text),  # noqa: S704 - all characters with a meaning in HTML are escaped
         "units": unit_names(material),
         "words_by": WORDS_BY[material.ranked_by],
@@ -212,8 +211,9 @@ def rendered(material: Material, title: str | None = None) -> str:
         "map_fonts": MAP_FONTS,
         "circles": [] if material.map is None else circles(material, material.map),
         "charts": charts,
-        "segmented": [] if material.summary is None else segmentview.views(material.summary.segmented, material.topics),
-        "segmentview": segmentview,
+        "segmented": []
+        if material.summary is None
+        else views(material.summary.segmented, material.topics, unit_names(material)["topic"]),
         "time": time_view(material),
         "tree": view(material.topics, **material.folding) if material.tree else None,
         "branches": branches(material.topics, **material.folding) if material.tree else [],
@@ -237,19 +237,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        number=figures.number, percent=figures.percent, duration=figures.duration, times=figures.times, plain=plain
-    )
-    names = ("WIDTH", "HEIGHT", "LEFT", "RIGHT", "TOP", "BOTTOM")
-    environment.globals.update({name: getattr(figures, name) for name in names})
+    environment.filters.update(number=number, percent=percent, duration=duration, times=times, plain=plain)
     return environment
-
-
-def _policy(style: str, script: str) -> str:
-    """Return a Content-Security-Policy that allows this style and this script only."""
-    hashes = {
-        name: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        for name, text in (("style", style), ("script", script))
-    }
-    allowed = "; ".join(f"{name}-src 'sha256-{digest}'" for name, digest in hashes.items())
-    return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.reporting.text_layout import text_width
 from collapsium.pipeline.reporting.tree_folding import FoldedNodes, fold
 from collapsium.pipeline.reporting.tree_layout import (
     FONT,
@@ -25,14 +25,6 @@ from collapsium.pipeline.reporting.tree_layout import (
 MAX_ENTRIES, MAX_OPEN_ROWS = 40, 30
 WORDS = 5
 PIXELS_PER_POINT = 1.3
-# Widths of characters relative to the font size, in DejaVu Sans, the widest font that is likely; others by their kind.
-WIDTHS = {
-    **dict.fromkeys("ilj.,' |!I:;", 0.36),
-    **dict.fromkeys("tfr-()[]/", 0.45),
-    **dict.fromkeys("wM<>=+&~_#^\N{MINUS SIGN}", 0.88),
-    **dict.fromkeys("mW%@", 1.02),
-}
-UPPER, OTHER, BROAD = 0.76, 0.645, 1.05
 
 
 @dataclass(frozen=True)
@@ -64,17 +56,6 @@ class TreeView:
     scale: float = PIXELS_PER_POINT
     font: float = FONT
     small: float = SMALL
-
-
-def measure(text: str, size: float) -> float:
-    """Estimate the width of a text in points, for the widest font that a reader is likely to have."""
-    return size * sum(WIDTHS.get(letter) or _width(letter) for letter in text)
-
-
-def _width(letter: str) -> float:
-    if unicodedata.east_asian_width(letter) in "WF":
-        return BROAD
-    return UPPER if letter.isupper() else OTHER
 
 
 @dataclass(frozen=True)
@@ -117,7 +98,7 @@ def view(tree: Sequence[Topic], *, min_share: float | None = None, levels: int |
     drawn = fold(tree, min_share=min_share, levels=levels, max_entries=MAX_ENTRIES)
     short = [replace(node, words=node.words[:WORDS]) for node in drawn]
     depths = [node.level or 0 for node in drawn]
-    cards = cards_of(short, measure)
+    cards = cards_of(short, text_width)
     places = layout(depths, [(card.width, card.height) for card in cards])
     parents = parents_of(depths)
     nodes = []

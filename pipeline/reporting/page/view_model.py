@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, TypedDict
 
 import numpy as np
+from markupsafe import Markup
 
 from collapsium.pipeline.analysis.labels.lift import Lifted, by_lift
 from collapsium.pipeline.analysis.topic_shares import TimeShares, by_period
 from collapsium.pipeline.analysis.topics import Topic
-from collapsium.pipeline.formatting import plain, shown_options
+from collapsium.pipeline.formatting import counted, duration, number, percent, plain, shown_options
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.reporting import charts as figures
-from collapsium.pipeline.reporting.charts import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, number, percent, ticks
 from collapsium.pipeline.reporting.page.context import Material, facts_of
 from collapsium.pipeline.reporting.plots.time import (
     BAND,
@@ -27,135 +25,90 @@ from collapsium.pipeline.reporting.plots.time import (
     unbroken,
 )
 from collapsium.pipeline.reporting.topic_map import WEIGHTS, CircleText, TopicMap, circle_texts, map_names
+from collapsium.pipeline.svg import Chart, Ticks, ticks
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.runs.summary import ExampleDocument, FieldSummary, LabelSummary
 
-LEFT = 52.0
+TIME_LEFT = 52.0  # Left margin of the charts over time
 MAX_DATES = 4
 WORDS = 4
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A topic's share in a period: position, tooltip, and whether the period has few documents."""
-
-    x: float
-    y: float
-    text: str
-    few: bool
-
-
-@dataclass(frozen=True)
-class Bar:
-    """The number of documents of a period: rectangle and tooltip."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    text: str
-
-
-@dataclass(frozen=True)
 class TimeChart:
-    """A topic's chart with lines, bands and a mark for each period, or, without a topic, the documents' bars."""
+    """The chart of a topic's share over time or, without a topic, of the number of documents."""
 
     topic: int | None
     title: str
     caption: str
-    lines: list[str]
-    bands: list[str]
-    marks: list[Mark]
-    bars: list[Bar]
-    y_ticks: list[tuple[float, str]]
+    svg: Markup
 
 
 @dataclass(frozen=True)
 class TimeView:
-    """The page's section on time: charts, the dates below each, and notes on documents that are left out."""
+    """The page's section on time: charts, whether a period has few documents, and notes on documents left out."""
 
     period: str
     charts: list[TimeChart]
-    x_ticks: list[tuple[float, str]]
+    few: bool
     notes: list[str]
-    left: float = LEFT
 
 
 def view(shares: TimeShares, topics: Sequence[Topic]) -> TimeView:
-    """Lay out topic shares by period."""
+    """Draw topic shares by period."""
     known = {topic.id: topic for topic in topics}
-    first, last = shares.starts[0], shares.ends[-1]
-    wide = WIDTH - LEFT - RIGHT
-
-    def x_of(time: datetime.datetime) -> float:
-        return LEFT + wide * ((time - first) / (last - first))
-
-    edges = [(x_of(start), x_of(end)) for start, end in zip(shares.starts, shares.ends, strict=True)]
-    columns = [column for column in shares.foremost() if int(shares.topics[column]) in known]
-    charts = [_topic(shares, column, known[int(shares.topics[column])], edges) for column in columns]
-    places = [min(max((low + high) / 2, LEFT + 28), WIDTH - RIGHT - 34) for low, high in edges]
-    rows = labelled_periods([place / (WIDTH - LEFT - RIGHT) for place in places], MAX_DATES)
-    return TimeView(
-        shares.period,
-        [*charts, _documents(shares, edges)],
-        [(places[row], label_of(shares, row)) for row in rows],
-        shares.notes,
-    )
-
-
-def _y_of(value: float, high: float) -> float:
-    return TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - min(max(value / high, 0.0), 1.0))
-
-
-def _topic(shares: TimeShares, column: int, topic: Topic, edges: Sequence[tuple[float, float]]) -> TimeChart:
-    share, error = shares.shares[:, column], BAND * shares.errors[:, column]
-    high = top_of_scale(shares, column)
-    x = [(low + right) / 2 for low, right in edges]
-    lines, bands = [], []
-    for run in unbroken(shares):
-        if len(run) > 1:
-            lines.append("M" + "L".join(f"{x[row]:.1f},{_y_of(share[row], high):.1f}" for row in run))
-            upper = [f"{x[row]:.1f},{_y_of(share[row] + error[row], high):.1f}" for row in run]
-            lower = [f"{x[row]:.1f},{_y_of(share[row] - error[row], high):.1f}" for row in reversed(run)]
-            bands.append("M" + "L".join([*upper, *lower]) + "Z")
-        else:
-            low, right = edges[run[0]]
-            half = max((right - low) / 4, 1.5)
-            top, bottom = (_y_of(share[run[0]] + sign * error[run[0]], high) for sign in (1, -1))
-            middle = x[run[0]]
-            bands.append(f"M{middle - half:.1f},{top:.1f}H{middle + half:.1f}V{bottom:.1f}H{middle - half:.1f}Z")
-    rows = zip(x, shares.names, share.tolist(), error.tolist(), shares.documents.tolist(), strict=True)
-    marks = [
-        Mark(
-            round(middle, 1),
-            round(_y_of(value, high), 1),
-            f"{name}: {percent(value)} ± {percent(half)}, {count:,} document{'' if count == 1 else 's'}",
-            count < FEW_DOCUMENTS,
-        )
-        for middle, name, value, half, count in rows
+    # Seconds since the beginning of the first period.
+    origin = shares.starts[0]
+    edges = [
+        ((start - origin).total_seconds(), (end - origin).total_seconds())
+        for start, end in zip(shares.starts, shares.ends, strict=True)
     ]
+    middles, end = [(low + high) / 2 for low, high in edges], edges[-1][1]
+    dates = [(middles[row], label_of(shares, row)) for row in labelled_periods([x / end for x in middles], MAX_DATES)]
+    columns = [column for column in shares.foremost() if int(shares.topics[column]) in known]
+    charts = [_topic(shares, column, known[int(shares.topics[column])], edges, dates) for column in columns]
+    few = bool((shares.documents < FEW_DOCUMENTS).any())
+    return TimeView(shares.period, [*charts, _documents(shares, edges, dates)], few, shares.notes)
+
+
+def _topic(
+    shares: TimeShares, column: int, topic: Topic, edges: Sequence[tuple[float, float]], dates: Ticks
+) -> TimeChart:
+    share, error = shares.shares[:, column], BAND * shares.errors[:, column]
+    high, x = top_of_scale(shares, column), [(low + right) / 2 for low, right in edges]
+    low_edge, high_edge = np.clip(share - error, 0.0, high), np.clip(share + error, 0.0, high)
+    chart = Chart((0.0, edges[-1][1]), (0.0, high), left=TIME_LEFT)
+    for run in unbroken(shares):
+        rows, wide = list(run), [x[row] for row in run]
+        if len(rows) == 1:
+            # A period alone has a band a quarter of its length to both sides.
+            low, right = edges[rows[0]]
+            rows, wide = rows * 2, [x[rows[0]] - (right - low) / 4, x[rows[0]] + (right - low) / 4]
+        else:
+            chart.line([(x[row], share[row]) for row in rows], "c0")
+        upper, lower = (list(zip(wide, edge[rows].tolist(), strict=True)) for edge in (high_edge, low_edge))
+        chart.area([*upper, *reversed(lower)], "band")
+    rows_of_periods = zip(x, shares.names, share.tolist(), error.tolist(), shares.documents.tolist(), strict=True)
+    for middle, name, value, half, count in rows_of_periods:
+        text = f"{name}: {percent(value)} ± {percent(half)}, {counted(count, 'document')}"
+        chart.dot(middle, value, "mark few" if count < FEW_DOCUMENTS else "mark", text)
     words = " ".join(plain(word) for word in ([topic.title] if topic.title is not None else topic.names[:WORDS]))
     lowest, highest = int(share.argmin()), int(share.argmax())
     caption = (
         f"from {percent(share[lowest])} ({shares.names[lowest]}) to {percent(share[highest])} ({shares.names[highest]})"
     )
     digits = 0 if high >= 0.04 else 1 if high >= 0.004 else 2
-    y_ticks = [(_y_of(mark, high), f"{mark:.{digits}%}") for mark in ticks(0.0, high)]
-    return TimeChart(topic.id, words, caption, lines, bands, marks, [], y_ticks)
+    y_ticks = [(mark, f"{mark:.{digits}%}") for mark in ticks(0.0, high)]
+    return TimeChart(topic.id, words, caption, chart.drawn(f"{words}, {caption}", dates, y_ticks))
 
 
-def _documents(shares: TimeShares, edges: Sequence[tuple[float, float]]) -> TimeChart:
-    most = float(shares.documents.max())
-    bars = []
-    for (low, right), name, count in zip(edges, shares.names, shares.documents.tolist(), strict=True):
-        top, width = _y_of(count, 1.1 * most), max(right - low, 1.0)
-        bars.append(
-            Bar(round(low, 1), round(top, 1), round(width, 1), round(HEIGHT - BOTTOM - top, 1), f"{name}: {count:,}")
-        )
-    y_ticks = [(_y_of(mark, 1.1 * most), f"{mark:,.0f}") for mark in ticks(0.0, 1.1 * most, integer=True)]
-    total = int(shares.documents.sum())
-    caption = f"{number(total)} in {len(shares.names):,} {shares.period}s"
-    return TimeChart(None, "Documents", caption, [], [], [], bars, y_ticks)
+def _documents(shares: TimeShares, edges: Sequence[tuple[float, float]], dates: Ticks) -> TimeChart:
+    chart = Chart((0.0, edges[-1][1]), (0.0, 1.1 * float(shares.documents.max())), left=TIME_LEFT)
+    for edge, name, count in zip(edges, shares.names, shares.documents.tolist(), strict=True):
+        chart.bar(edge, (0.0, count), title=f"{name}: {count:,}")
+    caption = f"{number(int(shares.documents.sum()))} in {len(shares.names):,} {shares.period}s"
+    y_ticks = [(mark, f"{mark:,.0f}") for mark in ticks(*chart.y, integer=True)]
+    return TimeChart(None, "Documents", caption, chart.drawn(f"Documents, {caption}", dates, y_ticks))
 
 
 # The map's width, about a pixel a unit on a wide screen, and its font sizes; a narrow screen shows it half as large.
@@ -331,12 +284,12 @@ def cards(material: Material) -> list[tuple[str, str, str]]:
     rows.append(("Iterations", f"{material.model.record.iterations:,}", ""))
     scores = [float(event["score"]) for event in events if "score" in event]
     if scores:
-        text = figures.number(scores[0]) if len(scores) == 1 else figures.number(float(np.mean(scores)))
+        text = number(scores[0]) if len(scores) == 1 else number(float(np.mean(scores)))
         note = "" if len(scores) == 1 else ", mean of the members"
         rows.append(("Held-out score", text, f"nats a token{note}"))
     times = [float(event["elapsed"]) for event in events if "elapsed" in event]
     if times:
-        rows.append(("Fitting time", figures.duration(max(times)), "without set-up"))
+        rows.append(("Fitting time", duration(max(times)), "without set-up"))
     return rows
 
 
@@ -412,11 +365,19 @@ def stability(material: Material) -> JsonObject | None:
     values = [topic.stability for topic in material.topics if topic.stability is not None]
     if not values:
         return None
-    counts, _ = np.histogram(values, bins=10, range=(0.0, 1.0))
-    bars = [(number / 10, int(count), 100.0 * count / max(int(counts.max()), 1)) for number, count in enumerate(counts)]
+    counts, edges = np.histogram(values, bins=10, range=(0.0, 1.0))
+    chart = Chart((0.0, 1.0), (0.0, 1.2 * float(counts.max())), height=150.0, left=12.0)
+    bins = [
+        (low, high, count) for low, high, count in zip(edges[:-1], edges[1:], counts.tolist(), strict=True) if count
+    ]
+    for low, high, count in bins:
+        chart.bar((low + 0.003, high - 0.003), (0.0, count))
+        chart.text((low + high) / 2, 1.08 * count, f"{count:,}", "across")
+    counted_bins = ", ".join(f"{count} from {low:.1f}" for low, _, count in bins)
+    label = f"Number of {unit_names(material)['topics']} by stability: {counted_bins}"
     fits = material.joined or (len(material.members) if len(material.members) > 1 else material.samples)
     return {
-        "bars": bars,
+        "svg": chart.drawn(label, [(edge, f"{edge:.1g}") for edge in edges.tolist()]),
         "mean": float(np.mean(values)),
         "stable": sum(value >= 0.7 for value in values),
         "of": len(values),
@@ -470,7 +431,7 @@ def facts(material: Material, constant: Mapping[str, float]) -> list[tuple[str, 
         ("Publication", _texts(facts_of(material.version))),
         ("Fit", _texts(fit)),
         ("Options", _texts(shown_options(model.options).items())),
-        ("Constant hyperparameters", [(name, figures.number(value)) for name, value in sorted(constant.items())]),
+        ("Constant hyperparameters", [(name, number(value)) for name, value in sorted(constant.items())]),
         ("Limits", _texts((record.get("limits") or {}).items())),
         ("Versions", _texts((record.get("versions") or {"collapsium": version("collapsium")}).items())),
     ]

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.analysis.labels.classification import Tally, Value
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.reporting.plots.style import SALT, saved
-from collapsium.pipeline.reporting.text_layout import shortened
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

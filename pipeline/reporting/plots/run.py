@@ -21,7 +21,7 @@ from collapsium.pipeline.analysis.segments import (
 from collapsium.pipeline.analysis.topic_shares import topic_shares
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.analysis.topics import topics as topics_of
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.charts import COUNTS, NUMBERS, Series, events_of, parameters_of, series_of, title_of
@@ -39,6 +39,7 @@ from collapsium.pipeline.reporting.plots.style import (
     LATE,
     SALT,
     integer_ticks,
+    measured_width,
     new_panels,
     picture_kind,
     saved,
@@ -46,7 +47,6 @@ from collapsium.pipeline.reporting.plots.style import (
 )
 from collapsium.pipeline.reporting.plots.time import csv_of, draw_time
 from collapsium.pipeline.reporting.plots.tree import draw as draw_tree
-from collapsium.pipeline.reporting.text_layout import shortened
 from collapsium.pipeline.reporting.topic_map import circle_texts, map_names, relevant, topic_map
 from collapsium.pipeline.reporting.tree_folding import MAX_DRAWN, fold
 from collapsium.storage.errors import AbsentError, OccupiedError, OptionError, near
@@ -230,7 +230,7 @@ class MapPanel:
             circle.set(edgecolor=COLOURS[0], linewidth=0.8)
             axes.add_patch(circle)
         style = {"fontsize": size, "va": "center", "parse_math": False}
-        for number, text in enumerate(circle_texts(self.map, self.topics, self.names, width, size)):
+        for number, text in enumerate(circle_texts(self.map, self.topics, self.names, width, size, measured_width)):
             if text.inside:
                 axes.text(x[number], y[number], str(self.topics[number].id), ha="center", **style)
             if text.outside is not None:
@@ -417,7 +417,9 @@ def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
     """Draw the map of labels and topics."""
     table, model = label_topics(run, MAP_WORDS), Model(run)
     ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
-    labels = label_map(table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)))
+    labels = label_map(
+        table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)), measured_width
+    )
     return draw(labels, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import io
 import os
+import unicodedata
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from collapsium.storage.errors import MissingError, OptionError
@@ -23,6 +25,7 @@ ALIGNMENT = {"start": "left", "middle": "center", "end": "right"}
 PANEL = (4.6, 3.7)
 ACROSS = 3
 DPI = 150
+FONT_TOLERANCE = 1.04  # Fonts other than the measured one, by which an SVG may be shown, may be a little wider
 # Makes the ids within an SVG the same in every process.
 SALT = {"svg.hashsalt": "collapsium"}
 LATE = 0.1  # Share of the iterations left out of the vertical range, as their scores would flatten all later ones
@@ -45,6 +48,19 @@ def picture_kind(path: str | os.PathLike[str], option: str | None = None) -> str
             "pip install 'collapsium[plots]'"
         )
     return kind
+
+
+@lru_cache(maxsize=100_000)
+def measured_width(text: str, size: float, *, bold: bool = False) -> float:
+    """Return the width of a text in points, as matplotlib draws it."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(size=size, weight="bold" if bold else "normal")
+    width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
+    # Wide characters come from another font, one font size wide.
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return max(float(width), wide * size) * FONT_TOLERANCE
 
 
 def saved(figure: Figure, kind: str, dpi: float = DPI) -> bytes:

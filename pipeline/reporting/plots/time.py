@@ -14,9 +14,8 @@ import numpy as np
 
 from collapsium.pipeline.analysis.topic_shares import TimeShares
 from collapsium.pipeline.analysis.topics import Topic, topics
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.reporting.plots.style import COLOURS, SALT, integer_ticks, new_panels, saved
-from collapsium.pipeline.reporting.text_layout import shortened
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.printable import CsvRows

@@ -7,14 +7,12 @@ lies between its first and its last child.
 
 from __future__ import annotations
 
-import unicodedata
 import warnings
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.reporting.plots.style import COLOURS, DPI, SALT, saved
+from collapsium.pipeline.reporting.plots.style import COLOURS, DPI, SALT, measured_width, saved
 from collapsium.pipeline.reporting.tree_layout import (
     FONT,
     INSET,
@@ -22,7 +20,6 @@ from collapsium.pipeline.reporting.tree_layout import (
     SMALL,
     TITLE,
     Card,
-    Measure,
     cards_of,
     edge_points,
     layout,
@@ -42,8 +39,6 @@ WIDTH_FACTORS, MAX_ASPECT = (1.0, 1.4, 2.0), 1.5
 MARGIN = 18.0
 # Minimum width of a picture, for its caption.
 MIN_WIDTH = 440.0
-# Fonts other than the measured one may be a little wider.
-FONT_TOLERANCE = 1.04
 # Maximum height and width of a PNG, in pixels.
 MAX_PIXELS = 60_000
 # An SVG names all the fonts; a viewer uses the first that it has.
@@ -68,30 +63,18 @@ def draw(tree: Sequence[Topic], kind: str, title: str) -> bytes:
     with warnings.catch_warnings(), rc_context({**SALT, **STYLE}):
         # Characters that the font lacks become boxes in a PNG; an SVG has them all.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        figure = _figure(tree, title, _measure)
+        figure = _figure(tree, title)
         inches = max(figure.get_size_inches())
         return saved(figure, kind, min(DPI, MAX_PIXELS / inches))
 
 
-@lru_cache(maxsize=100_000)
-def _measure(text: str, size: float) -> float:
-    """Return the width of a text, in points."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import text_to_path
-
-    width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)
-    # Wide characters come from another font, one font size wide.
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return max(float(width), wide * size) * FONT_TOLERANCE
-
-
-def _figure(tree: Sequence[Topic], title: str, measure: Measure) -> Figure:
+def _figure(tree: Sequence[Topic], title: str) -> Figure:
     """Return a figure with one pair of axes, whose units are points from the upper left corner."""
     from matplotlib.figure import Figure
 
     levels = [node.level or 0 for node in tree]
     for factor in WIDTH_FACTORS:
-        cards = cards_of(tree, measure, factor)
+        cards = cards_of(tree, measured_width, factor)
         places = layout(levels, [(card.width, card.height) for card in cards])
         across = max([MIN_WIDTH, *(x + card.width for (x, _), card in zip(places, cards, strict=True))])
         down = max((y + card.height for (_, y), card in zip(places, cards, strict=True)), default=0.0)
@@ -103,14 +86,14 @@ def _figure(tree: Sequence[Topic], title: str, measure: Measure) -> Figure:
         words="largest loadings" if signed else "most probable words",
         folded="" if all(node.names for node in tree) else FOLDED,
     )
-    caption = wrapped(text.split(), across, lambda line: measure(line, SMALL), " ")
+    caption = wrapped(text.split(), across, lambda line: measured_width(line, SMALL), " ")
     upper = MARGIN + TITLE * LINE + len(caption) * SMALL * LINE + 2 * INSET
     size = (across + 2 * MARGIN, upper + down + MARGIN)
     figure = Figure(figsize=(size[0] / 72, size[1] / 72))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0.0, size[0]), ylim=(size[1], 0.0))
     axes.axis("off")
-    heading = shortened_to(plain(title), across, lambda line: measure(line, TITLE))
+    heading = shortened_to(plain(title), across, lambda line: measured_width(line, TITLE))
     _write(axes, MARGIN, MARGIN + TITLE / 2, heading, TITLE, INK)
     for number, line in enumerate(caption):
         _write(axes, MARGIN, MARGIN + TITLE * LINE + (number + 0.8) * SMALL * LINE, line, SMALL, GREY)

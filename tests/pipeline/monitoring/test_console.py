@@ -15,7 +15,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.formatting import quantity, sparkline
 from collapsium.pipeline.monitoring import console as progress
 from collapsium.pipeline.monitoring.console import RunView, counting, show_compilation
-from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed, thinned
+from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
 from collapsium.pipeline.monitoring.run_status import MAX_CURVE_POINTS, Curve, RunStatus
 
 OPTIONS = {"family": "lda", "topics": 3, "scheduler": "serial"}
@@ -269,7 +269,7 @@ def test_quantities__have_three_digits(number, text):
 
 def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
     clock, sent = [10.0], []
-    monkeypatch.setattr("collapsium.pipeline.monitoring.dask_dashboard.runs.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("collapsium.pipeline.monitoring.dask_dashboard.feed.time.monotonic", lambda: clock[0])
     feed = Feed(sent.append, "run", lambda: [iteration(1), {"event": "start"}])
     feed(start())
     assert [one["event"]["event"] for one in sent] == ["start", "iteration"]  # what was told before comes after
@@ -287,11 +287,16 @@ def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
 @given(st.integers(0, 400), st.integers(1, 30), st.integers(1, 60))
 def test_what_was_told_before__is_thinned_but_scores_stay(count, every, points):
     told = [iteration(number, **({"score": -6.0} if number % every == 0 else {})) for number in range(1, count + 1)]
-    found = thinned(told, points)
+    sent = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("collapsium.pipeline.monitoring.dask_dashboard.feed.POINTS", points)
+        Feed(sent.append, "run", lambda: told)(start())
+    found = [message["event"] for message in sent[1:]]
     numbers = [one["iteration"] for one in found]
     assert numbers == sorted(set(numbers))
     assert len(found) <= 2 * points + 2
-    assert numbers[:1] + numbers[-1:] == ([1, count] if count else [])
+    assert numbers[-1:] == ([count] if count else [])
+    assert points == 1 or numbers[:1] == ([1] if count else [])
     scored = [one["iteration"] for one in found if "score" in one]
     if count // every:
         assert scored[-1] == count // every * every

@@ -8,9 +8,9 @@ from pathlib import Path
 import distributed
 import pytest
 
+from collapsium.pipeline.monitoring.dask_dashboard import plugin
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
-from collapsium.pipeline.monitoring.dask_dashboard.plugin import install
-from collapsium.pipeline.monitoring.dask_dashboard.runs import RUNS, TOPIC, Runs, runs_of
+from collapsium.pipeline.monitoring.dask_dashboard.plugin import CHARTS, RUNS, TOPIC, Runs, content, install
 from collapsium.pipeline.monitoring.prometheus import RunMetrics
 from tests.pipeline.monitoring.test_console import iteration, start
 
@@ -54,15 +54,18 @@ def read(url):
 
 def test_the_page__is_there_and_in_the_navigation_of_all_others(served):
     url, scheduler = served
-    for page in ("collapsium", "status"):
-        assert len(re.findall(r'href="[./]*collapsium"', read(f"{url}/{page}"))) == 1
+    assert len(re.findall(r'href="[./]*collapsium"', read(f"{url}/status"))) == 1
     page = read(f"{url}/collapsium")
-    assert not [one for one in re.findall(r'(?:src|href)="(https?:[^"]*)"', page) if "dask.org" not in one]
+    assert 'href="status"' in page
+    assert "https:" not in page
+    assert read(f"{url}/behind/a/proxy/collapsium") == page
+    assert "-5.5000" in page
     listed = json.loads(read(f"{url}/individual-plots.json"))
     assert sum(name.startswith("Individual Collapsium") for name in listed) == 5
     for path in listed.values():
         if "collapsium" in path:
-            assert "<html" in read(f"{url}{path}")
+            assert "<figure" in read(f"{url}{path}")
+    assert any("Task Stream" in name for name in listed)  # Dask's own are listed too
 
 
 def test_metrics__are_beside_those_of_dask(served):
@@ -88,26 +91,20 @@ def test_runs__are_remembered_as_far_as_there_is_room(served):
     told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/5", list, 0.0))
     assert list(runs.statuses())[-1] == "/runs/5"
     assert runs.statuses()["/runs/5"].fit.iteration == 2
-    assert runs_of(served[1]) is served[1].plugins["collapsium-runs"]
 
 
-def test_panels__show_what_was_told(served):
-    from collapsium.pipeline.monitoring.dask_dashboard import application as dashpage
-    from collapsium.pipeline.monitoring.dask_dashboard.application import PANELS
-    from collapsium.pipeline.monitoring.dask_dashboard.runs import View
-
-    view = View(served[1])
-    panels = {name: make(view) for name, make in PANELS.items()}
-    for panel in panels.values():
-        panel.update()
-    shown = {name: panel.source.data for name, panel in panels.items()}
-    assert shown["score"] == {"iteration": [1, 2], "value": [-6.0, -5.5]}
-    assert shown["sizes"] == {"topic": ["2"], "share": [0.75], "words": ["<b>gene dna"]}
-    assert shown["sweeps"]["half"] == [0.25, 0.25]
-    assert shown["shares"]["kernel"] == [1.0, 1.0]
-    assert shown["memory"]["bytes"] == [5_000_000]
-    assert "2 of 8" in dashpage._figures(view)
-    assert "&lt;b&gt;gene" in dashpage._changing_topics(view)
+def test_charts__show_what_was_told(served):
+    status = served[1].plugins["collapsium-runs"].statuses()["/runs/one"]
+    shown = {name: str(draw(status, status.fit)) for name, draw in CHARTS.items()}
+    assert "\N{MINUS SIGN}5.500 after iteration 2" in shown["score"]
+    assert "2 &lt;b&gt;gene dna: 75.00%" in shown["sizes"]
+    assert shown["sweeps"].count("<path") == 3
+    assert ">kernel</title>" in shown["shares"]
+    assert "one:1: 5.0 MB" in shown["memory"]
+    page = str(content(served[1].plugins["collapsium-runs"]))
+    assert "2 of 8" in page
+    assert page.count("&lt;b&gt;gene") >= 2
+    assert "<b>gene" not in page
 
 
 def test_the_board__asks_for_metrics_that_there_are():
@@ -149,48 +146,39 @@ def test_runs__side_by_side_keep_their_order():
     assert [one.fit.iteration for one in runs.statuses().values()] == [4, 4]
 
 
-def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member(served, monkeypatch):
-    from collapsium.pipeline.monitoring.dask_dashboard import application as dashpage
-    from collapsium.pipeline.monitoring.dask_dashboard import runs as run_view
+def offered(page, name):
+    """The values of a selection, and the one that is selected."""
+    select = re.search(rf'<select name="{name}">(.*?)</select>', page)[1]
+    return re.findall(r'value="([^"]*)"', select), re.findall(r'value="([^"]*)" selected', select)
 
+
+def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member():
     runs = Runs()
-    monkeypatch.setattr(run_view, "runs_of", lambda scheduler: runs)
-    view = run_view.View(None)
-    selects = dashpage.Selects(view)
-    selects.update()
-    assert not selects.run.visible
-    assert "No run" in dashpage._figures(view)
+    assert "No run" in content(runs)
     feed = Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0)
     told(feed)
     told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/b", list, 0.0))
-    selects.update()
-    assert view.run == "/runs/b"
-    assert [value for value, _ in selects.run.options] == ["", "/runs/b", "/runs/a"]
-    selects.run.value = "/runs/a"
-    assert view.run == "/runs/a"
-    selects.run.value = ""
+    page = str(content(runs))
+    assert offered(page, "run") == (["", "/runs/b", "/runs/a"], [""])
+    assert "the newest: /runs/b" in page
+    assert offered(str(content(runs, "/runs/a")), "run")[1] == ["/runs/a"]
     feed({"event": "cluster", "scheduler": "tcp", "workers": 1, "dashboard": None})  # taken up again
     feed(start(holds="documents", restarts=2))
-    assert view.run == "/runs/a"
     for member, score in ((0, -5.0), (1, -6.0)):
         feed({"event": "begin", "member": member, **start()} | {"event": "begin"})
         feed(iteration(1, member=member, score=score))
-    selects.update()
-    assert selects.member.visible
-    assert "-6.0000" in dashpage._figures(view)
-    selects.member.value = "0"
-    assert "-5.0000" in dashpage._figures(view)
+    page = str(content(runs))
+    assert "the newest: /runs/a" in page
+    assert offered(page, "member") == (["", "0", "1"], [""])
+    assert "-6.0000" in page
+    assert "-5.0000" in content(runs, "/runs/a", "0")
+    assert "-6.0000" in content(runs, "/runs/a", "nonsense")
 
 
 def test_a_run_whose_driver_is_gone__is_not_said_to_go_on(monkeypatch):
-    from collapsium.pipeline.monitoring.dask_dashboard import runs as dashboard
-    from collapsium.pipeline.monitoring.dask_dashboard import runs as run_view
-
     runs, clock = Runs(), [100.0]
-    monkeypatch.setattr(run_view, "runs_of", lambda scheduler: runs)
-    monkeypatch.setattr(dashboard, "time", type("Time", (), {"monotonic": staticmethod(lambda: clock[0])}))
+    monkeypatch.setattr(plugin, "time", type("Time", (), {"monotonic": staticmethod(lambda: clock[0])}))
     told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0))
-    view = run_view.View(None)
-    assert view.state(view.status()) == "running"
+    assert runs.state("/runs/a") == "running"
     clock[0] += 3600.0
-    assert view.state(view.status()) == "no event for 60 min"
+    assert runs.state("/runs/a") == "no event for 60 min"

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from collapsium.pipeline import Model, edit, export, fit, infer, ingest, name_topics, plot, report, topics
+from collapsium.pipeline import Model, edit, export, fit, formatting, infer, ingest, name_topics, plot, report, topics
 from collapsium.pipeline import measure as measure_topics
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.reporting import charts as figures
 from collapsium.pipeline.reporting.embedding import classical_scaling, measure
 from collapsium.pipeline.reporting.topic_map import WEIGHTS, relevant
+from collapsium.pipeline.svg import ticks
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OccupiedError, OptionError
 
 
@@ -142,7 +142,7 @@ def test_relevant_words__are_those_of_all_probabilities(made):
 
 @given(st.floats(-1e7, 1e7), st.floats(1e-6, 1e6))
 def test_ticks__lie_in_the_range_and_are_few(low, spread):
-    found = figures.ticks(low, low + spread)
+    found = ticks(low, low + spread)
     assert all(low - 1e-6 * spread - 1e-9 <= one <= low + spread + 1e-6 * spread + 1e-9 for one in found)
     assert len(found) <= 6
 
@@ -161,7 +161,7 @@ def test_ticks__lie_in_the_range_and_are_few(low, spread):
     ],
 )
 def test_numbers__are_short(value, text):
-    assert figures.number(value) == text
+    assert formatting.number(value) == text
 
 
 def test_plot__draws_what_is_asked_for(made, tmp_path, capsys):

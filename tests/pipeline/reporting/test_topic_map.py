@@ -12,10 +12,11 @@ from scipy.spatial.distance import cdist
 from collapsium.pipeline import Model, fit, report, topics
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.formatting import shortened
 from collapsium.pipeline.reporting import embedding
 from collapsium.pipeline.reporting.embedding import MDS, TSNE, classical_scaling, measure
 from collapsium.pipeline.reporting.plots.run import MapPanel
-from collapsium.pipeline.reporting.text_layout import Placement, Point, place_texts, shortened, text_width
+from collapsium.pipeline.reporting.text_layout import Placement, Point, place_texts, text_width
 from collapsium.pipeline.reporting.topic_map import circle_texts, map_of_distances
 
 
