@@ -96,6 +96,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m tests.docstrings
 	$(BIN)/python -m tests.language
+	$(BIN)/python -m tests.private_names
 
 build/typed/collapsium:
 	mkdir -p build/typed

@@ -1,10 +1,4 @@
-"""Start a Dask cluster on this machine, or connect to one that runs elsewhere.
-
-Bound the memory of a long-lived scheduler: remove the event log of a client when the client disconnects.
-
-Dask logs up to 1000 events of each client, with the graphs that it has sent. It empties a client's log an hour after
-the client has disconnected, and never removes its name.
-"""
+"""Start a Dask cluster on this machine, or connect to one that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -39,51 +33,7 @@ from collapsium.pipeline.executors.dask_remote import scheduler_addresses, worke
 from collapsium.pipeline.executors.dask_shared_memory import MESSAGE_BATCH_SECONDS
 from collapsium.pipeline.executors.liveness import CLOSE_LIMIT, CLUSTER_POLL, QUIET_START, WORKER_POLL, Watch
 from collapsium.pipeline.executors.schedulers import ClientOrCluster, Scheduler, address_of
-from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
-
-NAME = "collapsium-clients"
-SHARED_LOGS = ("all", "scheduler")  # Dask's event logs that hold the events of clients too
-LAST_EVENT_DELAY = 5.0  # Seconds after a client's disconnection by which its last event is logged
-
-
-class ForgottenClients(distributed.SchedulerPlugin):  # type: ignore[misc]
-    """Removes the event logs of drivers' clients when they disconnect; those of other clients stay."""
-
-    name = NAME
-
-    def __init__(self) -> None:
-        self.clients: set[str] = set()
-
-    def remove_client(self, scheduler: distributed.Scheduler, client: str) -> None:
-        """Remove the logs of a client that has disconnected; Dask calls this method."""
-        topics = getattr(getattr(scheduler, "_broker", None), "_topics", {})
-        if client in self.clients:
-            self.clients.discard(client)
-            _forget(topics, client)
-            scheduler.loop.call_later(LAST_EVENT_DELAY, _forget, topics, client)
-
-
-def _forget(topics: JsonObject, client: str) -> None:
-    """Remove the log of a client, and its events from the shared logs."""
-    log = topics.pop(client, None)
-    own = set() if log is None else {id(event) for event in log.events}
-    for name in SHARED_LOGS:
-        if own and name in topics:
-            events = topics[name].events
-            others = [event for event in events if id(event) not in own]
-            events.clear()
-            events.extend(others)
-
-
-def forget_later(client: str, dask_scheduler: distributed.Scheduler) -> None:
-    """Have a scheduler remove the logs of a client once it has disconnected."""
-    plugin = dask_scheduler.plugins.get(NAME)
-    if not isinstance(plugin, ForgottenClients):
-        plugin = ForgottenClients()
-        dask_scheduler.add_plugin(plugin)
-    plugin.clients.add(client)
-
 
 # Names in the condition by which a script does not run in the processes that it has started
 GUARDS = {"__name__", "parent_process", "current_process"}
@@ -284,7 +234,6 @@ def _connected(address: str, limit: float, security: distributed.Security) -> di
     try:
         versions = answer_within(client, lambda: client.scheduler.versions(packages=["collapsium"]), limit)
         require_release(address, versions)
-        ask_scheduler(client, limit, forget_later, client.id)
     except (TimeoutError, CollapsiumError):
         close_client(client, 1.0)
         raise

@@ -37,7 +37,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from distributed.comm.core import CommClosedError
-from distributed.comm.tcp import TLS, TLSConnector, TLSListener
+from distributed.comm.registry import backends
+from distributed.comm.tcp import TLS, TLSBackend, TLSConnector
 from distributed.comm.utils import from_frames, to_frames
 from distributed.sizeof import safe_sizeof
 from distributed.utils import ensure_memoryview, offload
@@ -241,6 +242,20 @@ class SharedMemoryTLS(TLS):  # type: ignore[misc]
         )
 
 
+class SharedMemoryConnector(TLSConnector):  # type: ignore[misc]
+    """Connects over TLS, with shared memory."""
+
+    comm_class = SharedMemoryTLS
+
+
+class SharedMemoryBackend(TLSBackend):  # type: ignore[misc]
+    """Dask's backend of addresses that begin with ``tls://``, with shared memory."""
+
+    def get_connector(self) -> SharedMemoryConnector:
+        """Return a connector."""
+        return SharedMemoryConnector()
+
+
 MESSAGE_BATCH_SECONDS = 0.0005
 
 
@@ -250,5 +265,7 @@ def dask_setup(worker: distributed.Worker) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     worker.batched_stream.interval = MESSAGE_BATCH_SECONDS
-    # The worker is not announced to others yet: connections to it will share memory, on this machine.
-    TLSListener.comm_class = TLSConnector.comm_class = SharedMemoryTLS
+    backends["tls"] = SharedMemoryBackend()
+    # The worker listens already, and is not announced to others yet.
+    for listener in worker.listeners:
+        listener.comm_class = SharedMemoryTLS

@@ -40,12 +40,12 @@ def is_live(stream: IO[str]) -> bool:
 
 def console_of(stream: IO[str]) -> Console:
     """Return a console that writes control characters only to terminals."""
-    from collapsium.pipeline.monitoring import live as guarded_console
+    from collapsium.pipeline.monitoring.live import GuardedConsole
 
     live = is_live(stream)
     options: dict[str, Any] = {} if live else {"color_system": None, "width": 200}
     options |= {"highlight": False, "soft_wrap": True, "force_terminal": live, "force_interactive": live}
-    return guarded_console.GuardedConsole(stream, **options)
+    return GuardedConsole(stream, **options)
 
 
 class LogLines:

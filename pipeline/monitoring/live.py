@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import IO, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, Group, RenderableType, RenderHook
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.segment import Segment
@@ -20,18 +20,35 @@ from collapsium.storage.printable import printable
 from collapsium.storage.units import size
 
 
+class Printable:
+    """A renderable without control characters in its texts."""
+
+    def __init__(self, renderable: ConsoleRenderable) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for segment in console.render(self._renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+class PrintableHook(RenderHook):
+    """Has a console draw renderables without control characters."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Return the renderables to draw."""
+        return [Printable(renderable) for renderable in renderables]
+
+
 class GuardedConsole(Console):
     """A console that removes control characters from the texts it draws."""
 
     def __init__(self, stream: IO[str], **options: Any) -> None:
         super().__init__(file=raw_stream(stream), **options)
+        self.push_render_hook(PrintableHook())
 
     def on_broken_pipe(self) -> None:
         """Raise the error, where rich would end the program with exit code 1."""
         raise BrokenPipeError
-
-    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
-        return super()._render_buffer(one if one.control else Segment(printable(one.text), one.style) for one in buffer)
 
 
 REFRESHES_PER_SECOND = 1  # Drawing takes 5 ms

@@ -194,7 +194,9 @@ class Helper(Generic[R]):
 
     @property
     def _numba_type_(self) -> numba.types.Type:
-        return self._dispatcher._numba_type_
+        import numba
+
+        return numba.typeof(self._dispatcher)
 
 
 def helper(function: Callable[..., R]) -> Callable[..., R]:

@@ -64,7 +64,7 @@ def compile_for_target() -> bool:
     _import_array_functions()
     chosen = target()
     if "_toplevel_target_context" in vars(cpu_target):  # other code has compiled something in this process before
-        features = cpu_target.target_context.codegen()._tm_features
+        _, _, features = cpu_target.target_context.codegen().magic_tuple()
         return (config.CPU_NAME, features) == (chosen.processor, chosen.features)
     previous = config.CPU_NAME, config.CPU_FEATURES
     config.CPU_NAME, config.CPU_FEATURES = chosen.processor, chosen.features

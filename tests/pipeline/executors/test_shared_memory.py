@@ -9,7 +9,8 @@ import distributed
 import numpy as np
 import pytest
 from distributed.comm import connect, listen
-from distributed.comm.tcp import TLSConnector, TLSListener
+from distributed.comm.registry import backends
+from distributed.comm.tcp import TLSListener
 from distributed.protocol import to_serialize
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,8 +140,8 @@ async def exchanged(message, before=None):
 
 @pytest.fixture
 def sharing(monkeypatch):
-    for kind in (TLSListener, TLSConnector):
-        monkeypatch.setattr(kind, "comm_class", shared.SharedMemoryTLS)
+    monkeypatch.setattr(TLSListener, "comm_class", shared.SharedMemoryTLS)
+    monkeypatch.setitem(backends, "tls", shared.SharedMemoryBackend())
 
 
 ARRAYS = {"large": np.arange(400_000.0), "table": np.ones((1000, 300), np.float32), "small": np.arange(3), "text": "x"}

@@ -3,7 +3,6 @@
 import socket
 import threading
 import time
-from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from collapsium.pipeline.executors import dask_cluster as clusters
 from collapsium.pipeline.executors import liveness as watching
 from collapsium.pipeline.executors.dask_client import close_client, within
-from collapsium.pipeline.executors.dask_cluster import ForgottenClients, forget_later
 from collapsium.pipeline.executors.liveness import Watch, WorkerSign
 from collapsium.storage.errors import ClusterError
 
@@ -81,33 +79,3 @@ def test_a_worker_that_is_silent_while_all_do_something__is_an_error(monkeypatch
     clock[0] += 31.0
     with pytest.raises(ClusterError, match="the scheduler has not answered for 31 s"):
         watch.silent("no answer")
-
-
-def test_a_scheduler__forgets_drivers_that_have_gone_and_nobody_else():
-    later = []
-    shared = [(0.0, {"of": "driver"}), (1.0, {"of": "guest"})]
-    topics = {
-        "all": SimpleNamespace(events=deque(shared)),
-        "scheduler": SimpleNamespace(events=deque(shared)),
-        "driver": SimpleNamespace(events=deque(shared[:1])),
-        "guest": SimpleNamespace(events=deque(shared[1:])),
-    }
-    plugins = {}
-    scheduler = SimpleNamespace(
-        plugins=plugins,
-        add_plugin=lambda plugin: plugins.update({plugin.name: plugin}),
-        _broker=SimpleNamespace(_topics=topics),
-        loop=SimpleNamespace(call_later=lambda seconds, *call: later.append(call)),
-    )
-    forget_later("driver", scheduler)
-    forget_later("driver", scheduler)
-    (plugin,) = plugins.values()
-    assert isinstance(plugin, ForgottenClients)
-    for client in ("guest", "driver"):
-        plugin.remove_client(scheduler, client)
-    topics["driver"] = SimpleNamespace(events=deque())  # what Dask logs of its end
-    for forget, *rest in later:
-        forget(*rest)
-    assert set(topics) == {"all", "scheduler", "guest"}
-    assert list(topics["all"].events) == list(topics["scheduler"].events) == shared[1:]
-    assert not plugin.clients
