@@ -143,7 +143,7 @@ deploy-check: $(DEPLOY_READY)
 	$(BIN)/python -m tests.deploy -n $(WORKERS)
 
 # What users install: the extras of pyproject.toml that are not for developers.
-EXTRAS := dashboard gensim mlflow normalise notebook prometheus s3 text
+EXTRAS := dashboard mlflow normalise notebook prometheus s3 text
 comma := ,
 empty :=
 space := $(empty) $(empty)

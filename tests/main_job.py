@@ -46,7 +46,6 @@ fit train clustered --family lda --topics 4 --iterations 2 --init clusters --sch
 """
 
 FEATURES = {
-    "gensim": ["export run gensim --to gensim"],
     "normalise": [
         "ingest texts.jsonl stems --normalise stem:english",
         "ingest texts.jsonl lemmas --normalise lemma:en",

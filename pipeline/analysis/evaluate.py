@@ -27,12 +27,10 @@ from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.engine.leakage import (
     require_held_out,
     require_new_documents,
-    require_not_contained,
     require_unseen,
-    tables_of,
     trained_on,
 )
-from collapsium.pipeline.engine.setup.request import HeldoutReference, require_tokens
+from collapsium.pipeline.engine.setup.request import require_tokens
 from collapsium.pipeline.executors.base import TLS, Executor, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
@@ -80,26 +78,17 @@ def _against(model: Model, corpus: Corpus) -> tuple[Lineage | None, Corpus, str]
     return trained_on(model), corpus, f"the training corpus of {model.folder.url}"
 
 
-def require_disjoint(named: Sequence[tuple[str, Model]], what: Scored) -> tuple[str, bool]:
-    """Refuse tokens or documents that a model was fitted to, by the lineage of the corpora.
-
-    Returns note: An addition to the score's definition; certain: True if the lineage is complete, so that counts need
-    not be compared
-    """
+def require_disjoint(named: Sequence[tuple[str, Model]], what: Scored) -> str:
+    """Refuse tokens or documents that a model was fitted to, by lineage; return an addition to a score's definition."""
     if what.known:
-        return "", all(tuple(require_held_out(*_against(model, what.corpus)) for _, model in named))
+        for _, model in named:
+            require_held_out(*_against(model, what.corpus))
+        return ""
     note = require_unseen_by_all(named, what.corpus)
-    if what.scored is None:
-        return note, True
-    require_unseen_by_all(named, what.scored)
-    return note, require_held_out(lineage_of(what.corpus), what.scored, what.corpus.url)
-
-
-def require_other_tokens(first: Model, what: Scored, held: Sequence[HeldoutReference], executor: Executor) -> None:
-    """Refuse tokens that are among the fitted ones, if these can be read."""
-    fitted = training_corpus(first) if what.known else what.corpus
-    if fitted is not None:
-        require_not_contained(tables_of(fitted, held, executor), what.tokens, fitted.url)
+    if what.scored is not None:
+        require_unseen_by_all(named, what.scored)
+        require_held_out(lineage_of(what.corpus), what.scored, what.corpus.url)
+    return note
 
 
 IN_DOCUMENT = (
@@ -355,7 +344,7 @@ def _evaluated(
     scheduler, workers, tls = where
     for scored in (what.corpus, what.tokens):
         require_same_vocabulary(named, scored)
-    note, certain = require_disjoint(named, what)
+    note = require_disjoint(named, what)
     first, known, corpus = named[0][1], what.known, what.tokens
     from_labels = labels[0] or (not known and has_labels(first, corpus) and not first.family.folds_in_at_a_point)
     if from_labels:
@@ -364,8 +353,6 @@ def _evaluated(
     held = what.held(first)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
-        if not certain and held is not None:
-            require_other_tokens(first, what, held, executor)
         if not known:
             require_no_training_documents(named, what.corpus, executor)
         score, tokens, members = score_members(named, what.submit(held, executor, seed), executor)

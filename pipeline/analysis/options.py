@@ -22,8 +22,7 @@ class TopicOptions(Options):
     name: Annotated[str | None, Value("NAMER")] = Field(
         None,
         description="name the topics, and save the names with the model: MODULE:FUNCTION is called with a topic's "
-        "words and texts of its example documents; 'command:COMMAND ARGUMENTS' gets them as JSON on its standard "
-        "input, and prints the name",
+        "words and texts of its example documents, and returns the name",
     )
 
 

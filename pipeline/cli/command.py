@@ -33,7 +33,7 @@ COMMANDS = {
     "evaluate": ("models.evaluate", "score a model on held-out data, or compute the coherence of its topics"),
     "infer": ("models.infer", "write the topic proportions of documents, seen or unseen"),
     "predict": ("models.predict", "predict a label or rating of documents from their words"),
-    "export": ("models.export", "export a model to pyLDAvis, to gensim, or as tables (CSV)"),
+    "export": ("models.export", "export a model to pyLDAvis, or as tables (CSV)"),
     "simulate": ("corpora.simulate", "draw a corpus from the generative model of a family"),
     "info": ("models.info", "print what a corpus, run, comparison or model holds"),
     "verify": ("models.verify", "check a corpus, run, comparison or model for damage"),

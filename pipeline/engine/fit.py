@@ -27,7 +27,7 @@ from collapsium.pipeline.corpora.texts_in_memory import (
 )
 from collapsium.pipeline.engine.consensus import has_mean, is_mean_current, save_mean
 from collapsium.pipeline.engine.ensemble import Ensemble, is_ensemble_finished
-from collapsium.pipeline.engine.leakage import require_held_out, require_not_contained, trained_on
+from collapsium.pipeline.engine.leakage import require_held_out, trained_on
 from collapsium.pipeline.engine.processors import Processors, compile_for, reporting_to
 from collapsium.pipeline.engine.resources.estimate import plan
 from collapsium.pipeline.engine.resources.plan import (
@@ -167,7 +167,8 @@ class ActiveFit:
         request = self._request
         heldouts, warm, start = heldout_references(request), self._warm_starts(), self._start()
         name = f"the training corpus {request.corpus.url}"
-        disjoint = request.heldout is None or require_held_out(lineage_of(request.corpus), request.heldout, name)
+        if request.heldout is not None:
+            require_held_out(lineage_of(request.corpus), request.heldout, name)
         planned = self._plan(None) if self._placement.is_local else None
         began = time.perf_counter()
         executor = self._placement.open(self._log.notice)
@@ -177,8 +178,6 @@ class ActiveFit:
             with freed_memory(executor), scratch_folder(planned, executor) as scratch:
                 self._scratch = scratch
                 loaded = LoadedCorpus(request, heldouts, executor, scratch, warm, start, self._log.notice)
-                if request.heldout is not None and not disjoint:
-                    require_not_contained(loaded.count_tables(), request.heldout, name)
                 return self._fit(loaded, executor, events, planned)
         finally:
             executor.close()

@@ -1,8 +1,7 @@
-"""Export models: the input of pyLDAvis, a model for gensim, and CSV tables."""
+"""Export models: the input of pyLDAvis, and CSV tables."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import tempfile
@@ -22,7 +21,7 @@ from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
-from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError, OccupiedError, OptionError
+from collapsium.storage.errors import AbsentError, CollapsiumError, OccupiedError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import created, ensure_free
@@ -35,7 +34,6 @@ Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 _Result = TypeVar("_Result")
 
-FORMATS = ("csv", "gensim", "pyldavis")
 WORDS = 20  # Words of each topic in topics.csv
 MIN_EXPECTED_TOKENS = 0.5  # Expected tokens below which a document counts as empty, as rounding errors are smaller
 
@@ -75,7 +73,7 @@ def export(
     run : str or path-like
         Folder of a run or model; of restarts and samples, their means are written.
     out : str or path-like
-        Folder to make (``csv``, ``gensim``), or JSON file to write (``pyldavis``).
+        Folder to make (``csv``), or JSON file to write (``pyldavis``).
     options : ExportOptions
         Program that a model is exported to.
     tables : TableOptions
@@ -98,8 +96,6 @@ def export(
         The format is unknown, or cannot represent the model.
     OccupiedError
         The file or folder exists.
-    MissingError
-        gensim is not installed.
     """
     model, run_topics = Model(run), topics(run, WORDS)
     name = next(
@@ -114,26 +110,12 @@ def export(
             "to",
         )
     if options.to == "pyldavis":
-        return _to_pyldavis(model, _by_id(run_topics), out, progress)
+        return _to_pyldavis(model, sorted(run_topics, key=lambda topic: topic.id), out, progress)
     folder = Folder(out)
     ensure_free(folder)
-    if options.to == "gensim":
-        return _to_gensim(model, _by_id(run_topics), folder)
     executor = _Executor(scheduler=scheduling.scheduler, workers=scheduling.workers, tls=tls)
     documents = _Documents(run, tables.corpus, tables.threshold, executor, progress)
     return _to_csv(model, run_topics, folder, tables.threshold, documents)
-
-
-def _by_id(run_topics: list[Topic]) -> list[Topic]:
-    """Return topics in the order of their ids, which is also their number where no id is unused."""
-    return sorted(run_topics, key=lambda topic: topic.id)
-
-
-def _numbering(program: str, ids: Ints, place: str) -> list[str]:
-    """Return a note on topics that a program numbers otherwise, as ids between theirs are unused."""
-    if np.array_equal(ids, np.arange(ids.size)):
-        return []
-    return [f"{program} numbers the topics from 0 to {ids.size - 1}, without the unused ids; {place} has their ids"]
 
 
 def _word_topic(model: Model, block: int, ids: Ints) -> npt.NDArray[np.floating]:
@@ -180,7 +162,11 @@ def _to_pyldavis(model: Model, run_topics: list[Topic], out: str | os.PathLike[s
                 file.write(f", {json.dumps(key)}: {json.dumps(value)}")
             file.write("}\n")
         target.put(place / "out.json")
-    return Exported(len(run_topics), len(lengths), _numbering("pyLDAvis", ids, "topic_ids in plot_opts"))
+    notes = []
+    if not np.array_equal(ids, np.arange(ids.size)):
+        numbers = f"from 0 to {ids.size - 1}, without the unused ids"
+        notes = [f"pyLDAvis numbers the topics {numbers}; topic_ids in plot_opts has their ids"]
+    return Exported(len(run_topics), len(lengths), notes)
 
 
 def _write_rows(file: IO[str], rows: Iterable[npt.NDArray[np.floating]]) -> None:
@@ -202,42 +188,6 @@ def _proportions(model: Model, ids: Ints, lengths: list[int], progress: Counting
             lengths.append(round(float(tokens[row])))
             yield theta[row] / total[row]
         progress(number + 1)
-
-
-def _to_gensim(model: Model, run_topics: list[Topic], folder: Folder) -> Exported:
-    if importlib.util.find_spec("gensim") is None:
-        raise MissingError("`to` gensim: gensim is not installed: pip install 'collapsium[gensim]'")
-    if not folder.local:
-        raise OptionError(f"{folder.url}: expected a local folder, as gensim writes files by itself")
-    from gensim.corpora import Dictionary
-    from gensim.models import LdaModel
-
-    ids = np.array([topic.id for topic in run_topics], dtype=np.int64)
-    share = np.array([topic.share for topic in run_topics])
-    vocabulary = model.vocabulary
-    names = Dictionary()
-    names.token2id = {word: number for number, word in enumerate(vocabulary.words)}
-    names.dfs = dict(enumerate(vocabulary.documents.tolist()))
-    names.cfs = dict(enumerate(vocabulary.tokens.tolist()))
-    names.num_docs = sum(shard.documents for shard in model.record.shards)
-    names.num_pos, names.num_nnz = int(vocabulary.tokens.sum()), int(vocabulary.documents.sum())
-    prior = np.maximum(share, 1e-9) / np.maximum(share, 1e-9).sum()
-    lda = LdaModel(num_topics=len(run_topics), id2word=names, alpha=prior.astype(np.float32), random_state=0)
-    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
-        table = _table(model, ids, Path(place))
-        tokens = max(float(vocabulary.tokens.sum()), 1.0)
-        for row in range(len(run_topics)):
-            counts = np.asarray(table[row], dtype=np.float64)
-            counts *= max(share[row] * tokens, 1.0) / max(counts.sum(), 1e-300)
-            lda.state.sstats[row] = np.maximum(counts, 1e-12)
-    # The counts include the prior.
-    lda.eta = np.zeros_like(lda.eta)
-    lda.state.eta = lda.eta
-    lda.sync_state()
-    lda.topic_ids = ids.tolist()
-    with created(folder) as unfinished:
-        lda.save(str(Path(unfinished.path) / "model"), ignore=("state", "dispatcher"))
-    return Exported(len(run_topics), 0, _numbering("gensim", ids, "the model's attribute topic_ids"))
 
 
 class _Executor(TypedDict):

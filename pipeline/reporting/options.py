@@ -123,7 +123,7 @@ class TopicPlotOptions(Options):
 class ExportOptions(Options):
     """Program that a model is exported to."""
 
-    to: Literal["csv", "gensim", "pyldavis"] = Field(description="format of the export")
+    to: Literal["csv", "pyldavis"] = Field(description="format of the export")
 
 
 class TableOptions(Options):

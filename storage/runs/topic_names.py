@@ -35,7 +35,7 @@ class TopicName(BaseModel):
     # Origin: `edit --rename`, a namer, or the words that the topic was seeded with. A namer replaces its own names
     # alone.
     by: Literal["hand", "namer", "seed"]
-    # Digest of the request to the namer, by which it is not called again; empty for others
+    # Digest of a request, which releases wrote that called commands as namers
     request: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
 
     @field_validator("name")

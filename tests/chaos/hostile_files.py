@@ -68,7 +68,7 @@ def commands(name):
     return [
         ["info", name], ["verify", name], ["topics", name], ["report", name, "page.html"], ["export", name, "tables", "--to", "csv"],
         ["infer", name, "corpus", "seen.csv", *HERE], ["infer", name, "more.jsonl", "new.csv", *HERE],
-        ["plot", name, "sizes.svg", "--what", "sizes"], ["topics", name, "--name", "command:echo named"],
+        ["plot", name, "sizes.svg", "--what", "sizes"], ["topics", name, "--name", "tests.chaos.operations:named"],
         ["fit", "corpus", "warmed", "--warm", name, "--family", "lda", "--topics", "2", "--iterations", "1", "--quiet", *HERE],
         ["edit", name, "edited", "--merge", "0,1", "--workers", "1"],
         ["fit", "--resume", name, "--iterations", "3", "--checkpoint-every", "1", "--quiet", *HERE],

@@ -263,12 +263,17 @@ def commands_for(family, draw):
     ])  # fmt: skip
 
 
+def hostile_name(words, documents):
+    """Name a topic by what steers terminals and spreadsheets."""
+    return "=\x1b[2Jx\u202e"
+
+
 def topic_commands(model, fit, here):
     """Ways to weigh, begin, join, edit and name the topics of a hostile corpus, or of a model, as far as a family has them."""
     pairs = [("w0", "0.5"), ("w1", "3"), ("=1+1", "2")]
     Path("weights.csv").write_text("".join(f"{word},{weight}\n" for word, weight in pairs))
     Path("seeds.toml").write_text('"=first" = ["w0"]\n')
-    named = ["topics", model, "--name", "command:printf '=\\033[2Jx\\u202e'"]
+    named = ["topics", model, "--name", "tests.chaos.hostile_paths:hostile_name"]
     return [
         [named, ["export", model, "csv", "--to", "csv"], ["report", model, "named.html"], ["verify", model]],
         [["edit", model, "merged", "--merge", "0,1", "--rename", "0=\x1b[2J=x"], ["topics", "merged"], ["report", "merged", "m.html"]],

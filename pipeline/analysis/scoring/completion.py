@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.analysis.scoring.predictive import MemberScore, load_blocks
-from collapsium.pipeline.engine.leakage import require_held_out, require_not_contained, tables_of, trained_on
+from collapsium.pipeline.engine.leakage import require_held_out, trained_on
 from collapsium.pipeline.engine.loop.fit import mean_score
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.setup.request import HeldoutReference, align
@@ -74,7 +74,7 @@ def complete(
         if not corpus.begins_with(first.record.vocabulary):
             corpus.require_vocabulary_of(first.record.vocabulary.words_sha256, first.folder.url)
     name = f"the training corpus {training.url}"
-    certain = require_held_out(lineage_of(training), held, name)
+    require_held_out(lineage_of(training), held, name)
     for _, model in named:
         require_held_out(trained_on(model), held, f"the training corpus of {model.folder.url}")
     known = first.record.vocabulary.words
@@ -82,8 +82,6 @@ def complete(
     parts = align(documents_of(training), held, training.url)
     executor = open_executor(scheduler, workers, tls=tls)
     try:
-        if not certain:
-            require_not_contained(tables_of(training, parts, executor), held, name)
         members: list[MemberScore] = []
         sums: list[Future[_Predicted]] = []
         for member, model in named:

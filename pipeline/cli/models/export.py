@@ -1,14 +1,10 @@
-"""Export a model to pyLDAvis, to gensim, or as tables (CSV).
+"""Export a model to pyLDAvis, or as tables (CSV).
 
 pyldavis: one JSON file, the arguments of pyLDAvis.prepare.
 
-gensim: a folder with a gensim LdaModel (needs the extra 'gensim'), whose alpha are
-the topics' shares. The files hold pickles, so load none that you have not made
-yourself.
-
-Topics are in the order of their ids. pyLDAvis and gensim number them from 0, so
-that a topic's number is its id unless ids between are unused. The ids are in
-topic_ids: in plot_opts of the JSON file, and an attribute of the LdaModel.
+Topics are in the order of their ids. pyLDAvis numbers them from 0, so that a
+topic's number is its id unless ids between are unused. topic_ids in plot_opts of the
+file has the ids.
 
 csv: a folder with topics.csv (topic, share, words; for trees also parent, level,
 below), words.csv (topic, word, probability) and documents.csv (document, topic,
@@ -31,8 +27,6 @@ from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 EPILOG = """examples:
   collapsium export RUN vis.json --to pyldavis
   python -c "import json, pyLDAvis; pyLDAvis.save_html(pyLDAvis.prepare(**json.load(open('vis.json'))), 'vis.html')"
-  collapsium export RUN folder --to gensim
-  python -c "import gensim; print(gensim.models.LdaModel.load('folder/model').show_topics())"
   collapsium export RUN folder --to csv"""
 
 

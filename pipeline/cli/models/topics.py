@@ -81,7 +81,7 @@ EPILOG = """examples:
   collapsium topics RUN
   collapsium topics RUN --rank-by frex --words 8
   collapsium topics RUN --name names:from_words
-  collapsium topics RUN --name 'command:python3 ask_model.py' --texts 'news/*.jsonl.gz'
+  collapsium topics RUN --name names:from_words --texts 'news/*.jsonl.gz'
   collapsium topics RUN --given grain,wheat --given "Cote d'Ivoire, Republic of" --given stars=4
   collapsium topics RUN --labels --csv weights.csv
   collapsium topics RUN --picture tree.svg --picture tree.png --graphml tree.graphml

@@ -6,11 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-import numpy.typing as npt
-
 from collapsium.pipeline.engine.growth import Growth
-from collapsium.pipeline.engine.leakage import count_table
 from collapsium.pipeline.engine.model_io.save import documents_of
 from collapsium.pipeline.engine.partition import block_bounds, waiting_deltas
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
@@ -124,11 +120,6 @@ class LoadedCorpus:
             growth=growth,
             waiting_deltas=waiting_deltas(self._summary.words, self._footprint),
         )
-
-    def count_tables(self) -> list[npt.NDArray[np.int64]]:
-        """Count the pairs of each shard's documents by their training and held-out tokens."""
-        pairs = zip(self._shards, self._held, strict=True)
-        return self._executor.collect([self._executor.submit(count_table, *pair) for pair in pairs])
 
     def _loader(self) -> Callable[[], tuple[Shards, Shards]]:
         """Return a function that restores the shards of a problem; the first of several problems has them read."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import compare, evaluate, explode, fit, split
-from collapsium.pipeline.engine.leakage import is_contained, shared_documents, shared_tokens
+from collapsium.pipeline.engine.leakage import shared_documents, shared_tokens
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import LINEAGE, Lineage, Step, lineage_of
 from collapsium.storage.errors import DamagedError, MismatchError
@@ -63,20 +63,6 @@ def test_the_whole__is_no_training_corpus_of_its_held_out_part(place, tmp_path):
     fit(place / "train-1", tmp_path / "other", **SMALL)
     with pytest.raises(MismatchError, match="different seeds"):
         fit(place / "train", tmp_path / "run", heldout=place / "held", warm=tmp_path / "other", **SMALL)
-
-
-@pytest.mark.parametrize(("train", "heldout"), [("train", "whole"), ("whole", "held")])
-def test_without_a_lineage__counts_show_that_tokens_are_shared(place, tmp_path, train, heldout):
-    bare = [copied(place / name, tmp_path / name, bare=(place / name / LINEAGE).exists()) for name in (train, heldout)]
-    with pytest.raises(MismatchError, match="counts of the one lie within"):
-        fit(bare[0], tmp_path / "run", heldout=bare[1], **SMALL)
-    assert not (tmp_path / "run").exists()
-    fit(bare[0], tmp_path / "run", **SMALL)
-    with pytest.raises(MismatchError, match="counts of the one lie within"):
-        evaluate(tmp_path / "run", heldout=bare[1])
-    proper = copied(place / "held", tmp_path / "proper", bare=True)
-    if train == "train":
-        assert evaluate(tmp_path / "run", heldout=proper).tokens == Corpus(proper).manifest.tokens
 
 
 def test_documents_that_were_fitted__are_not_unseen(place, tmp_path):
@@ -166,26 +152,6 @@ def test_a_damaged_lineage__is_an_error(place, tmp_path):
     (copy / LINEAGE).write_bytes((copy / LINEAGE).read_bytes().replace(b'"tokens"', b'"labels"'))
     with pytest.raises(DamagedError, match=LINEAGE):
         evaluate(place / "run", heldout=copy)
-
-
-@given(st.integers(0, 9), st.floats(0.1, 0.6), st.floats(0.5, 2.0))
-def test_counts__of_parts_at_random_are_never_taken_for_shared_ones(seed, fraction, mean):
-    generator = np.random.default_rng(seed)
-    whole = generator.poisson(mean, size=4000)
-    held = generator.binomial(whole, fraction)
-
-    def table(first, second):
-        found = np.zeros((64, 64), dtype=np.int64)
-        np.add.at(found, (first, second), 1)
-        return found
-
-    assert not is_contained(table(whole - held, held))
-    assert not is_contained(table((whole + 1) // 2, whole // 2))
-    few = np.floor(whole * fraction).astype(int)
-    assert not is_contained(table(whole - few, few)) or not (few != whole - few).any()
-    assert is_contained(table(whole, whole))
-    assert is_contained(table(whole - held, whole))
-    assert is_contained(table(whole, held))
 
 
 @given(st.integers(0, 3), st.integers(0, 3), st.floats(0.1, 0.4), st.floats(0.1, 0.4))
