@@ -19,22 +19,20 @@ from collapsium.pipeline.executors.dask_client import (
     activity_of,
     answer_within,
     ask_scheduler,
+    bytes_sent,
     close_client,
     cluster_errors,
     first_line,
     ignore_large_graphs,
     is_unanswered,
+    remove_worker,
     require_scheduler,
+    run_aside,
     stand_by_on,
     within,
-)
-from collapsium.pipeline.executors.dask_members import Members, welcome_workers
-from collapsium.pipeline.executors.dask_remote import (
-    bytes_sent,
-    remove_worker,
-    run_aside,
     worker_signs,
 )
+from collapsium.pipeline.executors.dask_members import Members, welcome_workers
 from collapsium.pipeline.executors.liveness import (
     CLOSE_LIMIT,
     CLUSTER_POLL,

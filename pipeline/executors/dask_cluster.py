@@ -25,11 +25,12 @@ from collapsium.pipeline.executors.dask_client import (
     ask_scheduler,
     close_client,
     first_line,
+    scheduler_addresses,
     stand_by_on,
     within,
+    worker_addresses,
 )
 from collapsium.pipeline.executors.dask_members import require_release
-from collapsium.pipeline.executors.dask_remote import scheduler_addresses, worker_addresses
 from collapsium.pipeline.executors.dask_shared_memory import MESSAGE_BATCH_SECONDS
 from collapsium.pipeline.executors.liveness import CLOSE_LIMIT, CLUSTER_POLL, QUIET_START, WORKER_POLL, Watch
 from collapsium.pipeline.executors.schedulers import ClientOrCluster, Scheduler, address_of

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 import distributed
 from distributed.versions import get_versions
 
-from collapsium.pipeline.executors.dask_client import first_line
-from collapsium.pipeline.executors.dask_remote import Signs, run_all_aside, worker_signs
+from collapsium.pipeline.executors.dask_client import Signs, first_line, run_all_aside, worker_signs
 from collapsium.pipeline.executors.liveness import MEMBER_POLL, WorkerSign
 from collapsium.storage.errors import MismatchError
 

@@ -10,7 +10,7 @@ from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.reporting.plots.style import picture_kind
 from collapsium.pipeline.reporting.plots.tree import draw
-from collapsium.pipeline.reporting.tree_folding import MAX_DRAWN, fold
+from collapsium.pipeline.reporting.trees import MAX_DRAWN, fold
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.file import File
 

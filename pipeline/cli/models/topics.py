@@ -102,7 +102,7 @@ def execute(
     folds: FoldingOptions,
 ) -> None:
     """Print the topics, and write their tree."""
-    from collapsium.pipeline.reporting import tree_files, tree_folding
+    from collapsium.pipeline.reporting import tree_files, trees
 
     words, namer = options.words, options.name
     if namer is None and given(naming):
@@ -121,7 +121,7 @@ def execute(
         _print_labelled(run, labels, PRINTED.words if words is None else words, as_json=output.as_json)
         return
     tree_files.check(files.picture, files.graphml)
-    tree_folding.check_folding(**folding)
+    trees.check_folding(**folding)
     if namer is not None:
         _name(run, namer, given(naming, ranking))
     entries = pipeline.topics(run, PRINTED.words if words is None else words, **given(ranking))
@@ -132,7 +132,7 @@ def execute(
     drawn = PRINTED.words_in_pictures if words is None else words
     tree_files.write(entries, files.picture, files.graphml, title=title, words=drawn, **folding)
     if given(folds):
-        entries = tree_folding.fold(entries, **folding)
+        entries = trees.fold(entries, **folding)
     if output.as_json:
         several = any(topic.stability is not None for topic in entries)
         print_json(_records(entries, several))
@@ -240,20 +240,18 @@ def _record(topic: pipeline.Topic, several: bool) -> JsonObject:
 
 def _records(entries: Sequence[pipeline.Topic], several: bool) -> list[JsonObject]:
     """Return topics for JSON; folded nodes are counted at the node above them."""
-    from collapsium.pipeline.reporting import tree_folding
+    from collapsium.pipeline.reporting import trees
 
-    records = {
-        topic.id: _record(topic, several) for topic in entries if not isinstance(topic, tree_folding.FoldedNodes)
-    }
+    records = {topic.id: _record(topic, several) for topic in entries if not isinstance(topic, trees.FoldedNodes)}
     for topic in entries:
-        if isinstance(topic, tree_folding.FoldedNodes):
+        if isinstance(topic, trees.FoldedNodes):
             records[topic.id]["folded"] = {"nodes": topic.count, "below": topic.below}
     return list(records.values())
 
 
 def _print(entries: Sequence[pipeline.Topic]) -> None:
     """Print a line for each topic; above a tree, the names of the columns."""
-    from collapsium.pipeline.reporting import tree_folding
+    from collapsium.pipeline.reporting import trees
 
     several, joined = (any(getattr(one, name) is not None for one in entries) for name in ("stability", "support"))
     if joined:
@@ -264,7 +262,7 @@ def _print(entries: Sequence[pipeline.Topic]) -> None:
         stable = (f" {topic.stability:6.3f}" if topic.stability is not None else f" {'':6}") if several else ""
         below, indent = ("", "") if topic.level is None else (f" {topic.below:8.3%}", "  " * topic.level)
         stable += f" {'' if topic.support is None else topic.support:3}" if joined else ""
-        if isinstance(topic, tree_folding.FoldedNodes):
+        if isinstance(topic, trees.FoldedNodes):
             print(f"{'':5} {'':8}{below}{stable}  {indent}{topic.label}")
             continue
         print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_words_of(topic)}")

@@ -91,7 +91,7 @@ class Material:
     notes: list[str] = field(default_factory=list)  # Sentences on what the report lacks, and why
     # Passages of example documents, by topic and index of the example; see `collapsium.pipeline.analysis.snippets`
     snippets: dict[tuple[int, int], list[str]] = field(default_factory=dict)
-    # Arguments of `collapsium.pipeline.reporting.tree_folding.fold`
+    # Arguments of `collapsium.pipeline.reporting.trees.fold`
     folding: dict[str, Any] = field(default_factory=dict)
     version: VersionRecord | None = None  # The record of a published version
     ranked_by: str = "probability"  # Measure that orders the topics' words

@@ -28,8 +28,7 @@ from collapsium.pipeline.reporting.charts import charts_of
 from collapsium.pipeline.reporting.embedding import MapQuality
 from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
 from collapsium.pipeline.reporting.page.context import Material, gather
-from collapsium.pipeline.reporting.page.segments import views
-from collapsium.pipeline.reporting.page.tree import branches, view
+from collapsium.pipeline.reporting.page.drawings import branches, segment_views, tree_view
 from collapsium.pipeline.reporting.page.view_model import (
     MAP_FONTS,
     MAP_WIDTH,
@@ -42,11 +41,11 @@ from collapsium.pipeline.reporting.page.view_model import (
     script_data,
     stability,
     support_rows,
-    time_view,
+    time_section,
     topic_rows,
     unit_names,
 )
-from collapsium.pipeline.reporting.tree_folding import check_folding
+from collapsium.pipeline.reporting.trees import check_folding
 from collapsium.pipeline.svg import STYLE, security_policy
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.file import File
@@ -213,9 +212,9 @@ def rendered(material: Material, title: str | None = None) -> str:
         "charts": charts,
         "segmented": []
         if material.summary is None
-        else views(material.summary.segmented, material.topics, unit_names(material)["topic"]),
-        "time": time_view(material),
-        "tree": view(material.topics, **material.folding) if material.tree else None,
+        else segment_views(material.summary.segmented, material.topics, unit_names(material)["topic"]),
+        "time": time_section(material),
+        "tree": tree_view(material.topics, **material.folding) if material.tree else None,
         "branches": branches(material.topics, **material.folding) if material.tree else [],
         "stable": stability(material),
         "members": member_rows(material),

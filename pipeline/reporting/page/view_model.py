@@ -2,114 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any, TypedDict
 
 import numpy as np
-from markupsafe import Markup
 
 from collapsium.pipeline.analysis.labels.lift import Lifted, by_lift
-from collapsium.pipeline.analysis.topic_shares import TimeShares, by_period
+from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.analysis.topics import Topic
-from collapsium.pipeline.formatting import counted, duration, number, percent, plain, shown_options
+from collapsium.pipeline.formatting import duration, number, plain, shown_options
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.reporting.page.context import Material, facts_of
-from collapsium.pipeline.reporting.plots.time import (
-    BAND,
-    FEW_DOCUMENTS,
-    label_of,
-    labelled_periods,
-    top_of_scale,
-    unbroken,
-)
+from collapsium.pipeline.reporting.page.drawings import TimeView, time_view
 from collapsium.pipeline.reporting.topic_map import WEIGHTS, CircleText, TopicMap, circle_texts, map_names
-from collapsium.pipeline.svg import Chart, Ticks, ticks
+from collapsium.pipeline.svg import Chart
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.runs.summary import ExampleDocument, FieldSummary, LabelSummary
-
-TIME_LEFT = 52.0  # Left margin of the charts over time
-MAX_DATES = 4
-WORDS = 4
-
-
-@dataclass(frozen=True)
-class TimeChart:
-    """The chart of a topic's share over time or, without a topic, of the number of documents."""
-
-    topic: int | None
-    title: str
-    caption: str
-    svg: Markup
-
-
-@dataclass(frozen=True)
-class TimeView:
-    """The page's section on time: charts, whether a period has few documents, and notes on documents left out."""
-
-    period: str
-    charts: list[TimeChart]
-    few: bool
-    notes: list[str]
-
-
-def view(shares: TimeShares, topics: Sequence[Topic]) -> TimeView:
-    """Draw topic shares by period."""
-    known = {topic.id: topic for topic in topics}
-    # Seconds since the beginning of the first period.
-    origin = shares.starts[0]
-    edges = [
-        ((start - origin).total_seconds(), (end - origin).total_seconds())
-        for start, end in zip(shares.starts, shares.ends, strict=True)
-    ]
-    middles, end = [(low + high) / 2 for low, high in edges], edges[-1][1]
-    dates = [(middles[row], label_of(shares, row)) for row in labelled_periods([x / end for x in middles], MAX_DATES)]
-    columns = [column for column in shares.foremost() if int(shares.topics[column]) in known]
-    charts = [_topic(shares, column, known[int(shares.topics[column])], edges, dates) for column in columns]
-    few = bool((shares.documents < FEW_DOCUMENTS).any())
-    return TimeView(shares.period, [*charts, _documents(shares, edges, dates)], few, shares.notes)
-
-
-def _topic(
-    shares: TimeShares, column: int, topic: Topic, edges: Sequence[tuple[float, float]], dates: Ticks
-) -> TimeChart:
-    share, error = shares.shares[:, column], BAND * shares.errors[:, column]
-    high, x = top_of_scale(shares, column), [(low + right) / 2 for low, right in edges]
-    low_edge, high_edge = np.clip(share - error, 0.0, high), np.clip(share + error, 0.0, high)
-    chart = Chart((0.0, edges[-1][1]), (0.0, high), left=TIME_LEFT)
-    for run in unbroken(shares):
-        rows, wide = list(run), [x[row] for row in run]
-        if len(rows) == 1:
-            # A period alone has a band a quarter of its length to both sides.
-            low, right = edges[rows[0]]
-            rows, wide = rows * 2, [x[rows[0]] - (right - low) / 4, x[rows[0]] + (right - low) / 4]
-        else:
-            chart.line([(x[row], share[row]) for row in rows], "c0")
-        upper, lower = (list(zip(wide, edge[rows].tolist(), strict=True)) for edge in (high_edge, low_edge))
-        chart.area([*upper, *reversed(lower)], "band")
-    rows_of_periods = zip(x, shares.names, share.tolist(), error.tolist(), shares.documents.tolist(), strict=True)
-    for middle, name, value, half, count in rows_of_periods:
-        text = f"{name}: {percent(value)} ± {percent(half)}, {counted(count, 'document')}"
-        chart.dot(middle, value, "mark few" if count < FEW_DOCUMENTS else "mark", text)
-    words = " ".join(plain(word) for word in ([topic.title] if topic.title is not None else topic.names[:WORDS]))
-    lowest, highest = int(share.argmin()), int(share.argmax())
-    caption = (
-        f"from {percent(share[lowest])} ({shares.names[lowest]}) to {percent(share[highest])} ({shares.names[highest]})"
-    )
-    digits = 0 if high >= 0.04 else 1 if high >= 0.004 else 2
-    y_ticks = [(mark, f"{mark:.{digits}%}") for mark in ticks(0.0, high)]
-    return TimeChart(topic.id, words, caption, chart.drawn(f"{words}, {caption}", dates, y_ticks))
-
-
-def _documents(shares: TimeShares, edges: Sequence[tuple[float, float]], dates: Ticks) -> TimeChart:
-    chart = Chart((0.0, edges[-1][1]), (0.0, 1.1 * float(shares.documents.max())), left=TIME_LEFT)
-    for edge, name, count in zip(edges, shares.names, shares.documents.tolist(), strict=True):
-        chart.bar(edge, (0.0, count), title=f"{name}: {count:,}")
-    caption = f"{number(int(shares.documents.sum()))} in {len(shares.names):,} {shares.period}s"
-    y_ticks = [(mark, f"{mark:,.0f}") for mark in ticks(*chart.y, integer=True)]
-    return TimeChart(None, "Documents", caption, chart.drawn(f"Documents, {caption}", dates, y_ticks))
-
 
 # The map's width, about a pixel a unit on a wide screen, and its font sizes; a narrow screen shows it half as large.
 MAP_WIDTH = 640.0
@@ -338,12 +248,12 @@ def circles(material: Material, topics_map: TopicMap) -> list[Circle]:
     ]
 
 
-def time_view(material: Material) -> TimeView | None:
+def time_section(material: Material) -> TimeView | None:
     """Return the charts of topic shares by period; None if no document has a readable date."""
     dates = None if material.summary is None else material.summary.dates
     if dates is None or not sum(dates.documents):
         return None
-    return view(by_period(dates), material.topics)
+    return time_view(by_period(dates), material.topics)
 
 
 def label_lifts(material: Material) -> JsonObject:

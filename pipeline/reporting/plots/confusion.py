@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.analysis.labels.classification import Tally, Value
 from collapsium.pipeline.formatting import plain, shortened
-from collapsium.pipeline.reporting.plots.style import SALT, saved
+from collapsium.pipeline.reporting.plots.style import drawn
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,12 +27,8 @@ LETTERS = 24
 
 def draw_confusion(tally: Tally, title: str, kind: str) -> bytes:
     """Draw the documents with exactly one value by that value (rows) and the predicted value (columns)."""
-    from matplotlib import rc_context
-
     names, matrix = _names_and_counts(tally)
-    style = {"font.size": 9, "svg.fonttype": "none"}
-    with rc_context({**SALT, **style}):
-        return saved(_figure(names, matrix, title), kind)
+    return drawn(lambda: _figure(names, matrix, title), kind, {"font.size": 9})
 
 
 def _names_and_counts(tally: Tally) -> tuple[list[str], Matrix]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import textwrap
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,19 +35,19 @@ from collapsium.pipeline.reporting.options import (
 from collapsium.pipeline.reporting.plots.style import (
     ALIGNMENT,
     COLOURS,
+    GRID,
     LATE,
-    SALT,
+    drawn,
     integer_ticks,
     measured_width,
     new_panels,
     picture_kind,
-    saved,
     thousands,
 )
 from collapsium.pipeline.reporting.plots.time import csv_of, draw_time
 from collapsium.pipeline.reporting.plots.tree import draw as draw_tree
 from collapsium.pipeline.reporting.topic_map import circle_texts, map_names, relevant, topic_map
-from collapsium.pipeline.reporting.tree_folding import MAX_DRAWN, fold
+from collapsium.pipeline.reporting.trees import MAX_DRAWN, fold
 from collapsium.storage.errors import AbsentError, OccupiedError, OptionError, near
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
@@ -56,6 +55,7 @@ from collapsium.workers.document_summaries import means_over_runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 # Okabe and Ito's colours, and three of Tol's that differ from them; all other topics are grey.
@@ -99,7 +99,7 @@ def draw_segments(
     back = {ours: theirs for theirs, ours in matches.items()}
     palettes += [{back[topic]: colour for topic, colour in palettes[0].items() if topic in back}] * (len(panels) - 1)
     lines = [f"{_title(panel)}: {panel.distance_text} (mean Hellinger distance)" for panel in panels]
-    return _drawn_segments(panels, known, palettes, kind), lines
+    return drawn(lambda: _segments_figure(panels, known, palettes), kind), lines
 
 
 def _coloured(
@@ -123,34 +123,29 @@ def _title(panel: SegmentProportions) -> str:
     return plain(f"{panel.name}, {panel.family}" + ("" if panel.document is None else f": {panel.document}"))
 
 
-def _drawn_segments(
+def _segments_figure(
     panels: Sequence[SegmentProportions],
     known: Sequence[Mapping[int, Topic]],
     palettes: Sequence[Mapping[int, str]],
-    kind: str,
-) -> bytes:
-    from matplotlib import rc_context
+) -> Figure:
     from matplotlib.figure import Figure
 
     lines = max(len(palette) for palette in palettes) + 1
     alone = len(panels) == 1
     size = (PANEL[0] + LEGEND, PANEL[1]) if alone else (PANEL[0] * len(panels), PANEL[1] + ROW * lines)
-    style = {"font.size": 10, "svg.fonttype": "none"}
-    with warnings.catch_warnings(), rc_context({**SALT, **style}):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        figure = Figure(figsize=size, layout="constrained")
-        row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for axes, panel, palette, topics_of in zip(row, panels, palettes, known, strict=True):
-            _areas(axes, panel, palette, topics_of)
-            position: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.13)}
-            if alone:
-                position = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-            # The legend has the order of the areas, the topmost first.
-            axes.legend(**position, frameon=False, fontsize=9, reverse=True, handlelength=1.2, labelspacing=0.35)
-            for text in axes.get_legend().get_texts():
-                text.set_parse_math(False)
-        row[0].set_ylabel("topic proportions")
-        return saved(figure, kind)
+    figure = Figure(figsize=size, layout="constrained")
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, panel, palette, topics_by_id in zip(row, panels, palettes, known, strict=True):
+        _areas(axes, panel, palette, topics_by_id)
+        position: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.13)}
+        if alone:
+            position = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+        # The legend has the order of the areas, the topmost first.
+        axes.legend(**position, frameon=False, fontsize=9, reverse=True, handlelength=1.2, labelspacing=0.35)
+        for text in axes.get_legend().get_texts():
+            text.set_parse_math(False)
+    row[0].set_ylabel("topic proportions")
+    return figure
 
 
 def _areas(axes: Axes, panel: SegmentProportions, palette: Mapping[int, str], known: Mapping[int, Topic]) -> None:
@@ -242,37 +237,33 @@ class MapPanel:
 HEAD, MIN_WIDTH = 44.0, 360.0
 
 
-def draw(label_map: LabelMap, title: str, kind: str) -> bytes:
+def _labels_figure(label_map: LabelMap, title: str) -> Figure:
     """Draw a map of labels and topics."""
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context({**SALT, "svg.fonttype": "none"}):
-        # A unit of the map is a point, so that texts have the sizes for which they were placed.
-        width = max(label_map.width, MIN_WIDTH)
-        figure = Figure(figsize=(width / 72, (label_map.height + HEAD) / 72))
-        axes = figure.add_axes((0.0, 0.0, 1.0, label_map.height / (label_map.height + HEAD)))
-        axes.set(xlim=((label_map.width - width) / 2, (label_map.width + width) / 2), ylim=(label_map.height, 0))
-        axes.set_axis_off()
-        for mark in label_map.marks:
-            colour, alpha, shape = (COLOURS[1], 0.9, "s") if mark.topic is None else (COLOURS[0], 0.35, "o")
-            if mark.text is not None and mark.text.has_leader:
-                middle = min(max(mark.x, mark.text.left), mark.text.left + mark.text.width)
-                axes.plot([mark.x, middle], [mark.y, mark.text.middle], color=colour, linewidth=0.5, alpha=0.5)
-            axes.scatter([mark.x], [mark.y], (2 * mark.radius) ** 2, color=colour, alpha=alpha, marker=shape)
-        for mark in label_map.marks:
-            if mark.text is None:
-                continue
-            weight, ink = ("bold", "#7a3500") if mark.topic is None else ("normal", "#16384f")
-            style = {"fontsize": mark.text.size, "fontweight": weight, "color": ink, "parse_math": False}
-            axes.text(
-                mark.text.anchor_x, mark.text.middle, mark.name, ha=ALIGNMENT[mark.text.anchor], va="center", **style
-            )
-        top = label_map.height + HEAD
-        figure.text(8 / width, 1 - 6 / top, plain(title), va="top", fontsize=13, parse_math=False)
-        legend = "squares: labels; circles: topics, sized by share"
-        figure.text(8 / width, 1 - 26 / top, legend, va="top", fontsize=10)
-        return saved(figure, kind)
+    # A unit of the map is a point, so that texts have the sizes for which they were placed.
+    width = max(label_map.width, MIN_WIDTH)
+    figure = Figure(figsize=(width / 72, (label_map.height + HEAD) / 72))
+    axes = figure.add_axes((0.0, 0.0, 1.0, label_map.height / (label_map.height + HEAD)))
+    axes.set(xlim=((label_map.width - width) / 2, (label_map.width + width) / 2), ylim=(label_map.height, 0))
+    axes.set_axis_off()
+    for mark in label_map.marks:
+        colour, alpha, shape = (COLOURS[1], 0.9, "s") if mark.topic is None else (COLOURS[0], 0.35, "o")
+        if mark.text is not None and mark.text.has_leader:
+            middle = min(max(mark.x, mark.text.left), mark.text.left + mark.text.width)
+            axes.plot([mark.x, middle], [mark.y, mark.text.middle], color=colour, linewidth=0.5, alpha=0.5)
+        axes.scatter([mark.x], [mark.y], (2 * mark.radius) ** 2, color=colour, alpha=alpha, marker=shape)
+    for mark in label_map.marks:
+        if mark.text is None:
+            continue
+        weight, ink = ("bold", "#7a3500") if mark.topic is None else ("normal", "#16384f")
+        style = {"fontsize": mark.text.size, "fontweight": weight, "color": ink, "parse_math": False}
+        axes.text(mark.text.anchor_x, mark.text.middle, mark.name, ha=ALIGNMENT[mark.text.anchor], va="center", **style)
+    top = label_map.height + HEAD
+    figure.text(8 / width, 1 - 6 / top, plain(title), va="top", fontsize=13, parse_math=False)
+    legend = "squares: labels; circles: topics, sized by share"
+    figure.text(8 / width, 1 - 26 / top, legend, va="top", fontsize=10)
+    return figure
 
 
 PANELS = ("score", "change", "objective", "topics", "parameters", "sizes", "map")
@@ -389,14 +380,15 @@ def plot(
         target.write(data)
         return [f"topic shares in {len(shares.names):,} {shares.period}s", *shares.notes]
     panels = _panels(run, names)
-    drawn = list(dict.fromkeys(name for name, _, _ in panels))
-    missing = [name for name in options.what or () if name not in drawn]
+    shown = list(dict.fromkeys(name for name, _, _ in panels))
+    missing = [name for name in options.what or () if name not in shown]
     if missing:
         raise OptionError(f"`what` {missing[0]}: {os.fspath(run)} has no data for this panel")
     if not panels:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
-    target.write(_drawn(panels, options.title or Folder(run).address.rpartition("/")[2], kind))
-    return drawn
+    title = options.title or Folder(run).address.rpartition("/")[2]
+    target.write(drawn(lambda: _panels_figure(panels, title), kind, GRID))
+    return shown
 
 
 def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
@@ -420,7 +412,8 @@ def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
     labels = label_map(
         table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)), measured_width
     )
-    return draw(labels, f"{Folder(run).address.rpartition('/')[2]}: labels and topics", kind)
+    title = f"{Folder(run).address.rpartition('/')[2]}: labels and topics"
+    return drawn(lambda: _labels_figure(labels, title), kind)
 
 
 def _tree(run: str | os.PathLike[str], kind: str, min_share: float | None, levels: int | None) -> bytes:
@@ -465,26 +458,23 @@ def _panels(run: str | os.PathLike[str], names: Sequence[str]) -> list[Panel]:
     return panels
 
 
-def _drawn(panels: Sequence[Panel], title: str, kind: str) -> bytes:
-    from matplotlib import rc_context
-
-    style = {"font.size": 10, "axes.grid": True, "grid.alpha": 0.3, "svg.fonttype": "none"}
-    with rc_context({**SALT, **style}):
-        figure, all_axes = new_panels(len(panels), "", legend=False)
-        figure.suptitle(plain(title), x=0.01, ha="left", parse_math=False)
-        maps = [(draw, axes) for axes, (_, _, draw) in zip(all_axes, panels, strict=True) if isinstance(draw, MapPanel)]
-        if len(panels) == len(maps):
-            maps[0][0].alone = True
-            figure.set_size_inches(maps[0][0].size())
-        for axes, (_, name, draw) in zip(all_axes, panels, strict=True):
-            axes.set_title(plain(name), parse_math=False)
-            draw(axes)
-        for topics_map, axes in maps:
-            # Texts of a map have sizes of their own, so the map's size must be known before they are placed.
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")
-            topics_map.finish(axes)
-        return saved(figure, kind)
+def _panels_figure(panels: Sequence[Panel], title: str) -> Figure:
+    """Draw panels; a map is drawn last, when the layout has fixed its size."""
+    figure, all_axes = new_panels(len(panels), "", legend=False)
+    figure.suptitle(plain(title), x=0.01, ha="left", parse_math=False)
+    maps = [(draw, axes) for axes, (_, _, draw) in zip(all_axes, panels, strict=True) if isinstance(draw, MapPanel)]
+    if len(panels) == len(maps):
+        maps[0][0].alone = True
+        figure.set_size_inches(maps[0][0].size())
+    for axes, (_, name, draw) in zip(all_axes, panels, strict=True):
+        axes.set_title(plain(name), parse_math=False)
+        draw(axes)
+    for topics_map, axes in maps:
+        # Texts of a map have sizes of their own, so the map's size must be known before they are placed.
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+        topics_map.finish(axes)
+    return figure
 
 
 def _curve(series: Series, unit: str, *, counted: bool) -> Callable[[Axes], None]:

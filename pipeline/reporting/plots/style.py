@@ -6,6 +6,8 @@ import importlib.util
 import io
 import os
 import unicodedata
+import warnings
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -25,9 +27,12 @@ ALIGNMENT = {"start": "left", "middle": "center", "end": "right"}
 PANEL = (4.6, 3.7)
 ACROSS = 3
 DPI = 150
+MAX_PIXELS = 60_000  # Maximum height and width of a PNG
 FONT_TOLERANCE = 1.04  # Fonts other than the measured one, by which an SVG may be shown, may be a little wider
 # Makes the ids within an SVG the same in every process.
 SALT = {"svg.hashsalt": "collapsium"}
+STYLE: Mapping[str, object] = {"font.size": 10, "svg.fonttype": "none"}  # Texts of an SVG stay texts
+GRID = {"axes.grid": True, "grid.alpha": 0.3}
 LATE = 0.1  # Share of the iterations left out of the vertical range, as their scores would flatten all later ones
 
 
@@ -63,9 +68,18 @@ def measured_width(text: str, size: float, *, bold: bool = False) -> float:
     return max(float(width), wide * size) * FONT_TOLERANCE
 
 
-def saved(figure: Figure, kind: str, dpi: float = DPI) -> bytes:
+def drawn(make: Callable[[], Figure], kind: str, style: Mapping[str, object] = STYLE) -> bytes:
+    """Make a figure in a style, and return it as a file; characters that the font lacks become boxes in silence."""
+    from matplotlib import rc_context
+
+    with warnings.catch_warnings(), rc_context({**SALT, **STYLE, **style}):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        return saved(make(), kind)
+
+
+def saved(figure: Figure, kind: str) -> bytes:
     """Return a figure as a ``png`` or ``svg`` file; the same bytes for the same figure."""
-    sink = io.BytesIO()
+    sink, dpi = io.BytesIO(), min(DPI, MAX_PIXELS / max(figure.get_size_inches()))
     # Without the date, the same numbers give the same file.
     figure.savefig(sink, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else {})
     return sink.getvalue()

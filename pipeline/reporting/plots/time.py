@@ -6,7 +6,6 @@ import datetime
 import io
 import itertools
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,14 @@ import numpy as np
 from collapsium.pipeline.analysis.topic_shares import TimeShares
 from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.formatting import plain, shortened
-from collapsium.pipeline.reporting.plots.style import COLOURS, SALT, integer_ticks, new_panels, saved
+from collapsium.pipeline.reporting.plots.style import COLOURS, GRID, drawn, integer_ticks, new_panels
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.printable import CsvRows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MAX_TOPICS = 12
 # Most words in a panel's title, letters of each, and letters of all, which fit above a panel.
@@ -40,29 +40,28 @@ def draw_time(
     chosen: Sequence[int] | None = None,
 ) -> bytes:
     """Draw topic shares by period."""
-    from matplotlib import rc_context
-
     known = {topic.id: topic for topic in topics(run, WORDS)}
     columns = columns_of(shares, known, chosen)
-    style = {"font.size": 10, "axes.grid": True, "grid.alpha": 0.3, "svg.fonttype": "none"}
-    with warnings.catch_warnings(), rc_context({**SALT, **style}):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        figure, axes = new_panels(len(columns) + 1, "", legend=False)
-        heading = title or f"Topics by {shares.period}: share of the tokens, with 95% intervals"
-        figure.suptitle(plain(heading), x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
-        for panel, column in zip(axes, columns, strict=False):
-            topic = int(shares.topics[column])
-            _draw_topic(panel, shares, column)
-            panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
-        _draw_documents(axes[-1], shares)
-        for panel in axes:
-            first, last = shares.starts[0], shares.ends[-1]
-            panel.set_xlim(first, last)
-            middles = _middles(shares)
-            most = SHORT_NAMES if len(shares.names[0]) <= SHORT_NAME else LONG_NAMES
-            rows = labelled_periods([(middle - first) / (last - first) for middle in middles], most)
-            panel.set_xticks([middles[row] for row in rows], [label_of(shares, row) for row in rows])
-        return saved(figure, kind)
+    heading = title or f"Topics by {shares.period}: share of the tokens, with 95% intervals"
+    return drawn(lambda: _figure(shares, columns, known, heading), kind, GRID)
+
+
+def _figure(shares: TimeShares, columns: Sequence[int], known: Mapping[int, Topic], heading: str) -> Figure:
+    figure, axes = new_panels(len(columns) + 1, "", legend=False)
+    figure.suptitle(plain(heading), x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
+    for panel, column in zip(axes, columns, strict=False):
+        topic = int(shares.topics[column])
+        _draw_topic(panel, shares, column)
+        panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
+    _draw_documents(axes[-1], shares)
+    for panel in axes:
+        first, last = shares.starts[0], shares.ends[-1]
+        panel.set_xlim(first, last)
+        middles = _middles(shares)
+        most = SHORT_NAMES if len(shares.names[0]) <= SHORT_NAME else LONG_NAMES
+        rows = labelled_periods([(middle - first) / (last - first) for middle in middles], most)
+        panel.set_xticks([middles[row] for row in rows], [label_of(shares, row) for row in rows])
+    return figure
 
 
 def columns_of(shares: TimeShares, known: Mapping[int, Topic], chosen: Sequence[int] | None) -> list[int]:

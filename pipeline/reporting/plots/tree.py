@@ -7,13 +7,12 @@ lies between its first and its last child.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.reporting.plots.style import COLOURS, DPI, SALT, measured_width, saved
-from collapsium.pipeline.reporting.tree_layout import (
+from collapsium.pipeline.reporting.plots.style import COLOURS, drawn, measured_width
+from collapsium.pipeline.reporting.trees import (
     FONT,
     INSET,
     LINE,
@@ -39,13 +38,10 @@ WIDTH_FACTORS, MAX_ASPECT = (1.0, 1.4, 2.0), 1.5
 MARGIN = 18.0
 # Minimum width of a picture, for its caption.
 MIN_WIDTH = 440.0
-# Maximum height and width of a PNG, in pixels.
-MAX_PIXELS = 60_000
 # An SVG names all the fonts; a viewer uses the first that it has.
 STYLE = {
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "Helvetica"],
-    "svg.fonttype": "none",
     "text.usetex": False,
 }
 INK, GREY, EDGE = "#111111", "#4a4a4a", "#8c9aa5"
@@ -58,14 +54,7 @@ FOLDED = " Small nodes are folded into entries “… n more” with their total
 
 def draw(tree: Sequence[Topic], kind: str, title: str) -> bytes:
     """Draw a tree."""
-    from matplotlib import rc_context
-
-    with warnings.catch_warnings(), rc_context({**SALT, **STYLE}):
-        # Characters that the font lacks become boxes in a PNG; an SVG has them all.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
-        figure = _figure(tree, title)
-        inches = max(figure.get_size_inches())
-        return saved(figure, kind, min(DPI, MAX_PIXELS / inches))
+    return drawn(lambda: _figure(tree, title), kind, STYLE)
 
 
 def _figure(tree: Sequence[Topic], title: str) -> Figure:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from collapsium.pipeline import fit, plot, report, topics
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.reporting.page.tree import MAX_OPEN_ROWS, branches, view
-from collapsium.pipeline.reporting.tree_folding import MAX_DRAWN, FoldedNodes, fold
+from collapsium.pipeline.reporting.page.drawings import MAX_OPEN_ROWS, branches, tree_view
+from collapsium.pipeline.reporting.trees import MAX_DRAWN, FoldedNodes, fold
 from collapsium.storage.errors import OptionError
 
 
@@ -101,8 +101,8 @@ def test_list_of_a_page__has_all_nodes_and_few_open_ones(seed, nodes):
 
 
 def test_tree_of_many_nodes__is_not_much_higher_than_a_screen():
-    assert view(tree_of(3, 293)).height * view(tree_of(3, 293)).scale < 2400
-    assert view(tree_of(3, 293), min_share=0.0).height > 5000
+    assert tree_view(tree_of(3, 293)).height * tree_view(tree_of(3, 293)).scale < 2400
+    assert tree_view(tree_of(3, 293), min_share=0.0).height > 5000
 
 
 @pytest.mark.parametrize("wrong", [{"min_share": -0.1}, {"min_share": 1.5}, {"levels": 0}, {"min_share": float("nan")}])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.reporting.plots.tree import _figure, draw
-from collapsium.pipeline.reporting.tree_layout import FONT, INNER, LEAF, cards_of, layout, parents_of, wrapped
+from collapsium.pipeline.reporting.trees import FONT, INNER, LEAF, cards_of, layout, parents_of, wrapped
 from tests.conftest import rest_long
 from tests.pipeline.reporting.test_tree_shape import tree_of, trees
 
@@ -133,7 +133,7 @@ def test_draw__a_png_is_as_large_as_its_tree():
 def test_draw__a_huge_tree_is_no_higher_than_a_png_may_be(monkeypatch):
     tree = tree_of([-1] + [0] * 40, ["w"])
     high = int.from_bytes(draw(tree, "png", "t")[20:24], "big")
-    monkeypatch.setattr("collapsium.pipeline.reporting.plots.tree.MAX_PIXELS", high // 2)
+    monkeypatch.setattr("collapsium.pipeline.reporting.plots.style.MAX_PIXELS", high // 2)
     assert high // 2 - 2 <= int.from_bytes(draw(tree, "png", "t")[20:24], "big") <= high // 2
 
 
