@@ -158,7 +158,7 @@ def expected_topics(run: str | os.PathLike[str], given: collections.abc.Sequence
 def explode(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, progress: collections.abc.Callable[[int], None] = ...) -> collapsium.storage.corpus.manifest.Manifest:
     """Make a corpus whose documents are the segments of another."""
 
-def export(run: str | os.PathLike[str], out: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., to: typing.Literal['csv', 'gensim', 'pyldavis'], threshold: float = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.pipeline.reporting.export.Exported:
+def export(run: str | os.PathLike[str], out: str | os.PathLike[str], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., to: typing.Literal['csv', 'pyldavis'], threshold: float = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.pipeline.reporting.export.Exported:
     """Write a model in another program's format."""
 
 @overload
@@ -245,7 +245,7 @@ def measure(run: str | os.PathLike[str], *, heldout: str | os.PathLike[str] | No
     """Measure the topics of a model by the field's public metrics."""
 
 def name_topics(run: str | os.PathLike[str], namer: str | collections.abc.Callable[[list[str], list[str]], object], *, notice: collections.abc.Callable[[str], None] | None = ..., progress: collections.abc.Callable[[int], None] = ..., texts: collections.abc.Sequence[str] | collapsium.pipeline.corpora.options.TextsInMemory | None = ..., rank_by: typing.Literal['probability', 'frex', 'lift', 'relevance'] = ..., rank_weight: float | None = ...) -> dict[int, str]:
-    """Name the topics of a model by a function or a command, and save the names with the model."""
+    """Name the topics of a model by a function, and save the names with the model."""
 
 def neighbour_distance(run: str | os.PathLike[str], *, document: str | None = ..., corpus: str | os.PathLike[str] | None = ...) -> float:
     """Return the mean Hellinger distance between the proportions of neighbouring segments of a document."""
