@@ -15,12 +15,22 @@ from collapsium.storage.corpus.parquet import decode_table, encode_columns, read
 from collapsium.storage.corpus.shard import Documents, Shard, digest_of_ids
 from collapsium.storage.corpus.shard_columns import ids_and_extras
 from collapsium.storage.errors import DamagedError
-from collapsium.storage.io.arrays import LEAST_LIMIT, RATIO, damage, require_plain
+from collapsium.storage.io.arrays import (
+    LEAST_LIMIT,
+    METADATA,
+    NESTED,
+    RATIO,
+    Layout,
+    StoredRows,
+    encode_chunk,
+    metadata_of,
+    parse_metadata,
+    read_digested,
+)
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.printable import ShortRepr
 
 ARRAY = "vectors.zarr"
-METADATA = "zarr.json"
 MOST_COLUMNS = 1 << 24
 
 
@@ -110,29 +120,22 @@ class ArrayWriter:
     """Writes the Zarr array of a corpus of vectors chunk by chunk."""
 
     def __init__(self, folder: Folder, rows: int, columns: int) -> None:
-        from collapsium.storage.io import digest_store
-
-        self._store = digest_store.DigestStore(folder, {}, read_only=False)
-        self.rows, self._chunks, self._written = rows, 0, 0
-        self._array = digest_store.empty_array(self._store, rows, columns)
+        self._folder, self.rows, self._columns = folder, rows, columns
+        self._chunks, self._written = 0, 0
 
     def add(self, values: npt.NDArray[np.float64]) -> str:
         """Write the next chunk and return the SHA-256 of its file."""
-        first, self._written = self._written, self._written + values.shape[0]
-        self._array.resize((self._written, values.shape[1]))
-        self._array[first : self._written] = values
-        self._chunks += 1
-        return self._store.files[chunk_file(self._chunks - 1)]
+        layout = self._layout()
+        self._chunks, self._written = self._chunks + 1, self._written + values.shape[0]
+        return self._folder.write(layout.key(self._chunks - 1), encode_chunk(layout, values))
 
     def finish(self) -> str:
         """Write the metadata of the array and return its SHA-256."""
-        self._store.finish()
-        return self._store.files[METADATA]
+        return self._folder.write(METADATA, metadata_of(self._layout()))
 
-
-def chunk_file(number: int) -> str:
-    """Return the file of a chunk inside the array's folder."""
-    return f"c/{number}/0"
+    def _layout(self) -> Layout:
+        shape, chunks = (self._written, self._columns), (self.rows, self._columns)
+        return Layout(shape, np.dtype("<f8"), chunks, compressed=True, separator=NESTED)
 
 
 def encode_vectors(vectors: Vectors) -> bytes:
@@ -163,23 +166,20 @@ def read_values(
 ) -> npt.NDArray[np.float64]:
     """Read the vectors of a shard, one chunk of an array, and check them against the manifest."""
     stored, chunk = vectors.place(number)
-    place = folder / stored.file
-    file = chunk_file(chunk)
-    with damage(place):
-        from collapsium.storage.io import digest_store
-
-        array = digest_store.open_array(place, {METADATA: stored.sha256, file: str(record.vectors_sha256)})
-    path, first = f"{place.url}/{file}", chunk * stored.rows
-    require_plain(place.url, array)
+    place, first = folder / stored.file, chunk * stored.rows
+    layout = parse_metadata(read_digested(place, METADATA, stored.sha256), f"{place.url}/{METADATA}")
+    path = f"{place.url}/{layout.key(chunk)}"
     if stored.rows * columns * 8 > max(LEAST_LIMIT, RATIO * place.size()):
         raise DamagedError(path, f"expected {stored.rows} rows of {columns} columns, and the file is far too small")
     expected = (stored.rows, columns)
-    if array.dtype != np.float64 or array.chunks != expected:
-        raise DamagedError(place.url, f"expected float64 in chunks of {expected}, found {array.dtype}, {array.chunks}")
-    if array.shape[1] != columns or array.shape[0] < first + record.documents:
-        raise DamagedError(place.url, f"expected {first + record.documents} rows of {columns}, found {array.shape}")
-    with damage(place):
-        values = np.ascontiguousarray(array[first : first + record.documents], dtype=np.float64)
+    if layout.dtype != np.float64 or layout.chunks != expected:
+        raise DamagedError(
+            place.url, f"expected float64 in chunks of {expected}, found {layout.dtype}, {layout.chunks}"
+        )
+    if layout.shape[1] != columns or layout.shape[0] < first + record.documents:
+        raise DamagedError(place.url, f"expected {first + record.documents} rows of {columns}, found {layout.shape}")
+    rows = StoredRows(place.url, layout, lambda key: read_digested(place, key, str(record.vectors_sha256)))
+    values = np.ascontiguousarray(rows[first : first + record.documents], dtype=np.float64)
     if not np.isfinite(values).all():
         raise DamagedError(path, "expected finite numbers")
     return values

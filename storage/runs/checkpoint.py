@@ -16,10 +16,17 @@ from pydantic import BaseModel, ConfigDict
 
 from collapsium.storage.data_types import AnyArray, JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, StoreError
-from collapsium.storage.io.arrays import StoredRows, check_arrays, open_arrays, read_arrays, write_arrays
+from collapsium.storage.io.arrays import (
+    Rows,
+    StoredNumber,
+    StoredRows,
+    check_arrays,
+    open_arrays,
+    read_arrays,
+    write_arrays,
+)
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import Count, Digest, check, dump, read_record
-from collapsium.storage.io.zarr_fast_path import Rows
 
 LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsium-checkpoint"
@@ -70,7 +77,7 @@ class Checkpoint:
         """Read a group of arrays."""
         return read_arrays(self.folder / part, digest)
 
-    def open(self, part: str, digest: str) -> dict[str, StoredRows]:
+    def open(self, part: str, digest: str) -> dict[str, StoredRows | StoredNumber]:
         """Open a group of arrays, whose rows are then read in pieces."""
         return open_arrays(self.folder / part, digest)
 

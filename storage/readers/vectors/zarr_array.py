@@ -12,7 +12,7 @@ import zarr.codecs
 import zarr.storage
 
 from collapsium.storage.errors import InputError, OptionError, suggestion
-from collapsium.storage.io.arrays import FAULTS, MOST_CHUNK_BYTES
+from collapsium.storage.io.arrays import MOST_CHUNK_BYTES
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.read_options import Guess, ReadOptions
@@ -25,6 +25,9 @@ FEW_CHUNKS, MISSING = 1000, 20
 # Only codecs that move and compress numbers are accepted, because others could unpickle objects.
 _CODECS = ("BytesCodec", "ZstdCodec", "GzipCodec", "BloscCodec", "Crc32cCodec", "TransposeCodec")  # of zarr.codecs
 _OLD_CODECS = ("zstd", "blosc", "gzip", "zlib", "lz4", "bz2", "lzma")  # of Zarr's format 2
+
+# Exceptions that Zarr raises for damaged files
+FAULTS = (OSError, ValueError, LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError)
 
 
 class ZarrFile:

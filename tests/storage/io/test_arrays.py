@@ -1,4 +1,4 @@
-"""Arrays that are written without Zarr's machinery: Zarr writes the same bytes, and reads them."""
+"""Groups of arrays: Zarr writes the same bytes, and reads them."""
 
 import errno
 import os
@@ -13,17 +13,18 @@ from hypothesis.extra import numpy as arrays_of
 from zarr.storage import MemoryStore
 
 from collapsium.storage.errors import DamagedError, StoreError
-from collapsium.storage.io import arrays, file, local, zarr_fast_path
-from collapsium.storage.io.arrays import open_arrays, read_arrays, write_arrays
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.zarr_fast_path import (
-    PlainArray,
-    described,
-    plain_array,
-    plain_group,
-    usual_text,
+from collapsium.storage.io import arrays, file, local
+from collapsium.storage.io.arrays import (
+    Layout,
+    StoredRows,
+    metadata_of,
+    parse_group,
+    parse_metadata,
+    read_arrays,
     write_array,
+    write_arrays,
 )
+from collapsium.storage.io.folder import Folder
 
 TYPES = st.sampled_from(["f8", "f4", "i8", "i4", "u2", "u1", "b1", "i1", "u8"])
 SHAPES = arrays_of.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=7)
@@ -44,34 +45,41 @@ def by_zarr(values, chunks, compress, separator="."):
     return {key: data.to_bytes() for key, data in files.items() if key != "zarr.json"}
 
 
+def layout_of(values, rows, compress, separator="."):
+    chunks = (rows, *(max(size, 1) for size in values.shape[1:]))
+    return Layout(values.shape, values.dtype.newbyteorder("<"), chunks, compress, separator)
+
+
 @pytest.mark.parametrize("kind", ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("separator", [".", "/"])
-def test_usual_text__is_what_zarr_writes(kind, compress, separator):
-    values, chunks = np.zeros((5, 3), kind), (2, 3)
-    text = usual_text(values.shape, values.dtype, chunks, compress=compress, separator=separator)
-    assert text == described(values.shape, values.dtype, chunks, compress=compress, separator=separator)
-    assert text == by_zarr(values, chunks, compress, separator)["x/zarr.json"]
+def test_metadata__is_what_zarr_writes(kind, compress, separator):
+    values = np.zeros((5, 3), kind)
+    layout = layout_of(values, 2, compress, separator)
+    assert metadata_of(layout) == by_zarr(values, (2, 3), compress, separator)["x/zarr.json"]
+    assert parse_metadata(metadata_of(layout), "x") == layout
 
 
-@given(VALUES, st.integers(1, 4), st.booleans())
-def test_files__are_those_of_zarr(values, rows, compress):
-    chunks = (rows, *(max(size, 1) for size in values.shape[1:]))
-    files = {}
-    write_array(lambda key, data: files.update({key: bytes(data)}), "x", values, chunks, compress=compress)
+@given(VALUES, st.integers(1, 40), st.booleans())
+def test_files__are_those_of_zarr(values, size, compress):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "CHUNK_BYTES", size)
+        files = {}
+        write_array(lambda key, data: files.update({key: bytes(data)}), "x", values, compress=compress)
+    chunks = parse_metadata(files["x/zarr.json"], "x").chunks
     assert files == by_zarr(values, chunks, compress)
 
 
 @given(VALUES, st.integers(1, 4), st.booleans(), st.sampled_from("./"), st.integers(-9, 9), st.integers(-9, 9))
 def test_rows__are_those_that_were_written(values, rows, compress, separator, first, last):
-    chunks = (rows, *(max(size, 1) for size in values.shape[1:]))
-    files = by_zarr(values, chunks, compress, separator)
-    found = plain_array(files.__getitem__, "x", files["x/zarr.json"])
-    assert isinstance(found, PlainArray)
+    layout = layout_of(values, rows, compress, separator)
+    files = by_zarr(values, layout.chunks, compress, separator)
+    found = StoredRows("x", parse_metadata(files["x/zarr.json"], "x"), lambda key: files[f"x/{key}"])
     assert found.shape == values.shape
     for part in (slice(first, last), slice(None), ..., slice(None, None, 2), np.arange(0, values.shape[0], 3)):
         np.testing.assert_array_equal(found[part], values[part])
         assert found[part].dtype == values.dtype
+    np.testing.assert_array_equal(np.concatenate(list(found.pieces())), values)
 
 
 @given(st.dictionaries(st.text("abc_", min_size=1, max_size=5), VALUES, max_size=3), st.booleans())
@@ -88,12 +96,11 @@ def test_groups__are_opened_by_zarr_and_like_it(tmp_path_factory, given, compres
         np.testing.assert_array_equal(found[name], values)
 
 
-def test_groups_of_release_0_1__whose_chunks_lie_in_folders_are_read_and_replaced(tmp_path, monkeypatch):
+def test_groups_of_release_0_1__whose_chunks_lie_in_folders_are_read_and_replaced(tmp_path):
     folder, values = Folder(tmp_path / "g"), np.arange(12.0).reshape(6, 2)
-    monkeypatch.setattr(zarr_fast_path, "SEPARATOR", "/")
-    digest = write_arrays(folder, {"x": values, "y": values[:, 0]})
-    monkeypatch.undo()
-    monkeypatch.setattr(arrays, "_zarr_arrays", None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "Layout", lambda *fields: Layout(*fields, separator="/"))
+        digest = write_arrays(folder, {"x": values, "y": values[:, 0]})
     assert (tmp_path / "g/x/c/0/0").is_file()
     found = read_arrays(folder, digest)
     np.testing.assert_array_equal(found["x"], values)
@@ -103,35 +110,26 @@ def test_groups_of_release_0_1__whose_chunks_lie_in_folders_are_read_and_replace
 
 
 @pytest.mark.parametrize("other", [{"fill_value": 1.0}, {"attributes": {"a": 1}}, {"compressors": None, "filters": []}])
-def test_arrays_that_others_have_written__are_read_by_zarr(tmp_path, monkeypatch, other):
-    values = np.arange(6.0).reshape(3, 2)
-    write_arrays(Folder(tmp_path), {"x": values})
-    monkeypatch.setattr(arrays, "plain_array", lambda read, name, said: None)
-    np.testing.assert_array_equal(read_arrays(Folder(tmp_path))["x"], values)
-    monkeypatch.undo()
-    foreign = zarr.create_array(MemoryStore(files := {}), shape=(3, 2), dtype="f8", chunks=(2, 1), **other)
-    foreign[...] = values
-    assert plain_array(files.__getitem__, "x", files["zarr.json"].to_bytes()) is None
+def test_arrays_that_others_have_written__are_refused(other):
+    zarr.create_array(MemoryStore(files := {}), shape=(3, 2), dtype="f8", chunks=(2, 1), **other)
+    with pytest.raises(DamagedError, match="x: expected a Zarr array"):
+        parse_metadata(files["zarr.json"].to_bytes(), "x")
 
 
-@given(st.binary(max_size=60) | st.sampled_from([b"{}", b"[]", b'{"shape": 3}', b'{"shape": [1e9]}']))
+@given(st.binary(max_size=60) | st.sampled_from([b"{}", b"[]", b'{"shape": 3}', b'{"shape": [1e9]}', b"[" * 9999]))
 def test_what_is_no_description__opens_nothing(said):
-    assert plain_array(dict.__getitem__, "x", said) is None
-    assert plain_group(said) is None
-
-
-def test_a_chunk_of_another_size__is_a_damage(tmp_path):
-    folder = Folder(tmp_path)
-    write_arrays(folder, {"x": np.arange(8.0)}, compress=False)
-    said = described((8,), np.dtype("f8"), (4,), compress=False)  # two chunks, of which one is there, and is too long
-    store = arrays.DigestedFiles(
-        folder, {"x/c.0": folder.write("x/c.0", bytes(64)), "x/c.1": folder.write("x/c.1", b"")}
-    )
-    found = arrays.StoredRows(folder, plain_array(store.read, "x", said))
-    for part in (slice(0, 4), slice(4, 8)):
+    for parse in (parse_metadata, parse_group):
         with pytest.raises(DamagedError):
-            found[part]
-    assert list(open_arrays(folder)) == ["x"]
+            parse(said, "x")
+
+
+@pytest.mark.parametrize("data", [bytes(64), b""])
+@pytest.mark.parametrize("compress", [False, True])
+def test_a_chunk_of_another_size__is_a_damage(data, compress):
+    layout = layout_of(np.zeros(8), 4, compress)
+    found = StoredRows("x", layout, lambda key: data)
+    with pytest.raises(DamagedError, match=r"x/c\.1: expected a chunk"):
+        found[4:8]
 
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9, 15, 17, 100])
