@@ -191,6 +191,8 @@ _METRICS = (
     ),
 )
 
+METRICS = {metric.name: metric for metric in _METRICS}  # The metrics by name; further ones may be added
+
 # Needs of the metrics that use an option
 USES = {
     "coherence": (Needs.TEXTS, Needs.CORPUS),
@@ -198,17 +200,15 @@ USES = {
     "sample_documents": (Needs.DOCUMENTS,),
 }
 
-METRICS = {metric.name: metric for metric in _METRICS}  # The metrics by name
-
 
 def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
     """Return metrics by their names."""
     known = {_plain(name): metric for name, metric in METRICS.items()}
-    known |= {metric.abbreviation: metric for metric in _METRICS if metric.abbreviation}
+    known |= {metric.abbreviation: metric for metric in METRICS.values() if metric.abbreviation}
     if not names:
         raise OptionError(f"expected one name or more, or {ALL}{suggestion('', METRICS)}", "metrics")
     if is_all(names):
-        return _METRICS
+        return tuple(METRICS.values())
     for name in names:
         if _plain(name) not in known:
             raise OptionError(f"unknown metric '{name}'{suggestion(name, [*METRICS, ALL])}", "metrics")
@@ -220,7 +220,7 @@ def require_used(metrics: Sequence[Metric], given: Mapping[str, object]) -> None
     for option, value in given.items():
         if value is not None and not any(metric.needs in USES[option] for metric in metrics):
             named = ", ".join(metric.name for metric in metrics)
-            users = ", ".join(metric.name for metric in _METRICS if metric.needs in USES[option])
+            users = ", ".join(metric.name for metric in METRICS.values() if metric.needs in USES[option])
             raise OptionError(f"is not used by the metrics {named}; it applies to {users}", option)
 
 
@@ -238,7 +238,7 @@ def listing() -> str:
     lines = []
     for needs in Needs:
         lines.append(f"metrics {needs.value}:")
-        for metric in [one for one in _METRICS if one.needs is needs]:
+        for metric in [one for one in METRICS.values() if one.needs is needs]:
             names = f"{metric.name}, {metric.abbreviation}" if metric.abbreviation else metric.name
             text = f"  {names:28}{metric.summary}; {metric.source.partition(')')[0]})"
             lines += textwrap.wrap(text, WIDTH, subsequent_indent=" " * 30, break_on_hyphens=False)

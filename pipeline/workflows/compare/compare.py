@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler
 from collapsium.pipeline.monitoring.events import Sink, emit
 from collapsium.pipeline.options import keywords
-from collapsium.pipeline.workflows.compare.corpora import Corpora
-from collapsium.pipeline.workflows.compare.fits import Fitter, Resources
-from collapsium.pipeline.workflows.compare.grid import Cell, cells_of, require_comparable
-from collapsium.pipeline.workflows.compare.options import CompareOptions, shown
-from collapsium.pipeline.workflows.compare.plot import draw_plot
-from collapsium.pipeline.workflows.compare.rows import (
+from collapsium.pipeline.workflows.compare.fits import Corpora, Fitter, require_comparable
+from collapsium.pipeline.workflows.compare.options import Cell, CompareOptions, cells_of, shown
+from collapsium.pipeline.workflows.compare.table import (
     SERIES,
+    draw_plot,
     measured_row,
     report_text,
     require_metrics,
@@ -48,6 +46,7 @@ from collapsium.storage.runs.comparison import (
     row_of,
     runs_there,
 )
+from collapsium.storage.units import parse_size
 from collapsium.workers.options import former_names
 
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # Flags of recorded options whose flag is not their name
@@ -138,8 +137,9 @@ def compare(
     corpora = Corpora(train, options)
     corpora.require(cells)
     require_metrics(options, corpora)
-    resources = Resources(**dict(scheduling), **dict(memory), tls=tls)
-    resources.require()
+    check_scheduler(scheduling.scheduler, scheduling.workers)
+    if memory.memory is not None:
+        parse_size(memory.memory)
     digest = corpora.scored.manifest.digest
     scored = {"heldout": options.heldout, "unseen": options.unseen}
     digests = {name: None if url is None else digest for name, url in scored.items()}
@@ -148,8 +148,8 @@ def compare(
         fenced = folder.fenced(lock)
         try:
             corpora.prepare(fenced)
-            fitter = Fitter(fenced, corpora.train.url, corpora.heldout, options.seed, resources, sinks, lock.require)
-            return _compare(cells, corpora, fitter)
+            execution = {**dict(scheduling), **dict(memory), "tls": tls}
+            return _compare(cells, Fitter(fenced, corpora, execution, sinks, lock.require))
         except CollapsiumError:
             if is_new and not cells_done(fenced) and not any(True for _ in runs_there(fenced)):
                 fenced.remove()
@@ -175,29 +175,29 @@ def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
     return is_new
 
 
-def _compare(cells: Sequence[Cell], corpora: Corpora, fitter: Fitter) -> Comparison:
+def _compare(cells: Sequence[Cell], fitter: Fitter) -> Comparison:
     """Fit and measure the cells that are not done, and write the table, the series and the plot."""
-    options, folder = corpora.options, fitter.folder
+    corpora, folder = fitter.corpora, fitter.folder
+    options = corpora.options
 
     def report(event: str, **fields: object) -> None:
         emit(fitter.sinks, {"event": event, **fields})
 
-    done = {cell.name for cell in cells if (folder / CELLS).exists(cell.name + SUFFIX)}
-    work_done = sum(cell.work for cell in cells if cell.name in done)
-    report("grid", cells=len(cells), done=len(done), work=sum(cell.work for cell in cells), work_done=work_done)
+    done = [cell for cell in cells if (folder / CELLS).exists(cell.name + SUFFIX)]
+    work, work_done = (sum(cell.work for cell in some) for some in (cells, done))
+    report("grid", cells=len(cells), done=len(done), work=work, work_done=work_done)
     rows: list[JsonObject] = []
     left_out: list[str] = []
     for cell in cells:
         if options.field is not None and not corpora.can_predict(cell):
             left_out.append(f"{cell.name} does not use '{options.field}' and cannot predict it")
             report("notice", text=f"left out: {left_out[-1]}")
-        if cell.name in done:
+        if cell in done:
             rows.append(row_of(folder, cell.name))
         else:
             report("cell_begins", cell=cell.name, fits=cell.restarts, iterations=cell.iterations, work=cell.work)
             began = time.perf_counter()
-            fits = fitter.fit_cell(cell, fitter.fits_of(cells[0]).urls if cell.warm else ())
-            rows.append(measured_row(fits, corpora, fitter.resources))
+            rows.append(measured_row(fitter.fit(cell, fitter.fits_of(cells[0]).urls if cell.warm else ()), fitter))
             fitter.require_lock()
             record = {"format": CELL_KIND, "version": VERSION, "row": rows[-1]}
             (folder / CELLS).write(cell.name + SUFFIX, dump(record))

@@ -1,4 +1,4 @@
-"""Fits of a comparison: run or resumed, and read back as series of iterations."""
+"""Corpora of a comparison, and the fits of its cells to them, run or resumed."""
 
 from __future__ import annotations
 
@@ -7,63 +7,134 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from collapsium.pipeline.corpora.ingest import split
 from collapsium.pipeline.engine.fit import fit, resume
-from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.engine.leakage import require_held_out, require_new_documents, require_unseen
+from collapsium.pipeline.engine.setup.request import require_tokens
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import Scheduler, check_scheduler
+from collapsium.pipeline.models.registry import load_family, require_corpus
 from collapsium.pipeline.monitoring.events import Event, Sink, emit
-from collapsium.pipeline.workflows.compare.grid import Cell
+from collapsium.pipeline.options import names_of
+from collapsium.pipeline.workflows.compare.options import Cell, CompareOptions
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.label_index import MOST_VALUES, label_table
+from collapsium.storage.corpus.lineage import lineage_of
+from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import DamagedError
+from collapsium.storage.errors import DamagedError, InputError, MismatchError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.comparison import RUNS
+from collapsium.storage.runs.comparison import PARTS, RUNS
 from collapsium.storage.runs.event_records import parse_event
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import EVENTS, JOURNAL, Run
-from collapsium.storage.units import parse_size
 
 WORK = ("kernel", "reduce", "update")  # Activities of an iteration whose time counts as work
 
 
+def require_comparable(corpus: Corpus, options: CompareOptions) -> None:
+    """Refuse a corpus that a family cannot fit, and one of vectors, which has no tokens to score."""
+    for name in options.fitted_families:
+        require_corpus(name, corpus)
+    if corpus.holds != DOCUMENTS:
+        raise MismatchError(
+            f"{corpus.url}: a corpus of vectors; families are compared by held-out tokens, which vectors do not have: "
+            "fit each, and score it with `collapsium evaluate RUN --unseen CORPUS`"
+        )
+
+
+class Corpora:
+    """A training corpus with held-out tokens of its documents or, with `unseen`, with other documents."""
+
+    def __init__(self, corpus: Corpus, options: CompareOptions) -> None:
+        self.corpus, self.options = corpus, options
+        self.train = self.scored = corpus
+        if options.unseen is not None or options.heldout is not None:
+            self.scored = Corpus(options.unseen or options.heldout or "")
+
+    @property
+    def heldout(self) -> str | None:
+        """The folder of held-out tokens that are scored during fits; None with unseen documents."""
+        return self.scored.url if self.options.unseen is None else None
+
+    def require(self, cells: Sequence[Cell]) -> None:
+        """Refuse corpora that do not belong together, and unknown fields of labels, before anything is written."""
+        corpus, scored, name = self.corpus, self.scored, f"the training corpus {self.corpus.url}"
+        if self.options.fraction is not None:
+            return
+        if self.options.unseen is None:
+            require_tokens(scored)
+        scored.require_vocabulary_of(corpus.manifest.vocabulary.words_sha256, corpus.url)
+        if self.options.unseen is None:
+            require_held_out(lineage_of(corpus), scored, name)
+            if scored.manifest.documents != corpus.manifest.documents:
+                raise MismatchError(
+                    f"{scored.url}: expected the {corpus.manifest.documents} documents of {corpus.url}, "
+                    f"found {scored.manifest.documents}"
+                )
+            return
+        require_unseen(lineage_of(corpus), scored, name)
+        for part in (corpus, scored):
+            if not part.manifest.tokens:
+                raise InputError(part.url, "has no tokens to fit or score")
+        self._require_fields(cells)
+        with contextlib.closing(open_executor("serial", None)) as executor:
+            # Labels are compared too, as families use them.
+            require_new_documents(corpus, scored, name, executor, labelled=True)
+
+    def _require_fields(self, cells: Sequence[Cell]) -> None:
+        """Refuse unknown fields of labels, and a field to predict without classes."""
+        fields, field = label_table(self.corpus).fields, self.options.field
+        for cell in cells:
+            for name in names_of(cell.options.get("labels", ())):
+                if name not in fields:
+                    hint = suggestion(name, fields)
+                    raise OptionError(f"{cell.name}: unknown field of labels '{name}'{hint}", "labels")
+        if field is None or field in fields:
+            return
+        numbers = [name for name, kind in self.corpus.manifest.fields.items() if kind == "double"]
+        if field not in numbers:
+            hint = suggestion(field, [*fields, *numbers])
+            raise OptionError(f"{self.corpus.url} has no field '{field}'{hint}", "field")
+        (column,) = label_table(self.corpus, (), (field,)).numbers
+        if not column.values:
+            reason = f"'{field}', a number of more than {MOST_VALUES} values, or of none, has no classes"
+            raise OptionError(reason, "field")
+
+    def can_predict(self, cell: Cell) -> bool:
+        """Return whether a cell's family is fitted with the field to predict, as a label or a covariate."""
+        if self.options.field is None or not load_family(cell.family).uses_labels:
+            return False
+        labels = names_of(cell.options.get("labels", ())) or label_table(self.corpus).fields
+        return self.options.field in (*labels, *names_of(cell.options.get("covariates", ())))
+
+    def prepare(self, folder: Folder) -> None:
+        """Split off held-out tokens into the comparison's folder, unless there are some."""
+        if self.options.fraction is not None:
+            parts = [folder / part for part in PARTS]
+            if not all(part.exists() for part in parts):
+                for part in parts:
+                    # A process that died may have left one of them.
+                    part.remove()
+                train, heldout = (part.url for part in parts)
+                split(self.corpus.url, train, heldout, fraction=self.options.fraction, seed=self.options.seed)
+            self.train, self.scored = (Corpus(part.url) for part in parts)
+        for corpus in (self.train, self.scored):
+            if not corpus.manifest.tokens:
+                raise InputError(corpus.url, "has no tokens to score; hold out another --fraction")
+
+
 @dataclass(frozen=True)
-class Resources:
-    """Executor, memory and scratch space of fits and scores; the fields are arguments of `fit`."""
-
-    scheduler: Scheduler = "threads"
-    workers: int | None = None
-    memory: str | int | None = None
-    scratch: str | None = None
-    tls: TLS | None = None
-
-    def require(self) -> None:
-        """Refuse an unknown scheduler, and an invalid size."""
-        check_scheduler(self.scheduler, self.workers)
-        if self.memory is not None:
-            parse_size(self.memory)
-
-    def for_scores(self) -> JsonObject:
-        """Return the arguments of `evaluate`; threads replace a local cluster, which would start for each score."""
-        if self.scheduler == "local":
-            return {"scheduler": "threads", "workers": self.workers, "tls": None}
-        return {"scheduler": self.scheduler, "workers": self.workers, "tls": self.tls}
-
-    def scoring(self) -> contextlib.closing[Executor]:
-        """Return an executor for scores, which is closed at the end of the context."""
-        where = self.for_scores()
-        return contextlib.closing(open_executor(where["scheduler"], where["workers"], tls=where["tls"]))
-
-
-@dataclass(frozen=True)
-class CellFits:
-    """The completed fits of a cell."""
+class Fits:
+    """The fits of a cell, which need not be complete."""
 
     cell: Cell  # The cell
-    folder: Folder  # Folder of its runs
+    folder: Folder  # Folder of its runs: members of an ensemble or, for warm starts, separate runs
 
     @property
     def runs(self) -> list[Run]:
-        """The runs of the restarts: members of an ensemble or, for warm starts, separate runs."""
+        """The runs of the restarts."""
         if self.cell.warm:
             return [Run((self.folder / f"{number:03d}").url) for number in range(self.cell.restarts)]
         return [Run(self.folder.url).in_member(number) for number in range(self.cell.restarts)]
@@ -73,13 +144,13 @@ class CellFits:
         """The folders of the runs."""
         return [run.folder.url for run in self.runs]
 
-    def last_iterations(self) -> list[JsonObject]:
-        """Return the event of each run's last iteration."""
-        return [_iterations(run)[-1] for run in self.runs]
-
-    def work_seconds(self) -> list[float]:
-        """Return the seconds of work of each run, without scoring and waiting."""
-        return [sum(_work(event) for event in _iterations(run)) for run in self.runs]
+    def iterations(self) -> list[list[JsonObject]]:
+        """Return the events of each run's iterations."""
+        by_run = [[event for event in run.events() if event["event"] == "iteration"] for run in self.runs]
+        for run, events in zip(self.runs, by_run, strict=True):
+            if not events:
+                raise DamagedError(f"{run.folder.url}/{EVENTS}", "expected iterations of a fit, found none")
+        return by_run
 
     def elapsed_seconds(self) -> float:
         """Return the elapsed seconds; an ensemble's journal has an end for each time that it was started."""
@@ -96,11 +167,10 @@ class CellFits:
     def series(self) -> list[JsonObject]:
         """Return a row for each iteration; ``steps`` are numbers of topics, summed over the iterations."""
         cell, rows = self.cell, []
-        for restart, run in enumerate(self.runs):
-            events = _iterations(run)
+        for restart, events in enumerate(self.iterations()):
             topics = [cell.topics if cell.topics is not None else event.get("topics", math.nan) for event in events]
             steps = itertools.accumulate(float(number) for number in topics)
-            seconds = itertools.accumulate(_work(event) for event in events)
+            seconds = itertools.accumulate(map(work_seconds, events))
             for event, step, second in zip(events, steps, seconds, strict=True):
                 rows.append(
                     {
@@ -118,14 +188,8 @@ class CellFits:
         return rows
 
 
-def _iterations(run: Run) -> list[JsonObject]:
-    iterations = [event for event in run.events() if event["event"] == "iteration"]
-    if not iterations:
-        raise DamagedError(f"{run.folder.url}/{EVENTS}", "expected iterations of a fit, found none")
-    return iterations
-
-
-def _work(event: Event) -> float:
+def work_seconds(event: Event) -> float:
+    """Return the seconds of work of an iteration, without scoring and waiting."""
     return sum(float(event.get("seconds", {}).get(name, 0.0)) for name in WORK)
 
 
@@ -134,42 +198,40 @@ class Fitter:
     """Runs the fits of a comparison, or resumes them."""
 
     folder: Folder  # Folder of the comparison
-    # Folders of the training corpus and of its held-out tokens; the second may be None
-    train: str
-    heldout: str | None
-    seed: int  # Seed of all fits
-    resources: Resources  # Executor, memory and scratch space
+    corpora: Corpora  # Corpora to fit to and to score
+    execution: Mapping[str, Any]  # Arguments of `fit` for the executor, memory and scratch space
     sinks: Sequence[Sink]  # Receive the events of the fits
     require_lock: Callable[[], None]  # Raises an error if another process has taken over the comparison
 
-    def fits_of(self, cell: Cell) -> CellFits:
+    def fits_of(self, cell: Cell) -> Fits:
         """Return the fits of a cell, which need not exist yet."""
-        return CellFits(cell, self.folder / RUNS / cell.name)
+        return Fits(cell, self.folder / RUNS / cell.name)
 
-    def fit_cell(self, cell: Cell, sources: Sequence[str] = ()) -> CellFits:
+    def scoring(self) -> dict[str, Any]:
+        """Return the executor of scores; threads replace a local cluster, which would start for each score."""
+        where = {name: self.execution[name] for name in ("scheduler", "workers", "tls")}
+        return where | {"scheduler": "threads", "tls": None} if where["scheduler"] == "local" else where
+
+    def fit(self, cell: Cell, sources: Sequence[str] = ()) -> Fits:
         """Run a cell's fits: restarts in parallel or, with a source run for each, one after another."""
-        fits = self.fits_of(cell)
+        fits, seed = self.fits_of(cell), self.corpora.options.seed
         options = {"family": cell.family, **cell.options, **cell.limits}
         if not sources:
-            self.fit(fits.folder, {**options, "seed": self.seed, "restarts": cell.restarts}, {"cell": cell.name})
+            self._run(fits.folder, {**options, "seed": seed, "restarts": cell.restarts}, {"cell": cell.name})
         for number, source in enumerate(sources):
-            arguments = {**options, "seed": member_seed(self.seed, number), "warm": source}
-            self.fit(fits.folder / f"{number:03d}", arguments, {"cell": cell.name, "member": number})
+            arguments = {**options, "seed": member_seed(seed, number), "warm": source}
+            self._run(fits.folder / f"{number:03d}", arguments, {"cell": cell.name, "member": number})
         return fits
 
-    def fit(self, folder: Folder, options: Mapping[str, object], event_fields: Mapping[str, object]) -> None:
+    def _run(self, folder: Folder, options: Mapping[str, Any], event_fields: Mapping[str, object]) -> None:
         """Run or resume a fit in a folder; its events get further fields."""
-
-        def sink(event: Event) -> None:
-            emit(self.sinks, {**event, **event_fields})
-
         self.require_lock()
-        resources = vars(self.resources)
+        train, heldout = self.corpora.train.url, self.corpora.heldout
+        where = {**self.execution, "sinks": [lambda event: emit(self.sinks, {**event, **event_fields})]}
         if Run(folder.url).exists():
-            warm = options.get("warm")
-            resume(folder.url, sinks=[sink], corpus=self.train, heldout=self.heldout, warm=warm, **resources)
+            resume(folder.url, corpus=train, heldout=heldout, warm=options.get("warm"), **where)
             return
         if folder.exists():
             # A process died before it wrote the run's record.
             folder.remove()
-        fit(self.train, folder.url, sinks=[sink], heldout=self.heldout, **options, **resources)
+        fit(train, folder.url, heldout=heldout, **options, **where)

@@ -1,21 +1,23 @@
-"""Options of a comparison."""
+"""Options of a comparison, and the grid of its cells: families by numbers of topics and values of options."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
 from collapsium.pipeline.analysis.metrics.catalogue import is_all, metrics_of, require_used
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, Limits
-from collapsium.pipeline.models.registry import family_names, load_family
+from collapsium.pipeline.models.registry import family_names, load_family, make_options, require_schedule
 from collapsium.pipeline.options import Locations, Options, Value, names_of, parse_setting
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import Json, JsonObject
-from collapsium.storage.errors import OptionError, suggestion
+from collapsium.storage.errors import OptionError, flag_of, suggestion
 from collapsium.workers.families.family import FamilyOptions
 from collapsium.workers.options import Formerly, first_names, former_names, present_names, warn_renamed
 
@@ -25,6 +27,11 @@ COMMA = re.compile(r",(?![^\[]*\])")  # A comma between values, not within a lis
 EVERY = "*"  # All families that have the option, in place of a family's name
 # Options of families that span the grid, and are set by the comparison's options of these names
 GRID_OPTIONS = ("topics", "init_topics")
+RANDOM = "random"  # Start of fits from a random state, without varied options
+# Options of the loop that ``--set`` may change for a family
+LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")
+ESTIMATED_TOPICS = 100  # Number of topics in estimates of the work of families that determine their number
+UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")  # Characters that names of folders do not have
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, JsonObject]:
@@ -265,7 +272,7 @@ class CompareOptions(Options):
         if on_unseen:
             defaults = {"topics": UNSEEN_TOPICS, "restarts": UNSEEN_RESTARTS, "fraction": None}
         if "families" not in options:
-            defaults["families"] = labelled_families() if on_unseen else all_families()
+            defaults["families"] = default_families(labelled=on_unseen)
         return {**defaults, **options}
 
     @model_validator(mode="after")
@@ -307,22 +314,144 @@ class CompareOptions(Options):
         return first_names(record, CompareOptions)
 
 
-def all_families() -> tuple[str, ...]:
-    """Return the families that need only words, the default."""
-    return tuple(name for name in family_names() if _takes_words_alone(name) and fits_by_itself(name))
+def default_families(*, labelled: bool = False) -> tuple[str, ...]:
+    """Return the families that need only words or, if `labelled`, those that use labels.
+
+    Families that require an option other than the number of topics are left out.
+    """
+    names = []
+    for name in family_names():
+        family = load_family(name)
+        needs_words = family.corpus_kind == DOCUMENTS and not (family.uses_labels or family.uses_segments)
+        is_complete = not any(
+            field.is_required() for option, field in family.Options.model_fields.items() if option != "topics"
+        )
+        if is_complete and (family.uses_labels if labelled else needs_words):
+            names.append(name)
+    return tuple(names)
 
 
-def labelled_families() -> tuple[str, ...]:
-    """Return the families that use labels, the default on unseen documents."""
-    return tuple(name for name in family_names() if load_family(name).uses_labels and fits_by_itself(name))
+@dataclass(frozen=True)
+class Cell:
+    """A cell of the grid: fits of a family that differ only in their seeds."""
+
+    name: str  # Name of its folder and record
+    family: str  # The family
+    topics: int | None  # Number of topics K, or the truncation; None if the family determines it
+    start: str  # Start of the fits, and values of varied options, as text
+    options: JsonObject  # Options of the family
+    limits: JsonObject  # Fields of `collapsium.pipeline.engine.setup.limits.Limits`
+    restarts: int  # Number of fits
+    warm: bool = False  # Whether they start from the fits of another cell
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of each fit."""
+        return Limits(**self.limits).sweeps
+
+    @property
+    def work(self) -> float:
+        """Relative work of all fits: iterations times topics."""
+        return float(self.iterations * self.restarts * (self.topics or ESTIMATED_TOPICS))
 
 
-def _takes_words_alone(family: str) -> bool:
-    model = load_family(family)
-    return model.corpus_kind == DOCUMENTS and not (model.uses_labels or model.uses_segments)
+def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
+    """Return the cells in the order of fitting, with validated options."""
+    cells = [cell for family in options.families for cell in _family_cells(options, family, warm=False)]
+    if options.init_from is not None:
+        sources = _family_cells(options, options.init_from, warm=False)
+        source = max(sources, key=lambda cell: int(cell.options.get("init_topics", cell.topics or 0)))
+        cells = [source, *(cell for cell in cells if cell.name != source.name)]
+        others = [family for family in options.families if family != options.init_from]
+        cells += [cell for family in others for cell in _family_cells(options, family, warm=True)]
+    for cell in cells:
+        Limits(**cell.limits).sampled(shards)
+    return cells
 
 
-def fits_by_itself(family: str) -> bool:
-    """Return whether a family requires no option other than the number of topics."""
+def _family_cells(options: CompareOptions, family: str, *, warm: bool) -> list[Cell]:
+    """Return a family's cells: each point of the grid with each combination of the values that vary."""
+    require_schedule(family, "batch")
     fields = load_family(family).Options.model_fields
-    return not any(field.is_required() for name, field in fields.items() if name != "topics")
+    varied = {**options.vary.get(EVERY, {}), **options.vary.get(family, {})}
+    varied = {option: values for option, values in varied.items() if option in fields}
+    suffix = f"-from-{options.init_from}" if warm else ""
+    cells = []
+    for values in itertools.product(*varied.values()):
+        variant = dict(zip(varied, values, strict=True))
+        texts = {option: _text(value) for option, value in variant.items()}
+        names = "".join(f"-{option}-{UNSAFE.sub('_', text)}" for option, text in texts.items())
+        for name, topics, start, point in _points(options, family, warm=warm):
+            labels = [start] * (start != RANDOM) + [f"{option} = {text}" for option, text in texts.items()]
+            checked, limits = _checked_options(options, family, topics, {**point, **variant})
+            cells.append(
+                Cell(
+                    name=f"{name}{names}{suffix}",
+                    family=family,
+                    topics=topics,
+                    start=", ".join(labels) or RANDOM,
+                    options=checked,
+                    limits=limits,
+                    restarts=options.restarts,
+                    warm=warm,
+                )
+            )
+    if len({cell.name for cell in cells}) < len(cells):
+        raise OptionError("--vary: values that differ only in punctuation cannot name folders; compare them one by one")
+    return cells
+
+
+def _text(value: Any) -> str:
+    return "+".join(map(str, value)) or "none" if isinstance(value, (list, tuple)) else str(value)
+
+
+def _points(options: CompareOptions, family: str, *, warm: bool) -> Iterator[tuple[str, int | None, str, JsonObject]]:
+    """Yield a family's points of the grid, with name, K, start and options: by K, or by the number to start from."""
+    fields = load_family(family).Options.model_fields
+    start = f"from {options.init_from}" if warm else RANDOM
+    if "topics" in fields:
+        for topics in options.topics:
+            yield f"{family}-{topics}", topics, start, {"topics": topics}
+    elif "init_topics" in fields and not warm:
+        for topics in options.init_topics:
+            text = f"from {topics} topic{'s' * (topics > 1)}"
+            yield f"{family}-from-{topics}", None, text, {"init_topics": topics}
+    else:
+        yield family, None, start, {}
+
+
+def _checked_options(
+    options: CompareOptions, family: str, topics: int | None, values: JsonObject
+) -> tuple[JsonObject, JsonObject]:
+    """Return the family's options and the limits of a cell: from the grid, ``--vary`` and ``--set``."""
+    model, settings = load_family(family), options.settings.get(family, {})
+    limits: JsonObject = {"iterations": options.iterations}
+    if model.is_sampler and options.samples:
+        limits.update(samples=options.samples, sample_every=options.sample_every)
+    checked = {option: number_of(value, topics, f"{family}.{option}") for option, value in values.items()}
+    for option, value in settings.items():
+        named = f"{family}.{option}"
+        if option in GRID_OPTIONS:
+            raise OptionError(f"--set {named}: these span the grid; use --{option.replace('_', '-')}")
+        if option in values:
+            raise OptionError(f"--set {named}: --vary has several values of it; use one of the two")
+        if option in LIMITS:
+            limits[option] = value
+        elif option not in model.Options.model_fields:
+            known = (*model.Options.model_fields, *LIMITS)
+            raise OptionError(f"--set {named}: unknown option of family '{family}'{suggestion(option, known)}")
+        else:
+            checked[option] = number_of(value, topics, named)
+    try:
+        Limits(**limits)
+        make_options(family, checked)
+    except OptionError as error:
+        varied = dict.fromkeys((option for option in values if option not in GRID_OPTIONS), "--vary")
+        flags = {**varied, **dict.fromkeys(settings, "--set")}
+
+        def spell(option: str) -> str:
+            named = f"{family}.{option.replace('_', '-')}"
+            return f"{flags[option]} {named}" if option in flags else flag_of(option)
+
+        raise OptionError(error.spelled(spell)) from None
+    return checked, limits

@@ -45,7 +45,7 @@ from sklearn.tree import DecisionTreeClassifier
 from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.labels.classification import Tally, Value, scored
 from collapsium.pipeline.engine.fit import fit, resume
-from collapsium.pipeline.workflows.compare.grid import RANDOM
+from collapsium.pipeline.workflows.compare.options import RANDOM
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable, label_table, numbered
 from collapsium.storage.corpus.labels import Labels

@@ -27,8 +27,7 @@ import numpy as np
 
 from collapsium.pipeline.analysis.topics import topics
 from collapsium.pipeline.engine.setup.limits import KINDS, Limits
-from collapsium.pipeline.workflows.compare.grid import RANDOM
-from collapsium.pipeline.workflows.compare.options import number_of
+from collapsium.pipeline.workflows.compare.options import RANDOM, number_of
 from collapsium.storage.corpus import corpus as corpora
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion

@@ -29,7 +29,7 @@ from collapsium.pipeline.analysis.scoring.completion import complete
 from collapsium.pipeline.analysis.segments import colours_of, compare_runs, segment_proportions
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.models.topic_matching import distances, matched
-from collapsium.pipeline.workflows.compare.options import all_families, labelled_families
+from collapsium.pipeline.workflows.compare.options import default_families
 from collapsium.storage.corpus.list_columns import segment_counts
 from collapsium.storage.corpus.segments import running
 from collapsium.storage.corpus.writer import CorpusWriter
@@ -181,10 +181,10 @@ def test_completion__over_the_first_words_takes_what_segments_expect_of_the_othe
 
 
 def test_families__that_ask_for_more_than_words_and_topics_are_no_default_of_comparisons():
-    assert "gibbs-lda" in all_families()
-    assert not {"segmented-lda", "sequential-lda", "hdsp"} & set(all_families())
-    assert "labeled-lda" in labelled_families()
-    assert "dirichlet-network" not in (*all_families(), *labelled_families())
+    assert "gibbs-lda" in default_families()
+    assert not {"segmented-lda", "sequential-lda", "hdsp"} & set(default_families())
+    assert "labeled-lda" in default_families(labelled=True)
+    assert "dirichlet-network" not in (*default_families(), *default_families(labelled=True))
 
 
 def test_evaluate__averages_members_on_two_corpora(place, capsys):

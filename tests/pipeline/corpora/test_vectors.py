@@ -12,8 +12,8 @@ from collapsium.pipeline.engine import partition
 from collapsium.pipeline.engine.loop import topic_snapshots
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.workflows.compare.grid import require_comparable
-from collapsium.pipeline.workflows.compare.options import CompareOptions, all_families
+from collapsium.pipeline.workflows.compare.fits import require_comparable
+from collapsium.pipeline.workflows.compare.options import CompareOptions, default_families
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, MismatchError, NumericalError, OptionError
 from collapsium.storage.runs.run import Run
@@ -371,8 +371,8 @@ def test_other_columns__are_another_vocabulary(corpus, tmp_path):
 
 
 def test_comparisons__are_of_families_of_documents_unless_others_are_named(corpus, documents):
-    assert "means" not in all_families()
-    assert all(load_family(name).corpus_kind == "documents" for name in all_families())
+    assert "means" not in default_families()
+    assert all(load_family(name).corpus_kind == "documents" for name in default_families())
     with pytest.raises(MismatchError, match="family 'means' takes a corpus of vectors"):
         require_comparable(Corpus(documents), CompareOptions(families=["lda"], init_from="means"))
 

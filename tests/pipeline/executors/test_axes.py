@@ -11,7 +11,7 @@ from collapsium.pipeline.reporting.charts import charts_of
 from collapsium.pipeline.reporting.plots.run import _curve
 from collapsium.pipeline.reporting.plots.style import integer_ticks
 from collapsium.pipeline.svg import ticks
-from collapsium.pipeline.workflows.compare.plot import draw_plot
+from collapsium.pipeline.workflows.compare.table import draw_plot
 from collapsium.storage.io.folder import Folder
 from tests.benchmarks.comparison.plots import Results, draw_plots
 
@@ -23,11 +23,6 @@ def labels_of(axis):
     low, high = sorted(axis.get_view_interval())
     places = [place for place in axis.get_majorticklocs() if low <= place <= high]
     return places, axis.get_major_formatter().format_ticks(places)
-
-
-def ticks_of(chart):
-    """The texts of the ticks of a chart's vertical and horizontal axes."""
-    return tuple(re.findall(rf'<text class="{style}"[^>]*>([^<]*)<', chart.svg) for style in ("up", "across"))
 
 
 @settings(max_examples=40, deadline=None)
@@ -61,8 +56,8 @@ def test_course_of_the_number_of_topics__has_no_half_topics():
 def test_charts_of_a_trees_moves__have_whole_numbers_of_nodes():
     events = [{"event": "iteration", "iteration": one, "grown": one % 4, "gamma": one / 4} for one in range(1, 5)]
     grown, gamma = charts_of([("", events)], {"grown": 0.0, "gamma": 1.0})[0]
-    assert ticks_of(grown)[0] == ["0", "1", "2", "3"]
-    assert any("." in text for text in ticks_of(gamma)[0])
+    assert [text for _, text in grown.y_ticks] == ["0", "1", "2", "3"]
+    assert any("." in text for _, text in gamma.y_ticks)
 
 
 def test_chart_of_the_number_of_topics__has_no_half_topics():
@@ -70,9 +65,10 @@ def test_chart_of_the_number_of_topics__has_no_half_topics():
         {"event": "iteration", "iteration": number, "score": -7.0 - number, "topics": topics}
         for number, topics in enumerate((1180, 1200, 1201, 1202), start=1)
     ]
-    score, topics = (ticks_of(chart) for chart in charts_of([("", events)], {"topics": 1202.0})[0])
-    assert topics == (["1,200", "1,201", "1,202"], ["1", "2", "3", "4"])
-    assert score[1] == topics[1]
+    charts, _ = charts_of([("", events)], {"topics": 1202.0})
+    score, topics = charts
+    assert [text for _, text in topics.y_ticks] == ["1,200", "1,201", "1,202"]
+    assert [text for _, text in topics.x_ticks] == [text for _, text in score.x_ticks] == ["1", "2", "3", "4"]
 
 
 def test_steps_of_a_comparison__are_whole_numbers(tmp_path):

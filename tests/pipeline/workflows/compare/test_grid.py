@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import compare
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.workflows.compare.grid import cells_of
 from collapsium.pipeline.workflows.compare.options import (
     CompareOptions,
+    cells_of,
     number_of,
     parse_settings,
     parse_vary,

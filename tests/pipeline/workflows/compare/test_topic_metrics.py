@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import compare, measure
+from collapsium.pipeline.analysis.metrics import catalogue, topic_words
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import OptionError
 from tests.conftest import planted_rows, write_corpus
@@ -42,6 +43,24 @@ def test_the_table__has_means_over_the_restarts_and_their_definitions(place, tmp
     text = (tmp_path / "out" / "table.md").read_text()
     assert "* **nmi**: mutual information of largest topic and label" in text
     assert "Röder" in text
+
+
+def test_a_further_metric__has_a_column(place, tmp_path, monkeypatch):
+    """A metric is an entry of the catalogue and its function; tables, listings and reports follow."""
+    metric = catalogue.Metric(
+        "repeated-words", catalogue.Needs.TOPICS, "repeats", "1 minus diversity, {words} words", "ours", words=5
+    )
+    monkeypatch.setitem(catalogue.METRICS, metric.name, metric)
+    monkeypatch.setitem(topic_words.DIVERSITIES, metric.name, lambda words: 1 - topic_words.topic_diversity(words))
+    compared = compare(place / "plain", tmp_path / "out", metrics="repeated_words", **GRID)
+    table = pq.read_table(tmp_path / "out" / "table.parquet").to_pylist()
+    for row, found in zip(table, compared.rows, strict=True):
+        runs = [f"{tmp_path}/out/runs/{row['cell']}/members/{number:03d}" for number in range(2)]
+        values = [measure(run, metrics="diversity", top_words=5)["diversity"].value for run in runs]
+        assert row["repeated_words"] == found["repeated_words"] == pytest.approx(1 - statistics.fmean(values))
+    assert "| diversity | repeated-words |" in compared.tables.splitlines()[0]
+    assert "* **repeated-words**: 1 minus diversity, 5 words;" in (tmp_path / "out" / "table.md").read_text()
+    assert "repeated-words" in catalogue.listing()
 
 
 def test_all__leaves_out_what_a_comparison_does_not_have(place, tmp_path):

@@ -1,7 +1,8 @@
-"""The row of each cell: scores, metrics of topics and labels, and times; and the table of all rows."""
+"""Results of a comparison: the row of each cell, the table of all rows as Markdown and Parquet, and a plot."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -9,7 +10,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,24 +19,31 @@ from collapsium.pipeline.analysis.evaluate import evaluate_together
 from collapsium.pipeline.analysis.labels.candidates import candidates_of
 from collapsium.pipeline.analysis.labels.classification import classify
 from collapsium.pipeline.analysis.labels.conditional import score_from_labels
-from collapsium.pipeline.analysis.metrics.catalogue import USES, Needs, is_all, metrics_of
+from collapsium.pipeline.analysis.metrics.catalogue import USES, Metric, Needs, is_all, metrics_of
 from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.topics import describe
 from collapsium.pipeline.corpora.new_texts import names_corpus
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.workflows.compare.corpora import Corpora
-from collapsium.pipeline.workflows.compare.fits import CellFits, Resources
-from collapsium.pipeline.workflows.compare.grid import RANDOM
-from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, SALT, can_draw, new_panels, saved
+from collapsium.pipeline.workflows.compare.fits import Corpora, Fits, Fitter, work_seconds
+from collapsium.pipeline.workflows.compare.options import RANDOM, CompareOptions, shown
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.members import leaves
-from collapsium.storage.runs.run import EVENTS, Run
+from collapsium.storage.runs.run import EVENTS
 from collapsium.workers.families.description import holding
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 Row = Mapping[str, Any]
+
+PLOT = "score-by-topics"  # Name of the plot
+LINES = ("-", "--", ":", "-.")  # Line styles of a family, by the start of its fits
 
 TOPIC_METRICS = ("npmi", "diversity")  # Metrics of every comparison by held-out tokens
 PREDICTION = ("accuracy", "macro_f1", "micro_f1", "predict_seconds")
@@ -83,7 +91,7 @@ FROM_LABELS = """\
   For families without labels it is the expectation under the prior. Labels that training did not have count as missing.
   The table has the mean over the restarts and its standard error, s / sqrt(R).
 """
-FIGURES = """\
+DEFINITIONS = """\
 * **Ensemble**: the score of the mean prediction of all restarts and samples.
 * **Perplexity**: exp(-score), lower is better.
 * **Objective**: the family's objective at the last iteration, in nats, mean over the restarts: a bound on the log
@@ -116,9 +124,11 @@ def require_metrics(options: CompareOptions, corpora: Corpora) -> None:
         field_of(corpora.corpus if options.unseen is None else corpora.scored, options.label_field)
 
 
-def measured_row(fits: CellFits, corpora: Corpora, resources: Resources) -> JsonObject:
+def measured_row(fits: Fits, fitter: Fitter) -> JsonObject:
     """Return the row of a cell with completed fits."""
-    cell, options = fits.cell, corpora.options
+    cell, options, corpora, where = fits.cell, fitter.corpora.options, fitter.corpora, fitter.scoring()
+    iterations = fits.iterations()
+    objectives = [events[-1]["objective"] for events in iterations if "objective" in events[-1]]
     row: JsonObject = {
         "cell": cell.name,
         "family": cell.family,
@@ -129,45 +139,36 @@ def measured_row(fits: CellFits, corpora: Corpora, resources: Resources) -> Json
         "samples": int(cell.limits.get("samples", 0)),
         "options": json.dumps({**cell.options, **cell.limits}, sort_keys=True),
         "definitions": {},
+        **(_scores(fits, fitter) if options.unseen is None else _scores_from_labels(fits, fitter)),
+        "objective": statistics.fmean(objectives) if objectives else None,
+        "objective_error": _standard_error(objectives),
+        "seconds": statistics.fmean(sum(map(work_seconds, events)) for events in iterations),
+        "cell_seconds": fits.elapsed_seconds(),
+        "topics_99": statistics.fmean(holding(describe(Model(url), 1).share) for url in fits.urls),
     }
-    row.update(
-        _scores(fits, corpora, resources) if options.unseen is None else _scores_from_labels(fits, corpora, resources)
-    )
-    objectives = [event["objective"] for event in fits.last_iterations() if "objective" in event]
-    row.update(
-        objective=statistics.fmean(objectives) if objectives else None,
-        objective_error=_standard_error(objectives),
-        seconds=statistics.fmean(fits.work_seconds()),
-        cell_seconds=fits.elapsed_seconds(),
-        topics_99=statistics.fmean(holding(describe(Model(url), 1).share) for url in fits.urls),
-    )
     if options.unseen is None:
-        models = [Run(url).model.url for url in fits.urls]
-        _add_metrics(row, models, TOPIC_METRICS, {"coherence": corpora.train.url, **resources.for_scores()})
-    given = {name: getattr(options, name) for name in ("label_field", "coherence")}
+        # Words of topics are those of the last states, also where samples were saved.
+        last_states = [run.model.url for run in fits.runs]
+        _add_metrics(row, last_states, metrics_of(TOPIC_METRICS), {"coherence": corpora.train.url, **where})
     documents = {"unseen": corpora.scored.url} if corpora.heldout is None else {"heldout": corpora.heldout}
-    further = {**documents, **resources.for_scores(), "seed": options.seed}
     for needs in Needs:
-        group = [one.name for one in _further(options) if one.needs is needs]
-        used = {name: value for name, value in given.items() if needs in USES[name]}
-        _add_metrics(row, fits.urls, group, {**further, **used})
-    if options.field is not None:
-        row.update(_prediction(fits, corpora, resources))
-    return row
+        used = {name: getattr(options, name) for name in ("label_field", "coherence") if needs in USES[name]}
+        chosen = [metric for metric in _further(options) if metric.needs is needs]
+        _add_metrics(row, fits.urls, chosen, {**documents, **where, "seed": options.seed, **used})
+    return row if options.field is None else {**row, **_prediction(fits, fitter, options.field)}
 
 
-def _further(options: CompareOptions) -> list[Any]:
+def _further(options: CompareOptions) -> list[Metric]:
     """Return the metrics that the user names, without those that the table has anyway."""
     chosen = metrics_of(options.metrics) if options.metrics else ()
     return [metric for metric in chosen if metric.field not in (*CELL_FIELDS, *(TOPIC_METRICS * (not options.unseen)))]
 
 
-def _add_metrics(row: JsonObject, urls: Sequence[str], names: Sequence[str], how: JsonObject) -> None:
+def _add_metrics(row: JsonObject, urls: Sequence[str], metrics: Sequence[Metric], how: JsonObject) -> None:
     """Add metrics to a row, as means over the restarts, and their definitions; None if a family does not have them."""
-    metrics = metrics_of(names) if names else ()
     row.update(dict.fromkeys(metric.field for metric in metrics))
     try:
-        results = [measure(url, metrics=names, **how) for url in urls if names]
+        results = [measure(url, metrics=[metric.name for metric in metrics], **how) for url in urls if metrics]
     except REFUSALS:
         return
     for metric in metrics:
@@ -191,27 +192,27 @@ def _score_fields(scores: Sequence[float], ensemble: float) -> JsonObject:
     }
 
 
-def _scores(fits: CellFits, corpora: Corpora, resources: Resources) -> JsonObject:
+def _scores(fits: Fits, fitter: Fitter) -> JsonObject:
     """Score held-out tokens by document completion: of the last iteration, or of the mean of the samples."""
-    arguments, heldout = resources.for_scores(), corpora.scored.url
+    where, heldout = fitter.scoring(), fitter.corpora.scored.url
     if fits.cell.limits.get("samples"):
-        scores = [evaluate_together([url], heldout, **arguments).score for url in fits.urls]
+        scores = [evaluate_together([url], heldout, **where).score for url in fits.urls]
     else:
-        events = dict(zip(fits.urls, fits.last_iterations(), strict=True))
-        unscored = next((url for url, event in events.items() if "score" not in event), None)
-        if unscored is not None:
-            raise DamagedError(f"{unscored}/{EVENTS}", "expected a score of the last iteration")
-        scores = [float(event["score"]) for event in events.values()]
-    return _score_fields(scores, evaluate_together(fits.urls, heldout, **arguments).score)
+        last = [events[-1] for events in fits.iterations()]
+        for url, event in zip(fits.urls, last, strict=True):
+            if "score" not in event:
+                raise DamagedError(f"{url}/{EVENTS}", "expected a score of the last iteration")
+        scores = [float(event["score"]) for event in last]
+    return _score_fields(scores, evaluate_together(fits.urls, heldout, **where).score)
 
 
-def _scores_from_labels(fits: CellFits, corpora: Corpora, resources: Resources) -> JsonObject:
+def _scores_from_labels(fits: Fits, fitter: Fitter) -> JsonObject:
     """Score unseen documents given their labels alone, and count the documents."""
-    unseen, seed = corpora.scored, corpora.options.seed
+    unseen, seed = fitter.corpora.scored, fitter.corpora.options.seed
     named = [(name, Model(url)) for name, url in leaves(fits.folder.url)]
-    with resources.scoring() as executor:
+    with contextlib.closing(open_executor(**fitter.scoring())) as executor:
         together = score_from_labels(named, unseen, executor, seed)
-        scores = [one.score for one in together.members] or [together.score]
+        scores = [member.score for member in together.members] or [together.score]
         if fits.cell.limits.get("samples"):
             of_restarts: dict[str, list[tuple[str, Model]]] = {}
             for name, model in named:
@@ -221,19 +222,20 @@ def _scores_from_labels(fits: CellFits, corpora: Corpora, resources: Resources) 
     return {**_score_fields(scores, together.score), **counts}
 
 
-def _prediction(fits: CellFits, corpora: Corpora, resources: Resources) -> JsonObject:
-    """Return how well the fits' mean prediction recovers the field; None for families that cannot predict it."""
-    if corpora.options.field is None or not corpora.can_predict(fits.cell):
+def _prediction(fits: Fits, fitter: Fitter, field: str) -> JsonObject:
+    """Return how well the fits' mean prediction recovers a field; None for families that cannot predict it."""
+    corpora = fitter.corpora
+    if not corpora.can_predict(fits.cell):
         return dict.fromkeys((*PREDICTION, "classified"))
     named = [(name, Model(url)) for name, url in leaves(fits.folder.url)]
-    with resources.scoring() as executor:
+    with contextlib.closing(open_executor(**fitter.scoring())) as executor:
         began = time.perf_counter()
-        candidates = candidates_of(named[0][1], corpora.scored, corpora.options.field)
+        candidates = candidates_of(named[0][1], corpora.scored, field)
         result = classify(named, corpora.scored, candidates, executor, corpora.options.seed)
         seconds = time.perf_counter() - began
     record = {name: value for name, value in asdict(result).items() if name != "definition"}
-    figures = {"accuracy": result.accuracy, "macro_f1": result.macro_f1, "micro_f1": result.micro_f1}
-    return {**figures, "classified": json.loads(json.dumps(record)), "predict_seconds": seconds}
+    metrics = {name: record[name] for name in ("accuracy", "macro_f1", "micro_f1")}
+    return {**metrics, "classified": json.loads(json.dumps(record)), "predict_seconds": seconds}
 
 
 def row_schema(options: CompareOptions) -> pa.Schema:
@@ -281,9 +283,8 @@ def table_text(options: CompareOptions, rows: Sequence[Row]) -> str:
         samples = f", {row['samples']} samples" if row["samples"] else ""
         cell = [row["family"], row["start"], number_text(row["topics"], "d"), str(row["restarts"])]
         cell.append(f"{row['iterations']}{samples}")
-        body.append(
-            [*cell, *(number_text(row.get(field), form, error and row[error]) for _, field, form, error in columns)]
-        )
+        cell += [number_text(row.get(field), form, error and row[error]) for _, field, form, error in columns]
+        body.append(cell)
     lines = [f"| {' | '.join(cells)} |" for cells in body]
     if options.unseen is not None:
         best = {row["family"]: row for row in sorted(rows, key=lambda row: -float(row["perplexity"]))}
@@ -295,13 +296,81 @@ def table_text(options: CompareOptions, rows: Sequence[Row]) -> str:
 
 def report_text(corpora: Corpora, rows: Sequence[Row], left_out: Sequence[str]) -> str:
     """Return a report as Markdown: the comparison, its table, the definitions of its columns, and what is left out."""
-    options = corpora.options
-    title = "Comparison" if options.unseen is None else "Comparison on unseen documents"
-    notes = (COMPLETION if options.unseen is None else FROM_LABELS) + FIGURES
-    notes += PREDICTED if options.field is not None else ""
+    options, scored, train = corpora.options, corpora.scored.manifest, corpora.train.manifest
+    fraction, words = options.fraction, f"{corpora.corpus.manifest.vocabulary.words:,} words"
+    if options.unseen is None:
+        title, notes = "Comparison", COMPLETION
+        origin = f"of {corpora.scored.url}" if fraction is None else f"({fraction:g} of all, split off)"
+        about = (
+            f"Corpus: {corpora.corpus.url}, {corpora.corpus.manifest.documents:,} documents, {words}; fitted to "
+            f"{train.tokens:,} tokens in {len(train.shards)} shards, scored on {scored.tokens:,} tokens {origin}. "
+            f"Seed {options.seed}."
+        )
+    else:
+        title, notes = "Comparison on unseen documents", FROM_LABELS
+        about = (
+            f"Corpus: {corpora.corpus.url}, {train.documents:,} documents, {train.tokens:,} tokens, {words}, in "
+            f"{len(train.shards)} shards; unseen: {corpora.scored.url}, {scored.documents:,} documents, "
+            f"{scored.tokens:,} tokens. Seed {options.seed}."
+        )
+    chosen = (("Options", options.settings, "; defaults otherwise."), ("Varied", options.vary, "."))
+    paragraphs = [f"# {title}", about, *(f"{name}: {shown(value)}{end}" for name, value, end in chosen if value)]
+    notes += DEFINITIONS + (PREDICTED if options.field is not None else "")
     texts = {name: text for row in rows for name, text in row.get("definitions", {}).items()}
-    notes += "".join(
-        f"* **{name}**: {text}; mean over the restarts. {source}.\n" for name, (text, source) in texts.items()
-    )
+    for name, (text, source) in texts.items():
+        notes += f"* **{name}**: {text}; mean over the restarts. {source}.\n"
     notes += "".join(f"* Left out: {reason}\n" for reason in left_out)
-    return "\n\n".join([f"# {title}", *corpora.about(), table_text(options, rows), notes])
+    return "\n\n".join([*paragraphs, table_text(options, rows), notes])
+
+
+def draw_plot(rows: Sequence[Row], folder: Folder, *, given_labels: bool) -> tuple[str, ...] | None:
+    """Draw scores with their standard errors as PNG and SVG, and return the name; None without matplotlib.
+
+    Families that determine the number of topics are horizontal lines.
+    """
+    if not can_draw():
+        return None
+    from matplotlib import rc_context
+
+    with rc_context({**SALT, "font.size": 10, "axes.grid": True, "grid.alpha": 0.3}):
+        kind = "score given labels" if given_labels else "held-out score"
+        figure, (axes,) = new_panels(1, f"{kind.capitalize()} by number of topics")
+        _draw(axes, rows)
+        axes.set_ylabel(f"{kind} (nats per token)")
+        handles, labels = axes.get_legend_handles_labels()
+        # Outside the panel, the legend covers no line.
+        figure.legend(handles, labels, loc="outside right center", frameon=False)
+        for suffix in ("png", "svg"):
+            folder.write(f"{PLOT}.{suffix}", saved(figure, suffix))
+    return (PLOT,)
+
+
+def _draw(axes: Axes, rows: Sequence[Row]) -> None:
+    """Draw a line for each family and start: its colour is the family's, its style the start's."""
+    cells: dict[str, list[Row]] = {}
+    for row in rows:
+        cells.setdefault(label_of(row, topics=False), []).append(row)
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    for number, (label, own) in enumerate(cells.items()):
+        family = own[0]["family"]
+        starts = [other for other, others in cells.items() if others[0]["family"] == family]
+        style: dict[str, Any] = {
+            "color": COLOURS[families.index(family) % len(COLOURS)],
+            "linestyle": LINES[starts.index(label) % len(LINES)],
+            "linewidth": 1.6,
+        }
+        own.sort(key=lambda row: int(row["topics"] or 0))
+        scores, errors = [row["score"] for row in own], [row["score_error"] or 0.0 for row in own]
+        if own[0]["topics"] is None:
+            axes.axhline(scores[0], label=f"{plain(label)} (own K)", **style)
+            axes.axhspan(scores[0] - errors[0], scores[0] + errors[0], color=style["color"], alpha=0.12, linewidth=0)
+        else:
+            style |= {"marker": MARKS[number % len(MARKS)], "markersize": 5, "capsize": 3}
+            axes.errorbar([row["topics"] for row in own], scores, errors, label=plain(label), **style)
+    counts = sorted({row["topics"] for row in rows if row["topics"] is not None})
+    axes.set_xticks(counts, [f"{count:,}" for count in counts])
+    if counts:
+        room = max((counts[-1] - counts[0]) * 0.08, 1.0)
+        axes.set_xlim(counts[0] - room, counts[-1] + room)
+    axes.set_xlabel("number of topics K")
+    axes.ticklabel_format(axis="y", useOffset=False, style="plain")
