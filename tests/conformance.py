@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, estimate, evaluate, fit, infer, resume, topics, verify
-from collapsium.pipeline.engine.loop.fit import Fit
-from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, RunCheckpointer
+from collapsium.pipeline.engine.checkpoints import Checkpointer, RunCheckpointer
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family

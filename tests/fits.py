@@ -3,7 +3,7 @@
 import numpy as np
 
 from collapsium.pipeline import Corpus
-from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.inputs import labels_of, weights_of
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Problem

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit, simulate, split
-from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import OptionError

@@ -53,6 +53,17 @@ DOORS = {
     "workers/processor.py",
 }
 """Modules behind which there are slow libraries that not every call needs."""
+NAMES_MODULES = {"pipeline/__init__.py", "pipeline/cli/app.py", "pipeline/executors/dask_cluster.py"}
+"""Modules that find public names and commands by their modules, and the one that names what workers of Dask load."""
+IMPORTS_OTHERS_BY_NAME = {
+    "pipeline/monitoring/events.py",
+    "pipeline/monitoring/mlflow_callback.py",
+    "workers/ingest/tokenize.py",
+    "workers/kernels/child_processes.py",
+    "workers/kernels/jit.py",
+    "workers/kernels/target.py",
+}
+"""Modules that import what users name, an optional library, or the module of a kernel that a child process compiles."""
 ASKED_BY_NAME = re.compile(r'"[a-z_]+" (not )?in (delta|rows|local|globals|state)\b')
 
 
@@ -178,6 +189,21 @@ def test_functions__import_what_is_optional_or_slow_alone():
             if not allowed:
                 found.append(f"{name_of(path)}:{line} {name}")
     assert found == []
+
+
+def test_our_modules__are_imported_by_statements():
+    """Contracts see no import by a module's name in a text; public names and commands alone are found by theirs."""
+    modules = {"collapsium." + name_of(path).removesuffix(".py").replace("/", ".") for path in MODULES}
+    found = [
+        f"{name_of(path)}:{node.lineno} {node.value}"
+        for path in MODULES
+        if name_of(path) not in NAMES_MODULES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Constant) and node.value in modules
+    ]
+    assert found == []
+    importers = {name_of(path) for path in MODULES if "import_module(" in path.read_text(encoding="utf-8")}
+    assert importers <= NAMES_MODULES | IMPORTS_OTHERS_BY_NAME
 
 
 def test_any__is_rare():

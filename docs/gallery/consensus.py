@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from collapsium.pipeline import Model, fit, ingest, sample_texts, topics
-from collapsium.pipeline.analysis.topics import stability
+from collapsium.pipeline.models.topics import stability
 
 texts = pd.DataFrame(sample_texts())
 texts[texts["kind"] == "annual"].to_json("texts.jsonl", orient="records", lines=True)

@@ -9,13 +9,13 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.topics import describe
 from collapsium.pipeline.corpora.new_texts import Paths, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import describe
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS

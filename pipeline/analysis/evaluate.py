@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.labels.candidates import candidates_of
-from collapsium.pipeline.analysis.labels.classification import Classification, classify
+from collapsium.pipeline.analysis.labels.candidates import Classification, candidates_of, classify
 from collapsium.pipeline.analysis.labels.conditional import (
     LabelScore,
     has_labels,
@@ -21,7 +20,7 @@ from collapsium.pipeline.analysis.labels.conditional import (
     score_from_labels,
 )
 from collapsium.pipeline.analysis.options import EvaluateOptions
-from collapsium.pipeline.analysis.scoring.predictive import MemberScore, Scored, load_blocks, score_members
+from collapsium.pipeline.analysis.scoring import MemberScore, Scored, score_members
 from collapsium.pipeline.corpora.new_texts import UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.engine.leakage import (
@@ -34,6 +33,7 @@ from collapsium.pipeline.engine.setup.request import require_tokens
 from collapsium.pipeline.executors.base import TLS, Executor, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
+from collapsium.pipeline.fitted_model import load_blocks
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
 from collapsium.pipeline.models.training_corpus import training_corpus

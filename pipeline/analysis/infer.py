@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.pipeline.analysis.options import InferOptions
-from collapsium.pipeline.analysis.scoring.predictive import load_blocks
 from collapsium.pipeline.corpora.new_texts import Paths, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.fitted_model import load_blocks
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family, require_corpus
 from collapsium.pipeline.options import keywords, without_none

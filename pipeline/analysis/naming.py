@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from collapsium.pipeline.analysis.options import NamerOptions, RankOptions
+from collapsium.pipeline.analysis.options import NamerOptions
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource, documents_summary
-from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.rank_options import RankOptions
+from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.monitoring.events import load_function
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.engine.growth import recorded_sample, tokens_of_sample
 from collapsium.pipeline.engine.setup.request import fingerprint
+from collapsium.pipeline.engine.state import recorded_sample, tokens_of_sample
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.options import keywords

@@ -115,7 +115,7 @@ def print_report(report: Report, unit: str = "document") -> None:
     if report.unmatched_rows:
         print(f"  {counted(report.unmatched_rows, 'id')} in side files without a document")
     if report.unspaced_tokens:
-        from collapsium.pipeline.corpora import text_sources
+        from collapsium.pipeline.corpora import text_ingest as text_sources
 
         print(f"  {text_sources.unspaced_notice(report, '--tokenizer MODULE:FUNCTION')}")
     if report.attachments:

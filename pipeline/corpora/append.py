@@ -53,8 +53,14 @@ from collapsium.pipeline.corpora.recorded_reading import (
     require_named_again,
     with_guesses_of_counts,
 )
-from collapsium.pipeline.corpora.text_ingest import check_reading, drop_stopped, leave_phrases
-from collapsium.pipeline.corpora.text_sources import find_sources, numberings_of, report_of
+from collapsium.pipeline.corpora.text_ingest import (
+    check_reading,
+    drop_stopped,
+    find_sources,
+    leave_phrases,
+    numberings_of,
+    report_of,
+)
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions

@@ -1,4 +1,4 @@
-"""Read new texts for a model as its training documents were read, into a temporary corpus."""
+"""Read new texts for a model as its training documents were read: into a temporary corpus, or token by token."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from collapsium.pipeline.corpora.ingest import NewSources, chosen_words, ingest_like, reading_options
-from collapsium.pipeline.corpora.recorded_reading import RecordedReading, recorded_reading
+from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, recorded_reading
+from collapsium.pipeline.corpora.text_ingest import Sources, check_reading, find_sources, leave_phrases
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.pipeline.options import paths_of
@@ -23,7 +26,9 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import TEXTS, kind_of_name
+from collapsium.storage.readers.texts.blocks import Block
 from collapsium.storage.units import Counting, silent
+from collapsium.workers.ingest.token_reading import ReadRequest
 
 MAX_SHARE = 0.1  # Share of unknown tokens above which a warning is given
 
@@ -234,3 +239,53 @@ def temporary_folder(run: str | os.PathLike[str], scheduler: Scheduler | None) -
         yield place
     finally:
         place.remove()
+
+
+@dataclass(frozen=True)
+class TokenTexts:
+    """Texts that are read block by block, as tokens in their order."""
+
+    sources: Sources  # The files
+    request: ReadRequest  # Options of reading
+    by_segment: bool  # Whether each segment is a document, as in a corpus of `explode`
+
+    @property
+    def name(self) -> str:
+        """Name of the texts in errors."""
+        return self.sources.name
+
+    def blocks(self) -> Iterator[Block]:
+        """Cut the texts into blocks, one for a task."""
+        return self.sources.blocks(self.request.kind, self.request.options)
+
+
+@contextmanager
+def token_texts(
+    run: str | os.PathLike[str],
+    texts: Paths,
+    *,
+    reading: Mapping[str, Any] | None = None,
+    scheduler: Scheduler | None = None,
+    workers: int | None = None,
+) -> Iterator[TokenTexts]:
+    """Open texts to be read as a model's own documents were read."""
+    recorded = recorded_reading(run)
+    new = new_sources(texts, reading or {})
+    with as_headings(reading or {}):
+        history = history_like(recorded, list(new.paths), new.options, new.format)
+    if history.kind not in TEXTS:
+        raise OptionError(
+            f"{new.paths[0]}: windows of tokens need texts in their order ({', '.join(TEXTS)}), found word counts "
+            f"(format {history.kind})"
+        )
+    history, scheduler, stops = check_reading(history, scheduler, workers)
+    vocabulary = recorded.vocabulary
+    # A word with tokens was no stop word when the vocabulary was made, even if a list has it today.
+    stops = stops.sparing(pa.array(vocabulary.words, pa.string()).filter(pa.array(vocabulary.tokens > 0)))
+    sources = find_sources(list(new.paths), history, scheduler)
+    joined = history.phrasing is not None
+    with temporary_folder(run, scheduler) as place:
+        if joined:
+            leave_phrases(place, history.phrasing)
+        request = ReadRequest(history.kind, history.options, place, sources.numbered, phrases=joined, stops=stops)
+        yield TokenTexts(sources, request, history.exploded)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.model_io.save import finish_model, names_in
-from collapsium.pipeline.engine.resources.plan import release_memory
+from collapsium.pipeline.engine.plan import release_memory
+from collapsium.pipeline.engine.save import finish_model, names_in
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.warm_start import WarmReference, WarmStart
 from collapsium.pipeline.executors.base import Executor

@@ -26,11 +26,9 @@ from collapsium.pipeline.corpora.texts_in_memory import (
     write_texts,
 )
 from collapsium.pipeline.engine.consensus import has_mean, is_mean_current, save_mean
-from collapsium.pipeline.engine.ensemble import Ensemble, is_ensemble_finished
+from collapsium.pipeline.engine.estimate import plan
 from collapsium.pipeline.engine.leakage import require_held_out, trained_on
-from collapsium.pipeline.engine.processors import Processors, compile_for, reporting_to
-from collapsium.pipeline.engine.resources.estimate import plan
-from collapsium.pipeline.engine.resources.plan import (
+from collapsium.pipeline.engine.plan import (
     Placement,
     Plan,
     cluster_place,
@@ -38,7 +36,8 @@ from collapsium.pipeline.engine.resources.plan import (
     local_place,
     scratch_folder,
 )
-from collapsium.pipeline.engine.run import ActiveRun, Event, EventLog
+from collapsium.pipeline.engine.processors import Processors, compile_for, reporting_to
+from collapsium.pipeline.engine.run import ActiveRun, Ensemble, Event, EventLog, Session, is_ensemble_finished
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.engine.setup.limits import (
     LIMIT_NAMES,
@@ -67,7 +66,7 @@ from collapsium.pipeline.executors.schedulers import (
     TimeoutOptions,
     is_elsewhere,
 )
-from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.fitted_model import Model
 from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
 from collapsium.pipeline.monitoring.events import Sink, initial_event
@@ -95,7 +94,7 @@ class RunFolder:
     def ingest(self, texts: object, options: Mapping[str, object]) -> str:
         """Ingest texts into a corpus in the run's folder."""
         from collapsium.pipeline.corpora import ingest as ingesting
-        from collapsium.pipeline.corpora import text_sources
+        from collapsium.pipeline.corpora import text_ingest as text_sources
 
         table = table_of(texts, fields_of(options), () if options.get(ID) else (ID,))
         if not table.num_rows:
@@ -116,11 +115,6 @@ class RunFolder:
                 raise
         self._made = True
         return corpus
-
-    def hand_over(self, model: Model) -> None:
-        """Let a model own the folder, if it is temporary."""
-        if self.temporary is not None:
-            model.own(self.temporary, self.run)
 
     def discard(self) -> None:
         """Remove a temporary folder, or the corpus of a run that was not begun, after a fit has failed."""
@@ -162,7 +156,7 @@ class ActiveFit:
         self._scratch: str | None = None
         self._processors = Processors(request.family, strict=placement.strict_bits)
 
-    def run(self) -> Model:
+    def run(self) -> None:
         """Read the corpus, compile the kernels, run the loop and save its last state."""
         request = self._request
         heldouts, warm, start = heldout_references(request), self._warm_starts(), self._start()
@@ -178,14 +172,14 @@ class ActiveFit:
             with freed_memory(executor), scratch_folder(planned, executor) as scratch:
                 self._scratch = scratch
                 loaded = LoadedCorpus(request, heldouts, executor, scratch, warm, start, self._log.notice)
-                return self._fit(loaded, executor, events, planned)
+                self._fit(loaded, executor, events, planned)
         finally:
             executor.close()
             if self._scratch is not None:
                 # Tasks that were still running may have left files on this machine.
                 shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def match(self) -> Model:
+    def match(self) -> None:
         """Match the models of a run that has ended, but was stopped before they were matched."""
         planned = self._plan(None) if self._placement.is_local else None
         executor = self._placement.open(self._log.notice)
@@ -194,7 +188,6 @@ class ActiveFit:
             save_mean(self._target, self._request, executor, planned.matching, self._log.notice)
         finally:
             executor.close()
-        return Model(self._target.folder.url)
 
     def _report_cluster(self, executor: Executor, seconds: float) -> list[Event]:
         """Send the sinks the cluster and notices about inputs and processors; return these events."""
@@ -205,7 +198,7 @@ class ActiveFit:
             dashboard=executor.dashboard,
             start_seconds=seconds,
         )
-        self._log.subscribe(Feed(executor.publish, self._target.folder.address, self._earlier_events))
+        self._log.sinks.append(Feed(executor.publish, self._target.folder.address, self._earlier_events))
         notices = missing_inputs(self._request.corpus, self._request.family, self._request.config)
         differing = self._check_processors(executor)
         notices += [] if differing is None else [differing]
@@ -214,40 +207,23 @@ class ActiveFit:
             self._log.send(event)
         return events
 
-    def _fit(self, loaded: LoadedCorpus, executor: Executor, sent: list[Event], planned: Plan) -> Model:
+    def _fit(self, loaded: LoadedCorpus, executor: Executor, sent: list[Event], planned: Plan) -> None:
         """Fit the model, or the members of the ensemble; the sinks have received the events `sent`."""
         problem = loaded.problem(self._request.seed)
         events = [*sent, self._compile(problem), self._start_event(planned)]
         every = self._placement.checkpoint_every
+        session = Session(self._request, self._log, self._processors, every, self._require_ownership)
         with self._run_folder_held():
             if self._request.restarts:
                 del problem
-                ensemble = Ensemble(
-                    self._request,
-                    self._log,
-                    loaded,
-                    executor,
-                    self._processors,
-                    planned,
-                    every,
-                    self._require_ownership,
-                )
-                model = ensemble.run(events, sent=len(sent), resumed=self._resumed)
+                ensemble = Ensemble(session, loaded, executor, planned)
+                ensemble.run(events, sent=len(sent), resumed=self._resumed)
             else:
-                active = ActiveRun(
-                    self._request,
-                    self._log,
-                    resumed=self._resumed,
-                    processors=self._processors,
-                    every=every,
-                    require_ownership=self._require_ownership,
-                )
+                active = ActiveRun(session, resumed=self._resumed)
                 active.begin(events, sent=len(sent))
-                model = active.fit(problem)
-            if not has_mean(self._request):
-                return model
-            save_mean(self._target, self._request, executor, planned.matching, self._log.notice)
-            return Model(self._target.folder.url)
+                active.fit(problem)
+            if has_mean(self._request):
+                save_mean(self._target, self._request, executor, planned.matching, self._log.notice)
 
     def _check_processors(self, executor: Executor) -> str | None:
         """Return a line if the processors differ among themselves or from those that took part before."""
@@ -300,18 +276,7 @@ class ActiveFit:
             place = local_place(placement.scheduler, placement.workers, placement.memory, placement.scratch, out)
         else:
             place = cluster_place(placement.scheduler, executor, placement.memory, placement.scratch)
-        planned = plan(
-            request.corpus,
-            request.family,
-            request.config,
-            place,
-            stochastic=request.stochastic,
-            restarts=request.restarts,
-            samples=request.limits.samples,
-            heldout=request.heldout,
-            consensus=request.has_consensus,
-            start=request.start_kind,
-        )
+        planned = plan(request, place)
         planned.require()
         return planned
 
@@ -368,7 +333,6 @@ class ActiveFit:
                 raise
 
     def _require_ownership(self) -> None:
-        """Raise `LockedError` if another process has taken the run over."""
         if self._lock is not None:
             self._lock.require()
 
@@ -463,8 +427,10 @@ def fit(
         else:
             training = Corpus(folder.ingest(in_memory(corpus), reading))
         full = new_request(training, family, config, limits, request, ensemble)
-        model = ActiveFit(full, Run(folder.run), placement, sinks).run()
-        folder.hand_over(model)
+        ActiveFit(full, Run(folder.run), placement, sinks).run()
+        model = Model(folder.run)
+        if folder.temporary is not None:
+            model.own(folder.temporary, folder.run)
         model.index = index_of(corpus)
     return model
 
@@ -542,4 +508,5 @@ def resume(
         target.rewrite(record)
         placement = Placement(**dict(scheduling), **dict(memory), **dict(checkpoints), **dict(timeouts), tls=tls)
         active = ActiveFit(request, target, placement, sinks, lock)
-        return active.match() if ended else active.run()
+        active.match() if ended else active.run()
+        return Model(run)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from collapsium.pipeline.engine.setup.computed_starts import start_kernels
 from collapsium.pipeline.models.registry import load_family
-from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import MismatchError
 from collapsium.storage.runs.model import Processor
 from collapsium.workers.families.family import COMPUTED_STARTS
@@ -100,7 +99,8 @@ class Processors:
         """Add the processors that a resumed run names."""
         if self._strict and versions:
             raise _refused(f"{run.folder.url} began with other versions ({', '.join(versions)})")
-        self._add(recorded_processors(run.record()))
+        # Runs of older versions name none.
+        self._add([Processor(**kind) for kind in run.record().get(FIELD, [])])
 
     def look(self, executor: Executor) -> str | None:
         """Add the processors of this process and of the workers."""
@@ -116,11 +116,6 @@ class Processors:
 
     def _add(self, kinds: Sequence[Processor]) -> None:
         self.seen = tuple(sorted({*self.seen, *kinds}, key=str))
-
-
-def recorded_processors(record: JsonObject) -> tuple[Processor, ...]:
-    """Return the processors that a run's record names; runs of older versions name none."""
-    return tuple(Processor(**kind) for kind in record.get(FIELD, []))
 
 
 def differences(processors: Sequence[Processor]) -> str:

@@ -22,14 +22,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from collapsium.pipeline.analysis.options import Measure, RankOptions
-from collapsium.pipeline.analysis.words import word_scores
+from collapsium.pipeline.engine.checkpoints import Checkpointer
+from collapsium.pipeline.engine.estimate import plan
 from collapsium.pipeline.engine.fit import fit
-from collapsium.pipeline.engine.loop.fit import Fit, mean_score
-from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer
+from collapsium.pipeline.engine.loop import Fit, mean_score
+from collapsium.pipeline.engine.plan import Placement, freed_memory, local_place, scratch_folder
 from collapsium.pipeline.engine.processors import compile_for
-from collapsium.pipeline.engine.resources.estimate import plan
-from collapsium.pipeline.engine.resources.plan import Placement, freed_memory, local_place, scratch_folder
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, Limits, RequestOptions, former_names_of
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request, new_request
@@ -37,7 +35,9 @@ from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, 
 from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler, is_elsewhere
 from collapsium.pipeline.executors.threads import ThreadExecutor
+from collapsium.pipeline.models.rank_options import Measure, RankOptions
 from collapsium.pipeline.models.registry import make_options
+from collapsium.pipeline.models.topics import word_scores
 from collapsium.pipeline.options import python_number, python_value
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -62,14 +62,7 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
     With few documents, the files of a run would take most of the time (80% of 0.2 s).
     """
     place = local_place(placement.scheduler, placement.workers, placement.memory, placement.scratch)
-    planned = plan(
-        request.corpus,
-        request.family,
-        request.config,
-        place,
-        stochastic=request.stochastic,
-        start=request.start_kind,
-    )
+    planned = plan(request, place)
     planned.require()
     executor = placement.open(lambda text: None)  # noqa: ARG005
     try:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.engine.loop.fit import step
+from collapsium.pipeline.engine.loop import step
 from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor, T
 from collapsium.pipeline.models.model import Model

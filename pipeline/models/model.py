@@ -8,7 +8,6 @@ import weakref
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from collapsium.pipeline.models.model_arrays import model_arrays
 from collapsium.pipeline.models.states import FittedStates, MeanStates, ModelStates
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
@@ -25,8 +24,6 @@ from collapsium.storage.runs.topic_names import read_names
 from collapsium.workers.families.family import AnyPredicts
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
 
     from collapsium.storage.corpus.vectors import AnyShard
@@ -90,33 +87,11 @@ def _files(url: str | os.PathLike[str]) -> StoredModel:
     return files
 
 
-# Large cached properties that are not pickled; a worker computes them again on first use
-CACHED_PROPERTIES = ("topic_word", "document_topic", "document_ids")
-
-
 class Model(ModelStates):
-    """A model: finished, or as a checkpoint has it.
+    """A model, finished or as a checkpoint has it, for tasks and for all that is computed from its parts.
 
-    Parameters
-    ----------
-    url : str or path-like
-        Folder of a run, a model, a checkpoint, or a simulated corpus with its ground truth. A run is opened at its
-        latest checkpoint if it has no model, or an older one. Of restarts or samples that were matched, their mean is
-        opened; of restarts whose topics cannot be matched, such as trees, the first.
-
-    Attributes
-    ----------
-    folder : Folder
-        Folder of the model, or of the checkpoint.
-    record : ModelRecord
-        Record of the model.
-
-    Raises
-    ------
-    AbsentError
-        There is no model, and no checkpoint.
-    DamagedError
-        A file is not of its format.
+    A run is opened at its latest checkpoint if it has no model, or an older one. Of restarts or samples that were
+    matched, their mean is opened; of restarts whose topics cannot be matched, such as trees, the first.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
@@ -162,9 +137,8 @@ class Model(ModelStates):
         return self._opened
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without large arrays, and without the ownership of a temporary folder, which stays here."""
-        small = {name: value for name, value in self.__dict__.items() if name not in CACHED_PROPERTIES}
-        return {**small, "_place": None}
+        """Return the state without the ownership of a temporary folder, which stays here."""
+        return {**self.__dict__, "_place": None}
 
     def __enter__(self) -> Model:
         return self
@@ -190,40 +164,6 @@ class Model(ModelStates):
         if self._place is not None:
             self._place()
 
-    @cached_property
-    def topic_word(self) -> npt.NDArray[np.float64]:
-        """Probabilities of words, shape (topics, words), of which each row sums to 1.
-
-        Row k is the topic with the permanent id k, as in `topics` and `infer`. The array takes 8 bytes for each topic
-        and word. Of restarts and samples it is the mean of theirs, or that of their consensus.
-
-        Returns
-        -------
-        numpy.ndarray of float64, shape (topics, words)
-            Ids that no topic has have rows of equal probabilities.
-        """
-        return model_arrays().topic_word(self)
-
-    @cached_property
-    def document_topic(self) -> npt.NDArray[np.float64]:
-        """Proportions of the training documents, shape (documents, topics), in the order of the training corpus.
-
-        Column k is the topic with the permanent id k, as in `topic_word`. The array takes 8 bytes for each document
-        and topic; `infer` writes proportions that do not fit into memory. Rows sum to less than 1 where a family leaves
-        a share to topics that do not exist yet.
-
-        Returns
-        -------
-        numpy.ndarray of float64, shape (documents, topics)
-            Proportions; of restarts and samples the means of theirs, or those of their consensus.
-        """
-        return model_arrays().document_topic(self)
-
-    @cached_property
-    def document_ids(self) -> list[str]:
-        """Ids of the training documents, in the order of `document_topic`, from the training corpus."""
-        return model_arrays().document_ids(self)
-
     @property
     def topic_names(self) -> dict[int, str]:
         """Names of topics by permanent id, as they were given by hand, by a namer or by seeds."""
@@ -236,66 +176,6 @@ class Model(ModelStates):
     def seed_names(self) -> dict[int, str]:
         """Names of the topics that were seeded, by permanent id."""
         return self._states.seed_names
-
-    def topics(
-        self, words: int = 10, *, rank_by: str = "probability", rank_weight: float | None = None
-    ) -> pd.DataFrame:
-        """Return the topics that have tokens as a data frame.
-
-        Parameters
-        ----------
-        words : int, optional
-            Top words of each topic.
-        rank_by, rank_weight : str and float, optional
-            Measure that orders a topic's words, and its weight; see `collapsium.pipeline.topics`.
-
-        Returns
-        -------
-        pandas.DataFrame
-            Indexed by permanent id: share of the tokens, words and their probabilities; of trees also parent, level,
-            and the share of the node with those below; of ensembles also stability, and the number of members in
-            which each topic was found.
-        """
-        return model_arrays().topics_frame(self, words, rank_by=rank_by, rank_weight=rank_weight)
-
-    def document_topics(self) -> pd.DataFrame:
-        """Return `document_topic` as a data frame.
-
-        Returns
-        -------
-        pandas.DataFrame
-            A row for each training document and a column for each topic. The model that `fit` returns for a pandas
-            frame or column has its index, so that the two can be joined; others are indexed by the documents' ids.
-        """
-        return model_arrays().document_topics_frame(self)
-
-    def transform(self, texts: object, *, seed: int = 0, **reading: object) -> npt.NDArray[np.float64]:
-        """Return the topic proportions of new documents, read like the training documents.
-
-        A warning is given if many of their tokens are not in the vocabulary. A text that is missing (None, NaN), empty
-        or without a known word has the proportions of the prior.
-
-        Parameters
-        ----------
-        texts : sequence of str, column, frame or path
-            Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
-        seed : int, optional
-            Seed of families that draw random numbers.
-        **reading
-            Options of `ingest`, such as ``text="body"``, where the frame or the files differ from the model's record;
-            and ``tokenizer`` or ``segments``, which must be named again if they were functions or regular expressions.
-
-        Returns
-        -------
-        numpy.ndarray of float64, shape (documents, topics)
-            Proportions in the order of the documents; column k is the topic with the permanent id k.
-
-        Raises
-        ------
-        CollapsiumError
-            The texts are no strings, or cannot be read as recorded. No error quotes a text.
-        """
-        return model_arrays().transform(self, texts, seed=seed, **reading)
 
     @cached_property
     def members(self) -> tuple[Model, ...]:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from collapsium.pipeline.analysis.infer import infer
-from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 from collapsium.storage.errors import AbsentError, CollapsiumError, OccupiedError, OptionError

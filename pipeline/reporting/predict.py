@@ -10,8 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from collapsium.pipeline.analysis.labels.candidates import Candidates, CandidateScores, candidates_of, score_candidates
-from collapsium.pipeline.analysis.labels.classification import Tally
+from collapsium.pipeline.analysis.labels.candidates import (
+    Candidates,
+    CandidateScores,
+    Tally,
+    candidates_of,
+    score_candidates,
+)
 from collapsium.pipeline.analysis.labels.conditional import require_expectations
 from collapsium.pipeline.corpora.new_texts import Paths, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions

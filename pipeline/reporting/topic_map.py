@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.topics import Topic
-from collapsium.pipeline.analysis.words import MIN_EXPECTED_TOKENS, RELEVANCE_WEIGHT, relevance
 from collapsium.pipeline.formatting import shortened
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topic_matching import distances
+from collapsium.pipeline.models.topics import MIN_EXPECTED_TOKENS, RELEVANCE_WEIGHT, Topic, relevance
 from collapsium.pipeline.reporting.embedding import MapQuality, embed, measure, separate
 from collapsium.pipeline.reporting.text_layout import LINE, Measure, Placed, Placement, Point, place_texts, text_width
 

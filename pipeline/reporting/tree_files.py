@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.plots.style import picture_kind
 from collapsium.pipeline.reporting.plots.tree import draw
 from collapsium.pipeline.reporting.trees import MAX_DRAWN, fold

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.models.topics import Topic
 from collapsium.storage.errors import OptionError
 
 # All lengths are in points. In a browser the fonts have 13.3, 12 and 18.7 pixels.

@@ -4,7 +4,7 @@
     collapsium fit TRAIN RUN1 --family lda --topics 50 --restarts 4 --combine consensus --heldout HELDOUT --seed 1
     python -m tests.benchmarks.consensus HELDOUT RUN0 RUN1
 
-Stability is one minus the mean Hellinger distance of matched topics (`collapsium.pipeline.analysis.topics`): of the
+Stability is one minus the mean Hellinger distance of matched topics (`collapsium.pipeline.models.topics`): of the
 members, over all pairs of a member of one run and a member of another; of the consensuses, over all pairs of runs.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from collapsium.pipeline import Corpus, Model, evaluate
 from collapsium.pipeline.analysis.evaluate import evaluate_together
-from collapsium.pipeline.analysis.topics import stability
+from collapsium.pipeline.models.topics import stability
 from collapsium.storage.runs.members import members_of
 from collapsium.storage.runs.run import Run
 

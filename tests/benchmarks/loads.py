@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from collapsium.pipeline import Model, fit, simulate
-from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
+from collapsium.pipeline.engine.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import fingerprint, resumed_request
 from collapsium.pipeline.executors.threads import ThreadExecutor

@@ -27,7 +27,7 @@ from collapsium.pipeline import Model, fit, ingest
 from collapsium.pipeline.analysis.coherence import count_in, npmi
 from collapsium.pipeline.analysis.metrics import labelled, topic_words
 from collapsium.pipeline.analysis.metrics.topic_words import text_coherence, top_words
-from collapsium.pipeline.analysis.model_arrays import fold_in
+from collapsium.pipeline.fitted_model import fold_in
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import CollapsiumError

@@ -14,7 +14,7 @@ import fsspec
 
 from collapsium.pipeline import Model, fit, resume
 from collapsium.pipeline.analysis.info import info
-from collapsium.pipeline.engine.loop import topic_snapshots
+from collapsium.pipeline.engine import topic_snapshots
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import ClusterError, CollapsiumError, StoreError, TakenOverError
 from collapsium.storage.io import file, run_lock
@@ -91,7 +91,7 @@ def calm(base, options):
     reset(base)
     with (
         unglanced(),
-        mock.patch("collapsium.pipeline.engine.resources.plan.open_executor", return_value=SerialExecutor()),
+        mock.patch("collapsium.pipeline.engine.plan.open_executor", return_value=SerialExecutor()),
     ):
         fit(corpus_of(options), RUN, heldout="faulty://store/corpus/heldout", scheduler="serial", **fitted(options))
     return ended()
@@ -139,7 +139,7 @@ def live(base, seed):
         homes = 1 + int(fate.draw("homes", fate.session) * 4)
         every = 1 + int(fate.draw("every", fate.session) * 5)
         cluster = SimulatedExecutor(fate, homes)
-        opened = mock.patch("collapsium.pipeline.engine.resources.plan.open_executor", return_value=cluster)
+        opened = mock.patch("collapsium.pipeline.engine.plan.open_executor", return_value=cluster)
         try:
             with unhurried(), opened:
                 if "/store/run/run.json" in FaultyFileSystem.store:

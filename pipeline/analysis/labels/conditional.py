@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.scoring.predictive import MemberScore, Named, Predicted, predict_pairs, score_members
+from collapsium.pipeline.analysis.scoring import MemberScore, Named, Predicted, predict_pairs, score_members
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import family_names, load_family

@@ -19,8 +19,8 @@ from collapsium.pipeline.analysis.labels.conditional import (
     table_of,
 )
 from collapsium.pipeline.analysis.labels.lift import smoothed_lift
-from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name

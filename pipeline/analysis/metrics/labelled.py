@@ -16,8 +16,8 @@ import numpy.typing as npt
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.metrics.catalogue import Metric
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
-from collapsium.pipeline.analysis.scoring.predictive import load_blocks
 from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.fitted_model import load_blocks
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.labels import Labels

@@ -28,18 +28,18 @@ from collapsium.pipeline.analysis.metrics.topic_words import (
     measure_words,
     require_words,
 )
-from collapsium.pipeline.analysis.model_arrays import training_corpus
 from collapsium.pipeline.analysis.options import CoherenceOptions, MetricOptions
-from collapsium.pipeline.analysis.scoring.predictive import Predicted, Scored, load_blocks
-from collapsium.pipeline.corpora.new_texts import Paths, documents_for, names_corpus
+from collapsium.pipeline.analysis.scoring import Predicted, Scored
+from collapsium.pipeline.corpora.new_texts import Paths, TokenTexts, documents_for, names_corpus, token_texts
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.passes import in_order
-from collapsium.pipeline.corpora.token_texts import TokenTexts, token_texts
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.fitted_model import load_blocks
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.training_corpus import require_training_corpus
 from collapsium.pipeline.options import keywords, paths_of, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -396,7 +396,9 @@ class _Plan:
             texts = inputs.texts()
             return metrics, lambda: measure_in_windows(metrics, job, texts)
         if needs is Needs.CORPUS:
-            counted = inputs.corpus("coherence") if inputs.names("coherence") else training_corpus(job.named[0][1])
+            counted = (
+                inputs.corpus("coherence") if inputs.names("coherence") else require_training_corpus(job.named[0][1])
+            )
             counted.require(DOCUMENTS, "coherence")
             require_words(job.named[0][1], counted)
             return metrics, lambda: measure_in_documents(metrics, job, counted)
@@ -417,7 +419,7 @@ class _Plan:
     def _with_labels(self, metrics: Sequence[Metric]) -> Callable[[], list[Measurement]]:
         model = self.job.named[0][1]
         if not self.inputs.names("unseen"):
-            training = training_corpus(model)
+            training = require_training_corpus(model)
             label_field = field_of(training, self.options.label_field)
             return lambda: measure_with_labels(metrics, self.job, label_field, training, unseen=False)
         unseen = self._unseen
@@ -425,7 +427,7 @@ class _Plan:
         training_or_none = None
         if any(metric.name == "classifier-accuracy" for metric in metrics):
             try:
-                training_or_none = training_corpus(model)
+                training_or_none = require_training_corpus(model)
                 field_of(training_or_none, label_field)
             except (AbsentError, MismatchError, OptionError):
                 training_or_none = None

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from collapsium.pipeline.analysis.metrics.catalogue import Metric
-from collapsium.pipeline.analysis.scoring.predictive import Named
+from collapsium.pipeline.analysis.scoring import Named
 from collapsium.pipeline.executors.base import Executor
 from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import Counting, silent

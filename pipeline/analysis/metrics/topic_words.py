@@ -17,10 +17,10 @@ import pyarrow as pa
 from collapsium.pipeline.analysis.coherence import count, lacking, npmi, with_tokens
 from collapsium.pipeline.analysis.metrics.catalogue import Metric
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
-from collapsium.pipeline.analysis.topics import describe
+from collapsium.pipeline.corpora.new_texts import TokenTexts
 from collapsium.pipeline.corpora.passes import in_order
-from collapsium.pipeline.corpora.token_texts import TokenTexts
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import describe
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError
 from collapsium.workers.ingest.windows import WindowCounts, WindowRequest, WordPairs, count_block, count_windows

@@ -24,7 +24,7 @@ from collapsium import pipeline
 from collapsium.pipeline.cli.command import argument, given, in_flags
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.engine.edit.options import EditOptions
+from collapsium.pipeline.engine.edit_options import EditOptions
 from collapsium.pipeline.formatting import counted, plain
 
 EPILOG = """examples:

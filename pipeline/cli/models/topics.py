@@ -53,11 +53,12 @@ from typing import Annotated, Any
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.labels.lift import MIN_OVERALL
-from collapsium.pipeline.analysis.options import LabelOptions, NamerOptions, RankOptions, TopicOptions
+from collapsium.pipeline.analysis.options import LabelOptions, NamerOptions, TopicOptions
 from collapsium.pipeline.cli.command import UsageError, argument, given
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import plain, times
+from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.reporting.options import FoldingOptions, TreeFileOptions
 from collapsium.storage.data_types import JsonObject
@@ -144,9 +145,11 @@ def execute(
 
 def _print_flat(run: str, entries: Sequence[pipeline.Topic]) -> None:
     """Print the topics, the number of those that are not shown, and what the family remarks on their number."""
+    from collapsium.pipeline.models import model as models
+
     shown = [topic for topic in entries if topic.level is not None or topic.share >= PRINTED.min_share]
     _print(shown or entries)
-    model = pipeline.Model(run)
+    model = models.Model(run)
     limit = model.record.options.get("topics")
     if "topics" in model.figures() and isinstance(limit, int) and 0 < len(shown) < limit:
         print(f"and {limit - len(shown):,} of at most {limit:,} topics, with no tokens or next to none")

@@ -35,7 +35,7 @@ from collapsium.pipeline.cli.options import LineJsonOptions, LogOptions, QuietOp
 from collapsium.pipeline.cli.output import LAYOUT, print_error
 from collapsium.pipeline.monitoring.console import LogLines, RunView
 from collapsium.pipeline.monitoring.events import Event
-from collapsium.pipeline.workflows.batch.config import BatchOptions
+from collapsium.pipeline.workflows.batch.job_file import BatchOptions
 from collapsium.storage.errors import CollapsiumError, LockedError, TakenOverError
 from collapsium.storage.printable import json_text
 
@@ -127,7 +127,7 @@ def _log_step(log: LogLines, event: Event) -> None:
 
 def epilog() -> str:
     """Return the end of the help page: exit codes, an example, and all tables and keys of a job."""
-    from collapsium.pipeline.workflows.batch import config
+    from collapsium.pipeline.workflows.batch import job_file as config
 
     lines = [EXIT_CODES.rstrip("\n")]
     for table, table_field in config.Job.model_fields.items():

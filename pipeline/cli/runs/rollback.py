@@ -10,7 +10,7 @@ from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.cli.command import argument, given
-from collapsium.pipeline.workflows.batch.config import RollbackOptions
+from collapsium.pipeline.workflows.batch.job_file import RollbackOptions
 
 EPILOG = """examples:
   collapsium rollback job.toml

@@ -27,7 +27,7 @@ Keep = Literal["all", "best"]
 Combine = Literal["predictions", "consensus"]
 Grow = Literal["auto", "always", "never"]
 Tolerance = Annotated[float, Field(ge=0)] | Literal["auto"]
-AUTO = "auto"  # The tolerance by which `collapsium.pipeline.engine.loop.convergence` stops a run
+AUTO = "auto"  # The tolerance by which `collapsium.pipeline.engine.loop` stops a run
 ITERATIONS = 200  # Iterations of the batch schedule by default
 # The schedule that uses an option
 OF_SCHEDULES = {"local_sweeps": "batch", "passes": "stochastic", "batch_shards": "stochastic"}
@@ -113,7 +113,7 @@ class Limits(SampleOptions, ScheduleOptions, EndOptions):
     """Options of the loop: its end, the frequency of scores, the schedule of sweeps, and the samples.
 
     A tolerance of ``auto`` ends when the mean of the last quarter of the iterations differs little from that of the
-    quarter before (see `collapsium.pipeline.engine.loop.convergence`): of the held-out score where `stop_on` is
+    quarter before (see `collapsium.pipeline.engine.loop`): of the held-out score where `stop_on` is
     ``score``, else of the objective of a sampler, or of the change of the counts.
     """
 

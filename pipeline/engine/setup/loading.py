@@ -6,15 +6,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from collapsium.pipeline.engine.growth import Growth
-from collapsium.pipeline.engine.model_io.save import documents_of
-from collapsium.pipeline.engine.partition import block_bounds, waiting_deltas
+from collapsium.pipeline.engine.save import documents_of
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
 from collapsium.pipeline.engine.setup.inputs import labels_of, seeds_of, weights_of
 from collapsium.pipeline.engine.setup.request import HeldoutReference, Request, align
 from collapsium.pipeline.engine.setup.starts import Start, computed_topics
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
-from collapsium.pipeline.engine.state import Problem, Shards
+from collapsium.pipeline.engine.state import Growth, Problem, Shards, block_bounds, waiting_deltas
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.models.registry import make_family
 from collapsium.storage.corpus.vectors import AnyShard

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import accumulate
 
-from collapsium.pipeline.engine.growth import Growth, planned_growth
 from collapsium.pipeline.engine.setup.inputs import require_labels, seeds_of, unknown_words
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, Limits, RequestOptions, RestartOptions
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
+from collapsium.pipeline.engine.state import Growth, planned_growth
 from collapsium.pipeline.models.registry import (
     changed_options,
     family_names,

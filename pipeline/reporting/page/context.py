@@ -11,11 +11,11 @@ import numpy as np
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
-from collapsium.pipeline.analysis.options import RankOptions
 from collapsium.pipeline.analysis.topic_shares import SummarySource, documents_summary
-from collapsium.pipeline.analysis.topics import Topic, held_by_few, topics
 from collapsium.pipeline.corpora.new_texts import MAX_SHARE
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.rank_options import RankOptions
+from collapsium.pipeline.models.topics import Topic, held_by_few, topics
 from collapsium.pipeline.reporting.charts import Events, events_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
 from collapsium.pipeline.reporting.topic_map import WORDS, Pool, TopicMap, map_names, relevant, topic_map

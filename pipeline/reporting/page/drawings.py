@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from collapsium.pipeline.analysis.segments import colours_of
 from collapsium.pipeline.analysis.topic_shares import TimeShares
-from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import counted, number, percent, plain
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.plots.time import (
     BAND,
     FEW_DOCUMENTS,

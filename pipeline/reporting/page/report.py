@@ -15,14 +15,14 @@ from markupsafe import Markup
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS, Needs
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
-from collapsium.pipeline.analysis.options import RankOptions
-from collapsium.pipeline.analysis.scoring.predictive import HELDOUT
+from collapsium.pipeline.analysis.scoring import HELDOUT
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.formatting import duration, number, percent, plain, times
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.charts import charts_of
 from collapsium.pipeline.reporting.embedding import MapQuality

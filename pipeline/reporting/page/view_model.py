@@ -11,9 +11,9 @@ import numpy as np
 
 from collapsium.pipeline.analysis.labels.lift import Lifted, by_lift
 from collapsium.pipeline.analysis.topic_shares import by_period
-from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import duration, number, plain, shown_options
 from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.page.context import Material, facts_of
 from collapsium.pipeline.reporting.page.drawings import TimeView, time_view
 from collapsium.pipeline.reporting.topic_map import WEIGHTS, CircleText, TopicMap, circle_texts, map_names

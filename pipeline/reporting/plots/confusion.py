@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.labels.classification import Tally, Value
+from collapsium.pipeline.analysis.labels.candidates import Tally, Value
 from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.reporting.plots.style import drawn
 

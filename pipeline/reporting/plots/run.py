@@ -18,10 +18,10 @@ from collapsium.pipeline.analysis.segments import (
     segment_proportions,
 )
 from collapsium.pipeline.analysis.topic_shares import topic_shares
-from collapsium.pipeline.analysis.topics import Topic, topics
-from collapsium.pipeline.analysis.topics import topics as topics_of
 from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import Topic, topics
+from collapsium.pipeline.models.topics import topics as topics_of
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.charts import COUNTS, NUMBERS, Series, events_of, parameters_of, series_of, title_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map

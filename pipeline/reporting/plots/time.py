@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from collapsium.pipeline.analysis.topic_shares import TimeShares
-from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.formatting import plain, shortened
+from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.reporting.plots.style import COLOURS, GRID, drawn, integer_ticks, new_panels
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from collapsium.pipeline.analysis.topics import Topic
+    from collapsium.pipeline.models.topics import Topic
 
 # Factors on the cards' widths; the first is taken whose picture is at most MAX_ASPECT times as high as wide.
 WIDTH_FACTORS, MAX_ASPECT = (1.0, 1.4, 2.0), 1.5

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.monitoring.events import Sink
 from collapsium.pipeline.options import keywords
-from collapsium.pipeline.workflows.batch.context import PUBLISHED, JobContext
 from collapsium.pipeline.workflows.batch.job_file import named_as_in, read_job
+from collapsium.pipeline.workflows.batch.journal import PUBLISHED, JobContext
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
@@ -114,7 +114,7 @@ def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[
     Parameters
     ----------
     job : str or path-like
-        The TOML file; see `collapsium.pipeline.workflows.batch.config.Job`.
+        The TOML file; see `collapsium.pipeline.workflows.batch.job_file.Job`.
     accept : bool, optional
         Publish the new model even if it scores worse.
     sinks : sequence of callable, optional
@@ -198,14 +198,14 @@ class _Batch:
 
     def run(self) -> Outcome:
         """Finish an interrupted version, read new sources, and make a version of them."""
-        from collapsium.pipeline.workflows.batch import sources
+        from collapsium.pipeline.workflows.batch import steps
 
         context, journal, worked = self._context, self._journal, False
-        sources.resolve_pending(context)
+        steps.resolve_pending(context)
         if journal.done and not journal.outcome and context.plan() == journal.plan:
             # The interrupted version is finished with the corpus of its start.
             worked = self._make()
-        sources.read_new_sources(context)
+        steps.read_new_sources(context)
         plan = context.plan()
         if plan != journal.plan or not journal.outcome:
             self._begin(plan)

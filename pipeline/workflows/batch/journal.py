@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import fsspec
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from collapsium.storage.corpus.manifest import VECTORS
+from collapsium.pipeline.monitoring.events import Event, Sink, emit
+from collapsium.pipeline.workflows.batch.job_file import Job
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.file import locate
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Count, Digest, Number, check, dump, read_record
+from collapsium.storage.io.records import Count, Digest, Number, check, digest_of, dump, read_record
+from collapsium.storage.runs.published import Versions
 
 JOURNAL = "state.json"
 KIND = "collapsium-batch"
@@ -206,3 +211,78 @@ def _described(fs: fsspec.AbstractFileSystem, path: str, known: Source | None) -
         while chunk := file.read(READ_BYTES):
             digest.update(chunk)
     return {"size": int(info["size"]), "changed": changed, "sha256": digest.hexdigest()}
+
+
+CYCLES, PUBLISHED, CORPUS = "cycles", "published", "corpus"
+
+
+@dataclass
+class JobContext:
+    """A running job, whose lock this process holds."""
+
+    job: Job  # Its configuration
+    folder: Folder  # Its folder
+    sinks: Sequence[Sink]  # Receive each event
+    owned: Callable[[], None]  # Raises an error if another process has taken over the job
+    warnings: list[str] = field(default_factory=list)  # Messages that need attention
+    notices: list[str] = field(default_factory=list)  # Messages for information, each reported once
+
+    def __post_init__(self) -> None:
+        self.journal = Journal.read(self.folder)
+        self.versions = Versions(self.folder / PUBLISHED)
+        self.corpus_folder = self.folder / CORPUS
+
+    @property
+    def corpus(self) -> Corpus | None:
+        """The corpus; None before the first ingest."""
+        return Corpus(self.corpus_folder.url) if self.corpus_folder.exists(MANIFEST) else None
+
+    @property
+    def execution(self) -> dict[str, Any]:
+        """Arguments of functions that choose the executor."""
+        cluster = self.job.cluster
+        return {"scheduler": cluster.scheduler, "workers": cluster.workers, "tls": self.job.tls}
+
+    def execution_for(self, function: Callable[..., object]) -> dict[str, object]:
+        """Return those arguments of `execution` that a function has."""
+        parameters = inspect.signature(function).parameters
+        return {name: value for name, value in self.execution.items() if name in parameters and value is not None}
+
+    def plan(self) -> str:
+        """Return the digest of the options and the corpus of the next version; empty without a corpus."""
+        corpus = self.corpus
+        return "" if corpus is None else digest_of({**self.job.plan(), "corpus": corpus.manifest.digest})
+
+    def write(self) -> None:
+        """Write the journal."""
+        self.owned()
+        self.journal.write(self.folder)
+
+    def warn(self, text: str) -> None:
+        """Report a message that needs attention."""
+        self.warnings.append(text)
+        self.emit({"event": "warning", "text": text})
+
+    def note(self, text: str) -> None:
+        """Report a message for information."""
+        self.notices.append(text)
+        self.emit({"event": "notice", "text": text})
+
+    def emit(self, event: Event) -> None:
+        """Send an event to all sinks."""
+        emit(self.sinks, event)
+
+    def emit_step(self, step: str, *, done: bool) -> None:
+        """Report the start or the end of a step."""
+        self.emit({"event": "step", "step": step, "done": done, "version": self.journal.number})
+
+    def progress(self, step: str) -> Callable[[int], None]:
+        """Return a function that reports the number of documents of a step."""
+        return lambda number: self.emit({"event": "documents", "step": step, "documents": number})
+
+
+def clean_hidden(folder: Folder) -> None:
+    """Remove unfinished files of a process that died."""
+    for name in folder.names():
+        if name.startswith(".") and name.endswith(".part"):
+            (folder / name).remove()

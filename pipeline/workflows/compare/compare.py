@@ -1,32 +1,45 @@
-"""Compare families on a corpus: fit and measure each cell once, record the results, and continue where it stopped."""
+"""Compare families on a corpus: fit and measure each cell once, record the results, and continue where it stopped.
+
+The table has a row for each cell; it is written as Markdown and Parquet, with a plot of the scores.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import math
 import os
+import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from collapsium.pipeline.analysis.evaluate import evaluate_together
+from collapsium.pipeline.analysis.labels.candidates import candidates_of, classify
+from collapsium.pipeline.analysis.labels.conditional import score_from_labels
+from collapsium.pipeline.analysis.metrics.catalogue import USES, Metric, Needs, is_all, metrics_of
+from collapsium.pipeline.analysis.metrics.labelled import field_of
+from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
+from collapsium.pipeline.corpora.new_texts import names_corpus
 from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler
+from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import describe
 from collapsium.pipeline.monitoring.events import Sink, emit
 from collapsium.pipeline.options import keywords
-from collapsium.pipeline.workflows.compare.fits import Corpora, Fitter, require_comparable
-from collapsium.pipeline.workflows.compare.options import Cell, CompareOptions, cells_of, shown
-from collapsium.pipeline.workflows.compare.table import (
-    SERIES,
-    draw_plot,
-    measured_row,
-    report_text,
-    require_metrics,
-    row_schema,
-    table_text,
-    write_rows,
-)
+from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, SALT, can_draw, new_panels, saved
+from collapsium.pipeline.workflows.compare.fits import Corpora, Fits, Fitter, require_comparable, work_seconds
+from collapsium.pipeline.workflows.compare.options import RANDOM, Cell, CompareOptions, cells_of, shown
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError, flag_of
+from collapsium.storage.errors import CollapsiumError, DamagedError, OccupiedError, OptionError, flag_of
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.io.run_lock import RunLock
@@ -46,8 +59,351 @@ from collapsium.storage.runs.comparison import (
     row_of,
     runs_there,
 )
+from collapsium.storage.runs.members import leaves
+from collapsium.storage.runs.run import EVENTS
 from collapsium.storage.units import parse_size
+from collapsium.workers.families.description import holding
 from collapsium.workers.options import former_names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+Row = Mapping[str, Any]
+
+PLOT = "score-by-topics"  # Name of the plot
+LINES = ("-", "--", ":", "-.")  # Line styles of a family, by the start of its fits
+
+TOPIC_METRICS = ("npmi", "diversity")  # Metrics of every comparison by held-out tokens
+PREDICTION = ("accuracy", "macro_f1", "micro_f1", "predict_seconds")
+CELL_FIELDS = {
+    **dict.fromkeys(("cell", "family", "start"), pa.string()),
+    **dict.fromkeys(("topics", "restarts", "iterations", "samples"), pa.int32()),
+    "options": pa.string(),
+    **dict.fromkeys(("score", "score_error", "ensemble_score", "perplexity"), pa.float64()),
+    "scores": pa.list_(pa.float64()),
+    **dict.fromkeys(("objective", "objective_error", "seconds", "cell_seconds", "topics_99"), pa.float64()),
+}
+# The progress of the fits, with a row for each cell, restart and iteration
+SERIES = pa.schema(
+    {
+        **dict.fromkeys(("cell", "family", "start"), pa.string()),
+        **dict.fromkeys(("topics", "restart", "iteration"), pa.int32()),
+        **dict.fromkeys(("steps", "seconds", "score", "objective", "topics_99"), pa.float64()),
+    }
+)
+# Columns of numbers in Markdown: head, field, format, and the field of the standard error
+COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (
+    ("score", "score", ".4f", "score_error"),
+    ("ensemble", "ensemble_score", ".4f", None),
+    ("perplexity", "perplexity", ".1f", None),
+    ("objective", "objective", ",.0f", "objective_error"),
+    ("seconds a fit", "seconds", ".2f", None),
+    ("of the cell", "cell_seconds", ".1f", None),
+    ("topics (99%)", "topics_99", ".1f", None),
+)
+PREDICTION_COLUMNS = (
+    ("accuracy", "accuracy", ".3f", None),
+    ("macro F1", "macro_f1", ".3f", None),
+    ("micro F1", "micro_f1", ".3f", None),
+    ("seconds to predict", "predict_seconds", ".1f", None),
+)
+COMPLETION = """\
+* **Score**: document completion, the mean over the held-out tokens of the training documents of
+  log sum_k theta_dk phi_kw, in nats; higher is better. For each fit it is the score of the last iteration or, with
+  samples, of the mean of their predictions. The table has the mean over the restarts and its standard error,
+  s / sqrt(R).
+"""
+FROM_LABELS = """\
+* **Score**: given labels alone, the mean over all tokens of the unseen documents of log sum_k theta_dk phi_kw, in nats.
+  theta_d is the expectation given the document's labels and covariates, without its words; Kim and Oh (2017), eq. (40).
+  For families without labels it is the expectation under the prior. Labels that training did not have count as missing.
+  The table has the mean over the restarts and its standard error, s / sqrt(R).
+"""
+DEFINITIONS = """\
+* **Ensemble**: the score of the mean prediction of all restarts and samples.
+* **Perplexity**: exp(-score), lower is better.
+* **Objective**: the family's objective at the last iteration, in nats, mean over the restarts: a bound on the log
+  probability of the training tokens, or log p(w, z) of a sample. Objectives of different families are not comparable.
+* **Seconds** of a fit: time in kernels, sums and updates of all iterations with all workers, mean over the restarts;
+  scoring and waiting are not counted. **Of the cell**: time from the start of the first fit to the end of the last one,
+  with scoring and waiting; fits run in parallel. The time of killed processes, and of the source of warm starts, is not
+  included.
+* **Topics (99%)**: number of the largest topics that hold 99% of the training tokens, mean over the restarts.
+* In series.parquet and in the plot, scores are those of fits; bars and bands are standard errors.
+"""
+PREDICTED = """\
+* Families predict the value, among all values in training, under which a document's perplexity given its labels is
+  lowest; its other labels stay. **Accuracy**: the share of correct predictions, over the unseen documents with words
+  and a value; a prediction is correct if it is one of the document's values. **F1** is over documents with exactly one
+  value; **micro F1** is their accuracy, **macro F1** the mean over values. The output of `--json` has each class.
+"""
+
+
+def require_metrics(options: CompareOptions, corpora: Corpora) -> None:
+    """Refuse metrics whose texts, labels or documents are missing, before the first fit."""
+    if not options.metrics or is_all(options.metrics):
+        return
+    needed = {metric.needs: metric.name for metric in reversed(metrics_of(options.metrics))}
+    if Needs.TEXTS in needed and (options.coherence is None or names_corpus(options.coherence)):
+        raise OptionError(f"{needed[Needs.TEXTS]}: needs texts, as a corpus has no order of words (`coherence` TEXTS)")
+    if Needs.DOCUMENTS in needed and options.unseen is None:
+        raise OptionError(f"{needed[Needs.DOCUMENTS]}: needs `unseen`, documents that are not fitted")
+    if Needs.LABELS in needed or Needs.CLASSES in needed:
+        field_of(corpora.corpus if options.unseen is None else corpora.scored, options.label_field)
+
+
+def measured_row(fits: Fits, fitter: Fitter) -> JsonObject:
+    """Return the row of a cell with completed fits."""
+    cell, options, corpora, where = fits.cell, fitter.corpora.options, fitter.corpora, fitter.scoring()
+    iterations = fits.iterations()
+    objectives = [events[-1]["objective"] for events in iterations if "objective" in events[-1]]
+    row: JsonObject = {
+        "cell": cell.name,
+        "family": cell.family,
+        "start": cell.start,
+        "topics": cell.topics,
+        "restarts": cell.restarts,
+        "iterations": cell.iterations,
+        "samples": int(cell.limits.get("samples", 0)),
+        "options": json.dumps({**cell.options, **cell.limits}, sort_keys=True),
+        "definitions": {},
+        **(_scores(fits, fitter) if options.unseen is None else _scores_from_labels(fits, fitter)),
+        "objective": statistics.fmean(objectives) if objectives else None,
+        "objective_error": _standard_error(objectives),
+        "seconds": statistics.fmean(sum(map(work_seconds, events)) for events in iterations),
+        "cell_seconds": fits.elapsed_seconds(),
+        "topics_99": statistics.fmean(holding(describe(Model(url), 1).share) for url in fits.urls),
+    }
+    if options.unseen is None:
+        # Words of topics are those of the last states, also where samples were saved.
+        last_states = [run.model.url for run in fits.runs]
+        _add_metrics(row, last_states, metrics_of(TOPIC_METRICS), {"coherence": corpora.train.url, **where})
+    documents = {"unseen": corpora.scored.url} if corpora.heldout is None else {"heldout": corpora.heldout}
+    for needs in Needs:
+        used = {name: getattr(options, name) for name in ("label_field", "coherence") if needs in USES[name]}
+        chosen = [metric for metric in _further(options) if metric.needs is needs]
+        _add_metrics(row, fits.urls, chosen, {**documents, **where, "seed": options.seed, **used})
+    return row if options.field is None else {**row, **_prediction(fits, fitter, options.field)}
+
+
+def _further(options: CompareOptions) -> list[Metric]:
+    """Return the metrics that the user names, without those that the table has anyway."""
+    chosen = metrics_of(options.metrics) if options.metrics else ()
+    return [metric for metric in chosen if metric.field not in (*CELL_FIELDS, *(TOPIC_METRICS * (not options.unseen)))]
+
+
+def _add_metrics(row: JsonObject, urls: Sequence[str], metrics: Sequence[Metric], how: JsonObject) -> None:
+    """Add metrics to a row, as means over the restarts, and their definitions; None if a family does not have them."""
+    row.update(dict.fromkeys(metric.field for metric in metrics))
+    try:
+        results = [measure(url, metrics=[metric.name for metric in metrics], **how) for url in urls if metrics]
+    except REFUSALS:
+        return
+    for metric in metrics:
+        row[metric.field] = statistics.fmean(result[metric.name].value for result in results)
+        row["definitions"][metric.name] = [results[0][metric.name].definition, metric.source]
+
+
+def _standard_error(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def _score_fields(scores: Sequence[float], ensemble: float) -> JsonObject:
+    """Return the fields on the scores of restarts and of their mean prediction, in nats per token."""
+    score = statistics.fmean(scores)
+    return {
+        "score": score,
+        "score_error": _standard_error(scores),
+        "ensemble_score": ensemble,
+        "perplexity": math.exp(-score),
+        "scores": list(scores),
+    }
+
+
+def _scores(fits: Fits, fitter: Fitter) -> JsonObject:
+    """Score held-out tokens by document completion: of the last iteration, or of the mean of the samples."""
+    where, heldout = fitter.scoring(), fitter.corpora.scored.url
+    if fits.cell.limits.get("samples"):
+        scores = [evaluate_together([url], heldout, **where).score for url in fits.urls]
+    else:
+        last = [events[-1] for events in fits.iterations()]
+        for url, event in zip(fits.urls, last, strict=True):
+            if "score" not in event:
+                raise DamagedError(f"{url}/{EVENTS}", "expected a score of the last iteration")
+        scores = [float(event["score"]) for event in last]
+    return _score_fields(scores, evaluate_together(fits.urls, heldout, **where).score)
+
+
+def _scores_from_labels(fits: Fits, fitter: Fitter) -> JsonObject:
+    """Score unseen documents given their labels alone, and count the documents."""
+    unseen, seed = fitter.corpora.scored, fitter.corpora.options.seed
+    named = [(name, Model(url)) for name, url in leaves(fits.folder.url)]
+    with contextlib.closing(open_executor(**fitter.scoring())) as executor:
+        together = score_from_labels(named, unseen, executor, seed)
+        scores = [member.score for member in together.members] or [together.score]
+        if fits.cell.limits.get("samples"):
+            of_restarts: dict[str, list[tuple[str, Model]]] = {}
+            for name, model in named:
+                of_restarts.setdefault(name.partition("/")[0], []).append((name, model))
+            scores = [score_from_labels(samples, unseen, executor, seed).score for samples in of_restarts.values()]
+    counts = {"documents": together.documents, "labelled": together.labelled, "unknown": together.unknown}
+    return {**_score_fields(scores, together.score), **counts}
+
+
+def _prediction(fits: Fits, fitter: Fitter, field: str) -> JsonObject:
+    """Return how well the fits' mean prediction recovers a field; None for families that cannot predict it."""
+    corpora = fitter.corpora
+    if not corpora.can_predict(fits.cell):
+        return dict.fromkeys((*PREDICTION, "classified"))
+    named = [(name, Model(url)) for name, url in leaves(fits.folder.url)]
+    with contextlib.closing(open_executor(**fitter.scoring())) as executor:
+        began = time.perf_counter()
+        candidates = candidates_of(named[0][1], corpora.scored, field)
+        result = classify(named, corpora.scored, candidates, executor, corpora.options.seed)
+        seconds = time.perf_counter() - began
+    record = {name: value for name, value in asdict(result).items() if name != "definition"}
+    metrics = {name: record[name] for name in ("accuracy", "macro_f1", "micro_f1")}
+    return {**metrics, "classified": json.loads(json.dumps(record)), "predict_seconds": seconds}
+
+
+def row_schema(options: CompareOptions) -> pa.Schema:
+    """Return the schema of the table of cells."""
+    fields: dict[str, pa.DataType] = dict(CELL_FIELDS)
+    if options.unseen is None:
+        fields.update(dict.fromkeys(TOPIC_METRICS, pa.float64()))
+    else:
+        fields.update(dict.fromkeys(("documents", "labelled", "unknown"), pa.int64()))
+    if options.field is not None:
+        fields.update(dict.fromkeys(PREDICTION, pa.float64()))
+    fields.update({metric.field: pa.float64() for metric in _further(options)})
+    return pa.schema(fields)
+
+
+def write_rows(folder: Folder, name: str, rows: Sequence[Row], schema: pa.Schema) -> None:
+    """Write rows as a Parquet file, atomically; fields that the schema lacks are left out."""
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), sink)
+    folder.write(name, sink.getvalue())
+
+
+def label_of(row: Row, *, topics: bool = True) -> str:
+    """Return the label of a cell: its family, K if `topics`, and its start unless it is random."""
+    count = f", K = {row['topics']}" if topics and row["topics"] is not None else ""
+    return str(row["family"]) + count + ("" if row["start"] == RANDOM else f", {row['start']}")
+
+
+def number_text(value: float | None, form: str, error: float | None = None) -> str:
+    """Return a formatted number with its standard error, if it has one; an empty text for None."""
+    if value is None:
+        return ""
+    return format(value, form) + ("" if error is None else f" ± {error:{form}}")
+
+
+def table_text(options: CompareOptions, rows: Sequence[Row]) -> str:
+    """Return the table of cells as Markdown, with the best cell of each family on unseen documents."""
+    columns = [*COLUMNS, *(PREDICTION_COLUMNS if options.field is not None else ())]
+    metrics = [*metrics_of(TOPIC_METRICS)] * (options.unseen is None) + _further(options)
+    measured = [metric for metric in metrics if any(row.get(metric.field) is not None for row in rows)]
+    columns += [(metric.name, metric.field, ".4f", None) for metric in measured]
+    heads = ["family", "start", "K", "restarts", "iterations", *(head for head, *_ in columns)]
+    body = [heads, ["---", "---", *["---:"] * (len(heads) - 2)]]
+    for row in rows:
+        samples = f", {row['samples']} samples" if row["samples"] else ""
+        cell = [row["family"], row["start"], number_text(row["topics"], "d"), str(row["restarts"])]
+        cell.append(f"{row['iterations']}{samples}")
+        cell += [number_text(row.get(field), form, error and row[error]) for _, field, form, error in columns]
+        body.append(cell)
+    lines = [f"| {' | '.join(cells)} |" for cells in body]
+    if options.unseen is not None:
+        best = {row["family"]: row for row in sorted(rows, key=lambda row: -float(row["perplexity"]))}
+        rising = sorted(best.values(), key=lambda row: float(row["perplexity"]))
+        texts = "; ".join(f"{label_of(row)}: {row['perplexity']:.1f}" for row in rising)
+        lines += ["", f"Best of each family: {texts}."]
+    return "\n".join(lines)
+
+
+def report_text(corpora: Corpora, rows: Sequence[Row], left_out: Sequence[str]) -> str:
+    """Return a report as Markdown: the comparison, its table, the definitions of its columns, and what is left out."""
+    options, scored, train = corpora.options, corpora.scored.manifest, corpora.train.manifest
+    fraction, words = options.fraction, f"{corpora.corpus.manifest.vocabulary.words:,} words"
+    if options.unseen is None:
+        title, notes = "Comparison", COMPLETION
+        origin = f"of {corpora.scored.url}" if fraction is None else f"({fraction:g} of all, split off)"
+        about = (
+            f"Corpus: {corpora.corpus.url}, {corpora.corpus.manifest.documents:,} documents, {words}; fitted to "
+            f"{train.tokens:,} tokens in {len(train.shards)} shards, scored on {scored.tokens:,} tokens {origin}. "
+            f"Seed {options.seed}."
+        )
+    else:
+        title, notes = "Comparison on unseen documents", FROM_LABELS
+        about = (
+            f"Corpus: {corpora.corpus.url}, {train.documents:,} documents, {train.tokens:,} tokens, {words}, in "
+            f"{len(train.shards)} shards; unseen: {corpora.scored.url}, {scored.documents:,} documents, "
+            f"{scored.tokens:,} tokens. Seed {options.seed}."
+        )
+    chosen = (("Options", options.settings, "; defaults otherwise."), ("Varied", options.vary, "."))
+    paragraphs = [f"# {title}", about, *(f"{name}: {shown(value)}{end}" for name, value, end in chosen if value)]
+    notes += DEFINITIONS + (PREDICTED if options.field is not None else "")
+    texts = {name: text for row in rows for name, text in row.get("definitions", {}).items()}
+    for name, (text, source) in texts.items():
+        notes += f"* **{name}**: {text}; mean over the restarts. {source}.\n"
+    notes += "".join(f"* Left out: {reason}\n" for reason in left_out)
+    return "\n\n".join([*paragraphs, table_text(options, rows), notes])
+
+
+def draw_plot(rows: Sequence[Row], folder: Folder, *, given_labels: bool) -> tuple[str, ...] | None:
+    """Draw scores with their standard errors as PNG and SVG, and return the name; None without matplotlib.
+
+    Families that determine the number of topics are horizontal lines.
+    """
+    if not can_draw():
+        return None
+    from matplotlib import rc_context
+
+    with rc_context({**SALT, "font.size": 10, "axes.grid": True, "grid.alpha": 0.3}):
+        kind = "score given labels" if given_labels else "held-out score"
+        figure, (axes,) = new_panels(1, f"{kind.capitalize()} by number of topics")
+        _draw(axes, rows)
+        axes.set_ylabel(f"{kind} (nats per token)")
+        handles, labels = axes.get_legend_handles_labels()
+        # Outside the panel, the legend covers no line.
+        figure.legend(handles, labels, loc="outside right center", frameon=False)
+        for suffix in ("png", "svg"):
+            folder.write(f"{PLOT}.{suffix}", saved(figure, suffix))
+    return (PLOT,)
+
+
+def _draw(axes: Axes, rows: Sequence[Row]) -> None:
+    """Draw a line for each family and start: its colour is the family's, its style the start's."""
+    cells: dict[str, list[Row]] = {}
+    for row in rows:
+        cells.setdefault(label_of(row, topics=False), []).append(row)
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    for number, (label, own) in enumerate(cells.items()):
+        family = own[0]["family"]
+        starts = [other for other, others in cells.items() if others[0]["family"] == family]
+        style: dict[str, Any] = {
+            "color": COLOURS[families.index(family) % len(COLOURS)],
+            "linestyle": LINES[starts.index(label) % len(LINES)],
+            "linewidth": 1.6,
+        }
+        own.sort(key=lambda row: int(row["topics"] or 0))
+        scores, errors = [row["score"] for row in own], [row["score_error"] or 0.0 for row in own]
+        if own[0]["topics"] is None:
+            axes.axhline(scores[0], label=f"{plain(label)} (own K)", **style)
+            axes.axhspan(scores[0] - errors[0], scores[0] + errors[0], color=style["color"], alpha=0.12, linewidth=0)
+        else:
+            style |= {"marker": MARKS[number % len(MARKS)], "markersize": 5, "capsize": 3}
+            axes.errorbar([row["topics"] for row in own], scores, errors, label=plain(label), **style)
+    counts = sorted({row["topics"] for row in rows if row["topics"] is not None})
+    axes.set_xticks(counts, [f"{count:,}" for count in counts])
+    if counts:
+        room = max((counts[-1] - counts[0]) * 0.08, 1.0)
+        axes.set_xlim(counts[0] - room, counts[-1] + room)
+    axes.set_xlabel("number of topics K")
+    axes.ticklabel_format(axis="y", useOffset=False, style="plain")
+
 
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # Flags of recorded options whose flag is not their name
 # Options that version 0.1 alone has and that changed what was fitted, with the values of comparisons without them

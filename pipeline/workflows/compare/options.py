@@ -143,21 +143,15 @@ def _require_distinct(values: tuple[object, ...], info: ValidationInfo) -> None:
         raise OptionError(f"{repeated} is named twice", info.field_name)
 
 
-def _settings(value: object) -> object:
-    """Return settings from texts such as ``hdp.order=2``, or from a mapping, by the options' present names."""
-    return _by_present_names(value if isinstance(value, Mapping) else parse_settings(names_of(value, "settings")))
-
-
-def _vary(value: object) -> object:
-    """Return varied options from texts such as ``eta=0.1,0.5``, or from a mapping, by the options' present names."""
-    return _by_present_names(value if isinstance(value, Mapping) else parse_vary(names_of(value, "vary")))
-
-
-def _by_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options by family with their present names; what is no mapping is refused later."""
+def _parsed(value: object, info: ValidationInfo) -> dict[str, Any]:
+    """Return settings or varied options, by family, from texts or a mapping, with the options' present names."""
+    name = str(info.field_name)
+    if not isinstance(value, Mapping):
+        value = (parse_vary if name == "vary" else parse_settings)(names_of(value, name))
+    # What is no mapping is refused later.
     return {
         owner: present_names(own, former_names(*_options_of(owner)), warn_renamed) if isinstance(own, Mapping) else own
-        for owner, own in values.items()
+        for owner, own in value.items()
     }
 
 
@@ -171,8 +165,8 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(_numbers), AfterValidator(_some_distinct)]
 Location = Annotated[str, BeforeValidator(os.fspath)]
-Settings = Annotated[dict[str, JsonObject], BeforeValidator(_settings)]
-Vary = Annotated[dict[str, dict[str, list[Any]]], BeforeValidator(_vary)]
+Settings = Annotated[dict[str, JsonObject], BeforeValidator(_parsed)]
+Vary = Annotated[dict[str, dict[str, list[Any]]], BeforeValidator(_parsed)]
 
 
 _GRID, _HELD_OUT = "experiment grid", "held-out data"

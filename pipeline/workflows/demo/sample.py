@@ -16,9 +16,9 @@ from importlib import resources
 from pathlib import Path
 
 from collapsium.pipeline.analysis.topic_shares import TimeShares, topic_shares
-from collapsium.pipeline.analysis.topics import Topic, topics
 from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.engine.fit import fit
+from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.monitoring.events import Sink
 from collapsium.pipeline.reporting.page.report import report
 from collapsium.pipeline.reporting.plots.run import plot

@@ -43,7 +43,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from collapsium.pipeline.analysis.infer import infer
-from collapsium.pipeline.analysis.labels.classification import Tally, Value, scored
+from collapsium.pipeline.analysis.labels.candidates import Tally, Value, scored
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.workflows.compare.options import RANDOM
 from collapsium.storage.corpus.corpus import Corpus

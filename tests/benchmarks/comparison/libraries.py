@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from collapsium.pipeline.analysis.topics import topics
 from collapsium.pipeline.engine.setup.limits import KINDS, Limits
+from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.workflows.compare.options import RANDOM, number_of
 from collapsium.storage.corpus import corpus as corpora
 from collapsium.storage.data_types import JsonObject

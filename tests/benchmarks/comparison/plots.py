@@ -23,8 +23,8 @@ from collapsium.pipeline.reporting.plots.style import (
     saved,
     thousands,
 )
+from collapsium.pipeline.workflows.compare.compare import Row
 from collapsium.pipeline.workflows.compare.options import EVERY, RANDOM
-from collapsium.pipeline.workflows.compare.table import Row
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.io.folder import Folder
 from tests.benchmarks.comparison.tables import label_of
@@ -45,7 +45,7 @@ class Results:
     # Rows of the cells, and of other libraries and classifiers
     rows: Rows
     baselines: Rows
-    series: Rows  # Iterations of the fits; see `collapsium.pipeline.workflows.compare.table.SERIES`
+    series: Rows  # Iterations of the fits; see `collapsium.pipeline.workflows.compare.compare.SERIES`
 
     @property
     def classified(self) -> list[Row]:

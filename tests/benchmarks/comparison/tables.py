@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from collapsium.pipeline.workflows.compare.table import label_of as label_of_cell
-from collapsium.pipeline.workflows.compare.table import number_text
+from collapsium.pipeline.workflows.compare.compare import label_of as label_of_cell
+from collapsium.pipeline.workflows.compare.compare import number_text
 
 SHOWN_CLASSES = 12  # Number of classes whose F1 the report shows
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from collapsium.pipeline import Model, fit, report
 from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
 from collapsium.pipeline.analysis.labels.lift import by_lift, smoothed_lift
-from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.formatting import times
+from collapsium.pipeline.models.topics import Topic
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.io.folder import Folder

@@ -25,7 +25,7 @@ from collapsium.pipeline import (
     topics,
     verify,
 )
-from collapsium.pipeline.analysis.scoring.completion import complete
+from collapsium.pipeline.analysis.scoring import complete
 from collapsium.pipeline.analysis.segments import colours_of, compare_runs, segment_proportions
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.models.topic_matching import distances, matched

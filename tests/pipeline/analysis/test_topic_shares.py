@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import Model, fit, infer, plot, report, topic_shares
 from collapsium.pipeline.analysis.topic_shares import PERIODS, by_period, starts_of
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.engine.model_io.summary import dates_summary
+from collapsium.pipeline.engine.summary import dates_summary
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.io.folder import Folder

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from collapsium.pipeline.engine.resources.estimate import estimate
+from collapsium.pipeline.engine.estimate import estimate
 from tests.conftest import write_corpus
 from tests.pipeline.cli.commands import command, one_line
 

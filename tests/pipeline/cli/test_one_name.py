@@ -13,8 +13,7 @@ from collapsium.pipeline.corpora.ingest import reading_options
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import names_of, option_names
-from collapsium.pipeline.workflows.batch.config import ClusterTable, HeldoutTable, InferTable
-from collapsium.pipeline.workflows.batch.job_file import reading_names
+from collapsium.pipeline.workflows.batch.job_file import ClusterTable, HeldoutTable, InferTable, reading_names
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.open import ReadOptions
 

@@ -8,8 +8,8 @@ import pytest
 
 from collapsium.pipeline import Model, coherence, compare, estimate, evaluate, fit, infer, resume, split, verify
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.engine import partition
-from collapsium.pipeline.engine.loop import topic_snapshots
+from collapsium.pipeline.engine import state as partition
+from collapsium.pipeline.engine import topic_snapshots
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.workflows.compare.fits import require_comparable
@@ -77,8 +77,8 @@ def test_fits__are_the_same_bits_wherever_they_run(corpus, tmp_path, monkeypatch
 def test_a_fit_in_scratch_files__is_the_same_bits(corpus, tmp_path, monkeypatch):
     import dataclasses
 
+    from collapsium.pipeline.engine import estimate as planning
     from collapsium.pipeline.engine import fit as fitting
-    from collapsium.pipeline.engine.resources import estimate as planning
 
     expected = bits(fitted(corpus, tmp_path / "memory"))
     found = planning.plan

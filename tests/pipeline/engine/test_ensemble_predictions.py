@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import Model, evaluate, fit, infer, topics, verify
-from collapsium.pipeline.analysis.topics import stability
 from collapsium.pipeline.models.topic_matching import distances
+from collapsium.pipeline.models.topics import stability
 from collapsium.storage.errors import AbsentError, OptionError
 from collapsium.storage.runs.run import Run
 from tests.fits import scores_of

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from collapsium.pipeline.engine.partition import (
+from collapsium.pipeline.engine.state import (
     BLOCK_BYTES,
     GROUP_SHARDS,
     MOST_WAITING,

@@ -11,7 +11,7 @@ from collapsium.pipeline.reporting.charts import charts_of
 from collapsium.pipeline.reporting.plots.run import _curve
 from collapsium.pipeline.reporting.plots.style import integer_ticks
 from collapsium.pipeline.svg import ticks
-from collapsium.pipeline.workflows.compare.table import draw_plot
+from collapsium.pipeline.workflows.compare.compare import draw_plot
 from collapsium.storage.io.folder import Folder
 from tests.benchmarks.comparison.plots import Results, draw_plots
 

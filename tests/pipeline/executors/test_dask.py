@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from collapsium.pipeline import Model, fit, resume
-from collapsium.pipeline.engine.loop.fit import Fit
-from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
+from collapsium.pipeline.engine.checkpoints import RunCheckpointer
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.dask import DaskExecutor
 from collapsium.pipeline.executors.open import open_executor

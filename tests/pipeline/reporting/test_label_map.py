@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
-from collapsium.pipeline.analysis.topics import Topic
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.label_map import PLANE, label_map
 
 

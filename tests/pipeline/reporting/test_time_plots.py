@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline.analysis.topic_shares import TimeShares
-from collapsium.pipeline.analysis.topics import Topic
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.plots.time import BAND, FEW_DOCUMENTS, _named, labelled_periods, top_of_scale
 from collapsium.storage.runs.summary import DatesSummary
 

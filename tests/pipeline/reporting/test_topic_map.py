@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from collapsium.pipeline import Model, fit, report, topics
-from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.formatting import shortened
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting import embedding
 from collapsium.pipeline.reporting.embedding import MDS, TSNE, classical_scaling, measure
 from collapsium.pipeline.reporting.plots.run import MapPanel

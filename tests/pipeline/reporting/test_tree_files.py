@@ -14,10 +14,10 @@ import pytest
 
 from collapsium.pipeline import infer, topics
 from collapsium.pipeline.analysis.infer import SCHEMA
-from collapsium.pipeline.analysis.topics import Topic, describe
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.models import registry
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import Topic, describe
 from collapsium.pipeline.reporting.tree_files import write
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import MissingError, OccupiedError, OptionError
@@ -243,7 +243,7 @@ def test_command__marks_negative_loadings(capsys, tmp_path, corpus, family):
 
 
 def test_command__of_samples_names_the_stability(capsys, monkeypatch, model):
-    monkeypatch.setattr("collapsium.pipeline.analysis.topics.samples_of", lambda run: [SimpleNamespace(url=model)] * 2)
+    monkeypatch.setattr("collapsium.pipeline.models.topics.samples_of", lambda run: [SimpleNamespace(url=model)] * 2)
     head, *lines = command(capsys, "topics", model)[1].splitlines()
     assert head.split() == ["id", "share", "below", "stable", "words"]
     assert [line.split()[3] for line in lines[2:]] == ["1.000"] * 3

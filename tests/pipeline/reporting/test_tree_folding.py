@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import fit, plot, report, topics
-from collapsium.pipeline.analysis.topics import Topic
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.page.drawings import MAX_OPEN_ROWS, branches, tree_view
 from collapsium.pipeline.reporting.trees import MAX_DRAWN, FoldedNodes, fold
 from collapsium.storage.errors import OptionError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline.analysis.topics import Topic
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.plots.tree import _figure, draw
 from collapsium.pipeline.reporting.trees import FONT, INNER, LEAF, cards_of, layout, parents_of, wrapped
 from tests.conftest import rest_long

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline.analysis.topics import Topic
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.tree_files import graphml, write
 from collapsium.workers.families.description import shape_of
 

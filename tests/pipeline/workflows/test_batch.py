@@ -11,9 +11,9 @@ import pytest
 
 from collapsium.pipeline import Corpus, Model, batch, infer, name_topics, rollback, split, topics, versions
 from collapsium.pipeline.analysis.evaluate import evaluate
-from collapsium.pipeline.analysis.scoring.completion import complete
+from collapsium.pipeline.analysis.scoring import complete
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.engine.model_io.save import Succession
+from collapsium.pipeline.engine.save import Succession
 from collapsium.pipeline.workflows.batch.journal import Journal, find_sources
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, LockedError
 from collapsium.storage.io.folder import Folder

@@ -9,7 +9,7 @@ import pytest
 import zarr
 
 from collapsium.pipeline import Model, batch, evaluate, name_topics, rollback, topics, verify, versions
-from collapsium.pipeline.analysis.scoring.completion import complete
+from collapsium.pipeline.analysis.scoring import complete
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.workflows.batch.job_file import read_job
 from collapsium.storage.corpus.corpus import Corpus

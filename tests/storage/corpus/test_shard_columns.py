@@ -238,7 +238,7 @@ def test_whatever_goes_wrong_with_a_summary__the_model_is_kept(tmp_path, monkeyp
     def fails(*_):
         raise TypeError("'NoneType' object is not subscriptable")
 
-    monkeypatch.setattr("collapsium.pipeline.engine.model_io.save.summary_of", fails)
+    monkeypatch.setattr("collapsium.pipeline.engine.save.summary_of", fails)
     model = fit(source, tmp_path / "run", family="lda", topics=2, iterations=2, scheduler="serial", sinks=[told.append])
     assert model.topics
     assert any("no summary" in event.get("text", "") and "TypeError" in event["text"] for event in told)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.processors import fit_kernels
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Problem

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, edit, evaluate, fit, infer, name_topics, topics, verify
-from collapsium.pipeline.engine.edit import edit as edit_module
-from collapsium.pipeline.engine.model_io import save as save_module
+from collapsium.pipeline.engine import edit as edit_module
+from collapsium.pipeline.engine import save as save_module
 from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.workers import tasks

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import fit, resume
-from collapsium.pipeline.engine.loop.convergence import CHANGE, SCORE, Windows
+from collapsium.pipeline.engine.loop import CHANGE, SCORE, Windows
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit, resume, simulate, split, verify
-from collapsium.pipeline.engine import growth
-from collapsium.pipeline.engine.growth import MIN_DOCUMENTS, MIN_TOKENS, PLANS, Growth, planned_growth
-from collapsium.pipeline.engine.loop.fit import Fit
-from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, RunCheckpointer
+from collapsium.pipeline.engine import state as growth
+from collapsium.pipeline.engine.checkpoints import Checkpointer, RunCheckpointer
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.state import MIN_DOCUMENTS, MIN_TOKENS, PLANS, Growth, planned_growth
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import DamagedError, OptionError

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from collapsium.pipeline import Model, fit
-from collapsium.pipeline.engine.loop import topic_snapshots
+from collapsium.pipeline.engine import topic_snapshots
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.runs.run import Run
 from tests.fits import bits

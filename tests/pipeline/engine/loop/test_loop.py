@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
-from collapsium.pipeline.engine.loop.fit import _Sums
-from collapsium.pipeline.engine.partition import GROUP_SHARDS
+from collapsium.pipeline.engine.loop import _Sums
+from collapsium.pipeline.engine.state import GROUP_SHARDS
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import tasks

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Model, fit, resume, topics
-from collapsium.pipeline.engine.loop import topic_snapshots
-from collapsium.pipeline.engine.loop.fit import shard_times
-from collapsium.pipeline.engine.loop.topic_snapshots import MIN_ACTIVE_SHARE, SIZES, WORDS
+from collapsium.pipeline.engine import topic_snapshots
+from collapsium.pipeline.engine.loop import shard_times
+from collapsium.pipeline.engine.topic_snapshots import MIN_ACTIVE_SHARE, SIZES, WORDS
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.monitoring.follow import so_far
 from collapsium.pipeline.monitoring.run_status import RunStatus

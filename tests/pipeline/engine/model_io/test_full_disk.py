@@ -102,7 +102,7 @@ def test_fit__says_how_to_go_on(disk, tmp_path, corpus, capsys, monkeypatch):
 
 def test_local_states_on_a_full_scratch_disk__are_a_clear_error(disk, tmp_path, corpus, monkeypatch):
     fill(disk, 10_000)
-    monkeypatch.setattr("collapsium.pipeline.engine.resources.estimate.Plan.on_disk", True)
+    monkeypatch.setattr("collapsium.pipeline.engine.estimate.Plan.on_disk", True)
     with pytest.raises(StoreError, match="no space is left"):
         fit(corpus, tmp_path / "run", scratch=str(disk), **OPTIONS)
     assert sorted(path.name for path in disk.iterdir()) == ["filler"]

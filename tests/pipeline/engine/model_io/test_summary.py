@@ -8,8 +8,8 @@ import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, verify
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.engine.model_io import summary
-from collapsium.pipeline.engine.model_io.summary import summary_of
+from collapsium.pipeline.engine import summary
+from collapsium.pipeline.engine.summary import summary_of
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError
@@ -64,7 +64,7 @@ def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, mo
     def gone(*args):
         raise AbsentError("the corpus is gone")
 
-    monkeypatch.setattr("collapsium.pipeline.engine.model_io.save.summary_of", gone)
+    monkeypatch.setattr("collapsium.pipeline.engine.save.summary_of", gone)
     told = []
     model = fit(
         small[0], tmp_path / "run", family="lda", topics=3, iterations=1, scheduler="serial", sinks=[told.append]

@@ -12,10 +12,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
-from collapsium.pipeline.engine.loop.fit import Fit
-from collapsium.pipeline.engine.resources import estimate as planning
-from collapsium.pipeline.engine.resources.estimate import StartSizes, estimate, plan, start_bytes
-from collapsium.pipeline.engine.resources.plan import Place, Plan, cluster_place, free_memory, local_place
+from collapsium.pipeline.engine import estimate as planning
+from collapsium.pipeline.engine.estimate import FitSizes, HeldOut, Models, estimate, plan
+from collapsium.pipeline.engine.loop import Fit
+from collapsium.pipeline.engine.plan import Place, Plan, cluster_place, free_memory, local_place
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.models.registry import make_family, make_options
@@ -61,8 +61,14 @@ def place(scheduler="threads", processes=1, threads=2, memory=PLENTY):
     return Place(scheduler, processes, threads, memory, tempfile.gettempdir())
 
 
+def plan_of(corpus, family, config, where, *, start="", heldout=None):
+    """The plan of a fit by itself."""
+    request = {"corpus": corpus, "family": family, "config": config, "heldout": heldout, "start_kind": start}
+    return plan(SimpleNamespace(**request, stochastic=False), where, Models())
+
+
 def planned(corpus, topics, where=None, family="lda", **options):
-    return plan(corpus, family, make_options(family, {"topics": topics, **options}), where or place())
+    return plan_of(corpus, family, make_options(family, {"topics": topics, **options}), where or place())
 
 
 PLACES = st.builds(
@@ -97,7 +103,7 @@ def test_plan__grows_with_topics(pairs, where, options, one, other, family):
 def test_plan__counts_a_start_where_it_takes_more_than_the_sweeps(start, where, topics, documents):
     corpus = corpus_of([10 * documents], documents=documents, words=5000)
     options = make_options("lda", {"topics": topics})
-    plain, begun = (plan(corpus, "lda", options, where, start=kind) for kind in ("", start))
+    plain, begun = (plan_of(corpus, "lda", options, where, start=kind) for kind in ("", start))
     assert plain.memory["the start"] == 0.0
     assert begun.memory["the start"] >= 0.0
     assert begun.needed >= plain.needed
@@ -114,7 +120,7 @@ def test_plan__counts_large_arrays_of_later_steps_only_where_they_exceed_what_is
     documents, steps = 20_000, ("scoring held-out tokens", "saving the model")
     corpus = corpus_of([10 * documents], documents=documents, words=20_000, of_shard=20_000)
     small, large = (
-        plan(corpus, "lda", make_options("lda", {"topics": topics}), where, heldout=corpus) for topics in (150, 600)
+        plan_of(corpus, "lda", make_options("lda", {"topics": topics}), where, heldout=corpus) for topics in (150, 600)
     )
     assert all(small.memory[name] > 1e6 for name in steps)
     # Single precision of all held-out words with as much again, and two copies of a shard's proportions.
@@ -132,7 +138,7 @@ def test_plan__counts_the_proportions_of_a_start_once(kind, clusters):
     corpus, options = corpus_of([10 * documents], documents=documents), make_options("lda", {"topics": 200})
     for scheduler in ("threads", "local"):
         where = replace(local_place(scheduler, 2), memory=PLENTY)
-        plain, begun = (plan(corpus, "lda", options, where, start=start) for start in ("", kind))
+        plain, begun = (plan_of(corpus, "lda", options, where, start=start) for start in ("", kind))
         assert begun.driver == plain.driver
         freed = sum(begun.memory[name] for name in ("local states", "sweeping"))
         assert begun.memory["the start"] >= kept / where.processes - freed
@@ -143,8 +149,10 @@ def test_plan__counts_a_start_beside_the_memory_that_is_fetched_for_local_states
     """Room for two local states is fetched as shards are read, before the start."""
     corpus, options = corpus_of([400_000] * 8, documents=50_000, words=50_000), make_options("lda", {"topics": 100})
     where = place(scheduler, 1, 1)
-    plain, begun = (plan(corpus, "lda", options, where, start=start) for start in ("", "quick-clusters"))
-    spread = start_bytes("quick-clusters", StartSizes(50_000, 3_200_000, 6250, 50_000, 400, 100.0, 1, 1)).computed
+    plain, begun = (plan_of(corpus, "lda", options, where, start=start) for start in ("", "quick-clusters"))
+    footprint = SimpleNamespace(proportions=800.0)
+    sizes = FitSizes(corpus.manifest, footprint, where, 400, 0.0, HeldOut(), Models(), "quick-clusters", 1)
+    spread = sizes.started(tasks=1).computed
     swept = sum(begun.memory[name] for name in ("sweeping", "changes waiting to be added"))
     assert spread > 2 * swept
     assert begun.needed - plain.needed == pytest.approx(spread - swept)

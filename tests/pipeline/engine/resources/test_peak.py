@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from collapsium.pipeline import simulate, split
-from collapsium.pipeline.engine.resources.estimate import estimate
+from collapsium.pipeline.engine.estimate import estimate
 from collapsium.storage.runs.run import Run
 
 COMMAND = Path(sysconfig.get_path("scripts")) / "collapsium"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
-from collapsium.pipeline.engine.loop.fit import minibatches
+from collapsium.pipeline.engine.loop import minibatches
 from collapsium.pipeline.engine.setup.limits import Limits, read_config
 from collapsium.pipeline.models.registry import (
     changed_options,

@@ -12,9 +12,9 @@ import pytest
 from scipy.special import digamma
 
 from collapsium.pipeline import Corpus, Model, estimate, fit, resume, verify
-from collapsium.pipeline.engine import growth
-from collapsium.pipeline.engine.loop.fit import Fit
-from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer
+from collapsium.pipeline.engine import state as growth
+from collapsium.pipeline.engine.checkpoints import Checkpointer
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.starts import StartSource

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, resume, verify
-from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_start
 from collapsium.pipeline.models.registry import load_family, make_options

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collapsium.pipeline.workflows.compare import table as tables
+from collapsium.pipeline.workflows.compare import compare as tables
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.io.folder import Folder
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit
-from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb import topic_moves as moves

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, resume, verify
-from collapsium.pipeline.engine.model_io.checkpoints import RunCheckpointer
+from collapsium.pipeline.engine.checkpoints import RunCheckpointer
 from collapsium.pipeline.estimators import CollapsedHDP
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit
-from collapsium.pipeline.engine.loop.fit import Fit
-from collapsium.pipeline.engine.model_io.checkpoints import Checkpointer, RunCheckpointer
+from collapsium.pipeline.engine.checkpoints import Checkpointer, RunCheckpointer
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_references
 from collapsium.pipeline.executors.base import SerialExecutor

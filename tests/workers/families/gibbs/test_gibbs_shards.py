@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.corpus.shard import Shard

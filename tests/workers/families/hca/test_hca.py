@@ -10,7 +10,7 @@ import pytest
 
 from collapsium.pipeline import Corpus, Model, estimate, evaluate, fit, infer, resume, topics, verify
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import CollapsiumError, OptionError

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import digamma
 
 from collapsium.pipeline import Corpus, evaluate, fit
-from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import OptionError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import simulate
-from collapsium.pipeline.engine.loop.fit import Fit
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_options, recorded_family
 from collapsium.storage.corpus.corpus import Corpus

@@ -321,7 +321,7 @@ class RunCheckpointer(Checkpointer):
 
 def part_faults(checkpoint: Checkpoint, record: CheckpointRecord, executor: Executor) -> list[str]:
     """Read all parts of a checkpoint by tasks, and return their faults."""
-    checks = [executor.submit(check_part, checkpoint, part, digest) for part, digest in record.parts.items()]
+    checks = [executor.submit(Checkpoint.check, checkpoint, part, digest) for part, digest in record.parts.items()]
     return [text for part in executor.collect(checks) for text in part]
 
 
@@ -350,11 +350,6 @@ def write_local(checkpoint: Checkpoint, number: int, swept: tasks.Swept) -> str:
     if isinstance(local, LocalState):
         return checkpoint.write(_locals(number), local.to_arrays())
     return checkpoint.write(_locals(number), local.lazy_arrays() if isinstance(local, SpillFiles) else local)
-
-
-def check_part(checkpoint: Checkpoint, part: str, digest: str) -> list[str]:
-    """Return the faults of a part of a checkpoint, all of which is read."""
-    return checkpoint.check(part, digest)
 
 
 def read_block(

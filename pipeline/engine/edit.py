@@ -19,8 +19,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.edit.options import EditOptions
-from collapsium.pipeline.engine.model_io.save import save_summary
+from collapsium.pipeline.engine.edit_options import EditOptions
+from collapsium.pipeline.engine.save import save_summary
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.models.model import Model
@@ -528,7 +528,7 @@ def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: E
     model = Model(run)
     if not model.folder.exists(RECORD):
         raise AbsentError(f"{model.folder.url}: the run is not at its end; only a finished model can be edited")
-    if options.is_empty:
+    if not (options.merge or options.delete or options.split or options.rename):
         raise OptionError("nothing to edit: name topics to `merge`, `delete`, `split` or `rename`")
     edited = EditedModel.of(model)
     options.require_topics(edited.used)
@@ -576,7 +576,7 @@ def _corpus(model: Model, options: EditOptions) -> tuple[Corpus | None, list[str
             raise MismatchError(f"{corpus.url}: it is not the corpus that the model was fitted to")
     if corpus is not None:
         return corpus, []
-    if options.needs_corpus and model.record.shards and model.fitted:
+    if (options.delete or options.split) and model.record.shards and model.fitted:
         raise AbsentError(
             f"{model.folder.url}: the training corpus, which deletes and splits read, is gone; name its location "
             "(`corpus`)"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.partition import GROUP_SHARDS, block_bounds, most_from_elsewhere, waiting_deltas
-from collapsium.pipeline.engine.resources.plan import Place, Plan, free_bytes, local_place
+from collapsium.pipeline.engine.plan import Place, Plan, free_bytes, local_place
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import EstimateOptions, Limits, RequestOptions
-from collapsium.pipeline.engine.setup.request import new_request
+from collapsium.pipeline.engine.setup.request import Request, new_request
+from collapsium.pipeline.engine.state import GROUP_SHARDS, block_bounds, most_from_elsewhere, waiting_deltas
 from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler
 from collapsium.pipeline.models.registry import load_family, make_family, make_options
 from collapsium.pipeline.options import keywords, option_names
@@ -26,7 +26,6 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.families.family import (
     FILE_START,
     QUICK_CLUSTERS_START,
-    FamilyOptions,
     Footprint,
     IntegratesProportions,
     Summary,
@@ -68,68 +67,12 @@ JOINING_COPIES = 6
 SWEEPS_PER_WORKER = 2
 
 
-@dataclass(frozen=True)
-class StartSizes:
-    """Sizes on which the memory of a start depends."""
-
-    # Documents, their pairs and words of the corpus, and documents and words of its largest shard
-    documents: int
-    pairs: int
-    shard_documents: int
-    vocabulary: int
-    shard_words: int
-    topics: float  # Number of topics
-    # Worker processes, and tasks that run in one at a time
-    processes: int
-    tasks: int
-
-
-@dataclass(frozen=True)
-class StartBytes:
+class StartBytes(NamedTuple):
     """Bytes of a start, by the time when they are taken."""
 
     computed: float = 0.0  # In a worker process, before the first sweep
     begun: float = 0.0  # In a worker process, in the first sweep, beside what all sweeps take
     held: float = 0.0  # In all worker processes together, from the end of the start to the first sweep
-
-
-def start_bytes(kind: str, sizes: StartSizes) -> StartBytes:
-    """Return the bytes of a start."""
-    if not kind:
-        return StartBytes()
-    cells = sizes.tasks * sizes.topics
-    if kind == QUICK_CLUSTERS_START:
-        begun = cells * EVEN_SHARE * sizes.shard_documents
-        settings = QUICK_CLUSTERS.begun_by(sizes.pairs, sizes.documents)
-        return StartBytes(_quick_clusters(sizes), begun, _held(sizes, settings))
-    begun = cells * BEGUN_SHARE * (sizes.shard_documents + sizes.shard_words)
-    if kind == FILE_START:
-        return StartBytes(0.0, begun)
-    vectors = CLUSTERS.vectors
-    words = min(sizes.vocabulary, vectors.max_words)
-    if kind != "clusters":
-        each = WORD_SHARE * words + DRAWN_SHARE * sizes.shard_documents
-        return StartBytes(sizes.tasks * each * sizes.topics, begun)
-    spread = WORD_PAIR * words**2 + COORDINATE * vectors.dimensions * sizes.documents
-    directions = DIRECTION * words * (vectors.dimensions + vectors.oversampling)
-    return StartBytes(spread / sizes.processes + directions, begun, _held(sizes, CLUSTERS))
-
-
-def _quick_clusters(sizes: StartSizes) -> float:
-    """Return the bytes of words' coordinates, of documents' if these are clustered, and of the shares of a block."""
-    words = min(sizes.vocabulary, QUICK_CLUSTERS.max_words)
-    dimensions = min(QUICK_CLUSTERS.dimensions, math.isqrt(words))
-    numbers = words * (dimensions + QUICK_CLUSTERS.oversampling)
-    clustered = QUICK_CLUSTERS.of_documents(sizes.pairs, sizes.documents, words, sizes.topics) * sizes.documents
-    vectors = COORDINATE * dimensions * clustered
-    sums = SUMMED_DIRECTION * QUICK_CLUSTERS.chains * numbers
-    block = min(QUICK_CLUSTERS.documents.block, sizes.shard_documents)
-    return (sums + vectors) / sizes.processes + DIRECTION * numbers + sizes.tasks * BLOCK_SHARE * block * sizes.topics
-
-
-def _held(sizes: StartSizes, settings: ClusterSettings) -> float:
-    """Return the bytes of the documents' proportions."""
-    return HELD_SHARE * min(sizes.topics, settings.most_shares) * sizes.documents
 
 
 def sample_shards(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
@@ -207,58 +150,48 @@ def estimate(
     """
     config, opened = make_options(family, family_options, option_names(estimate)), Corpus(corpus)
     check_scheduler(scheduling.scheduler, scheduling.workers)
-    limits, start = Limits(schedule=options.schedule), RequestOptions(init=options.init)
+    limits, start = Limits(schedule=options.schedule), RequestOptions(init=options.init, heldout=options.heldout)
     request = new_request(opened, family, config, limits, start)
     place = local_place(scheduling.scheduler, scheduling.workers, memory.memory, memory.scratch)
-    return plan(
-        opened,
-        family,
-        config,
-        place,
-        stochastic=options.schedule == "stochastic",
-        restarts=options.restarts,
-        samples=options.samples,
-        heldout=None if options.heldout is None else Corpus(options.heldout),
-        consensus=options.combine == CONSENSUS,
-        start=request.start_kind,
-    )
+    return plan(request, place, Models(options.restarts, options.samples, options.combine == CONSENSUS))
 
 
-def plan(
-    corpus: Corpus,
-    family: str,
-    config: FamilyOptions,
-    place: Place,
-    *,
-    stochastic: bool = False,
-    restarts: int = 0,
-    samples: int = 0,
-    heldout: Corpus | None = None,
-    consensus: bool = False,
-    start: str = "",
-) -> Plan:
-    """Estimate the resources of a fit in a place."""
-    manifest = corpus.manifest
+class Models(NamedTuple):
+    """The models of a run."""
+
+    restarts: int = 0  # Members of an ensemble; 0 for a fit by itself
+    samples: int = 0  # States that each fit saves as models
+    consensus: bool = False  # Whether they are joined by one more fit
+
+
+def plan(request: Request, place: Place, models: Models | None = None) -> Plan:
+    """Estimate the resources of a fit in a place; of the models that it asks for, unless others are named."""
+    corpus, family, config = request.corpus, request.family, request.config
+    if models is None:
+        models = Models(request.restarts, request.limits.samples, request.has_consensus)
+    manifest, restarts = corpus.manifest, max(models.restarts, 1)
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
     words, growth, lengths = sample_shards(corpus)
     labels = labels_of(corpus, family, config)
-    summary = Summary(*sizes, shards=len(manifest.shards), stochastic=stochastic, lengths=lengths, labels=labels)
+    summary = Summary(
+        *sizes, shards=len(manifest.shards), stochastic=request.stochastic, lengths=lengths, labels=labels
+    )
     footprint = make_family(family, config).footprint(summary)
     words = summary.words if words >= NEARLY_ALL * summary.words else words
-    models = max(restarts, 1), samples
-    matched = models[0] * max(samples, 1) if issubclass(load_family(family), IntegratesProportions) else 1
-    fitted = _Sizes(manifest, footprint, place, words, growth, held_out(heldout), consensus, start, matched)
+    matched = restarts * max(models.samples, 1) if issubclass(load_family(family), IntegratesProportions) else 1
+    held, start = held_out(request.heldout), request.start_kind
+    fitted = FitSizes(manifest, footprint, place, words, growth, held, models, start, matched)
     sweeps = 1 if place.scheduler == "serial" else SWEEPS_PER_WORKER * place.processes * place.threads
-    most_members = min(max(restarts, 1), -(-sweeps // max(len(manifest.shards), 1)))
+    most_members = min(restarts, -(-sweeps // max(len(manifest.shards), 1)))
     for members in range(most_members, 0, -1):
-        in_memory = _plan(fitted, models, members, on_disk=False)
+        in_memory = _plan(fitted, members, on_disk=False)
         if in_memory.needed <= place.usable:
             return in_memory
-    return _plan(fitted, models, 1, on_disk=True)
+    return _plan(fitted, 1, on_disk=True)
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class FitSizes:
     """Sizes of a fit, from which its memory follows."""
 
     manifest: Manifest  # The corpus
@@ -267,7 +200,7 @@ class _Sizes:
     words: int  # Words of the largest shard
     growth: float  # Exponent by which the words of several shards grow
     held: HeldOut  # The held-out tokens
-    consensus: bool  # Whether the members are joined by one more fit
+    models: Models  # The models of the run
     start: str  # Kind of a start, empty for a random one
     matched: int  # Models whose topics are matched; 1 where there is nothing to match
 
@@ -280,6 +213,16 @@ class _Sizes:
     def vocabulary(self) -> int:
         """Words of the vocabulary."""
         return self.manifest.vocabulary.words
+
+    @property
+    def topics(self) -> float:
+        """Number of topics, as a document's proportions have 8 bytes for each."""
+        return self.footprint.proportions / 8.0
+
+    @property
+    def shard_documents(self) -> int:
+        """Documents of the largest shard."""
+        return max((row.documents for row in self.manifest.shards), default=0)
 
     @property
     def blocks(self) -> int:
@@ -327,7 +270,7 @@ class _Sizes:
             documents = max(reading * largest - counts - changes - sweeping, 0.0)
         else:
             documents = self.documents / processes
-        swept, scored, saved = changes + sweeping, footprint.shown * self.held.words, self._largest(1, 1, 0)
+        swept, scored, saved = changes + sweeping, footprint.shown * self.held.words, self._largest(1, 0)
         memory = {
             "interpreter, libraries and kernels": PROCESS_BYTES.get(self.place.scheduler, PROCESS_BYTES["worker"]),
             "reading a shard" if on_disk else "documents": documents,
@@ -368,15 +311,40 @@ class _Sizes:
         return 0.0 if all_words else self.footprint.shown * self.words
 
     def started(self, tasks: int) -> StartBytes:
-        """Return the bytes of the start; proportions take 8 bytes a topic."""
-        rows, topics = self.manifest, self.footprint.proportions / 8.0
-        documents = max((row.documents for row in rows.shards), default=0)
-        sizes = (rows.documents, rows.pairs, documents, self.vocabulary, self.words, topics, self.processes, tasks)
-        return start_bytes(self.start, StartSizes(*sizes))
+        """Return the bytes of the start, of which so many tasks run in a process at a time."""
+        kind, documents, topics = self.start, self.manifest.documents, self.topics
+        if not kind:
+            return StartBytes()
+        cells, shard_documents = tasks * topics, self.shard_documents
+        if kind == QUICK_CLUSTERS_START:
+            held = self._held(QUICK_CLUSTERS.begun_by(self.manifest.pairs, documents))
+            return StartBytes(self._quick_clusters(tasks), cells * EVEN_SHARE * shard_documents, held)
+        begun = cells * BEGUN_SHARE * (shard_documents + self.words)
+        if kind == FILE_START:
+            return StartBytes(0.0, begun)
+        vectors = CLUSTERS.vectors
+        words = min(self.vocabulary, vectors.max_words)
+        if kind != "clusters":
+            return StartBytes(tasks * (WORD_SHARE * words + DRAWN_SHARE * shard_documents) * topics, begun)
+        spread = WORD_PAIR * words**2 + COORDINATE * vectors.dimensions * documents
+        directions = DIRECTION * words * (vectors.dimensions + vectors.oversampling)
+        return StartBytes(spread / self.processes + directions, begun, self._held(CLUSTERS))
 
-    def driver(self) -> float:
-        """Return the bytes of a driver that is a process of its own."""
-        return PROCESS_BYTES["driver"] + VOCABULARY_WORD * self.vocabulary
+    def _quick_clusters(self, tasks: int) -> float:
+        """Return the bytes of coordinates of words, of documents if they are clustered, and of a block's shares."""
+        documents, topics = self.manifest.documents, self.topics
+        words = min(self.vocabulary, QUICK_CLUSTERS.max_words)
+        dimensions = min(QUICK_CLUSTERS.dimensions, math.isqrt(words))
+        numbers = words * (dimensions + QUICK_CLUSTERS.oversampling)
+        clustered = QUICK_CLUSTERS.of_documents(self.manifest.pairs, documents, words, topics) * documents
+        vectors = COORDINATE * dimensions * clustered
+        sums = SUMMED_DIRECTION * QUICK_CLUSTERS.chains * numbers
+        block = min(QUICK_CLUSTERS.documents.block, self.shard_documents)
+        return (sums + vectors) / self.processes + DIRECTION * numbers + tasks * BLOCK_SHARE * block * topics
+
+    def _held(self, settings: ClusterSettings) -> float:
+        """Return the bytes of the documents' proportions."""
+        return HELD_SHARE * min(self.topics, settings.most_shares) * self.manifest.documents
 
     def matching(self, memory: dict[str, float]) -> tuple[int, float]:
         """Return the tasks of a process that compare topics of several models at a time, and their bytes.
@@ -387,7 +355,7 @@ class _Sizes:
         if self.matched <= 1:
             return 1, 0.0
         gone = sum(memory[name] for name in ("counts by words and topics", "sweeping", "local states"))
-        one = self._largest(1, JOINING_COPIES, -(-self.vocabulary // self.blocks))
+        one = self._largest(JOINING_COPIES, -(-self.vocabulary // self.blocks))
         tasks = int(min(max(gone / max(one, 1.0), 1.0), self.place.threads))
         return tasks, max(tasks * one - gone, 0.0)
 
@@ -397,18 +365,17 @@ class _Sizes:
         It has the rows of each; and for each thread the rows of a shard's words and the documents' proportions of each,
         and what sweeping takes.
         """
-        if self.matched <= 1 or self.consensus:
+        if self.matched <= 1 or self.models.consensus:
             return 0.0
         own = PROCESS_BYTES.get(self.place.scheduler, PROCESS_BYTES["worker"])
-        shard = self.matched * (self.footprint.shown * self.words + self._largest(1, 1, 0))
+        shard = self.matched * (self.footprint.shown * self.words + self._largest(1, 0))
         tasks = self.place.threads * (shard + self.footprint.swept * self.words)
         rows = self.matched * self.footprint.shown * self.vocabulary
         return own + VOCABULARY_WORD * self.vocabulary + rows + tasks
 
-    def _largest(self, tasks: int, copies: int, words: int) -> float:
+    def _largest(self, copies: int, words: int) -> float:
         """Return the bytes of so many copies of the proportions of the largest shard, or of as many rows of words."""
-        documents = max((row.documents for row in self.manifest.shards), default=0)
-        return tasks * copies * self.footprint.proportions * max(documents, words)
+        return copies * self.footprint.proportions * max(self.shard_documents, words)
 
 
 def _after(freed: float, amount: float, array: float) -> float:
@@ -419,8 +386,9 @@ def _after(freed: float, amount: float, array: float) -> float:
     return amount if array < RETAINED_ARRAY else max(amount - freed, 0.0)
 
 
-def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool) -> Plan:
-    """Return the plan of so many members side by side; `models` are the runs and the models saved besides in each."""
+def _plan(sizes: FitSizes, members: int, *, on_disk: bool) -> Plan:
+    """Return the plan of so many members side by side."""
+    fits, samples, joining = max(sizes.models.restarts, 1), sizes.models.samples, sizes.models.consensus
     place, footprint, processes = sizes.place, sizes.footprint, sizes.processes
     rows, shown = footprint.rows * sizes.vocabulary, footprint.shown * sizes.vocabulary
     remote = place.scheduler not in ("threads", "serial", "local")
@@ -429,10 +397,9 @@ def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool
     return Plan(
         place=place,
         memory={name: value for name, value in memory.items() if value or name != "joining the members"},
-        driver=0.0 if sizes.is_alone else sizes.driver(),
+        driver=0.0 if sizes.is_alone else PROCESS_BYTES["driver"] + VOCABULARY_WORD * sizes.vocabulary,
         scratch=2 * sizes.local + sizes.documents if on_disk else 0.0,
-        run=(models[0] + sizes.consensus) * 2 * (sizes.local + rows)
-        + (models[0] * (1 + models[1]) + sizes.consensus) * rows / 2,
+        run=(fits + joining) * 2 * (sizes.local + rows) + (fits * (1 + samples) + joining) * rows / 2,
         moved=members * _moved(sizes),
         moved_scoring=members * (processes - 1) * shown,
         members=members,
@@ -443,10 +410,10 @@ def _plan(sizes: _Sizes, models: tuple[int, int], members: int, *, on_disk: bool
     )
 
 
-def _moved(sizes: _Sizes) -> float:
+def _moved(sizes: FitSizes) -> float:
     """Return the bytes that an iteration moves: rows to the sweeps, and sums of deltas.
 
-    The sums are followed over the tree of `fit._Sums`; a sum grows with the words of its shards.
+    The sums are followed over the tree of `loop._Sums`; a sum grows with the words of its shards.
     """
     footprint, processes, vocabulary, blocks = sizes.footprint, sizes.processes, sizes.vocabulary, sizes.blocks
     shards, moved = len(sizes.manifest.shards), 0.0

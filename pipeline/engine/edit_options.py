@@ -89,16 +89,6 @@ class EditOptions(Options):
     )
 
     @property
-    def is_empty(self) -> bool:
-        """True if there is nothing to edit."""
-        return not (self.merge or self.delete or self.split or self.rename)
-
-    @property
-    def needs_corpus(self) -> bool:
-        """True if tokens move by their responsibilities."""
-        return bool(self.delete or self.split)
-
-    @property
     def removed(self) -> frozenset[int]:
         """Topics that are merged into others, or deleted."""
         return frozenset([*self.delete, *(topic for group in self.merge for topic in group[1:])])

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from collapsium.pipeline.engine.model_io.summary import summary_of
 from collapsium.pipeline.engine.state import Problem, State
+from collapsium.pipeline.engine.summary import summary_of
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topic_matching import occupied, same_topics
@@ -147,7 +147,12 @@ def finish_model(
     notice: Callable[[str], None] | None = None,
 ) -> None:
     """Complete a model whose parts are written: with vocabulary, record and summary."""
-    _copy_ingest_record(writer.folder, corpus, notice)
+    try:
+        # By this record the model reads new documents without the corpus.
+        inherit_history(corpus.folder, writer.folder)
+    except DamagedError as error:
+        if notice is not None:
+            notice(f"the model has no record of how its documents were read: {error}")
     record = writer.finish(record, corpus.vocabulary)
     try:
         if saved := names(writer.folder):
@@ -157,15 +162,6 @@ def finish_model(
             notice(f"the names of the topics were not carried over: {error}")
     if notice is not None and save_summary(writer.folder, corpus, executor, notice):
         writer.write_record(record.model_copy(update={"summarised": True}))
-
-
-def _copy_ingest_record(folder: Folder, corpus: Corpus, notice: Callable[[str], None] | None) -> None:
-    """Copy the record of how the documents were read, by which the model reads new ones without the corpus."""
-    try:
-        inherit_history(corpus.folder, folder)
-    except DamagedError as error:
-        if notice is not None:
-            notice(f"the model has no record of how its documents were read: {error}")
 
 
 def save_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Callable[[str], object]) -> bool:

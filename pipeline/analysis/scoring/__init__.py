@@ -1,1 +1,0 @@
-"""Definitions of held-out scores."""

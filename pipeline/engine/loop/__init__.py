@@ -1,1 +1,0 @@
-"""Iterations of a fit, in the batch and the stochastic schedule."""

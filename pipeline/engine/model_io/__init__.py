@@ -1,1 +1,0 @@
-"""Checkpoints, models and summaries of runs in progress."""

@@ -1,1 +1,0 @@
-"""Memory, disk and traffic that a fit takes."""
