@@ -1,6 +1,6 @@
 """Types of the public functions with all options. `python -m tests.stubs` writes this file."""
 
-# ruff: noqa: A002, E402, E501, I001, RUF022
+# ruff: noqa: A002, E501, I001, RUF022
 # fmt: off
 
 import collapsium.pipeline.analysis.coherence

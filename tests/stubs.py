@@ -20,7 +20,7 @@ from collapsium.pipeline.options import python_type
 FILE = Path(pipeline.__file__).with_suffix(".pyi")
 HEAD = '''"""Types of the public functions with all options. `python -m tests.stubs` writes this file."""
 
-# ruff: noqa: A002, E402, E501, I001, RUF022
+# ruff: noqa: A002, E501, I001, RUF022
 # fmt: off
 '''
 # Functions that take the options of any family, with those of the loop that they take besides
