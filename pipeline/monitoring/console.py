@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from collapsium.pipeline.formatting import counted, duration_text, plain, quantity, sample_text
 from collapsium.pipeline.monitoring.events import Event
-from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, saving_text
+from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, member_prefix, saving_text
 from collapsium.pipeline.monitoring.terminal import raw_stream
 from collapsium.storage.printable import json_text
 from collapsium.storage.runs.event_records import REQUIRED
@@ -90,15 +90,6 @@ def _figures(event: Event, last_score: tuple[int, float] | None = None) -> str:
     return "  ".join(texts)
 
 
-def _plain_fields(event: Event) -> Event:
-    """Return the numbers and strings of an event, for a JSON line."""
-    return {name: value for name, value in event.items() if isinstance(value, (int, float, str)) and name != "text"}
-
-
-def _member_prefix(event: Event) -> str:
-    return f"member {event['member']}: " if "member" in event else ""
-
-
 class RunView:
     """A sink that shows a fit."""
 
@@ -124,7 +115,11 @@ class RunView:
             handler(event)
 
     def _print(self, text: str, event: Event) -> None:
-        self.log.write(text, **_plain_fields(event))
+        # A line of JSON has the numbers and strings of the event.
+        fields: dict[str, Any] = {
+            name: value for name, value in event.items() if isinstance(value, (int, float, str)) and name != "text"
+        }
+        self.log.write(text, **fields)
 
     def _cluster(self, event: Event) -> None:
         dashboard = event["dashboard"]
@@ -178,7 +173,7 @@ class RunView:
         figures = _figures(event, score)
         text = f"iteration {event['iteration']}/{planned}  {event['elapsed']:.1f} s  {figures}{self._pace()}"
         scores = {} if score is None else {"score": score[1], "score_iteration": score[0]}
-        self._print(text if alone else f"{_member_prefix(event)}{text}", event | {"iterations": planned} | scores)
+        self._print(text if alone else f"{member_prefix(event)}{text}", event | {"iterations": planned} | scores)
 
     def _pace(self) -> str:
         """Return the speed and the remaining time, as text."""
@@ -196,7 +191,7 @@ class RunView:
         self._print(f"{text}  {_figures(event)}  ({self._status.members_text()})", event)
 
     def _notice(self, event: Event) -> None:
-        self._print(f"{_member_prefix(event)}{event['text']}", event)
+        self._print(f"{member_prefix(event)}{event['text']}", event)
 
     def notice(self, text: str) -> None:
         """Write a line that is not about an event of the run."""
@@ -204,10 +199,10 @@ class RunView:
 
     def _saving(self, event: Event) -> None:
         self.close()
-        self._print(f"{_member_prefix(event)}{saving_text(event)}", event)
+        self._print(f"{member_prefix(event)}{saving_text(event)}", event)
 
     def _back(self, event: Event) -> None:
-        self._print(f"{_member_prefix(event)}{loss_text(event)}", event)
+        self._print(f"{member_prefix(event)}{loss_text(event)}", event)
 
     def _end(self, event: Event) -> None:
         if "member" in event and self._status.restarts:

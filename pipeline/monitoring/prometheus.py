@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Protocol
 
 import prometheus_client
@@ -87,37 +88,42 @@ def _of_runs(statuses: list[tuple[str, RunStatus]]) -> Iterator[Metric]:
     yield from (info, running, memory)
 
 
+def _last(name: str) -> Callable[[RunStatus, FitStatus], float | None]:
+    """Return a function that reads a figure of the last iteration, or of the last one that has it."""
+
+    def value(_: RunStatus, fit: FitStatus) -> float | None:
+        curve = fit.curves.get(name)
+        figure: float | None = fit.event.get(name, None if curve is None else curve.last)
+        return figure
+
+    return value
+
+
+GAUGES: dict[str, tuple[str, Callable[[RunStatus, FitStatus], float | None]]] = {
+    "score": ("Mean log predictive probability of a held-out token, in nats.", _last("score")),
+    "objective": ("Objective of the family, such as a variational bound, in nats.", _last("objective")),
+    "change": ("Share of the tokens that changed topic in the last iteration.", _last("change")),
+    "topics_active": ("Number of active topics, which have tokens.", _last("active")),
+    "tokens_per_second": ("Tokens swept per second in the last iteration.", _last("tokens_a_second")),
+    "iteration": ("Number of completed iterations.", lambda _, fit: fit.iteration),
+    "iterations_planned": ("Largest number of iterations.", lambda status, _: status.planned),
+    "elapsed_seconds": ("Time since the first sweep in seconds.", lambda _, fit: fit.elapsed),
+    "remaining_seconds": (
+        "Estimated time to the last iteration in seconds.",
+        lambda status, fit: fit.left(status.planned),
+    ),
+}
+
+
 def _gauges(fits: list[tuple[list[str], RunStatus, FitStatus]]) -> Iterator[Metric]:
-    """Yield the figures of the last iteration."""
-    figures = {
-        "score": ("score", "Mean log predictive probability of a held-out token, in nats."),
-        "objective": ("objective", "Objective of the family, such as a variational bound, in nats."),
-        "change": ("change", "Share of the tokens that changed topic in the last iteration."),
-        "active": ("topics_active", "Number of active topics, which have tokens."),
-        "tokens_a_second": ("tokens_per_second", "Tokens swept per second in the last iteration."),
-    }
-    for name, (metric, text) in figures.items():
+    """Yield the figures of fits."""
+    for metric, (text, value_of) in GAUGES.items():
         gauge = GaugeMetricFamily(f"collapsium_{metric}", text, labels=LABELS)
-        for labels, _, fit in fits:
-            curve = fit.curves.get(name)
-            value = fit.event.get(name, None if curve is None else curve.last)
+        for labels, status, fit in fits:
+            value = value_of(status, fit)
             if value is not None:
                 gauge.add_metric(labels, float(value))
         yield gauge
-    iteration = GaugeMetricFamily("collapsium_iteration", "Number of completed iterations.", labels=LABELS)
-    planned = GaugeMetricFamily("collapsium_iterations_planned", "Largest number of iterations.", labels=LABELS)
-    elapsed = GaugeMetricFamily("collapsium_elapsed_seconds", "Time since the first sweep in seconds.", labels=LABELS)
-    remaining = GaugeMetricFamily(
-        "collapsium_remaining_seconds", "Estimated time to the last iteration in seconds.", labels=LABELS
-    )
-    for labels, status, fit in fits:
-        iteration.add_metric(labels, float(fit.iteration))
-        planned.add_metric(labels, float(status.planned))
-        elapsed.add_metric(labels, fit.elapsed)
-        left = fit.left(status.planned)
-        if left is not None:
-            remaining.add_metric(labels, left)
-    yield from (iteration, planned, elapsed, remaining)
 
 
 _metrics = RunMetrics()
@@ -126,13 +132,7 @@ _metrics = RunMetrics()
 def publish(source: Source) -> None:
     """Add the runs of a source to the metrics of this process, for as long as the source exists."""
     if not len(_metrics.sources):
-        _forget()
+        with suppress(KeyError):
+            prometheus_client.REGISTRY.unregister(_metrics)
         prometheus_client.REGISTRY.register(_metrics)
     _metrics.sources.add(source)
-
-
-def _forget() -> None:
-    try:
-        prometheus_client.REGISTRY.unregister(_metrics)
-    except KeyError:
-        return

@@ -200,10 +200,10 @@ class RunStatus:
         fit.iteration, fit.ended = event["iteration"], event["reason"]
 
     def _notice(self, event: Event) -> None:
-        self.notices.append(f"{_named(event)}{event['text']}")
+        self.notices.append(f"{member_prefix(event)}{event['text']}")
 
     def _back(self, event: Event) -> None:
-        self.notices.append(f"{_named(event)}{loss_text(event)}")
+        self.notices.append(f"{member_prefix(event)}{loss_text(event)}")
 
     def _end(self, event: Event) -> None:
         member = event.get("member") if self.restarts else None
@@ -230,5 +230,6 @@ def loss_text(event: Event) -> str:
     return f"work was lost ({event['reason']}); continuing from iteration {event['iteration']}"
 
 
-def _named(event: Event) -> str:
+def member_prefix(event: Event) -> str:
+    """Return the beginning of a line about a member of an ensemble; empty for other fits."""
     return f"member {event['member']}: " if "member" in event else ""

@@ -139,6 +139,11 @@ def parents_of(levels: Sequence[int]) -> list[int]:
     return parents
 
 
+def strength(node: Topic) -> float:
+    """Return the visual weight of a node from 0 to 1: the square root of its share, so that small ones still differ."""
+    return float(min(max(node.below or 0.0, 0.0), 1.0) ** 0.5)
+
+
 def edge_points(
     parent_place: tuple[float, float], parent: Card, place: tuple[float, float], card: Card
 ) -> list[tuple[float, float]]:

@@ -34,6 +34,7 @@ from collapsium.pipeline.reporting.trees import (
     fold,
     layout,
     parents_of,
+    strength,
 )
 from collapsium.pipeline.svg import Chart, Ticks, ticks
 from collapsium.storage.runs.summary import SegmentedDocument
@@ -268,12 +269,12 @@ def tree_view(tree: Sequence[Topic], *, min_share: float | None = None, levels: 
     parents = parents_of(depths)
     nodes = []
     for row, (node, card, (x, y)) in enumerate(zip(drawn, cards, places, strict=True)):
-        strength = float(min(max(node.below or 0.0, 0.0), 1.0) ** 0.5)
+        weight = strength(node)
         texts = [(y + INSET / 2 + FONT * LINE * (line + 0.5), text) for line, text in enumerate(card.lines)]
         parent = parents[row]
         thread = "" if parent < 0 else _edge_path(edge_points(places[parent], cards[parent], (x, y), card))
         folded = isinstance(node, FoldedNodes)
-        nodes.append(Node(node.id, x, y, card, strength, texts, thread, 0.6 + 3.0 * strength, folded))
+        nodes.append(Node(node.id, x, y, card, weight, texts, thread, 0.6 + 3.0 * weight, folded))
     width = max((x + card.width for (x, _), card in zip(places, cards, strict=True)), default=0.0)
     height = max((y + card.height for (_, y), card in zip(places, cards, strict=True)), default=0.0)
     left_out = sum(node.count for node in drawn if isinstance(node, FoldedNodes))

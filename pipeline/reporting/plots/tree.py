@@ -24,6 +24,7 @@ from collapsium.pipeline.reporting.trees import (
     layout,
     parents_of,
     shortened_to,
+    strength,
     wrapped,
 )
 
@@ -110,7 +111,7 @@ def _draw_edges(
             continue
         codes = [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
         path = Path(edge_points(places[parent], cards[parent], places[number], cards[number]), codes)
-        width = 0.6 + 3.0 * _strength(tree[number])
+        width = 0.6 + 3.0 * strength(tree[number])
         axes.add_patch(PathPatch(path, fill=False, edgecolor=EDGE, linewidth=width, zorder=1))
 
 
@@ -119,7 +120,7 @@ def _draw_card(axes: Axes, node: Topic, card: Card, x: float, y: float) -> None:
 
     style = "round,pad=0,rounding_size=3"
     # Entries of folded nodes, which have no words, have a dashed outline.
-    fill, line = (_tint(0.05 + 0.5 * _strength(node)), "-") if node.names else ((1.0, 1.0, 1.0), "--")
+    fill, line = (_tint(0.05 + 0.5 * strength(node)), "-") if node.names else ((1.0, 1.0, 1.0), "--")
     axes.add_patch(
         FancyBboxPatch(
             (x, y),
@@ -137,11 +138,6 @@ def _draw_card(axes: Axes, node: Topic, card: Card, x: float, y: float) -> None:
     _write(axes, x + INSET, first, card.head, SMALL, GREY)
     for number, line in enumerate(card.lines):
         _write(axes, x + card.indent, first + number * FONT * LINE, line, FONT, INK)
-
-
-def _strength(node: Topic) -> float:
-    """Return the visual weight of a node from 0 to 1: the square root of its share, so that small ones still differ."""
-    return float(min(max(node.below or 0.0, 0.0), 1.0) ** 0.5)
 
 
 def _tint(part: float) -> tuple[float, float, float]:
