@@ -54,7 +54,7 @@ from collapsium.workers.families.gibbs.states import (
     TokenTopics,
     Vector,
 )
-from collapsium.workers.families.gibbs.token_counts import (
+from collapsium.workers.families.gibbs.tokens import (
     corpus_sums,
     count_words,
     delta_ids,

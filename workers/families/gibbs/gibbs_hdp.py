@@ -46,14 +46,15 @@ from collapsium.workers.families.gibbs.states import (
     Vector,
     added_counts,
 )
-from collapsium.workers.families.gibbs.token_counts import (
+from collapsium.workers.families.gibbs.tokens import (
+    Slots,
     count_documents,
     delta_ids,
     document_sums,
     padded,
+    sweep_shard,
     word_changes,
 )
-from collapsium.workers.families.gibbs.token_sweep import Slots, sweep_shard
 from collapsium.workers.families.topic_arrays import GIBBS_HDP_ARRAYS
 from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.cvb.words import log_eta

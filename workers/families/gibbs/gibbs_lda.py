@@ -28,8 +28,13 @@ from collapsium.workers.families.gibbs.sampler import (
     footprint,
 )
 from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobalState, SampledRows, Vector
-from collapsium.workers.families.gibbs.token_counts import count_documents, delta_ids, document_sums, word_changes
-from collapsium.workers.families.gibbs.token_sweep import sweep_shard
+from collapsium.workers.families.gibbs.tokens import (
+    count_documents,
+    delta_ids,
+    document_sums,
+    sweep_shard,
+    word_changes,
+)
 from collapsium.workers.families.topic_arrays import GIBBS_LDA_ARRAYS
 from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.cvb.words import log_eta

@@ -49,7 +49,7 @@ from collapsium.workers.families.gibbs.states import (
     TokenTopics,
     Vector,
 )
-from collapsium.workers.families.gibbs.token_counts import (
+from collapsium.workers.families.gibbs.tokens import (
     corpus_sums,
     count_documents,
     count_words,

@@ -50,7 +50,7 @@ from collapsium.workers.families.gibbs.states import (
     Vector,
     WordChanges,
 )
-from collapsium.workers.families.gibbs.token_counts import (
+from collapsium.workers.families.gibbs.tokens import (
     add_word_changes,
     count_documents,
     count_words,

@@ -34,8 +34,7 @@ from collapsium.workers.families import generative
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, Counts
-from collapsium.workers.families.gibbs.token_counts import add_word_changes, delta_ids, padded, widened, word_changes
-from collapsium.workers.families.gibbs.token_sweep import Slots
+from collapsium.workers.families.gibbs.tokens import Slots, add_word_changes, delta_ids, padded, widened, word_changes
 from collapsium.workers.families.hyperparameters import slice_sampled
 from collapsium.workers.families.ncrp.arrays import GIBBS_NCRP_ARRAYS
 from collapsium.workers.families.ncrp.gibbs_state import (

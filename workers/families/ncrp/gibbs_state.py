@@ -16,8 +16,7 @@ import numpy.typing as npt
 from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.state import Array, GlobalState, LocalState, Rows, State
 from collapsium.workers.families.gibbs.states import Counts
-from collapsium.workers.families.gibbs.token_counts import widened
-from collapsium.workers.families.gibbs.token_sweep import Slots
+from collapsium.workers.families.gibbs.tokens import Slots, widened
 from collapsium.workers.kernels.trees.gibbs_records import FREE, TreePriors
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from collapsium.workers.families.family import (
     Summary,
 )
 from collapsium.workers.families.family_arrays import proportions_and_topics
-from collapsium.workers.families.gibbs.token_counts import corpus_sums
+from collapsium.workers.families.gibbs.tokens import corpus_sums
 from collapsium.workers.families.networks.arrays import EXPECTED_ARRAYS
 from collapsium.workers.families.networks.family import MIN_PARAMETER, NODE_BYTES, SEGMENT_PAIRS, NetworkFamily
 from collapsium.workers.families.networks.graph import Graph, segments_of

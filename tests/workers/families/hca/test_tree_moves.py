@@ -10,7 +10,7 @@ from collapsium.pipeline import Corpus, fit, resume, simulate
 from collapsium.pipeline.models.registry import make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
-from collapsium.workers.families.hca import tree_moves as splitting
+from collapsium.workers.families.hca import tree_update as splitting
 from collapsium.workers.families.hca.hca import Hca
 from collapsium.workers.families.hca.states import NodeMasses, Splits
 from collapsium.workers.families.ncrp.tree import FREE, Tree

@@ -11,10 +11,9 @@ from scipy.special import gammaln
 from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
-from collapsium.workers.families.networks import sampler
+from collapsium.workers.families.networks import sampled as sampler
 from collapsium.workers.families.networks.graph import Graph
-from collapsium.workers.families.networks.sampled import draw_discounts, draw_strengths
-from collapsium.workers.families.networks.sampler import NetworkSampler, padded
+from collapsium.workers.families.networks.sampled import NetworkSampler, draw_discounts, draw_strengths, padded
 from collapsium.workers.families.networks.sums import NodeTotals, SampledSums
 from collapsium.workers.kernels.networks import paths
 from tests.conftest import INTERPRETED, rest_long

@@ -17,8 +17,15 @@ from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks.dirichlet_network import Vectors, plan_of
 from collapsium.workers.families.networks.graph import Graph, Plan
 from collapsium.workers.families.networks.options import NetworkOptions
-from collapsium.workers.families.networks.sampled import SampledNetwork, repair_tables, sweep_shared, with_changes
-from collapsium.workers.families.networks.sampler import NetworkSampler, padded, tables_for
+from collapsium.workers.families.networks.sampled import (
+    NetworkSampler,
+    SampledNetwork,
+    padded,
+    repair_tables,
+    sweep_shared,
+    tables_for,
+    with_changes,
+)
 from collapsium.workers.kernels.networks.means import pair_probabilities
 from collapsium.workers.kernels.networks.records import (
     GraphArrays,

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln, gammasgn
 
-from collapsium.workers.families.networks import sampler
-from collapsium.workers.families.networks.sampler import tables_for
+from collapsium.workers.families.networks import sampled as sampler
+from collapsium.workers.families.networks.sampled import tables_for
 from collapsium.workers.kernels.networks.stirling import fill_ratios, log_stirlings, ratios_at
 
 pytestmark = pytest.mark.kernels
