@@ -111,7 +111,7 @@ def warm_up(place, setting, families):
     if not families:
         return
     # With few topics, fits of long documents begin from clusters of words, those of short ones from clusters of documents.
-    # Those of the long ones have tokens enough to search for the power of the weights. With 100 iterations, `hdp` moves
+    # Those of the long ones have tokens enough to search for the temperature. With 100 iterations, `hdp` moves
     # topics.
     for kind, tokens in (("short", 20), ("long", 400)):
         corpus, train, heldout = (place / f"tiny-{kind}{part}" for part in ("", "-train", "-test"))

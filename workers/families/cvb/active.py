@@ -5,7 +5,7 @@ responsibilities of the pairs. Rows have the counts of active topics and the wor
 `kernels.cvb.background.spread` spreads over the topics.
 
 Four measures make topics separate in few sweeps. All pairs of a document start alike. With few topics, only some
-documents have topics at the start, and the first sweep squares responsibilities. The next sweeps flatten them
+documents have topics at the start, and the first sweep squares responsibilities. The next sweeps temper them
 (annealing). Rows run ahead of the counts by a share of their last change (momentum).
 """
 
@@ -38,6 +38,7 @@ from collapsium.workers.families.cvb.active_topics import (
     starts_of,
 )
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
+from collapsium.workers.families.cvb.split_merge import Moving, Statistics
 from collapsium.workers.families.cvb.states import (
     ActiveDocuments,
     ActiveLocal,
@@ -45,7 +46,6 @@ from collapsium.workers.families.cvb.states import (
     CollapsedRows,
     SpilledLocal,
 )
-from collapsium.workers.families.cvb.topic_moves import Moving, Statistics
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import active, active_carry, active_selection, background
 from collapsium.workers.kernels.cvb import active_sums as sums
@@ -82,13 +82,13 @@ INITIAL_TOPICS = 8  # Active topics of a document at the start, where there are 
 # First sweeps before which active topics are selected anew
 SELECTION_SWEEPS = frozenset((2, 4, 8, 12, 16, 24))
 SELECTION_INTERVAL = 16  # Sweeps between later selections
-# Power in the first sweep where documents begin with all topics: the noise in responsibilities is small there
-FIRST_POWER = 2.0
-# Power in the first sweeps, and their number
-ANNEALING_POWER = 0.875
+# Inverse temperature in the first sweep where documents begin with all topics: the noise in responsibilities is small
+FIRST_INVERSE_TEMPERATURE = 2.0
+# Inverse temperature in the first sweeps of fits without a search, and the number of these sweeps
+ANNEALING_INVERSE_TEMPERATURE = 0.875
 ANNEALING_SWEEPS = 20
 SAMPLE_SWEEPS = 6  # Sweeps of the sampled documents, before all others have topics
-# Age to which documents that join set a shard back, so that weights are annealed and topics selected again
+# Age to which documents that join set a shard back, so that it is annealed and topics selected again
 JOIN_AGE = 4
 
 
@@ -220,7 +220,7 @@ def sweep(
             chosen = selected[number] if ahead else select_(before, working, parameters)
             working.release()
             chunk = carry_(before, working, chosen)
-        new = _sweep(chunk, working, parameters, _powers(age, chunk, parameters), after.allocate(chunk))
+        new = _sweep(chunk, working, parameters, _inverse_temperatures(age, chunk, parameters), after.allocate(chunk))
         if parameters.tables:
             sums.active_tables(new.pairs, new.active, new.state, prior, tables, grown)
         if parameters.moments:
@@ -261,15 +261,15 @@ def _selects(age: int, parameters: Parameters) -> bool:
     return age == SAMPLE_SWEEPS + 1 or (age > ANNEALING_SWEEPS and scheduled)
 
 
-def _powers(age: int, chunk: DocumentChunk, parameters: Parameters) -> Vector:
-    """Return the powers of weights in a shard's sweep number `age`, of a chunk's documents in turn, shape (2,)."""
+def _inverse_temperatures(age: int, chunk: DocumentChunk, parameters: Parameters) -> Vector:
+    """Return the inverse temperatures of a chunk's documents in turn, in a shard's sweep number `age`; shape (2,)."""
     settings = parameters.active_settings
     if age == 1 and begins_complete(parameters.topics.size, settings.most):
-        return np.full(2, FIRST_POWER)
+        return np.full(2, FIRST_INVERSE_TEMPERATURE)
     if settings.annealed and age <= ANNEALING_SWEEPS:
-        return np.full(2, ANNEALING_POWER)
-    step = settings.step if chunk.document % 2 == 0 else -settings.step
-    return np.array([settings.power + step, settings.power - step])
+        return np.full(2, ANNEALING_INVERSE_TEMPERATURE)
+    step = settings.spread if chunk.document % 2 == 0 else -settings.spread
+    return np.array([settings.inverse_temperature + step, settings.inverse_temperature - step])
 
 
 def _sweep(

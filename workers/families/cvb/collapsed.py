@@ -20,7 +20,16 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.cvb import active, active_set_trial, cooling, dense, topic_moves, updates, warm_start
+from collapsium.workers.families.cvb import (
+    active,
+    active_set_trial,
+    dense,
+    schedule,
+    split_merge,
+    temperature,
+    updates,
+    warm_start,
+)
 from collapsium.workers.families.cvb.active import INITIAL_TOPICS
 from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, begins_complete, max_active_for
 from collapsium.workers.families.cvb.global_state import (
@@ -29,6 +38,7 @@ from collapsium.workers.families.cvb.global_state import (
     CoolingState,
     HeldTokens,
     MovesState,
+    RoundSums,
     Vector,
 )
 from collapsium.workers.families.cvb.options import CollapsedOptions
@@ -122,7 +132,7 @@ class CollapsedFamily(
         return weighed(part, rows.word_weight[place], log_counts=self.options.log_counts)
 
     def moves(self, global_state: GlobalStateT) -> MovesState | None:
-        """Return the moves of topics; None where topics do not move."""
+        """Return the state of split-merge moves; None without them."""
         return None
 
     def load_local(self, arrays: Mapping[str, Any]) -> Local:
@@ -143,9 +153,9 @@ class CollapsedFamily(
         kernels += [words.word_tables, words.topic_totals] if global_state.moments else []
         if global_state.active:
             if self.moves(global_state) is not None:
-                kernels += topic_moves.KERNELS
+                kernels += split_merge.KERNELS
             elif global_state.held is not None:
-                kernels += topic_moves.HOLDING_KERNELS
+                kernels += split_merge.HOLDING_KERNELS
             kernels += [*active.KERNELS, active_kernels.sweep_active]
             kernels += [active_sums.active_tables] if self.options.needs_tables else []
             return [*kernels, *([active_sums.active_moments] if global_state.moments else [])]
@@ -179,7 +189,7 @@ class CollapsedFamily(
     ) -> tuple[Local, Delta]:
         """Return a shard's first local state, drawn at random or from another run, and its counts."""
         shard = self.weighed(shard, rows)
-        shard = topic_moves.counted_part(shard, topic_moves.held_copies(shard, global_state.held))
+        shard = split_merge.counted_part(shard, split_merge.held_copies(shard, global_state.held))
         if warm is not None:
             return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
         topics, moments = self.options.topics, global_state.moments
@@ -220,13 +230,13 @@ class CollapsedFamily(
             raise ValueError("expected responsibilities; documents that were folded in have none")
         else:
             held, state = global_state.held, self.moves(global_state)
-            moving = topic_moves.moving(shard, held, state, self.options.topics)
-            copies = topic_moves.held_copies(shard, held)
-            sums = topic_moves.statistics(copies, global_state, state)
+            moving = split_merge.moving(shard, held, state, self.options.topics)
+            copies = split_merge.held_copies(shard, held)
+            sums = split_merge.statistics(copies, global_state, state)
             if joining is not None:
                 joining = self._weighed_part(joining, shard, rows)
-                joining = topic_moves.counted_part(joining, topic_moves.held_copies(joining, held))
-            shard = topic_moves.counted_part(shard, copies)
+                joining = split_merge.counted_part(joining, split_merge.held_copies(joining, held))
+            shard = split_merge.counted_part(shard, copies)
             new, delta = active.sweep(shard, local, rows, parameters, moving, sums, joining)
             parts = dict(delta.parts)
             if copies is not None:
@@ -255,8 +265,8 @@ class CollapsedFamily(
         if parameters.active is not None:
             after, parts = fold_active(block, delta, parameters)
             state = self.moves(global_state)
-            if state is not None and state.ask == 1:
-                parts.update(topic_moves.products(counts_of(after, parameters, folded=True)))
+            if state is not None and state.ask == RoundSums.PROPOSALS:
+                parts.update(split_merge.products(counts_of(after, parameters, folded=True)))
         else:
             after, parts = dense.fold(block, delta)
         if parameters.moments:
@@ -398,10 +408,15 @@ class InitialCounts(TypedDict):
     trial: ActiveSetTrial | None
 
 
-def initial_counts(summary: Summary, options: CollapsedOptions, stream: Stream) -> InitialCounts:
+def initial_counts(
+    summary: Summary, options: CollapsedOptions, stream: Stream, *, topics_move: bool = False
+) -> InitialCounts:
     """Return the fields of the global state that describe counts, before any document was swept."""
-    search = cooling.initial_state(summary) if options.active and options.inverse_temperature is None else None
-    weights = summary.weights
+    search = temperature.begin(summary) if options.active and options.inverse_temperature is None else None
+    weights, held = summary.weights, None
+    if topics_move or (search is not None and search.cooling_step):
+        share = (schedule.split_merge_share if topics_move else schedule.search_share)(summary.tokens)
+        held = HeldTokens(moves_seed=np.array(stream.seed), held_share=share, held_before=share)
     return {
         "vocabulary": float(summary.words),
         "active": options.active and not summary.stochastic,
@@ -417,9 +432,9 @@ def initial_counts(summary: Summary, options: CollapsedOptions, stream: Stream) 
         "topic_plain": None if weights is None else np.zeros(options.topics),
         "first_weights": None if weights is None else weights.weights,
         "first_means": None if weights is None else weights.means,
-        "held": cooling.held_tokens(summary, stream.seed) if search and search.cooling_step else None,
+        "held": held,
         "cooling": search,
-        "trial": active_set_trial.initial_state(summary, options, search),
+        "trial": active_set_trial.begin(summary, options, search),
     }
 
 

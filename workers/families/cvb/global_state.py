@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.state import State
+from collapsium.workers.families.cvb import schedule
+from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.plain_tokens import WeighedGlobalState
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -31,10 +33,10 @@ class HeldTokens(State):
 
 @dataclass(frozen=True, kw_only=True)
 class CoolingState(State):
-    """State of the search for the power to which weights are raised."""
+    """State of the search for the inverse temperature of responsibilities."""
 
-    # Power in the next sweep, and by how much it is larger in every other document, and smaller in the rest; 0 ends the
-    # search
+    # Inverse temperature in the next sweep, and by how much it is larger in every other document, and smaller in the
+    # rest; 0 ends the search
     cooling_power: float
     cooling_step: float
     # Sweeps so far, and those after which the search begins and ends
@@ -44,7 +46,7 @@ class CoolingState(State):
     # Last scores of the held-out tokens of every other document and of the rest, in nats a token; 0 for none; float64
     # (2,)
     cooling_scores: Vector = field(default_factory=lambda: np.zeros(2))
-    # Sum of the powers of the last sweeps, and the number of these sweeps
+    # Sum of the inverse temperatures of the last sweeps, and the number of these sweeps
     cooling_sum: float = 0.0
     cooling_averaged: int = 0
 
@@ -64,10 +66,10 @@ class ActiveSetTrial(State):
     trial_sweeps: int  # Sweeps of the trial so far
     trial_small: int  # Documents whose active sets are small when they are selected next, as `SmallActiveSets`
     trial_selecting: bool = False  # Whether active sets are selected before the next sweep, whatever the age of a shard
-    # What documents with small active sets lose, in nats a token: the mean score of their half less that of the other,
-    # before sets became small less since then
+    # Loss from small active sets, in nats per token: the score gap between the two halves before the sets shrank, minus
+    # the gap since
     trial_loss: float = 0.0
-    # Mean score of all documents since all have small active sets, less that while half of them had
+    # Gain since all documents have small active sets: their mean score, minus their mean score while half had
     trial_gain: float = 0.0
 
 
@@ -105,11 +107,28 @@ class CollapsedGlobalState(WeighedGlobalState):
     seeds_apart: bool | None = None
     # True for further sweeps of a shard in an iteration: held-out tokens were scored before the first. Else None.
     sweeping_again: bool | None = None
-    # Tokens that are held out of the counts, in fits that search for the power of the weights or move topics
+    # Tokens that are held out of the counts, in fits that search for the temperature or whose topics merge and split
     held: HeldTokens | None = None
-    cooling: CoolingState | None = None  # The search for the power of the weights, in fits that choose it themselves
-    # The trial of small active sets, in fits of large corpora that search for the power
+    cooling: CoolingState | None = None  # The temperature search, in fits that choose the temperature themselves
+    # The trial of small active sets, in fits of large corpora that search for the temperature
     trial: ActiveSetTrial | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """Phase of the schedule that the next sweep belongs to."""
+        held, search, trial = self.held, self.cooling, self.trial
+        if held is not None:
+            # Split-merge moves hold out more tokens than the temperature search.
+            share = schedule.search_share(self.corpus_tokens)
+            if held.held_share > share:
+                return Phase.SPLIT_MERGE
+            if held.held_before > share:
+                return Phase.RELEASE
+        if search is None or not self.searching:
+            return Phase.CONVERGING
+        if trial is not None and 0 < trial.trial_sweeps < schedule.trial_sweeps():
+            return Phase.ACTIVE_SET_TRIAL
+        return Phase.FORMING if search.cooling_sweeps < search.cooling_first else Phase.TEMPERATURE_SEARCH
 
     @property
     def pseudo_counts(self) -> Vector:
@@ -149,7 +168,7 @@ class CollapsedGlobalState(WeighedGlobalState):
 
     @property
     def searching(self) -> bool:
-        """True while the power of the weights is searched for."""
+        """True while the temperature is searched for, with or without split-merge moves."""
         return self.cooling is not None and self.cooling.cooling_step != 0.0
 
     @property
@@ -186,19 +205,27 @@ class LdaGlobalState(CollapsedGlobalState):
     asymmetric_beta: bool  # Whether b_w differs by word
 
 
+class RoundSums(IntEnum):
+    """Sums that the next sweep returns for a round of split-merge moves."""
+
+    NONE = 0
+    PROPOSALS = 1  # Products of topics, and tokens that other topics would get of a deleted one
+    GAINS = 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class MovesState(State):
-    """State of the moves of topics: progress of a round, and moves to carry out."""
+    """State of split-merge moves: progress of a round, and moves to carry out."""
 
     topic_alive: Flags  # Topics that exist; bool (topics,)
     moving: bool = False  # Whether the next sweep begins by carrying out moves
-    # Whether the first round has found superfluous topics, and rounds go on: alpha is held meanwhile, and rows have no
+    # Whether the first round has found redundant topics, and rounds go on: alpha is fixed meanwhile, and rows have no
     # momentum, which would drive topics past what they become
     superfluous: bool = False
     # The moves; see `kernels.cvb.topic_moves.Moves`; int64 (topics,)
     moves_into: Ints
     moves_split: Ints
-    ask: int = 0  # Sums of the next sweep: 1 for products of topics and reassigned tokens, 2 for gains, 0 for neither
+    ask: int = RoundSums.NONE  # Sums of the next sweep, as `RoundSums`
     merge_candidates: Ints  # Pairs of topics that may merge; int64 (2, candidates)
     # Those pairs whose words are alike, as of copies of one topic; None before there are pairs by their words; bool
     # (candidates,)
@@ -246,7 +273,7 @@ class HdpGlobalState(CollapsedGlobalState):
     # Parameter of tau's prior for each word, and the sum of q(tau)'s; 0 while tau is 1/W
     tau_prior: float
     tau_total: float = 0.0
-    moves: MovesState | None = None  # Moves of topics, where there are any
+    moves: MovesState | None = None  # Split-merge moves, where there are any
 
     @property
     def changing(self) -> bool:

@@ -23,13 +23,13 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.cvb import active_set_trial, collapsed, cooling, plain_topics, updates
-from collapsium.workers.families.cvb import topic_moves as moves
+from collapsium.workers.families.cvb import collapsed, plain_topics, schedule, split_merge, updates
 from collapsium.workers.families.cvb.collapsed import NO_ROWS
 from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesState, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings
 from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
+from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.cvb.seeds import with_seeds
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TauSums, WordSums
@@ -56,7 +56,7 @@ def _tau(rows: CollapsedRows, global_state: HdpGlobalState) -> Vector | None:
 
 
 def _moving(global_state: HdpGlobalState) -> bool:
-    """Return whether topics move, or superfluous ones were found and rounds go on."""
+    """Return whether topics move, or redundant ones were found and rounds go on."""
     moves = global_state.moves
     return moves is not None and (moves.moving or moves.superfluous)
 
@@ -124,7 +124,7 @@ MIN_SHARE = 1e-200  # Least G[pi_k], whose logarithm the bound and the tables ta
 
 Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
 LEARNED: tuple[Learned, ...] = get_args(Learned)
-# Learned while tokens are held out for moves, until superfluous topics are found
+# Learned while tokens are held out for split-merge moves, until redundant topics are found
 SHARES: tuple[Learned, ...] = ("gamma", "pi")
 
 
@@ -158,9 +158,10 @@ class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collap
     split_merge_moves: Annotated[bool | None, Formerly("moves")] = Field(
         None,
         description="merge, delete and split topics; a move is accepted if it predicts "
-        f"{moves.SCHEDULE.max_held_share:.0%} of the tokens better, or {moves.SCHEDULE.held_tokens:,.0f} of a large "
+        f"{schedule.MAX_SPLIT_MERGE_HELD_SHARE:.0%} of the tokens better, or "
+        f"{schedule.SPLIT_MERGE_HELD_TOKENS:,.0f} of a large "
         "corpus, which are left out of the counts for that (default: true with active "
-        f"responsibilities and {moves.SCHEDULE.min_sweeps} iterations or more, except in a warm start)",
+        f"responsibilities and {schedule.MIN_SPLIT_MERGE_ITERATIONS} iterations or more, except in a warm start)",
     )
     learn: tuple[Learned, ...] | None = Field(
         None,
@@ -212,9 +213,8 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
         if hold is None:
             hold = 0 if summary.warm or summary.start else HOLD_ORDER_0 if options.order == 0 else HOLD_ORDER_2
         mean, geometric = _initial_alpha(options)
-        moving, counts = _initial_moves(summary, options), collapsed.initial_counts(summary, options, stream)
-        if moving is not None:
-            counts["held"] = moves.held_tokens(summary.tokens, stream.seed)
+        moves = _initial_moves(summary, options)
+        counts = collapsed.initial_counts(summary, options, stream, topics_move=moves is not None)
         global_state = HdpGlobalState(
             **counts,
             hold=hold,
@@ -234,7 +234,7 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
             beta_prior=np.array([options.beta_shape, options.beta_rate]) if "beta" in learn else None,
             beta_posterior=np.zeros(0),
             tau_prior=options.tau / summary.words,
-            moves=moving,
+            moves=moves,
         )
         return with_seeds(global_state, summary, options)
 
@@ -249,8 +249,7 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
             or self.uncounted_tokens(known) > 0
         ):
             return None
-        after = cooling.carried(global_state, known, options.inverse_temperature)
-        after = active_set_trial.carried(after, known, options)
+        after = updates.carried(global_state, known, options)
         if "alpha" in options.learned:
             geometric, posterior = known.alpha_geometric, known.alpha_posterior
             after = replace(after, alpha=known.alpha, alpha_geometric=geometric, alpha_posterior=posterior)
@@ -274,22 +273,16 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
         after, sums = updates.of_corpus(global_state, delta)
         parameters = self.update_parameters(NO_ROWS, global_state)
         after = updates.counted(global_state, after, delta, parameters)
-        held, tokens = global_state.held, global_state.corpus_tokens
-        if held is None or global_state.moves is None or not moves.is_held_for_moves(held.held_share, tokens):
-            # Moves release the tokens that they hold out themselves.
-            after = cooling.released(after)
         if sums is None:
             return after
         step = delta.read(StepSums)
         after = replace(after, sweeps=after.sweeps + max(0.0 if step is None else step.batches, 1.0))
-        if held is not None and global_state.moves is not None:
-            after = moves.next_state(global_state, after, delta)
-            if moves.is_held_for_moves(held.held_share, tokens):
-                return _while_held_out(global_state, after, sums, delta, self.options)
-            if moves.is_held_for_moves(held.held_before, tokens):
-                # In the first sweep of all tokens, alpha begins anew.
-                mean, geometric = _initial_alpha(self.options)
-                after = replace(after, alpha=mean, alpha_geometric=geometric)
+        after = split_merge.step(global_state, after, delta)
+        if global_state.phase is Phase.SPLIT_MERGE:
+            return _during_split_merge(global_state, after, sums, delta, self.options)
+        if global_state.phase is Phase.RELEASE:
+            mean, geometric = _initial_alpha(self.options)
+            after = replace(after, alpha=mean, alpha_geometric=geometric)
         return _learned(global_state, after, sums, delta, self.options, LEARNED)
 
     def objective(self, global_state: HdpGlobalState, delta: Delta) -> dict[str, float]:
@@ -303,7 +296,7 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
     def figures(self, global_state: HdpGlobalState) -> dict[str, float]:
         """Return E[alpha], E[gamma], E[beta] and the number of topics that have 99% of the tokens."""
         figures = {"alpha": global_state.alpha, "gamma": global_state.gamma, "beta": global_state.beta}
-        figures.update({**cooling.figures(global_state), **active_set_trial.figures(global_state)})
+        figures.update(updates.figures(global_state))
         figures["topics_99"] = float(description.holding(global_state.tokens))
         if global_state.moves is not None:
             state = global_state.moves
@@ -313,10 +306,8 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
 
     def remark(self, global_state: HdpGlobalState) -> str | None:
         """Return a warning where a search for redundant topics has ended without any, so that all topics are left."""
-        state, held = global_state.moves, global_state.held
-        if state is None or state.merges + state.deletes:
-            return None
-        if held is not None and moves.is_held_for_moves(held.held_share, global_state.corpus_tokens):
+        state = global_state.moves
+        if state is None or state.merges + state.deletes or global_state.phase is Phase.SPLIT_MERGE:
             return None
         return f"no redundant topic was found: {state.topic_alive.size:,} is your limit, not a finding"
 
@@ -370,7 +361,7 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
         return prior
 
     def moves(self, global_state: HdpGlobalState) -> MovesState | None:
-        """Return the moves of topics; None where topics do not move."""
+        """Return the state of split-merge moves; None without them."""
         return global_state.moves
 
     def update_parameters(self, rows: CollapsedRows, global_state: HdpGlobalState) -> Parameters:
@@ -413,32 +404,32 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
 
 
 def _initial_moves(summary: Summary, options: HdpOptions) -> MovesState | None:
-    """Return the state of merges, deletes and splits; None where there are none."""
+    """Return the state of split-merge moves before any round; None without them."""
     able = (
         options.active
         and not summary.stochastic
         and "pi" in options.learned
-        and options.topics <= moves.SCHEDULE.max_topics
+        and options.topics <= schedule.MAX_SPLIT_MERGE_TOPICS
         # Moves might merge or delete a topic that was seeded.
         and not options.seeds
     )
     if options.split_merge_moves and not able:
         raise OptionError(
             "true requires active responsibilities, the batch schedule, pi in `learn`, no `seeds`, and at most "
-            f"{moves.SCHEDULE.max_topics} topics",
+            f"{schedule.MAX_SPLIT_MERGE_TOPICS} topics",
             "split_merge_moves",
         )
     # In a warm start, topics are to stay those of the other run.
-    default = summary.iterations >= moves.SCHEDULE.min_sweeps and not summary.warm
+    default = summary.iterations >= schedule.MIN_SPLIT_MERGE_ITERATIONS and not summary.warm
     requested = default if options.split_merge_moves is None else options.split_merge_moves
     if not (able and requested) or options.topics == 1:
         return None
-    if summary.iterations and not moves.possible(summary.iterations):
+    if summary.iterations and not split_merge.possible(summary.iterations):
         raise OptionError(
             f"true requires more iterations, found {summary.iterations}: they end before moves can be scored",
             "split_merge_moves",
         )
-    return moves.initial_state(options.topics, summary.iterations)
+    return split_merge.begin(options.topics, summary.iterations)
 
 
 def _initial_alpha(options: HdpOptions) -> tuple[float, float]:
@@ -448,15 +439,15 @@ def _initial_alpha(options: HdpOptions) -> tuple[float, float]:
     return mean, geometric_mean(prior) if "alpha" in options.learned else mean
 
 
-def _while_held_out(
+def _during_split_merge(
     global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, delta: Delta, options: HdpOptions
 ) -> HdpGlobalState:
-    """Return the global state while tokens are held out: superfluous topics would raise alpha, which blurs them."""
+    """Return the hyperparameters while topics merge and split: redundant topics would raise alpha, which blurs them."""
     old, now = global_state.moves, after.moves
     if old is None or now is None or not (old.superfluous or now.superfluous):
         return _learned(global_state, after, sums, delta, options, SHARES)
     alive = now.topic_alive
-    share, alpha = alive / alive.sum(), float(moves.SCHEDULE.held_prior * alive.sum())
+    share, alpha = alive / alive.sum(), float(schedule.REDUNDANT_TOPIC_PRIOR * alive.sum())
     return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=np.maximum(share, MIN_SHARE))
 
 

@@ -16,7 +16,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.cvb import active_set_trial, collapsed, cooling, plain_topics, updates
+from collapsium.workers.families.cvb import collapsed, plain_topics, updates
 from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER, NO_ROWS
 from collapsium.workers.families.cvb.global_state import LdaGlobalState, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
@@ -137,8 +137,7 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         alpha = known.alpha if self.options.needs_tables else global_state.alpha
         beta = known.beta if "beta" in self.options.learn else global_state.beta
         after = replace(global_state, alpha=alpha, beta=beta)
-        after = cooling.carried(after, known, self.options.inverse_temperature)
-        return active_set_trial.carried(after, known, self.options), self.options.topics
+        return updates.carried(after, known, self.options), self.options.topics
 
     def update(self, global_state: LdaGlobalState, delta: Delta, stream: Stream) -> LdaGlobalState:
         """Return the next global state: changed counts, and a_k and b_w if they are learned.
@@ -149,7 +148,7 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         options = self.options
         after, sums = updates.of_corpus(global_state, delta)
         parameters = self.update_parameters(NO_ROWS, global_state)
-        after = cooling.released(updates.counted(global_state, after, delta, parameters))
+        after = updates.counted(global_state, after, delta, parameters)
         if sums is None or after.searching:
             return after
         if sums.tables is not None and options.needs_tables and sums.log_eta < 0:
@@ -174,9 +173,9 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         return {"objective": bound}
 
     def figures(self, global_state: LdaGlobalState) -> dict[str, float]:
-        """Return the mean a_k, B and, where a fit chooses it, the power of the weights."""
+        """Return the mean a_k, B and, where a fit chooses it, the inverse temperature."""
         figures = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
-        return {**figures, **cooling.figures(global_state), **active_set_trial.figures(global_state)}
+        return figures | updates.figures(global_state)
 
     def describe(self, block: CollapsedRows, global_state: LdaGlobalState, count: int) -> Description:
         """Describe the topics, the largest first."""

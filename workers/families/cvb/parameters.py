@@ -38,8 +38,9 @@ class ActiveSettings:
     """Settings of active responsibilities; see `collapsium.workers.families.cvb.active`."""
 
     most: int  # Most active topics of a document; 0 for the default, which grows with its pairs
-    power: float  # Power of the weights: 1 for the plain update, less to flatten them
-    # Whether the first sweeps have a power of their own; see `collapsium.workers.families.cvb.active.FIRST_POWER`
+    inverse_temperature: float  # 1 for the plain update, less for tempered responsibilities
+    # Whether the first sweeps have an inverse temperature of their own; see
+    # `collapsium.workers.families.cvb.active.ANNEALING_INVERSE_TEMPERATURE`
     annealed: bool
     momentum: float  # Share of their last change by which rows run ahead
     totals: Vector  # E[n_k] of the rows as sweeps see them; float64 (topics,)
@@ -48,8 +49,8 @@ class ActiveSettings:
     # (topics,)
     weight: Vector
     following: Vector
-    # Addition to the power in the first, third and further odd documents of a shard; as much less in the others
-    step: float = 0.0
+    # Addition to the inverse temperature in every other document of a shard, from the first; subtracted in the others
+    spread: float = 0.0
     small_sets: int = SmallActiveSets.NOWHERE  # Documents whose active sets are small, as `SmallActiveSets`
     selecting: bool = False  # Whether active topics are selected anew, whatever the age of a shard
     # The totals as moves of topics will leave them, which weigh the background; by default `totals`; float64 (topics,)
@@ -66,8 +67,8 @@ def active_settings(
     moving = moving or global_state.releasing
     return ActiveSettings(
         most=options.most_active or 0,
-        power=(options.inverse_temperature or 1.0) if cooling is None else cooling.cooling_power,
-        step=0.0 if cooling is None else cooling.cooling_step,
+        inverse_temperature=(options.inverse_temperature or 1.0) if cooling is None else cooling.cooling_power,
+        spread=0.0 if cooling is None else cooling.cooling_step,
         annealed=cooling is None,
         # Counts of the start are no movement. With momentum, tokens that topics hand over in a move would overshoot.
         momentum=options.momentum if global_state.tokens.any() and not moving else 0.0,
@@ -139,14 +140,11 @@ class SweptRows:
     def selection(self) -> SelectionRows:
         """The rows as the sweep began, made when they are first asked for."""
         if self._selection is None:
-            self._selection = self._begun()
+            expected = buffers.empty(self._start.shape, np.float32)
+            background_weight = np.empty(len(expected), dtype=np.float32)
+            background.spread(self._spread, self._words, self.running.ratio, expected, background_weight)
+            self._selection = SelectionRows(expected, background_weight, self._totals)
         return self._selection
-
-    def _begun(self) -> SelectionRows:
-        expected = buffers.empty(self._start.shape, np.float32)
-        background_weight = np.empty(len(expected), dtype=np.float32)
-        background.spread(self._spread, self._words, self.running.ratio, expected, background_weight)
-        return SelectionRows(expected, background_weight, self._totals)
 
     def release(self) -> None:
         """Free the memory of `selection`."""

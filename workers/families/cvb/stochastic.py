@@ -107,7 +107,7 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
     block = CollapsedRows(word_active=word_active, block_active=block_active, word_rest=np.zeros(shard.words.size))
     settings = ActiveSettings(
         most=0,
-        power=1.0,
+        inverse_temperature=1.0,
         annealed=True,
         momentum=0.0,
         totals=np.zeros(topics),

@@ -105,17 +105,17 @@ class ProposalSums(State):
     delete_spill: Vector  # Tokens that other topics would get of candidates; float64 (candidates, topics)
 
 
-# Groups of documents, to which those of a shard belong in turn. The powers of weights differ between the first and
-# third group and the others, the sizes of active sets between the first and second and the others, so that neither
+# Groups of documents, to which those of a shard belong in turn. Temperatures differ between the first and third
+# group and the others, the sizes of active sets between the first and second and the others, so that neither
 # difference is taken for the other.
 SCORED_GROUPS = 4
-LARGER_POWER, SMALLER_POWER = (0, 2), (1, 3)
+COLDER, HOTTER = (0, 2), (1, 3)
 LARGE_SETS, SMALL_SETS = (0, 1), (2, 3)
 
 
 @dataclass(frozen=True)
 class HeldScoreSums(State):
-    """Score of held-out tokens, by which the power of the weights and the size of active sets are chosen."""
+    """Score of held-out tokens, by which the temperature and the size of active sets are chosen."""
 
     # Their log probability and their number in the documents of four groups: the first, fifth, ninth document of a
     # shard and so on, and likewise from the second, the third and the fourth; float64 (2, 4)

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.families.cvb import active_set_trial, cooling
+from collapsium.workers.families.cvb import active_set_trial, temperature
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
+from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import Parameters
+from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TopicChanges, TopicTotals
 from collapsium.workers.families.plain_tokens import PlainSums
 
@@ -65,7 +67,7 @@ def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, par
         first_means=None,
     )
     if before.held is None:
-        return active_set_trial.next_state(before, counted, delta)
+        return decide(before, counted, delta)
     swept, held = delta.read(SweepSums), replace(before.held, held_before=before.held.held_share)
     tokens = 0.0
     if swept is not None:
@@ -74,8 +76,26 @@ def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, par
         # At the start, whose deltas have counts alone.
         counts = counted.tokens if plain is None else plain.topic_plain
         tokens = max(after.corpus_tokens - float(np.rint(counts.sum())), 0.0)
-    after = cooling.next_state(before, replace(counted, held=replace(held, held_tokens=tokens)), delta)
-    return active_set_trial.next_state(before, after, delta)
+    return decide(before, replace(counted, held=replace(held, held_tokens=tokens)), delta)
+
+
+def decide(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) -> GlobalStateT:
+    """Return the global state with the temperature and the active sets of the next sweep; see `schedule`."""
+    after = temperature.step(before, after, delta)
+    after = active_set_trial.step(before, after, delta)
+    # Split-merge moves release the tokens that they hold out themselves.
+    return after if before.phase is Phase.SPLIT_MERGE else temperature.end(after)
+
+
+def carried(global_state: GlobalStateT, known: GlobalStateT, options: CollapsedOptions) -> GlobalStateT:
+    """Return the global state of a warm start, with the temperature and the active sets that another run has chosen."""
+    after = temperature.carried(global_state, known, options.inverse_temperature)
+    return active_set_trial.carried(after, known, options)
+
+
+def figures(global_state: CollapsedGlobalState) -> dict[str, float]:
+    """Return the inverse temperature and the share of small active sets, in fits that choose them."""
+    return temperature.figures(global_state) | active_set_trial.figures(global_state)
 
 
 def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:

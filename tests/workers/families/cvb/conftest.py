@@ -10,8 +10,7 @@ from collapsium.pipeline import Corpus, fit
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.storage.runs.run import Run
-from collapsium.workers.families.cvb import topic_moves as moves
-from collapsium.workers.families.cvb import topic_moves as rounds
+from collapsium.workers.families.cvb import schedule, split_merge
 from tests.conformance import Conformance
 from tests.conftest import planted_rows, write_halves
 from tests.fits import TIMES, document_counts, problem_of
@@ -25,9 +24,11 @@ FIT = {"family": "hdp", "iterations": ITERATIONS, "seed": 7, **OPTIONS}
 @pytest.fixture(scope="module")
 def early():
     """Rounds that begin early and end soon, and follow what little so small a corpus has to tell."""
-    schedule = rounds.MoveSchedule(begin=20, worth=0.0, idle_rounds=1, split_sweeps=5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "SCHEDULE", schedule)
+        patch.setattr(schedule, "FIRST_ROUND", 20)
+        patch.setattr(schedule, "MIN_REDUNDANT_SHARE", 0.0)
+        patch.setattr(schedule, "IDLE_ROUNDS", 1)
+        patch.setattr(schedule, "SPLIT_SWEEPS", 5)
         yield
 
 
@@ -76,7 +77,7 @@ def shards_of(corpus):
 def counting(problem, state):
     """The shards with the tokens that count in a state."""
     held = [
-        moves.held_out(shard.value, state.global_state.held, state.global_state.held.held_before)
+        split_merge.held_out(shard.value, state.global_state.held, state.global_state.held.held_before)
         for shard in problem.shards
     ]
     shards = zip(problem.shards, held, strict=True)

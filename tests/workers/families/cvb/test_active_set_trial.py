@@ -1,6 +1,7 @@
 """Fits that try small active sets, by the scores of halves of the documents and of all."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -13,13 +14,13 @@ from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import active_set_trial, active_topics, cooling
+from collapsium.workers.families.cvb import active_set_trial, active_topics, schedule, temperature, updates
 from collapsium.workers.families.cvb.global_state import SmallActiveSets
+from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.family import Summary
 from tests.fits import arrays_of, bits, problem_of
 from tests.workers.families.cvb.conftest import check_recount, corpora, iterations_of, shards_of
 
-SCHEDULE = active_set_trial.SCHEDULE
 NOWHERE, IN_HALF, EVERYWHERE = SmallActiveSets
 LARGE = 10**7
 ITERATIONS, TOPICS = 40, 140
@@ -38,8 +39,7 @@ def swept(state, scores, tokens=5000.0, swept_sums=True):
     parts = {"cooling_score": fresh(np.array([np.array(scores) * tokens, np.full(4, tokens)]))}
     if swept_sums:
         parts |= {name: fresh(np.array(1.0)) for name in ("documents", "tokens", "log_eta")}
-    delta = Delta(parts)
-    return active_set_trial.next_state(state, cooling.next_state(state, state, delta), delta)
+    return updates.decide(state, state, Delta(parts))
 
 
 def tried(state, loss, gain, trend=0.0, group=(0.0, 0.0, 0.0, 0.0)):
@@ -95,6 +95,16 @@ def test_active_sets__are_selected_when_their_size_changes_and_only_then(loss, g
     assert not states[-1].trial.trial_selecting
 
 
+@pytest.mark.parametrize(("loss", "sweeps"), [(0.0, schedule.trial_sweeps()), (0.1, schedule.full_selection() - 1)])
+def test_a_trial__is_a_phase_within_the_search(loss, sweeps):
+    phases = itertools.groupby(state.phase for state in tried(state_before(), loss, 0.1))
+    lengths = [(phase, len(list(states))) for phase, states in phases]
+    assert lengths[0] == (Phase.FORMING, schedule.FORMING_SWEEPS_CLUSTERS)
+    # The first sweep of a trial is one of the search: its scores begin the comparison.
+    assert lengths[1:3] == [(Phase.TEMPERATURE_SEARCH, 1), (Phase.ACTIVE_SET_TRIAL, sweeps - 1)]
+    assert [phase for phase, _ in lengths[3:]] == [Phase.TEMPERATURE_SEARCH, Phase.CONVERGING]
+
+
 def test_selection__waits_for_a_sweep():
     """What a start counts is no sweep."""
     state = state_before()
@@ -108,7 +118,7 @@ def test_selection__waits_for_a_sweep():
     [
         ({}, True),
         ({"family": "hdp", "split_merge_moves": False}, True),
-        ({"tokens": int(SCHEDULE.min_tokens) - 1}, False),
+        ({"tokens": int(schedule.MIN_TRIAL_TOKENS) - 1}, False),
         ({"topics": active_topics.MAX_COMPLETE_TOPICS}, False),
         ({"topics": active_topics.MAX_COMPLETE_TOPICS + 1}, True),
         ({"most_active": 100}, False),
@@ -126,17 +136,17 @@ def test_fits_of_large_corpora_with_many_topics__try_small_active_sets(options, 
     if tries:
         states = tried(state, 0.0, 0.1)
         assert states[-1].trial.trial_small == EVERYWHERE
-        assert sum(one.trial.trial_small == EVERYWHERE for one in states) >= SCHEDULE.remaining
+        assert sum(one.trial.trial_small == EVERYWHERE for one in states) >= schedule.SEARCH_SWEEPS_AFTER_TRIAL
 
 
 def test_a_trial__waits_for_moves_of_topics():
     state = state_before(split_merge_moves=True, family="hdp", iterations=100)
-    assert state.held.held_share > cooling.held_share(state.corpus_tokens)
+    assert state.phase is Phase.SPLIT_MERGE
     for _ in range(20):
         state = swept(state, [-7.0] * 4)
     assert state.trial.trial_sweeps == 0
-    state = cooling.resumed(state)
-    assert state.releasing
+    state = temperature.continue_alone(state)
+    assert state.phase is Phase.RELEASE
     state = swept(state, [-7.0] * 4)
     assert state.trial.trial_sweeps == 0
     state = dataclasses.replace(state, held=dataclasses.replace(state.held, held_before=state.held.held_share))
@@ -164,13 +174,20 @@ def test_small_active_sets__have_an_eighth_of_the_room(limits):
 @pytest.fixture(scope="module", params=["kept", "lost", "refused"])
 def decision(request):
     """What trials in small corpora come to; by themselves, tokens of so few documents may say anything."""
-    schedule = active_set_trial.TrialSchedule(
-        min_tokens=1000.0, large=3, half=4, small=4, compared=2, remaining=2,
-        max_loss=-1e9 if request.param == "refused" else 1e9, min_gain=-1e9 if request.param == "kept" else 1e9,
-    )  # fmt: skip
+    constants = {
+        "MIN_SEARCH_TOKENS": 1000.0,
+        "MIN_TRIAL_TOKENS": 1000.0,
+        "TRIAL_LARGE_SWEEPS": 3,
+        "TRIAL_HALF_SWEEPS": 4,
+        "TRIAL_SMALL_SWEEPS": 4,
+        "TRIAL_COMPARED_SWEEPS": 2,
+        "SEARCH_SWEEPS_AFTER_TRIAL": 2,
+        "MAX_TRIAL_LOSS": -1e9 if request.param == "refused" else 1e9,
+        "MIN_TRIAL_GAIN": -1e9 if request.param == "kept" else 1e9,
+    }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cooling, "SCHEDULE", cooling.CoolingSchedule(min_tokens=1000.0))
-        patch.setattr(active_set_trial, "SCHEDULE", schedule)
+        for name, value in constants.items():
+            patch.setattr(schedule, name, value)
         yield request.param
 
 

@@ -88,7 +88,7 @@ def parameters_of(state, rows, most=0):
     """Parameters for lists of a shard of `listed_shards`."""
     topics, total = state.topics, 20.0
     settings = ActiveSettings(
-        most=most, power=1.0, annealed=True, momentum=0.0, totals=rows["totals"] - total, even=rows["even"],
+        most=most, inverse_temperature=1.0, annealed=True, momentum=0.0, totals=rows["totals"] - total, even=rows["even"],
         weight=rows["weight"], following=np.ones(topics),
     )  # fmt: skip
     return Parameters(rows["a"], float(rows["a"].sum()), rows["b"], total, active=settings)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from collapsium.workers.arrays.spill import SpillFiles, spill
 from collapsium.workers.families.cvb import active_topics as module
-from collapsium.workers.families.cvb import topic_moves
+from collapsium.workers.families.cvb import split_merge
 from collapsium.workers.families.cvb.active_topics import LocalStateBuilder, chunk_bounds, document_chunks, starts_of
 from collapsium.workers.families.cvb.sums import SCORED_GROUPS
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
@@ -177,7 +177,7 @@ def test_held_out_tokens__are_scored_by_the_place_of_their_document_in_its_shard
     rows = state.rows(extra)
     parameters = parameters_of(state, rows)
     working, held = working_of(state, rows, parameters), held_out(state.shard, 7, 0.5)
-    sums = topic_moves.HeldScore(held, np.zeros(0))
+    sums = split_merge.HeldScore(held, np.zeros(0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK_RESPONSIBILITIES", size)
         for chunk in document_chunks(state.shard, local_of(state)):

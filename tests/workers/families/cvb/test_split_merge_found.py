@@ -10,8 +10,8 @@ import pytest
 from collapsium.pipeline import Corpus, fit, simulate, split
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import cooling
-from collapsium.workers.families.cvb import topic_moves as rounds
+from collapsium.workers.families.cvb import schedule, split_merge
+from collapsium.workers.families.cvb.global_state import HeldTokens
 from collapsium.workers.families.cvb.hdp import Hdp
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.family import Summary
@@ -50,11 +50,9 @@ def test_twenty_planted_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
 
 
 @hypothesis.given(tokens=st.integers(1, 10**12))
-def test_moves__hold_out_more_than_the_search_for_the_power(tokens):
-    share, fewer = rounds.held_tokens(tokens, 1).held_share, cooling.held_share(tokens)
-    assert rounds.is_held_for_moves(share, tokens)
-    assert not rounds.is_held_for_moves(fewer, tokens)
-    assert not rounds.is_held_for_moves(0.0, tokens)
+def test_moves__hold_out_more_than_the_temperature_search(tokens):
+    share = schedule.split_merge_share(tokens)
+    assert share >= 2.0 * schedule.search_share(tokens)
     assert share * tokens == pytest.approx(np.clip(100_000, tokens / 100, tokens / 10))
 
 
@@ -75,27 +73,28 @@ def accepted(alike, gain, score=-6.0, sweep=60.0, merges=4, deletes=2):
     """The moves after a round with one candidate, whose gain is in standard errors."""
     none = np.zeros(0, dtype=np.int64)
     state = replace(
-        rounds.initial_state(3, 200), ask=2, superfluous=True, merges=merges, deletes=deletes, moves_best=-6.0,
+        split_merge.begin(3, 200), ask=2, superfluous=True, merges=merges, deletes=deletes, moves_best=-6.0,
         merge_candidates=np.array([[0], [1]]), merge_alike=alike, delete_candidates=none,
     )  # fmt: skip
     before = initial(state)
     after = replace(before, sweeps=sweep, topic_moments=MOMENTS, topic_ahead=np.ones(3))
     gains = {"merge_gain": np.array([2.0 * gain]), "merge_square": np.array([4.0])}
     sums = {"held_score": np.array([score * 1e4, 1e4]), "delete_gain": none, "delete_square": none, **gains}
-    found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
+    found = split_merge.step(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
     assert found.merge_alike is None
     return found
 
 
 def initial(state):
     """The first global state of a fit of three topics, whose moves are given."""
-    return replace(HDP.initialise(Summary(9, 5, 60), Stream(0)), moves=state, held=rounds.held_tokens(60, 1))
+    held = HeldTokens(moves_seed=np.array(1), held_share=0.1, held_before=0.1)
+    return replace(HDP.initialise(Summary(9, 5, 60), Stream(0)), moves=state, held=held)
 
 
 def test_counts__are_foreseen_as_moves_will_leave_them():
-    state = replace(rounds.initial_state(6, 200), moving=True)
+    state = replace(split_merge.begin(6, 200), moving=True)
     state = replace(state, moves_into=np.array([0, 0, -1, 3, 4, 5]), moves_split=np.array([-1, -1, -1, 5, -1, -1]))
-    global_state = replace(initial(rounds.initial_state(3, 200)), moves=state)
+    global_state = replace(initial(split_merge.begin(3, 200)), moves=state)
     counts = np.array([5.0, 3.0, 7.0, 8.0, 2.0, 0.0])
     assert global_state.after_moves(counts).tolist() == [8.0, 0.0, 0.0, 4.0, 2.0, 4.0]
     assert replace(global_state, moves=replace(state, moving=False)).after_moves(counts).tolist() == counts.tolist()
@@ -103,11 +102,11 @@ def test_counts__are_foreseen_as_moves_will_leave_them():
 
 def test_flat_topics__are_no_copies():
     """Of cells that are too small for the products: what is left of a variance would be below zero."""
-    state = replace(rounds.initial_state(3, 200), ask=1)
+    state = replace(split_merge.begin(3, 200), ask=1)
     before = replace(initial(state), vocabulary=5000.0, topic_moments=np.array([[100.0, 1e4, 1e4], [0.0] * 3]))
     products = np.array([[0.9, 1500.0, 0.0], [0.0, 5e6, 4.999e6], [0.0, 0.0, 5e6]])
     spill = {"delete_spill": fresh(np.zeros((0, 3)))}
-    found = rounds.next_state(before, before, Delta({"topic_products": fresh(products), **spill})).moves
+    found = split_merge.step(before, before, Delta({"topic_products": fresh(products), **spill})).moves
     copies = found.merge_candidates[:, found.merge_alike]
     assert copies.T.tolist() == [[1, 2]]
 
@@ -116,17 +115,17 @@ def test_flat_topics__are_no_copies():
     ("moving", "superfluous", "momentum"), [(False, False, 0.8), (True, False, 0.0), (False, True, 0.0)]
 )
 def test_rows__have_no_momentum_until_rounds_with_moves_end(moving, superfluous, momentum):
-    moves = replace(rounds.initial_state(3, 200), moving=moving, superfluous=superfluous)
+    moves = replace(split_merge.begin(3, 200), moving=moving, superfluous=superfluous)
     state = replace(initial(moves), topic_moments=MOMENTS)
     block = CollapsedRows(word_active=np.ones((5, 3), dtype=np.float32), word_rest=np.zeros(5))
     assert HDP.update_parameters(block, state).active.momentum == momentum
 
 
-@pytest.mark.parametrize(("sweep", "idle"), [(151.0, 0), (90.0, rounds.SCHEDULE.idle_rounds)])
+@pytest.mark.parametrize(("sweep", "idle"), [(151.0, 0), (90.0, schedule.IDLE_ROUNDS)])
 def test_rows__have_momentum_again_when_rounds_end(sweep, idle):
-    state = replace(rounds.initial_state(3, 200), superfluous=True, split_tried=True, moves_idle=idle)
+    state = replace(split_merge.begin(3, 200), superfluous=True, split_tried=True, moves_idle=idle)
     before = initial(state)
-    found = rounds.next_state(before, replace(before, sweeps=sweep), Delta({})).moves
+    found = split_merge.step(before, replace(before, sweeps=sweep), Delta({})).moves
     assert found.moving
     assert not found.superfluous
 
@@ -137,27 +136,27 @@ def test_rows__have_momentum_again_when_rounds_end(sweep, idle):
     [(1.9, False, False), (2.1, False, True), (-1.9, True, True), (-2.1, True, False)],
 )
 def test_a_first_round__moves_nothing_and_is_the_last_without_sure_merges(gain, copies, superfluous):
-    state = replace(rounds.initial_state(3, 200), ask=2, merge_candidates=np.array([[0], [1]]))
+    state = replace(split_merge.begin(3, 200), ask=2, merge_candidates=np.array([[0], [1]]))
     state = replace(state, merge_alike=np.array([copies]))
     before = initial(state)
     after = replace(before, sweeps=42.0, topic_moments=MOMENTS, topic_ahead=np.ones(3))
     none = {"delete_gain": np.zeros(0), "delete_square": np.zeros(0)}
     gains = {"merge_gain": np.array([gain]), "merge_square": np.array([4.0])}
     sums = {"held_score": np.array([-6e4, 1e4]), **gains, **none}
-    found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
+    found = split_merge.step(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
     assert found.merges == 0
     assert found.topic_alive.all()
     assert not found.moving
     assert found.superfluous == superfluous
     # Scores of later rounds, whose alpha is larger, are not compared with this one's.
-    assert found.moves_best == rounds.WORST_SCORE
-    assert found.moves_idle == (0 if superfluous else rounds.SCHEDULE.idle_rounds)
+    assert found.moves_best == split_merge.WORST_SCORE
+    assert found.moves_idle == (0 if superfluous else schedule.IDLE_ROUNDS)
     assert found.split_tried == (not superfluous)
 
 
 @pytest.mark.parametrize(("merges", "held", "warns"), [(0, False, True), (0, True, False), (1, False, False)])
 def test_a_search_that_found_nothing__says_that_the_number_of_topics_is_the_limit(merges, held, warns):
-    state = initial(replace(rounds.initial_state(3, 200), merges=merges))
+    state = initial(replace(split_merge.begin(3, 200), merges=merges))
     state = state if held else replace(state, held=replace(state.held, held_share=0.0))
     remark = HDP.remark(state)
     assert remark == ("no redundant topic was found: 3 is your limit, not a finding" if warns else None)
@@ -165,21 +164,21 @@ def test_a_search_that_found_nothing__says_that_the_number_of_topics_is_the_limi
 
 @pytest.mark.parametrize(("iterations", "possible"), [(20, False), (61, False), (62, True)])
 def test_moves__are_possible_where_a_second_round_begins_in_time(iterations, possible):
-    assert rounds.possible(iterations) == possible
+    assert split_merge.possible(iterations) == possible
 
 
 @pytest.mark.parametrize("superfluous", [False, True])
-def test_deletions__are_proposed_once_there_are_superfluous_topics(superfluous):
-    before = initial(replace(rounds.initial_state(3, 200), superfluous=superfluous))
-    found = rounds.next_state(before, replace(before, sweeps=45.0, topic_moments=MOMENTS), Delta({})).moves
+def test_deletions__are_proposed_once_there_are_redundant_topics(superfluous):
+    before = initial(replace(split_merge.begin(3, 200), superfluous=superfluous))
+    found = split_merge.step(before, replace(before, sweeps=45.0, topic_moments=MOMENTS), Delta({})).moves
     assert found.ask == 1
     assert found.delete_candidates.tolist() == ([1, 2] if superfluous else [])
 
 
 def test_rounds_of_a_checkpoint_of_before__go_on():
-    """It does not say that the first round has found superfluous topics, but that they have moved."""
-    before = initial(replace(rounds.initial_state(3, 200), merges=2))
-    found = rounds.next_state(before, replace(before, sweeps=46.0), Delta({})).moves
+    """It does not say that the first round has found redundant topics, but that they have moved."""
+    before = initial(replace(split_merge.begin(3, 200), merges=2))
+    found = split_merge.step(before, replace(before, sweeps=46.0), Delta({})).moves
     assert found.superfluous
 
 
@@ -191,7 +190,7 @@ def test_a_score_that_falls_without_moves__ends_nothing():
 
 def test_first_moves_that_lose__are_the_last():
     found = accepted(None, 0.6, score=-6.0051, sweep=47.0)
-    assert found.moves_idle == rounds.SCHEDULE.idle_rounds
+    assert found.moves_idle == schedule.IDLE_ROUNDS
     assert found.split_tried
     assert not found.moving
 
@@ -202,14 +201,14 @@ def test_a_round_that_finds_the_score_fallen__moves_nothing(score, fallen, idle)
     """Until the score has come back; so many such rounds in a row are the last ones."""
     none = np.zeros(0, dtype=np.int64)
     state = replace(
-        rounds.initial_state(3, 200), ask=2, superfluous=True, merges=4, deletes=2, moves_best=-6.0, moves_idle=idle,
+        split_merge.begin(3, 200), ask=2, superfluous=True, merges=4, deletes=2, moves_best=-6.0, moves_idle=idle,
         merge_candidates=np.array([[0], [1]]), delete_candidates=none,
     )  # fmt: skip
     before = initial(state)
     after = replace(before, sweeps=60.0, topic_moments=MOMENTS, topic_ahead=np.ones(3))
     gains = {"merge_gain": np.array([9.0]), "merge_square": np.array([1.0]), "delete_gain": none, "delete_square": none}
     sums = {"held_score": np.array([score * 1e4, 1e4]), **gains}
-    found = rounds.next_state(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
+    found = split_merge.step(before, after, Delta({name: fresh(values) for name, values in sums.items()})).moves
     assert found.moving is not fallen
     assert found.moves_idle == (idle + 1 if fallen else 0)
     if not fallen:
@@ -229,8 +228,6 @@ def test_topics_too_many_to_be_found__do_not_all_go(tmp_path):
     given["init"] = "random"
     for name in ("with", "without"):
         fit(tmp_path / "train", tmp_path / name, split_merge_moves=name == "with", **given)
-    held = rounds.SCHEDULE.max_held_share * Corpus(tmp_path / "train").manifest.tokens
-    assert scores_of(tmp_path / "with")[-1] > scores_of(tmp_path / "without")[-1] - rounds.SCHEDULE.max_fall / np.sqrt(
-        held
-    )
+    held = schedule.MAX_SPLIT_MERGE_HELD_SHARE * Corpus(tmp_path / "train").manifest.tokens
+    assert scores_of(tmp_path / "with")[-1] > scores_of(tmp_path / "without")[-1] - schedule.MAX_FALL / np.sqrt(held)
     assert iterations_of(tmp_path / "with")[-1]["topics"] > 2

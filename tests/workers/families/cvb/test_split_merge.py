@@ -17,7 +17,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
-from collapsium.workers.families.cvb import topic_moves as rounds
+from collapsium.workers.families.cvb import schedule
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 from tests.conftest import planted_rows, write_corpus
 from tests.fits import Losing, document_counts, problem_of, state_bits
@@ -74,8 +74,8 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
 
 
 def test_a_smaller_share_held_out__is_released_likewise(planted, monkeypatch):
-    """As of large corpora, where it is hardly more than the search for the power holds out."""
-    monkeypatch.setattr(rounds, "SCHEDULE", replace(rounds.SCHEDULE, max_held_share=0.06))
+    """As of large corpora, where it is hardly more than the temperature search holds out."""
+    monkeypatch.setattr(schedule, "MAX_SPLIT_MERGE_HELD_SHARE", 0.06)
     problem, states = lived(planted[0])
     seen = []
     for state in states:
@@ -158,7 +158,7 @@ def test_tokens_held_out__are_those_of_their_addresses_throughout(planted):
         assert before is None or not held.any() or np.array_equal(held, before)
         before = held if held.any() else before
     tokens = missing(problem)
-    share = rounds.SCHEDULE.max_held_share
+    share = schedule.MAX_SPLIT_MERGE_HELD_SHARE
     assert abs(before.sum() / tokens - share) < 4 * math.sqrt(share / tokens)
     assert not held.any()
 
@@ -212,7 +212,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize("options", [{"learn": ("pi",)}, {"learn": ("alpha", "pi", "tau")}, {"hold": 200}], ids=str)
-def test_alpha__is_held_while_superfluous_topics_go(planted, options):
+def test_alpha__is_held_while_redundant_topics_go(planted, options):
     """Before, it keeps its start, and shares of topics are learned; where alpha is learned, it begins there again."""
     _, states = lived(planted[0], {**OPTIONS, **options})
     first = next(states)
@@ -223,7 +223,7 @@ def test_alpha__is_held_while_superfluous_topics_go(planted, options):
         seen.add((held, superfluous))
         if held or "alpha" not in options.get("learn", ("pi",)):
             alive = now.moves.topic_alive.sum()
-            assert now.alpha == pytest.approx(rounds.SCHEDULE.held_prior * alive if held and superfluous else start)
+            assert now.alpha == pytest.approx(schedule.REDUNDANT_TOPIC_PRIOR * alive if held and superfluous else start)
         if held:
             assert now.tau_total == 0.0
             uniform = np.ptp(now.pi[now.moves.topic_alive]) < 1e-12

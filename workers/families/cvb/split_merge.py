@@ -19,16 +19,18 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import cooling
+from collapsium.workers.families.cvb import schedule, temperature
 from collapsium.workers.families.cvb.active_topics import DocumentChunk, Ints, Selected, starts_of
 from collapsium.workers.families.cvb.global_state import (
     CollapsedGlobalState,
     HdpGlobalState,
     HeldTokens,
     MovesState,
+    RoundSums,
     Vector,
 )
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
+from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.cvb.sums import SCORED_GROUPS, ProposalSums, ScoreSums
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
@@ -40,66 +42,12 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
 
 
-@dataclass(frozen=True)
-class MoveSchedule:
-    """Rounds of merges, deletions and splits; the values were tuned on corpora drawn from known topics."""
+Counts = npt.NDArray[np.int32]
 
-    # Tokens to hold out of the counts, to score moves. Topics do not learn from them: of 9 million simulated tokens, a
-    # tenth held out costs 0.013 nats a token in the sixth sweep.
-    held_tokens: float = 100_000.0
-    # Share of the tokens that is held out, at least: twice that of the search for the power
-    min_held_share: float = 0.01
-    max_held_share: float = 0.1  # Share of the tokens that is held out, at most
-    # Parameter alpha pi_k of each topic, from the first round on that finds superfluous topics
-    held_prior: float = 0.05
-    begin: int = 40  # Sweeps before the first round
-    every: int = 5  # Sweeps from one round to the next
-    last: float = 0.75  # Share of all sweeps after which the held-out tokens count again
-    min_sweeps: int = 100  # Sweeps of a run with moves, at least, as topics must converge after the last round
-    max_topics: int = 1024  # Largest truncation: products of all pairs of topics take 8 MB then
-    idle_rounds: int = 4  # Rounds in a row with few moves after which the search ends
-    few_moves: float = 0.02  # Share of the topics up to which the moves of a round are few
-    # Share of the topics; if the first round is sure of fewer merges, the truncation is not too large. Topics too many
-    # are copies. Deletions do not show it: in short documents all of them seem to gain.
-    worth: float = 0.05
-    # Standard errors from which on the gain of a merge is sure; merges of copies are sure where they are accepted, as
-    # two topics that predict alike gain nothing by a merge
-    sure_merge: float = 1.0
-    # A round moves nothing if its score, in nats a token, is this over the root of the held-out tokens lower than the
-    # best
-    max_fall: float = 0.5
-    merge_candidates: int = 5  # Nearest topics, by correlation of word counts, that each topic may merge with
-    delete_candidates: float = 0.25  # Share of the topics, the smallest, that may be deleted
-    min_delete_candidates: int = 20  # Topics that may be deleted, at least
-    max_delete_candidates: int = 100  # Topics that may be deleted, at most
-    max_merges: float = 0.2  # Share of the topics that a round merges, at most
-    max_deletes: float = 0.1  # Share of the topics that a round deletes, at most
-    merge_errors: float = 0.5  # Least gain of a merge, in standard errors of the sum
-    alike: float = 0.9  # Correlation of word counts from which on two topics are taken for copies of one
-    # The same as `merge_errors` for copies: they are merged unless that loses more than so many standard errors
-    alike_errors: float = -1.0
-    delete_errors: float = 0.0  # Least gain of a deletion, in standard errors of the sum
-    split_share: float = 0.5  # Share of the topics that are split, the largest
-    split_sweeps: int = 15  # Sweeps after which splits are scored
-    split_errors: float = -2.0  # The halves of a split are merged again if that gains more than so many standard errors
+WORST_SCORE = -1e6  # Score below all others, in nats per token
 
 
-SCHEDULE = MoveSchedule()
-WORST_SCORE = -1e6  # Score below all others, in nats a token
-
-
-def held_tokens(tokens: float, seed: int) -> HeldTokens:
-    """Return the tokens by which moves are scored, of a corpus of `tokens`; `seed` is the run's."""
-    share = min(max(SCHEDULE.held_tokens / max(tokens, 1.0), SCHEDULE.min_held_share), SCHEDULE.max_held_share)
-    return HeldTokens(moves_seed=np.array(seed), held_share=share, held_before=share)
-
-
-def is_held_for_moves(held_share: float, tokens: float) -> bool:
-    """Return whether a share of a corpus's tokens is held out for moves, as the search for the power holds out less."""
-    return held_share > cooling.held_share(tokens)
-
-
-def initial_state(topics: int, iterations: int) -> MovesState:
+def begin(topics: int, iterations: int) -> MovesState:
     """Return the state before any round."""
     return MovesState(
         topic_alive=np.ones(topics, dtype=bool),
@@ -108,7 +56,7 @@ def initial_state(topics: int, iterations: int) -> MovesState:
         merge_candidates=np.zeros((2, 0), dtype=np.int64),
         delete_candidates=np.zeros(0, dtype=np.int64),
         delete_spill=np.zeros((0, topics)),
-        moves_last=int(SCHEDULE.last * iterations),
+        moves_last=int(schedule.LAST_ROUND * iterations),
         moves_best=WORST_SCORE,
         split_pairs=np.zeros((2, 0), dtype=np.int64),
     )
@@ -116,84 +64,89 @@ def initial_state(topics: int, iterations: int) -> MovesState:
 
 def possible(iterations: int) -> bool:
     """Return true if so many sweeps have room for a round that moves topics, after which all tokens count again."""
-    return int(SCHEDULE.last * iterations) > SCHEDULE.begin + SCHEDULE.every
+    return int(schedule.LAST_ROUND * iterations) > schedule.FIRST_ROUND + schedule.ROUND_INTERVAL
 
 
-def next_state(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> HdpGlobalState:
-    """Return the global state after the next step of a round."""
-    old, state, held = before.moves, after.moves, after.held
-    if old is None or state is None or held is None:
+def step(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> HdpGlobalState:
+    """Return the global state with the next step of a round, after a sweep that has taken the step before."""
+    if before.moves is None:
         return after
-    topics = old.topic_alive.size
-    into, split = np.arange(topics), np.full(topics, -1)
-    state = replace(state, ask=0, moving=False, moves_into=into, moves_split=split)
-    after = replace(after, moves=state)
-    if not is_held_for_moves(held.held_share, after.corpus_tokens):
-        return after
-    if old.merges + old.deletes and not old.superfluous:
+    topics, sweep = before.moves.topic_alive.size, int(after.sweeps)
+    state = replace(
+        before.moves, ask=RoundSums.NONE, moving=False, moves_into=np.arange(topics), moves_split=np.full(topics, -1)
+    )
+    if before.phase is not Phase.SPLIT_MERGE:
+        return replace(after, moves=state)
+    if state.merges + state.deletes:
         # A checkpoint of an earlier release does not say so.
-        old, state = replace(old, superfluous=True), replace(state, superfluous=True)
-        after = replace(after, moves=state)
-    sweep = int(after.sweeps)
-    proposals, scores = delta.read(ProposalSums), delta.read(ScoreSums)
-    if old.ask == 1 and proposals is not None:
-        return replace(after, moves=_with_candidates(before, after, state, proposals))
-    if old.ask == 2 and scores is not None:
-        return _with_accepted(old, after, state, scores)
-    if old.split_until > sweep:
-        # The halves of split topics separate.
+        state = replace(state, superfluous=True)
+    returned, proposals, scores = before.moves.ask, delta.read(ProposalSums), delta.read(ScoreSums)
+    idle, size = state.moves_idle >= schedule.IDLE_ROUNDS, after.topic_moments[0]
+    splits_in_time = not state.split_tried and sweep + schedule.SPLIT_SWEEPS < state.moves_last
+    if returned == RoundSums.PROPOSALS and proposals is not None:
+        state = _with_candidates(state, size, before.vocabulary, proposals)
+    elif returned == RoundSums.GAINS and scores is not None:
+        state = _with_accepted(state, size, sweep, scores)
+    elif sweep < state.split_until:
+        pass  # The halves of split topics separate.
+    elif state.split_pairs.size:
+        state = replace(state, ask=RoundSums.GAINS, merge_candidates=state.split_pairs)
+    elif idle and state.deletes + state.merges and splits_in_time:
+        state = _with_splits(state, size, sweep)
+    elif idle or sweep >= state.moves_last:
+        return end(replace(after, moves=state))
+    elif sweep >= schedule.FIRST_ROUND and sweep % schedule.ROUND_INTERVAL == 0:
+        state = _with_smallest(state, size)
+    return replace(after, moves=state)
+
+
+def end(after: HdpGlobalState) -> HdpGlobalState:
+    """Return the global state after the last round: the next sweep counts the tokens that only rounds held out."""
+    if after.moves is None:
         return after
-    if old.split_pairs.size:
-        return replace(after, moves=replace(state, ask=2, merge_candidates=old.split_pairs))
-    idle = old.moves_idle >= SCHEDULE.idle_rounds
-    if idle and old.deletes + old.merges and not old.split_tried and sweep + SCHEDULE.split_sweeps < old.moves_last:
-        return _with_splits(after, state, sweep)
-    if idle or sweep >= old.moves_last:
-        after = cooling.resumed(after) if after.searching else replace(after, held=replace(held, held_share=0.0))
-        return replace(after, moves=replace(state, moving=True, superfluous=False))
-    if sweep >= SCHEDULE.begin and sweep % SCHEDULE.every == 0:
-        return replace(after, moves=_with_smallest(after, state))
-    return after
+    after = replace(after, moves=replace(after.moves, moving=True, superfluous=False))
+    return temperature.continue_alone(after) if after.searching else temperature.end(after)
 
 
-def _with_smallest(global_state: HdpGlobalState, state: MovesState) -> MovesState:
+def _with_smallest(state: MovesState, size: Vector) -> MovesState:
     """Propose the smallest topics for deletion, the smallest first; none in the first round, which moves nothing."""
     alive = np.flatnonzero(state.topic_alive)
-    size = global_state.topic_moments[0][alive]
-    count = max(int(SCHEDULE.delete_candidates * alive.size), SCHEDULE.min_delete_candidates)
-    count = min(count, SCHEDULE.max_delete_candidates, alive.size - 1)
-    smallest = alive[np.argsort(size, kind="stable")[: count if state.superfluous else 0]]
+    count = max(int(schedule.DELETE_CANDIDATES * alive.size), schedule.MIN_DELETE_CANDIDATES)
+    count = min(count, schedule.MAX_DELETE_CANDIDATES, alive.size - 1)
+    smallest = alive[np.argsort(size[alive], kind="stable")[: count if state.superfluous else 0]]
     spill = np.zeros((smallest.size, state.topic_alive.size))
-    return replace(state, ask=1, delete_candidates=smallest, delete_spill=spill)
+    return replace(state, ask=RoundSums.PROPOSALS, delete_candidates=smallest, delete_spill=spill)
 
 
-def _with_candidates(
-    before: HdpGlobalState, after: HdpGlobalState, state: MovesState, sums: ProposalSums
-) -> MovesState:
+def _with_candidates(state: MovesState, size: Vector, vocabulary: float, sums: ProposalSums) -> MovesState:
     """Propose pairs of topics for merging: each with those whose words are most like its own."""
     alive = np.flatnonzero(state.topic_alive)
     upper = sums.topic_products[np.ix_(alive, alive)]
     both = upper + upper.T - np.diag(np.diag(upper))
-    mean = after.topic_moments[0][alive] / before.vocabulary
-    covariance = both - before.vocabulary * np.outer(mean, mean)
-    # Of a flat topic, whose cells are too small to count in the products, no correlation is known.
+    mean = size[alive] / vocabulary
+    covariance = both - vocabulary * np.outer(mean, mean)
+    # A flat topic, whose cells are too small to count in the products, has no known correlation.
     deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     deviation[deviation == 0.0] = np.inf
     alike = covariance / np.outer(deviation, deviation)
     np.fill_diagonal(alike, -np.inf)
-    count = min(SCHEDULE.merge_candidates, alive.size - 1)
+    count = min(schedule.MERGE_CANDIDATES, alive.size - 1)
     nearest = np.argsort(-alike, axis=1, kind="stable")[:, :count]
     owner = np.repeat(np.arange(alive.size), count)
     pairs = np.sort(np.stack([owner, nearest.ravel()]), axis=0)
     pairs = np.unique(pairs, axis=1) if pairs.size else pairs
-    candidates = np.ascontiguousarray(alive[pairs]).astype(np.int64)
-    copies = alike[pairs[0], pairs[1]] >= SCHEDULE.alike
-    return replace(state, ask=2, merge_candidates=candidates, merge_alike=copies, delete_spill=sums.delete_spill)
+    return replace(
+        state,
+        ask=RoundSums.GAINS,
+        merge_candidates=np.ascontiguousarray(alive[pairs]).astype(np.int64),
+        merge_alike=alike[pairs[0], pairs[1]] >= schedule.COPY_CORRELATION,
+        delete_spill=sums.delete_spill,
+    )
 
 
 @dataclass
 class _Chosen:
-    """Accepted moves, no two of which concern the same topic; `sure` of the merges show superfluous topics."""
+    """Accepted moves, no two of which concern the same topic; `sure` of the merges show redundant topics."""
 
     into: Ints
     taken: npt.NDArray[np.bool_]
@@ -202,15 +155,17 @@ class _Chosen:
     sure: int = 0
 
 
-def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, sums: ScoreSums) -> HdpGlobalState:
+def _with_accepted(state: MovesState, size: Vector, sweep: int, sums: ScoreSums) -> MovesState:
     """Accept the moves that gain, the best first."""
-    alive = np.array(old.topic_alive)
+    alive = np.array(state.topic_alive)
     chosen = _Chosen(np.arange(alive.size), np.zeros(alive.size, dtype=bool))
-    were_split = int(old.split_pairs.shape[1])
+    were_split = int(state.split_pairs.shape[1])
     held = max(float(sums.held_score[1]), 1.0)
-    score, fallen = float(sums.held_score[0]) / held, old.moves_best - SCHEDULE.max_fall / np.sqrt(held)
-    errors = SCHEDULE.split_errors if were_split else SCHEDULE.merge_errors
-    _choose_merges(chosen, old, after.topic_moments[0], sums, errors)
+    score, fallen = float(sums.held_score[0]) / held, state.moves_best - schedule.MAX_FALL / np.sqrt(held)
+    errors = schedule.SPLIT_ERRORS if were_split else schedule.MERGE_ERRORS
+    _choose_merges(chosen, state, size, sums, errors)
+    if state.superfluous:
+        _choose_deletes(chosen, state, sums, int(alive.sum()))
     state = replace(
         state,
         split_pairs=np.zeros((2, 0), dtype=np.int64),
@@ -219,71 +174,72 @@ def _with_accepted(old: MovesState, after: HdpGlobalState, state: MovesState, su
         delete_candidates=np.zeros(0, dtype=np.int64),
         delete_spill=np.zeros((0, alive.size)),
     )
-    if not old.superfluous:
-        return replace(after, moves=_after_first_round(state, chosen.sure >= SCHEDULE.worth * alive.sum()))
-    _choose_deletes(chosen, old, sums, int(alive.sum()))
-    accepted = chosen.merges + chosen.deletes
+    last_round = replace(state, moves_idle=schedule.IDLE_ROUNDS, split_tried=True)
+    if not state.superfluous:
+        # The first round moves nothing, as the next ones have another alpha. Without redundant topics, there are no
+        # more: following what chance proposes costs more than it gains.
+        redundant = chosen.sure >= schedule.MIN_REDUNDANT_SHARE * alive.sum()
+        return replace(state, superfluous=True) if redundant else last_round
     if not were_split and score < fallen:
-        # Moves that each gained have lost together, or topics are still changing.
-        if old.merges + old.deletes and int(after.sweeps) < SCHEDULE.begin + 3 * SCHEDULE.every:
-            # The first have lost: the truncation is not too large.
-            return replace(after, moves=replace(state, moves_idle=SCHEDULE.idle_rounds, split_tried=True))
-        return replace(after, moves=replace(state, moves_idle=old.moves_idle + 1))
-    state = replace(state, moves_best=max(score, old.moves_best))
+        # Moves that each gained have lost together, or topics are still changing. If the first ones have lost, the
+        # truncation is not too large.
+        first = state.merges + state.deletes and sweep < schedule.FIRST_ROUND + 3 * schedule.ROUND_INTERVAL
+        return last_round if first else replace(state, moves_idle=state.moves_idle + 1)
+    accepted = chosen.merges + chosen.deletes
+    few = accepted <= schedule.FEW_MOVES * alive.sum() and not were_split
+    splits = state.splits
     if were_split:
         # Halves that are merged again have changed nothing.
-        state = replace(state, splits=old.splits + were_split - chosen.merges)
-        chosen.merges = 0
-    few = accepted <= SCHEDULE.few_moves * alive.sum()
-    state = replace(state, moves_idle=old.moves_idle + 1 if few and not were_split else 0)
+        splits, chosen.merges = splits + were_split - chosen.merges, 0
+    best, idle = max(score, state.moves_best), state.moves_idle + 1 if few else 0
+    state = replace(state, moves_best=best, moves_idle=idle, splits=splits)
     if not accepted:
-        return replace(after, moves=state)
-    gone = np.flatnonzero(chosen.into != np.arange(alive.size))
-    alive[gone] = False
-    merges, deletes = old.merges + chosen.merges, old.deletes + chosen.deletes
-    state = replace(state, moves_into=chosen.into, topic_alive=alive, merges=merges, deletes=deletes)
-    # Counts and totals move in the next sweep, with the documents of each shard.
-    return replace(after, moves=replace(state, moving=True))
+        return state
+    alive[chosen.into != np.arange(alive.size)] = False
+    return replace(
+        state,
+        # Counts and totals move in the next sweep, with the documents of each shard.
+        moving=True,
+        moves_into=chosen.into,
+        topic_alive=alive,
+        merges=state.merges + chosen.merges,
+        deletes=state.deletes + chosen.deletes,
+    )
 
 
-def _after_first_round(state: MovesState, superfluous: bool) -> MovesState:
-    """Return the state after the first round, which moves nothing: those to come have another alpha.
-
-    Without superfluous topics, there are no more rounds: following what chance proposes costs more than it gains.
-    """
-    if superfluous:
-        return replace(state, superfluous=True)
-    return replace(state, moves_idle=SCHEDULE.idle_rounds, split_tried=True)
-
-
-def _with_splits(after: HdpGlobalState, state: MovesState, sweep: int) -> HdpGlobalState:
+def _with_splits(state: MovesState, size: Vector, sweep: int) -> MovesState:
     """Split the largest topics by halves of their documents, as far as there is room.
 
     The halves separate for some sweeps. Those that predict no better by then are merged again.
     """
     alive = np.array(state.topic_alive)
-    free, size = np.flatnonzero(~alive), after.topic_moments[0]
-    count = min(free.size, int(SCHEDULE.split_share * alive.sum()))
+    free = np.flatnonzero(~alive)
+    count = min(free.size, int(schedule.SPLIT_SHARE * alive.sum()))
     state = replace(state, split_tried=True)
     if not count:
-        return replace(after, moves=state)
+        return state
     ranked = np.flatnonzero(alive)[np.argsort(-size[alive], kind="stable")]
     split, new = ranked[:count], free[:count]
     halves = np.full(alive.size, -1)
     halves[split] = new
     alive[new] = True
-    pairs = np.stack([split, new]).astype(np.int64)
-    state = replace(state, moving=True, moves_split=halves, topic_alive=alive, moves_idle=0)
-    state = replace(state, split_pairs=pairs, split_until=sweep + SCHEDULE.split_sweeps)
-    return replace(after, moves=state)
+    return replace(
+        state,
+        moving=True,
+        moves_split=halves,
+        topic_alive=alive,
+        moves_idle=0,
+        split_pairs=np.stack([split, new]).astype(np.int64),
+        split_until=sweep + schedule.SPLIT_SWEEPS,
+    )
 
 
-def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSums, errors: float) -> None:
+def _choose_merges(chosen: _Chosen, state: MovesState, size: Vector, sums: ScoreSums, errors: float) -> None:
     gain, error = sums.merge_gain, np.sqrt(sums.merge_square)
-    first, second = old.merge_candidates
-    copies = np.zeros(gain.size, dtype=bool) if old.merge_alike is None else old.merge_alike
-    least = np.where(copies, SCHEDULE.alike_errors, errors) * error
-    most = max(int(SCHEDULE.max_merges * old.topic_alive.sum()), 1)
+    first, second = state.merge_candidates
+    copies = np.zeros(gain.size, dtype=bool) if state.merge_alike is None else state.merge_alike
+    least = np.where(copies, schedule.COPY_ERRORS, errors) * error
+    most = max(int(schedule.MAX_MERGES * state.topic_alive.sum()), 1)
     for index in np.argsort(-gain, kind="stable"):
         if chosen.merges == most and errors > 0:
             return
@@ -297,24 +253,24 @@ def _choose_merges(chosen: _Chosen, old: MovesState, size: Vector, sums: ScoreSu
         chosen.taken[[k, m]] = True
         chosen.into[m] = k
         chosen.merges += 1
-        chosen.sure += int(copies[index] or gain[index] > SCHEDULE.sure_merge * error[index])
+        chosen.sure += int(copies[index] or gain[index] > schedule.SURE_MERGE_ERRORS * error[index])
 
 
-def _choose_deletes(chosen: _Chosen, old: MovesState, sums: ScoreSums, topics: int) -> None:
+def _choose_deletes(chosen: _Chosen, state: MovesState, sums: ScoreSums, topics: int) -> None:
     gain, square = sums.delete_gain, sums.delete_square
-    most = max(int(SCHEDULE.max_deletes * topics), 1)
+    most = max(int(schedule.MAX_DELETES * topics), 1)
     for index in np.argsort(-gain, kind="stable"):
-        topic = int(old.delete_candidates[index])
+        topic = int(state.delete_candidates[index])
         if chosen.deletes == most or topics - chosen.merges - chosen.deletes <= 1:
             return
-        if chosen.taken[topic] or gain[index] <= SCHEDULE.delete_errors * np.sqrt(square[index]):
+        if chosen.taken[topic] or gain[index] <= schedule.DELETE_ERRORS * np.sqrt(square[index]):
             continue
         chosen.taken[topic] = True
         chosen.into[topic] = -1
         chosen.deletes += 1
 
 
-Counts = npt.NDArray[np.int32]
+# Beside a shard -------------------------------------------------------------------------------------------------------
 
 HOLDING_KERNELS = (
     kernels.hold_out,
@@ -465,7 +421,7 @@ class MoveStatistics:
         held = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size]
         documents, priors = (chunk.active, chunk.weighing), parameters.priors
         weight = working.selection.background_weight
-        if self._ask == 1:
+        if self._ask == RoundSums.PROPOSALS:
             candidates = self._number, self._spill
             deletion_scores.reassign(chunk.pairs, *documents, priors, working.topics, weight, *candidates)
             return
@@ -476,7 +432,7 @@ class MoveStatistics:
 
     def parts(self) -> dict[str, Part]:
         """Return the sums: ``delete_spill``, or `ScoreSums`."""
-        if self._ask == 1:
+        if self._ask == RoundSums.PROPOSALS:
             return {"delete_spill": fresh(self._spill)}
         (merge, merge_square), (delete, delete_square) = self._sums
         return {
@@ -491,7 +447,7 @@ class MoveStatistics:
 def statistics(
     copies: Counts | None, global_state: CollapsedGlobalState, state: MovesState | None
 ) -> Sequence[Statistics]:
-    """Return the sums that the next update needs, on held-out copies: of the search for the power, and of moves."""
+    """Return the sums that the next update needs, on held-out copies: of the temperature search, and of moves."""
     sums: list[Statistics] = []
     if global_state.sweeping_again:
         # They are of the state with which the iteration began.

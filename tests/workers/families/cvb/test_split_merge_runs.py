@@ -10,7 +10,7 @@ from collapsium.pipeline.engine.checkpoints import RunCheckpointer
 from collapsium.pipeline.estimators import CollapsedHDP
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
-from collapsium.workers.families.cvb import topic_moves as rounds
+from collapsium.workers.families.cvb import schedule
 from tests.conftest import planted_rows
 from tests.fits import bits, problem_of, scores_of
 from tests.workers.families.cvb.conftest import FIT, ITERATIONS, OPTIONS, iterations_of, shards_of
@@ -110,7 +110,7 @@ def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(plant
         assert scores_of(tmp_path / name)[-1] < 0.0
         assert verify(tmp_path / name).broken == []
     model = fit(planted[0], tmp_path / "off", **{**given, "split_merge_moves": False})
-    assert model.record.iterations < rounds.SCHEDULE.begin
+    assert model.record.iterations < schedule.FIRST_ROUND
 
 
 def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, steps, tmp_path):

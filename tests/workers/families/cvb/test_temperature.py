@@ -1,5 +1,6 @@
-"""Fits that choose the power of their weights, by the scores of two halves of the documents."""
+"""Fits that choose the inverse temperature of their responsibilities, by the scores of two halves of the documents."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -15,7 +16,8 @@ from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import cooling, topic_moves, updates
+from collapsium.workers.families.cvb import schedule, split_merge, updates
+from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.family import Summary
 from tests.fits import bits, problem_of, scores_of
 from tests.workers.families.cvb.conftest import check_recount, corpora, iterations_of, shards_of
@@ -27,9 +29,8 @@ FIT = {"iterations": ITERATIONS, "seed": 3, "topics": 12, "beta": 3.0}
 @pytest.fixture(scope="module", autouse=True)
 def soon():
     """Searches on small corpora too."""
-    schedule = cooling.CoolingSchedule(min_tokens=1000.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cooling, "SCHEDULE", schedule)
+        patch.setattr(schedule, "MIN_SEARCH_TOKENS", 1000.0)
         yield
 
 
@@ -58,7 +59,7 @@ def stepped(state, scores, tokens=5000.0):
     """The state after a sweep before which the held-out tokens of each half scored so many nats."""
     log_probability = np.tile(np.broadcast_to(scores, 2), 2) * tokens
     delta = Delta({"cooling_score": fresh(np.array([log_probability, np.full(4, tokens)]))})
-    return cooling.released(cooling.next_state(state, state, delta))
+    return updates.decide(state, state, delta)
 
 
 def searched(state, score_of):
@@ -80,7 +81,7 @@ def test_scores_of_sweeps_that_change_topics__do_not_count(into, split, counts):
     """Their rows are as before the change, and the totals as after it."""
     summary = Summary(1000, 500, 100_000, pairs=100_000, shards=1, iterations=200)
     state = recorded_family("hdp", {"topics": 3}).initialise(summary, Stream(1, "start"))
-    moves = replace(topic_moves.initial_state(3, 200), moving=True, moves_into=np.array(into))
+    moves = replace(split_merge.begin(3, 200), moving=True, moves_into=np.array(into))
     moves = replace(moves, moves_split=np.array([split, -1, -1]))
     search = replace(state.cooling, cooling_sweeps=100, cooling_first=16, cooling_scores=np.array([-8.0, -8.0]))
     found = stepped(replace(state, cooling=search, moves=moves), np.array([-7.0, -9.0])).cooling
@@ -91,15 +92,17 @@ def test_scores_of_sweeps_that_change_topics__do_not_count(into, split, counts):
 
 @given(st.lists(st.floats(-9.0, -5.0), min_size=400, max_size=400), st.integers(20, 200), st.sampled_from([0, 5]))
 def test_any_scores__lead_to_a_power_within_bounds_before_the_last_iterations(scores, iterations, start):
-    state, schedule, sweeps = state_before_search(iterations, start=start), cooling.SCHEDULE, 0
+    state, sweeps = state_before_search(iterations, start=start), 0
     while state.searching:
         before = state.cooling.cooling_power
         state = stepped(state, scores[2 * sweeps : 2 * sweeps + 2])
         sweeps += 1
-        assert schedule.lowest <= state.cooling.cooling_power <= schedule.highest
-        assert not state.searching or abs(state.cooling.cooling_power - before) <= schedule.most + 1e-9
+        assert schedule.MIN_INVERSE_TEMPERATURE <= state.cooling.cooling_power <= schedule.MAX_INVERSE_TEMPERATURE
+        assert (
+            not state.searching or abs(state.cooling.cooling_power - before) <= schedule.MAX_TEMPERATURE_CHANGE + 1e-9
+        )
         assert (state.held.held_share > 0.0) == state.searching
-    assert sweeps <= schedule.last * iterations
+    assert sweeps <= schedule.SEARCH_END * iterations
 
 
 def test_power_that_varies__ends_at_the_mean_of_its_last_third():
@@ -121,17 +124,19 @@ def test_scores_that_also_rise_or_fall_by_themselves__lead_to_the_best_power(bes
         state_before_search(150, start=start), lambda power, sweeps: -7.0 - 2.0 * (power - best) ** 2 + trend * sweeps
     )
     assert state.cooling.cooling_power == pytest.approx(best, abs=0.01)
-    assert powers[0] == (cooling.SCHEDULE.start_formed if start else cooling.SCHEDULE.start)
+    assert powers[0] == (schedule.CLUSTERS_INVERSE_TEMPERATURE if start else schedule.RANDOM_INVERSE_TEMPERATURE)
 
 
 @pytest.mark.parametrize(("growing", "start"), [(60, 0), (0, 0), (0, 5)])
 def test_a_search__begins_when_topics_have_formed_over_all_documents(growing, start):
-    state, schedule = state_before_search(200, growing=growing, start=start), cooling.SCHEDULE
+    state = state_before_search(200, growing=growing, start=start)
     first = state.cooling.cooling_power
-    for number in range(growing + (schedule.hold_formed if growing or start else schedule.hold)):
+    for number in range(
+        growing + (schedule.FORMING_SWEEPS_CLUSTERS if growing or start else schedule.FORMING_SWEEPS_RANDOM)
+    ):
         state = stepped(state, [-7.0 - 0.1 * (number % 4 < 2), -7.0])
         assert state.cooling.cooling_power == first
-    for number in range(2 * schedule.sweeps):
+    for number in range(2 * schedule.SWEEPS_PER_TEMPERATURE):
         state = stepped(state, [-7.0 - 0.1 * (number % 4 < 2), -7.0])
     assert state.cooling.cooling_power != first
 
@@ -153,7 +158,7 @@ def test_fits_that_are_short_or_small__search_for_no_power(iterations, tokens, s
     assert (state.held is not None) == searching
 
 
-@pytest.mark.parametrize(("tokens", "power"), [(10**6, cooling.SCHEDULE.short_power), (999, None)])
+@pytest.mark.parametrize(("tokens", "power"), [(10**6, schedule.SHORT_INVERSE_TEMPERATURE), (999, None)])
 def test_short_fits__keep_one_power(tokens, power):
     state = state_before_search(19, tokens)
     assert (None if state.cooling is None else state.cooling.cooling_power) == power
@@ -193,14 +198,22 @@ def test_scores__are_those_with_which_an_iteration_begins(planted):
 def test_the_search__goes_on_with_fewer_tokens_when_moves_of_topics_have_ended(planted):
     options, iterations = {"topics": 8, "split_merge_moves": True}, 100
     problem = problem_of(planted[0], "hdp", options, iterations=iterations)
-    shares, powers, alphas = [], [], []
+    shares, powers, alphas, phases = [], [], [], []
     for state, _ in Fit(problem, Limits(iterations=iterations)):
         check_recount(problem, state)
         shares.append(state.global_state.held.held_share)
         powers.append(state.global_state.cooling.cooling_power)
         alphas.append(state.global_state.alpha)
-    assert list(dict.fromkeys(shares)) == [0.1, cooling.SCHEDULE.max_held, 0.0]
-    first = shares.index(cooling.SCHEDULE.max_held)
+        phases.append(state.global_state.phase)
+    assert [phase for phase, _ in itertools.groupby(phases)] == [
+        Phase.SPLIT_MERGE,
+        Phase.RELEASE,
+        Phase.TEMPERATURE_SEARCH,
+        Phase.CONVERGING,
+    ]
+    assert phases.count(Phase.RELEASE) == 1
+    assert list(dict.fromkeys(shares)) == [0.1, schedule.MAX_SEARCH_HELD_SHARE, 0.0]
+    first = shares.index(schedule.MAX_SEARCH_HELD_SHARE)
     assert len(set(powers[first : shares.index(0.0)])) > 1
     # Too many topics have an alpha of their own, from which powers would be found too large.
     assert alphas[first - 1] != alphas[first + 1]
