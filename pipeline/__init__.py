@@ -3,8 +3,9 @@
 Corpora: `ingest`, `append`, `split`, `explode`, `simulate`; `sample_texts` and `write_sample_texts` for trying things
 out. Fits: `estimate`, `fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `edit`,
 `topic_shares`, `expected_topics`, `label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`,
-`predict`, `report`, `plot` and `export`. Jobs: `batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most
-functions have a command of the same name. `__init__.pyi` has the types of all options, for editors and mypy.
+`predict`, `effects`, `table_effects`, `shares_by`, `shares_over`, `report`, `plot` and `export`. Jobs: `batch`,
+`versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the same name. `__init__.pyi`
+has the types of all options, for editors and mypy.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _HOMES = {
     "Comparison": "collapsium.pipeline.workflows.compare.compare",
     "Corpus": "collapsium.storage.corpus.corpus",
     "Edited": "collapsium.pipeline.engine.edit",
+    "Effects": "collapsium.pipeline.analysis.regression",
     "Evaluation": "collapsium.pipeline.analysis.evaluate",
     "ExpectedTopic": "collapsium.pipeline.analysis.labels.expected_topics",
     "Exported": "collapsium.pipeline.reporting.export",
@@ -38,6 +40,7 @@ _HOMES = {
     "coherence": "collapsium.pipeline.analysis.coherence",
     "compare": "collapsium.pipeline.workflows.compare.compare",
     "edit": "collapsium.pipeline.engine.edit",
+    "effects": "collapsium.pipeline.analysis.effects",
     "estimate": "collapsium.pipeline.engine.estimate",
     "evaluate": "collapsium.pipeline.analysis.evaluate",
     "expected_topics": "collapsium.pipeline.analysis.labels.expected_topics",
@@ -56,8 +59,11 @@ _HOMES = {
     "report": "collapsium.pipeline.reporting.page.report",
     "resume": "collapsium.pipeline.engine.fit",
     "sample_texts": "collapsium.pipeline.workflows.demo.sample",
+    "shares_by": "collapsium.pipeline.analysis.effects",
+    "shares_over": "collapsium.pipeline.analysis.effects",
     "simulate": "collapsium.pipeline.corpora.simulate",
     "split": "collapsium.pipeline.corpora.ingest",
+    "table_effects": "collapsium.pipeline.analysis.effects",
     "topic_shares": "collapsium.pipeline.analysis.topic_shares",
     "topics": "collapsium.pipeline.models.topics",
     "verify": "collapsium.pipeline.analysis.verify",
@@ -70,6 +76,7 @@ __all__ = [
     "Comparison",
     "Corpus",
     "Edited",
+    "Effects",
     "Evaluation",
     "ExpectedTopic",
     "Exported",
@@ -89,6 +96,7 @@ __all__ = [
     "coherence",
     "compare",
     "edit",
+    "effects",
     "estimate",
     "evaluate",
     "expected_topics",
@@ -108,8 +116,11 @@ __all__ = [
     "resume",
     "rollback",
     "sample_texts",
+    "shares_by",
+    "shares_over",
     "simulate",
     "split",
+    "table_effects",
     "topic_shares",
     "topics",
     "verify",

@@ -8,6 +8,7 @@ import collapsium.pipeline.analysis.evaluate
 import collapsium.pipeline.analysis.infer
 import collapsium.pipeline.analysis.labels.expected_topics
 import collapsium.pipeline.analysis.metrics.measurement
+import collapsium.pipeline.analysis.regression
 import collapsium.pipeline.analysis.topic_shares
 import collapsium.pipeline.analysis.verify
 import collapsium.pipeline.corpora.options
@@ -35,6 +36,8 @@ from collapsium.pipeline.workflows.compare.compare import Comparison as Comparis
 from collapsium.storage.corpus.corpus import Corpus as Corpus
 
 from collapsium.pipeline.engine.edit import Edited as Edited
+
+from collapsium.pipeline.analysis.regression import Effects as Effects
 
 from collapsium.pipeline.analysis.evaluate import Evaluation as Evaluation
 
@@ -80,6 +83,9 @@ def compare(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, tls:
 
 def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, merge: collections.abc.Sequence[collections.abc.Sequence[int]] = ..., delete: collections.abc.Sequence[int] = ..., split: collections.abc.Sequence[int] = ..., rename: collections.abc.Mapping[int, str] = ..., corpus: str | os.PathLike[str] | None = ..., workers: int | None = ...) -> collapsium.pipeline.engine.edit.Edited:
     """Write a model whose topics are merged, deleted, split or renamed; the run stays as it is."""
+
+def effects(run: str | os.PathLike[str], formula: str, *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., cluster: str | None = ..., level: float = ..., seed: int = ..., at: collections.abc.Sequence[str] = ..., contrast: collections.abc.Sequence[str] = ..., link: typing.Literal['identity', 'logit'] = ..., errors: typing.Literal['robust', 'classical'] = ..., permutations: int = ..., permute: str | None = ..., posteriors: typing.Literal['sampled', 'fit'] = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.pipeline.analysis.regression.Effects:
+    """Estimate the effects of documents' fields on their topic proportions, with intervals."""
 
 @overload
 def estimate(corpus: str | os.PathLike[str], *, family: typing.Literal['author-topic'], schedule: typing.Literal['batch', 'stochastic'] = ..., restarts: int = ..., samples: int = ..., combine: typing.Literal['predictions', 'consensus'] = ..., init: str | os.PathLike[str] | None = ..., heldout: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., memory: str | int | None = ..., scratch: str | os.PathLike[str] | None = ..., labels: collections.abc.Sequence[str] = ..., alpha: float = ..., eta: float = ..., topics: int) -> collapsium.pipeline.engine.plan.Plan:
@@ -268,6 +274,12 @@ def rollback(job: str | os.PathLike[str], *, to: int | None = ...) -> int:
 def sample_texts() -> list[dict[str, str | int]]:
     """Return the paragraphs of 124 addresses of presidents of the United States, for tutorials and first trials."""
 
+def shares_by(run: str | os.PathLike[str], field: str, *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., cluster: str | None = ..., level: float = ..., seed: int = ..., posteriors: typing.Literal['sampled', 'fit'] = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.pipeline.analysis.regression.Effects:
+    """Return the topics' shares of the tokens by the values of a field, with intervals."""
+
+def shares_over(run: str | os.PathLike[str], period: str = ..., *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., cluster: str | None = ..., level: float = ..., seed: int = ..., posteriors: typing.Literal['sampled', 'fit'] = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.pipeline.analysis.regression.Effects:
+    """Return the topics' shares of the tokens by period, with intervals."""
+
 @overload
 def simulate(corpus: str | os.PathLike[str], *, family: typing.Literal['author-topic'], progress: collections.abc.Callable[[int], None] = ..., documents: int, words: int, tokens: float | None = ..., seed: int = ..., shard_tokens: int | None = ..., labels: collections.abc.Sequence[str] = ..., alpha: float = ..., eta: float = ..., topics: int) -> collapsium.storage.corpus.manifest.Manifest:
     """Draw a corpus from a family's generative model."""
@@ -339,6 +351,9 @@ def simulate(corpus: str | os.PathLike[str], *, family: str, progress: collectio
 def split(corpus: str | os.PathLike[str], train: str | os.PathLike[str], heldout: str | os.PathLike[str], *, progress: collections.abc.Callable[[int], None] = ..., fraction: float | None = ..., documents: bool = ..., folds: int | None = ..., fold: int | None = ..., drop_labels: float | None = ..., field: str | None = ..., seed: int = ...) -> None:
     """Split the tokens, documents or labels of a corpus into a training and a held-out corpus."""
 
+def table_effects(proportions: object, data: object, formula: str, *, cluster: str | None = ..., level: float = ..., seed: int = ..., at: collections.abc.Sequence[str] = ..., contrast: collections.abc.Sequence[str] = ..., link: typing.Literal['identity', 'logit'] = ..., errors: typing.Literal['robust', 'classical'] = ..., permutations: int = ..., permute: str | None = ...) -> collapsium.pipeline.analysis.regression.Effects:
+    """Estimate the effects of fields on proportions in a table, from any tool."""
+
 def topic_shares(run: str | os.PathLike[str], *, period: str | None = ..., corpus: str | os.PathLike[str] | None = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.pipeline.analysis.topic_shares.TimeShares:
     """Return the topics' shares by period: means of the documents' proportions, weighted by document length."""
 
@@ -354,4 +369,4 @@ def versions(job: str | os.PathLike[str]) -> list[tuple[collapsium.storage.runs.
 def write_sample_texts(out: str | os.PathLike[str]) -> int:
     """Write the sample texts as JSON lines, an object a line."""
 
-__all__ = ['Coherence', 'Comparison', 'Corpus', 'Edited', 'Evaluation', 'ExpectedTopic', 'Exported', 'Findings', 'LabelTopics', 'Measurement', 'Model', 'Outcome', 'Plan', 'Prediction', 'Reconstruction', 'Report', 'TLS', 'TimeShares', 'Topic', 'append', 'batch', 'coherence', 'compare', 'edit', 'estimate', 'evaluate', 'expected_topics', 'explode', 'export', 'fit', 'infer', 'info', 'ingest', 'label_topics', 'measure', 'name_topics', 'neighbour_distance', 'plot', 'predict', 'report', 'resume', 'rollback', 'sample_texts', 'simulate', 'split', 'topic_shares', 'topics', 'verify', 'versions', 'write_sample_texts']
+__all__ = ['Coherence', 'Comparison', 'Corpus', 'Edited', 'Effects', 'Evaluation', 'ExpectedTopic', 'Exported', 'Findings', 'LabelTopics', 'Measurement', 'Model', 'Outcome', 'Plan', 'Prediction', 'Reconstruction', 'Report', 'TLS', 'TimeShares', 'Topic', 'append', 'batch', 'coherence', 'compare', 'edit', 'effects', 'estimate', 'evaluate', 'expected_topics', 'explode', 'export', 'fit', 'infer', 'info', 'ingest', 'label_topics', 'measure', 'name_topics', 'neighbour_distance', 'plot', 'predict', 'report', 'resume', 'rollback', 'sample_texts', 'shares_by', 'shares_over', 'simulate', 'split', 'table_effects', 'topic_shares', 'topics', 'verify', 'versions', 'write_sample_texts']

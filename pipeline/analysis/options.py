@@ -133,3 +133,62 @@ class InferOptions(Options):
         description="number of the restart or sample whose proportions are written (default: the first "
         "restart, the last sample)",
     )
+
+
+class ShareOptions(Options):
+    """Errors of topic shares and effects."""
+
+    cluster: Annotated[str | None, Value("FIELD")] = Field(
+        None,
+        description="field whose values are clusters, such as the speech that paragraphs are from: errors allow for "
+        "documents of a cluster that resemble each other",
+    )
+    level: Annotated[float, Value("F", expected="a share between 0 and 1")] = Field(
+        0.95, gt=0, lt=1, description="probability of the intervals"
+    )
+    seed: Annotated[int, Value("S")] = Field(0, description="seed of permutations and of the documents' posteriors")
+
+
+class EffectOptions(ShareOptions):
+    """Estimates of the effects of covariates, and their errors."""
+
+    at: Annotated[Texts, Value("FIELD[=VALUE,...]")] = Field(
+        (),
+        description="predict the mean proportions with a field set to values in all documents; without values to each "
+        "level, or to 25 points of a curve. May be repeated, for all combinations",
+    )
+    contrast: Annotated[Texts, Value("FIELD[=A,B]")] = Field(
+        (),
+        description="difference of the predictions with a field set to A and to B in all documents; without values "
+        "each level less the most frequent one, or the largest number less the smallest. May be repeated, "
+        "and combined with `at`",
+    )
+    link: Literal["identity", "logit"] = Field(
+        "identity", description="identity: effects are differences of shares; logit: of log odds (fractional logit)"
+    )
+    errors: Literal["robust", "classical"] = Field(
+        "robust", description="errors without `cluster`: robust (HC1), or classical, as of equal variances"
+    )
+    permutations: Annotated[int, Value("N")] = Field(
+        0,
+        ge=0,
+        description="check: permute a field N times, over whole clusters if there are any, and report how often "
+        "coefficients look significant; about 5% should",
+    )
+    permute: Annotated[str | None, Value("FIELD")] = Field(
+        None, description="field that is permuted (default: the first of the formula)"
+    )
+
+
+class PosteriorOptions(Options):
+    """Source of the documents' proportions."""
+
+    posteriors: Literal["sampled", "fit"] = Field(
+        "sampled",
+        description="sampled: means and variances of the documents' proportions are sampled with the topics fixed and "
+        "a prior that follows the formula, for families with Dirichlet proportions; fit: the proportions of "
+        "the fit, taken as known, which is faster and gives intervals that are too narrow",
+    )
+    corpus: Annotated[Location | None, Value("CORPUS")] = Field(
+        None, description="present location of the training corpus, if it was moved"
+    )

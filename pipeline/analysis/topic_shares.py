@@ -258,7 +258,7 @@ def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
     beginnings = [moment(start) for start in starts.tolist()]
     return TimeShares(
         chosen,
-        [_name(start, chosen) for start in beginnings],
+        [name_of_period(start, chosen) for start in beginnings],
         beginnings,
         np.rint(sums[0]).astype(np.int64),
         sums[1],
@@ -322,7 +322,7 @@ def _default_period(hour: Ints, precision: Ints, documents: Ints) -> str:
     return min(few or ["decade"], key=lambda name: abs(math.log(max(counts.get(name, 1), 1) / middle)))
 
 
-def _name(start: datetime.datetime, period: str) -> str:
+def name_of_period(start: datetime.datetime, period: str) -> str:
     """Return the name of a period."""
     if period == "hour":
         return f"{start:%Y-%m-%dT%H}".rjust(13, "0")

@@ -33,6 +33,7 @@ COMMANDS = {
     "evaluate": ("models.evaluate", "score a model on held-out data, or compute the coherence of its topics"),
     "infer": ("models.infer", "write the topic proportions of documents, seen or unseen"),
     "predict": ("models.predict", "predict a label or rating of documents from their words"),
+    "effects": ("models.effects", "estimate how topics differ by labels, numbers and dates, with intervals"),
     "export": ("models.export", "export a model to pyLDAvis, or as tables (CSV)"),
     "simulate": ("corpora.simulate", "draw a corpus from the generative model of a family"),
     "info": ("models.info", "print what a corpus, run, comparison or model holds"),

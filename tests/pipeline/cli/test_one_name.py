@@ -21,12 +21,14 @@ from collapsium.storage.readers.open import ReadOptions
 OF_COMMANDS = {"quiet", "config", "settings", "callback", "log_format", "as_json", "tls_ca", "tls_cert", "tls_key"}
 OF_PYTHON = {"progress", "sinks", "notice", "tls", "settings", "options"}
 FUNCTIONS = {
+    "effects": ("effects", "table_effects"),
     "evaluate": ("evaluate", "coherence", "measure"),
     "fit": ("fit", "resume"),
     "topics": ("topics", "expected_topics", "label_topics"),
 }
 # Flags that choose another function (whose first argument they are), how much is printed, or where the result goes.
 APART = {
+    "effects": {"picture"},
     "evaluate": {"coherence", "documents", "words"},
     "fit": {"resume", "run"},
     "topics": {

@@ -41,7 +41,7 @@ class DirichletTopics(NamedTuple):
 
 
 @helper
-def _draw(weight: Float64Vector, total: float, number: float) -> int:
+def draw(weight: Float64Vector, total: float, number: float) -> int:
     """Draw an index in proportion to weights."""
     remaining, k = number * total, 0
     while k < weight.size - 1 and remaining >= weight[k]:
@@ -51,7 +51,7 @@ def _draw(weight: Float64Vector, total: float, number: float) -> int:
 
 
 @helper
-def _token_weights(
+def token_weights(
     probability: Float64Vector, counts: Int64Vector, prior: Float64Vector, weight: OutFloat64Vector
 ) -> float:
     """Fill `weight` with p_k (a_k + n_k), and return the sum."""
@@ -88,13 +88,13 @@ def left_to_right(
                 for before in range(n):
                     counts[topic[before]] -= 1
                     row = word_topic[position[begin + before]]
-                    total = _token_weights(row, counts, prior, weight)
-                    topic[before] = _draw(weight, total, uniform(key, number))
+                    total = token_weights(row, counts, prior, weight)
+                    topic[before] = draw(weight, total, uniform(key, number))
                     number += 1
                     counts[topic[before]] += 1
-                total = _token_weights(word_topic[position[begin + n]], counts, prior, weight)
+                total = token_weights(word_topic[position[begin + n]], counts, prior, weight)
                 predictive[n] += total / (n + all_prior)
-                topic[n] = _draw(weight, total, uniform(key, number))
+                topic[n] = draw(weight, total, uniform(key, number))
                 number += 1
                 counts[topic[n]] += 1
         log_likelihood[document] = 0.0
@@ -133,8 +133,8 @@ def annealed_importance(
             power[:] = 1.0
             log_weight[run] = 0.0
             for n in range(tokens):
-                total = _token_weights(power[n], counts, prior, weight)
-                topic[n] = _draw(weight, total, uniform(key, number))
+                total = token_weights(power[n], counts, prior, weight)
+                topic[n] = draw(weight, total, uniform(key, number))
                 number += 1
                 counts[topic[n]] += 1
             for step in range(steps):
@@ -162,8 +162,8 @@ def _anneal(
         counts[topic[n]] -= 1
         for k in range(prior.size):
             power[n, k] *= step_power[n, k]
-        total = _token_weights(power[n], counts, prior, weight)
-        topic[n] = _draw(weight, total, uniform(key, number))
+        total = token_weights(power[n], counts, prior, weight)
+        topic[n] = draw(weight, total, uniform(key, number))
         number += 1
         counts[topic[n]] += 1
     return number

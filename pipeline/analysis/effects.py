@@ -1,0 +1,425 @@
+"""Effects of documents' fields on the topics of a model, or on proportions in a table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collapsium.pipeline.analysis.design import (
+    DATE,
+    Floats,
+    Values,
+    check_formula,
+    fields_of,
+    names_in,
+    require_formulaic,
+)
+from collapsium.pipeline.analysis.model_arrays import THETA, require_pandas
+from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions, ShareOptions
+from collapsium.pipeline.analysis.regression import KNOWN, Effects, Regression
+from collapsium.pipeline.analysis.topic_shares import PERIODS
+from collapsium.pipeline.analysis.topics import topics
+from collapsium.pipeline.executors.base import TLS, SerialExecutor
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.options import keywords
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.errors import AbsentError, MismatchError, OptionError, near
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.runs.run import RECORD, Run
+from collapsium.storage.units import Counting, silent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WORDS = 5  # Words that name a topic
+ROUNDING = 1e-6  # Rounding of proportions that are read from files
+
+
+@dataclass(frozen=True)
+class RunSource:
+    """The training documents of a model."""
+
+    url: str
+    references: Sequence[ShardReference]
+    topics: npt.NDArray[np.int64]  # Columns of the proportions that are reported
+
+    @property
+    def parts(self) -> int:
+        """Number of shards."""
+        return len(self.references)
+
+    def fields(self, part: int, names: Sequence[str]) -> tuple[dict[str, Values], npt.NDArray[np.bool_], set[str]]:
+        """Read fields of a shard's documents."""
+        reference = self.references[part]
+        documents = reference.documents()
+        place = f"{reference.folder.url}/{reference.record.file}"
+        occupied = documents.tokens > 0 if reference.dense is None else np.ones(len(documents), dtype=bool)
+        known = names_in(documents.extras, len(documents))
+        return fields_of(documents.extras, len(documents), names, place), occupied, known
+
+    def proportions(self, part: int) -> tuple[Floats, Floats]:
+        """Read the proportions of the fit."""
+        model = Model(self.url)
+        local = model.documents(part)
+        theta = np.asarray(model.family.infer(local, model.global_state)[THETA], dtype=np.float64)
+        lengths = np.asarray(model.family.document_lengths(local), dtype=np.float64)
+        return np.ascontiguousarray(theta[:, self.topics]), lengths
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Proportions and fields in memory."""
+
+    theta: Floats
+    columns: Mapping[str, Values]
+    rows: int = 10_000  # Rows of a part
+
+    @property
+    def parts(self) -> int:
+        """Number of parts."""
+        return max(-(-len(self.theta) // self.rows), 1)
+
+    def fields(self, part: int, names: Sequence[str]) -> tuple[dict[str, Values], npt.NDArray[np.bool_], set[str]]:
+        """Return fields of a part's rows; rows without any proportion are empty documents."""
+        rows = slice(part * self.rows, (part + 1) * self.rows)
+        fields = {name: self.columns[name][rows] for name in names if name in self.columns}
+        return fields, self.theta[rows].sum(axis=1) > 0.0, set(self.columns)
+
+    def proportions(self, part: int) -> tuple[Floats, Floats]:
+        """Return the proportions of a part."""
+        theta = np.ascontiguousarray(self.theta[part * self.rows : (part + 1) * self.rows])
+        return theta, np.ones(len(theta))
+
+
+@keywords(options=EffectOptions, posterior=PosteriorOptions, scheduling=SchedulerOptions)
+def effects(
+    run: str | os.PathLike[str],
+    formula: str,
+    *,
+    options: EffectOptions,
+    posterior: PosteriorOptions,
+    scheduling: SchedulerOptions,
+    tls: TLS | None = None,
+    progress: Counting = silent,
+) -> Effects:
+    """Estimate the effects of documents' fields on their topic proportions, with intervals.
+
+    The topics of the training documents are regressed on fields that are stored with the corpus: labels, covariates and
+    dates (as years with fractions). The model may be of any family and need not know the fields.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or a model.
+    formula : str
+        Fields and how they enter, such as ``~ party + bs(year, df=5)``: ``+ - * : ^ ( )``, ``bs``, ``cr``, ``cs``,
+        ``poly``, ``C``, ``I``, ``scale``, ``center``, ``exp``, ``log``, ``log2``, ``log10`` and ``sqrt``. Other names
+        than words are written in backquotes.
+    options : EffectOptions
+        What is estimated, and with which errors.
+    posterior : PosteriorOptions
+        Where the proportions come from.
+    scheduling : SchedulerOptions
+        Executor of the tasks.
+    tls : optional
+        Certificates for a Dask cluster, as for `fit`.
+    progress : callable, optional
+        Called with the number of shards read so far.
+
+    Returns
+    -------
+    Effects
+        Estimates with errors and intervals by topic and term.
+
+    Raises
+    ------
+    OptionError
+        The formula is not allowed, names an unknown field, or has a constant or collinear column; or a value is
+        unseen.
+    AbsentError
+        There is no model with proportions, or no corpus.
+    """
+    return _estimated(run, formula, options, posterior, scheduling, tls, progress)
+
+
+@keywords(options=ShareOptions, posterior=PosteriorOptions, scheduling=SchedulerOptions)
+def shares_by(
+    run: str | os.PathLike[str],
+    field: str,
+    *,
+    options: ShareOptions,
+    posterior: PosteriorOptions,
+    scheduling: SchedulerOptions,
+    tls: TLS | None = None,
+    progress: Counting = silent,
+) -> Effects:
+    """Return the topics' shares of the tokens by the values of a field, with intervals.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or a model.
+    field : str
+        Labels, or numbers of few values; documents without a value are a group of their own.
+    options : ShareOptions
+        Errors of the shares.
+    posterior : PosteriorOptions
+        Where the proportions come from.
+    scheduling : SchedulerOptions
+        Executor of the tasks.
+    tls : optional
+        Certificates for a Dask cluster, as for `fit`.
+    progress : callable, optional
+        Called with the number of shards read so far.
+
+    Returns
+    -------
+    Effects
+        A term for each group: means of the documents' proportions, weighted by document length.
+
+    Raises
+    ------
+    OptionError
+        The field does not exist, or has a single value, or too many.
+    AbsentError
+        There is no model with proportions, or no corpus.
+    """
+    if not isinstance(field, str) or "`" in field:
+        raise OptionError(f"expected the name of a field, found {field!r}", "field")
+    named = {name: value for name, value in options if name in options.model_fields_set}
+    every = EffectOptions(at=(field,), **named)
+    formula = f"~ 0 + C(`{field}`)"
+    return _estimated(run, formula, every, posterior, scheduling, tls, progress, weigh=True)
+
+
+@keywords(options=ShareOptions, posterior=PosteriorOptions, scheduling=SchedulerOptions)
+def shares_over(
+    run: str | os.PathLike[str],
+    period: str = "year",
+    *,
+    options: ShareOptions,
+    posterior: PosteriorOptions,
+    scheduling: SchedulerOptions,
+    tls: TLS | None = None,
+    progress: Counting = silent,
+) -> Effects:
+    """Return the topics' shares of the tokens by period, with intervals.
+
+    The shares differ from those of `topic_shares` by the documents' posteriors, and the errors contain their variance
+    and may be clustered.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or a model whose corpus has dates (`ingest` with ``date``).
+    period : str, optional
+        ``hour``, ``day``, ``week``, ``month``, ``quarter``, ``year`` or ``decade``.
+    options : ShareOptions
+        Errors of the shares.
+    posterior : PosteriorOptions
+        Where the proportions come from.
+    scheduling : SchedulerOptions
+        Executor of the tasks.
+    tls : optional
+        Certificates for a Dask cluster, as for `fit`.
+    progress : callable, optional
+        Called with the number of shards read so far.
+
+    Returns
+    -------
+    Effects
+        A term for each period with documents, and one for documents without a date that is precise enough.
+
+    Raises
+    ------
+    OptionError
+        The period is unknown, or no document has a readable date.
+    AbsentError
+        There is no model with proportions, or no corpus.
+    """
+    if period not in PERIODS:
+        raise OptionError(f"expected {', '.join(PERIODS)}, found {period!r}{near(str(period), PERIODS)}", "period")
+    named = {name: value for name, value in options if name in options.model_fields_set}
+    field = f"{DATE}:{period}"
+    every = EffectOptions(at=(field,), **named)
+    return _estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, tls, progress, weigh=True)
+
+
+def _estimated(
+    run: str | os.PathLike[str],
+    formula: str,
+    options: EffectOptions,
+    posterior: PosteriorOptions,
+    scheduling: SchedulerOptions,
+    tls: TLS | None,
+    progress: Counting,
+    *,
+    weigh: bool = False,
+) -> Effects:
+    """Return the estimates of a run; `weigh` documents by their tokens."""
+    checked = check_formula(formula)
+    require_formulaic()
+    model, corpus = _opened(run, posterior.corpus)
+    executor = open_executor(scheduling.scheduler, scheduling.workers, tls=tls)
+    try:
+        all_topics = topics(model.folder.url, WORDS)
+        ids = np.array(
+            sorted(topic.id for topic in all_topics if topic.share > 0.0 or topic.level is not None), dtype=int
+        )
+        if not ids.size:
+            raise AbsentError(f"{model.folder.url}: no topic has tokens")
+        named = {topic.id: plain(topic.title or " ".join(topic.names)) for topic in all_topics}
+        source = RunSource(model.folder.address, corpus.references, ids)
+        regression = Regression(source, executor, options, progress, weigh=weigh)
+        regression.prepare(checked)
+        if posterior.posteriors == "sampled":
+            regression.sample(model, corpus.references, ids, options.seed)
+        else:
+            regression.notes.append(f"By request, {KNOWN}")
+        return regression.estimate(ids, [named[topic] for topic in ids.tolist()])
+    finally:
+        executor.close()
+
+
+@keywords(options=EffectOptions)
+def table_effects(proportions: object, data: object, formula: str, *, options: EffectOptions) -> Effects:
+    """Estimate the effects of fields on proportions in a table, from any tool.
+
+    Proportions in a table have no variances, so that intervals hold as if the proportions were known.
+
+    Parameters
+    ----------
+    proportions : str, path-like, array or frame
+        A row for each document and a column for each topic: a CSV file with a header, a matrix or a frame. If its first
+        column has the name of a column of `data`, it has ids, and the rows are matched by them.
+    data : str, path-like or frame
+        A row for each document, in the same order or with ids, and a column for each field: a CSV file or a frame.
+    formula : str
+        As for `effects`.
+    options : EffectOptions
+        What is estimated, and with which errors.
+
+    Returns
+    -------
+    Effects
+        Estimates with errors and intervals by topic and term.
+
+    Raises
+    ------
+    OptionError
+        As for `effects`; or the tables do not match.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from collapsium.pipeline import table_effects
+    >>> theta = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8], [0.4, 0.6]])
+    >>> result = table_effects(theta, {"treated": [0, 0, 1, 1]}, "~ treated")
+    >>> result.terms, result.estimate.round(2).tolist()
+    (['Intercept', 'treated'], [[0.8, 0.2], [-0.5, 0.5]])
+    """
+    checked = check_formula(formula)
+    require_formulaic()
+    theta, names, columns = _matched(proportions, data)
+    regression = Regression(TableSource(theta, columns), SerialExecutor(), options, silent)
+    regression.prepare(checked)
+    return regression.estimate(np.arange(theta.shape[1]), names)
+
+
+# ---- sources
+
+
+def _opened(run: str | os.PathLike[str], corpus: str | os.PathLike[str] | None) -> tuple[Model, Corpus]:
+    """Open a model with proportions, and its training corpus."""
+    model = Model(run)
+    if not model.fitted:
+        raise AbsentError(f"{os.fspath(run)}: the run has not ended; it has no document proportions yet")
+    if corpus is None and Folder(run).exists(RECORD):
+        corpus = Run(run).place_of("corpus")
+    if corpus is None:
+        raise AbsentError(f"{os.fspath(run)}: the training corpus is not recorded; name it (`corpus`)")
+    try:
+        training = Corpus(corpus)
+    except AbsentError as error:
+        raise AbsentError(f"{error}; name the present location of the training corpus (`corpus`)") from None
+    if training.manifest.digest != model.record.corpus:
+        raise MismatchError(f"{training.url}: it is not the corpus that the model was fitted to")
+    return model, training
+
+
+def _matched(proportions: object, data: object) -> tuple[Floats, list[str], dict[str, Values]]:
+    """Return proportions, names of the topics, and fields, in the order of the proportions."""
+    pd = require_pandas()
+    fields = _frame(pd, data, "data")
+    shares = _frame(pd, proportions, "proportions")
+    first = shares.columns[0] if len(shares.columns) else None
+    if isinstance(first, str) and first in fields.columns:
+        ids, known = shares[first].astype(str), fields[first].astype(str)
+        shares = shares.drop(columns=[first])
+        for name, values in (("proportions", ids), ("data", known)):
+            if values.duplicated().any():
+                raise OptionError(f"the id {values[values.duplicated()].iloc[0]!r} occurs twice in {first!r}", name)
+        missing = ids[~ids.isin(known)]
+        if len(missing):
+            raise OptionError(
+                f"{len(missing):,} ids of the proportions are missing, such as {missing.iloc[0]!r}", "data"
+            )
+        fields = fields.set_axis(known, axis=0).loc[ids]
+    elif len(shares) != len(fields):
+        raise OptionError(
+            f"expected as many rows as the proportions, {len(shares):,}, or a first column of the same name with ids; "
+            f"found {len(fields):,} rows",
+            "data",
+        )
+    try:
+        theta = np.ascontiguousarray(shares.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        wrong = next(name for name in shares.columns if not pd.api.types.is_numeric_dtype(shares[name]))
+        raise OptionError(
+            f"the column {str(wrong)!r} has no numbers, and `data` has no column of this name with ids", "proportions"
+        ) from None
+    if not theta.size:
+        raise OptionError("expected a row for each document and a column for each topic, found none", "proportions")
+    if not np.isfinite(theta).all() or theta.min() < -ROUNDING or theta.max() > 1.0 + ROUNDING:
+        row, column = np.argwhere(~((theta >= -ROUNDING) & (theta <= 1.0 + ROUNDING)))[0].tolist()
+        raise OptionError(
+            f"expected proportions from 0 to 1, found {theta[row, column]:g} in row {row + 1} of "
+            f"{str(shares.columns[column])!r}",
+            "proportions",
+        )
+    return theta, [str(name) for name in shares.columns], {str(name): _column(pd, fields[name]) for name in fields}
+
+
+def _frame(pd: Any, table: object, option: str) -> pd.DataFrame:
+    if isinstance(table, (str, os.PathLike)):
+        try:
+            return pd.read_csv(table)
+        except FileNotFoundError:
+            raise AbsentError(f"`{option}` {os.fspath(table)}: no such file") from None
+        except (OSError, ValueError) as error:
+            raise OptionError(f"{os.fspath(table)}: not a CSV file: {' '.join(str(error).split())}", option) from None
+    if isinstance(table, np.ndarray) and table.ndim != 2:
+        raise OptionError(f"expected a matrix, found {table.ndim} dimensions", option)
+    return pd.DataFrame(table)
+
+
+def _column(pd: Any, column: pd.Series) -> Values:
+    """Return a field of a table: numbers, dates as years, or labels."""
+    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column):
+        numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        if np.isinf(numbers).any():
+            raise OptionError(f"{column.name}: expected finite numbers", "data")
+        return np.asarray(numbers)
+    if pd.api.types.is_datetime64_any_dtype(column):
+        starts = column.dt.year
+        length = np.where(column.dt.is_leap_year, 366.0, 365.0)
+        return np.asarray(starts + (column.dt.dayofyear - 1) / length, dtype=np.float64)
+    return np.array([None if pd.isna(value) else str(value) for value in column], dtype=object)

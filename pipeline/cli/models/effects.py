@@ -1,0 +1,155 @@
+"""Estimate how topic proportions differ by labels, numbers and dates of the documents, with intervals.
+
+The documents' proportions are regressed on fields that are stored with the corpus
+(`ingest --labels`, `--covariates` and `--date`; a date is a year with a fraction).
+The family need not know them. Estimates are shares: 0.05 are five percentage points.
+
+Formulas are as in R. ~ party + year adds effects, party * year lets the slope
+differ by party, bs(year, df=5) is a smooth curve, C(year) has an effect for each
+year. There are + - * : ^ ( ), and the functions bs, cr, cs, poly, C, I, scale,
+center, exp, log, log2, log10 and sqrt. Names that are not plain words are written
+in backquotes. A label is compared with its most frequent value. Documents without
+a label have the level (missing), documents without a number the mean and a column
+of their own.
+
+What is estimated: coefficients of the formula; with --at the proportions at values,
+averaged over all documents; with --contrast differences of these. For example --at
+year is a curve, and --contrast party=R,D --at year a difference along it.
+
+Errors contain the uncertainty about each document's proportions, which is sampled
+with the topics fixed (families with Dirichlet proportions; others say so). They are
+robust to unequal variances. Documents that belong together, such as paragraphs of
+a speech, need --cluster FIELD, or the intervals are too narrow.
+
+Without RUN, --proportions and --data are tables of any tool: CSV files with a row
+for each document. The rows have the same order, or the first column of the
+proportions has ids, under the name of a column of the data.
+
+--json prints rows with topic, words, term, estimate, se, low, high, p and
+p_adjusted (over the topics, by Holm's method).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from collapsium import pipeline
+from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions
+from collapsium.pipeline.cli.command import UsageError, argument, given, in_flags
+from collapsium.pipeline.cli.options import JsonOptions
+from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
+from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.options import Location, Options, Value
+from collapsium.storage.errors import flag_of
+
+EPILOG = """examples:
+  collapsium effects RUN --formula '~ party + bs(year, df=5)' --cluster speech
+  collapsium effects RUN --formula '~ party * bs(date, df=5)' --at date --contrast party=R,D --picture gap.svg
+  collapsium effects RUN --formula '~ president' --permutations 40
+  collapsium effects --proportions theta.csv --data table.csv --formula '~ treatment'"""
+
+
+class FormulaOptions(Options):
+    """The fields of the documents."""
+
+    formula: Annotated[str, Value("FORMULA")] = Field(
+        description="fields and how they enter, such as '~ party + bs(year, df=5)'"
+    )
+
+
+class PictureOptions(Options):
+    """A figure of the estimates."""
+
+    picture: Annotated[Location | None, Value("FILE")] = Field(
+        None,
+        description="draw the estimates with their intervals, as .png or .svg: a curve for each topic along a number "
+        "(`at`), else a forest of all terms",
+    )
+
+
+class TableOptions(Options):
+    """Tables of any tool, in place of a run."""
+
+    heading = "tables"
+    proportions: Annotated[Location | None, Value("FILE")] = Field(
+        None, description="CSV file with a row for each document and a column for each topic"
+    )
+    data: Annotated[Location | None, Value("FILE")] = Field(
+        None, description="CSV file with a row for each document and a column for each field"
+    )
+
+
+def execute(
+    run: Annotated[str | None, argument("RUN", "a run or a model")] = None,
+    /,
+    *,
+    formula: FormulaOptions,
+    options: EffectOptions,
+    posterior: PosteriorOptions,
+    tables: TableOptions,
+    scheduling: SchedulerOptions,
+    certificates: CertificateOptions,
+    output: JsonOptions,
+    figure: PictureOptions,
+) -> None:
+    """Print a table of estimates, and draw them."""
+    if figure.picture is not None:
+        from collapsium.pipeline.reporting.plots import effects as plots
+        from collapsium.pipeline.reporting.plots.style import picture_kind
+
+        picture_kind(figure.picture, "picture")
+    if (run is None) != (tables.proportions is not None and tables.data is not None):
+        raise UsageError("expected either a RUN, or --proportions and --data")
+    if run is None:
+        unused = next(iter(given(posterior, scheduling)), None)
+        if unused is not None:
+            raise UsageError(f"{flag_of(unused)} requires a RUN")
+        estimates = pipeline.table_effects(tables.proportions, tables.data, formula.formula, **given(options))
+    else:
+        named = given(options, posterior, scheduling)
+        with counting("estimating", "read") as progress:
+            estimates = pipeline.effects(run, formula.formula, **named, tls=certificates.tls, progress=progress)
+    if figure.picture is not None:
+        plots.write_effects(estimates, figure.picture)
+    if output.as_json:
+        print_json(
+            {
+                "formula": formula.formula,
+                "kind": estimates.kind,
+                "errors": estimates.errors,
+                "documents": estimates.documents,
+                "clusters": estimates.clusters,
+                "rows": estimates.records(),
+                "notes": estimates.notes,
+            }
+        )
+        return
+    _print(estimates, options.level)
+    if figure.picture is not None:
+        print(f"{figure.picture}: estimates with intervals")
+
+
+def _print(estimates: pipeline.Effects, level: float) -> None:
+    """Print a block of lines for each term, a line for each topic."""
+    width = max(len(str(topic)) for topic in estimates.topics.tolist())
+    adjusted = estimates.p_adjusted
+    for row, term in enumerate(estimates.terms):
+        print(plain(term))
+        tested = "" if estimates.kind == "prediction" else f" {'p':>8}"
+        print(f"  {'id':>{width}} {'estimate':>9} {'se':>8} {f'{level:.0%} interval':>19}{tested}  words")
+        for column, topic in enumerate(estimates.topics.tolist()):
+            interval = f"[{estimates.low[row, column]:8.4f}, {estimates.high[row, column]:7.4f}]"
+            p = "" if estimates.kind == "prediction" else f" {adjusted[row, column]:8.4f}"
+            estimate = f"{estimates.estimate[row, column]:9.4f} {estimates.se[row, column]:8.4f}"
+            print(f"  {topic:>{width}} {estimate} {interval}{p}  {plain(estimates.words[column])}")
+    errors = {"cluster": f"clustered ({estimates.clusters:,} clusters)", "robust": "robust (HC1)"}.get(
+        estimates.errors, estimates.errors
+    )
+    tested = "" if estimates.kind == "prediction" else "; p adjusted over the topics by Holm's method"
+    print(f"{estimates.documents:,} documents; errors {errors}{tested}")
+    for note in estimates.notes:
+        print(plain(in_flags(note)))

@@ -1,0 +1,370 @@
+"""Effects of covariates: against statsmodels and a slow twin, and on corpora with fields."""
+
+import contextlib
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from collapsium.pipeline import effects, fit, ingest, shares_by, shares_over, table_effects, topic_shares
+from collapsium.pipeline.analysis.design import check_formula
+from collapsium.pipeline.analysis.effects import TableSource
+from collapsium.pipeline.analysis.options import EffectOptions
+from collapsium.pipeline.analysis.posteriors import Posterior
+from collapsium.pipeline.analysis.regression import Regression
+from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.reporting.plots.effects import effects_figure
+from collapsium.storage.errors import AbsentError, InputError, OptionError
+from collapsium.storage.units import silent
+from tests.naive.posteriors import composition
+
+
+def table(seed, documents, topics=3):
+    """A design with its frame: a number far from zero, a label of three levels, and their products."""
+    generator = np.random.default_rng(seed)
+    year = generator.normal(2000.0, 10.0, documents)
+    group = generator.choice(["a", "b", "c"], documents, p=[0.5, 0.3, 0.2])
+    cluster = generator.integers(0, 6, documents).astype(str)
+    theta = generator.dirichlet(np.full(topics, 0.5), documents)
+    levels, counts = np.unique(group, return_counts=True)
+    first = levels[np.argmax(counts)]
+    marks = [(group == level).astype(float) for level in levels if level != first]
+    rows = np.column_stack([np.ones(documents), *marks, year, *(mark * year for mark in marks)])
+    return theta, pd.DataFrame({"year": year, "group": group, "cluster": cluster}), rows
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    documents=st.integers(25, 80),
+    errors=st.sampled_from(["robust", "classical", "cluster"]),
+)
+def test_tables__give_the_figures_of_statsmodels(seed, documents, errors):
+    theta, frame, rows = table(seed, documents)
+    assume(np.linalg.cond(rows / np.linalg.norm(rows, axis=0)) < 3e4)  # beyond, both lose digits
+    options = {"cluster": {"cluster": "cluster"}, "classical": {"errors": "classical"}}.get(errors, {})
+    found = table_effects(theta, frame, "~ group * year", **options)
+    kinds = {
+        "cluster": {"cov_type": "cluster", "cov_kwds": {"groups": frame.cluster.astype(int)}},
+        "robust": {"cov_type": "HC1"},
+    }.get(errors, {})
+    for topic in range(theta.shape[1]):
+        expected = sm.OLS(theta[:, topic], rows).fit(use_t=True, **kinds)
+        scale = np.abs(expected.params).max()
+        np.testing.assert_allclose(found.estimate[:, topic], expected.params, rtol=1e-8, atol=1e-8 * scale)
+        np.testing.assert_allclose(found.se[:, topic], expected.bse, rtol=1e-8)
+        np.testing.assert_allclose(found.p[:, topic], expected.pvalues, rtol=1e-6, atol=1e-12)
+        low, high = expected.conf_int().T
+        width = (high - low).max()
+        np.testing.assert_allclose(found.low[:, topic], low, rtol=1e-8, atol=1e-8 * width)
+        np.testing.assert_allclose(found.high[:, topic], high, rtol=1e-8, atol=1e-8 * width)
+
+
+@given(seed=st.integers(0, 10_000), errors=st.sampled_from(["robust", "classical", "cluster"]))
+def test_posterior_variances__enter_as_in_the_twin(seed, errors):
+    theta, frame, rows = table(seed, 60)
+    generator = np.random.default_rng(seed)
+    variance = generator.random(theta.shape).astype(np.float32) * 0.05
+    mean = theta.astype(np.float32)
+    options = EffectOptions(
+        cluster="cluster" if errors == "cluster" else None, errors="classical" if errors == "classical" else "robust"
+    )
+    columns = {name: frame[name].to_numpy(dtype=float if name == "year" else object) for name in frame}
+    executor = SerialExecutor()
+    regression = Regression(TableSource(theta, columns, 13), executor, options, silent)
+    regression.prepare(check_formula("~ group * year"))
+    regression.posteriors = [
+        executor.hold(
+            Posterior(mean[start : start + 13], variance[start : start + 13], np.ones(len(mean[start : start + 13])))
+        )
+        for start in range(0, 60, 13)
+    ]
+    found = regression.estimate(np.arange(3), ["", "", ""])
+    clusters = frame.cluster.tolist() if errors == "cluster" else None
+    expected = composition(rows, mean.astype(float), variance.astype(float), errors, clusters)
+    for topic, (beta, covariance) in enumerate(expected):
+        np.testing.assert_allclose(found.estimate[:, topic], beta, rtol=1e-7, atol=1e-7 * np.abs(beta).max())
+        np.testing.assert_allclose(found.se[:, topic], np.sqrt(np.diag(covariance)), rtol=1e-6)
+
+
+def test_logit__gives_the_coefficients_of_statsmodels():
+    theta, frame, rows = table(5, 200)
+    found = table_effects(theta, frame, "~ group * year", link="logit")
+    for topic in range(3):
+        expected = sm.GLM(theta[:, topic], rows, family=sm.families.Binomial()).fit(tol=1e-12, cov_type="HC0")
+        np.testing.assert_allclose(found.estimate[:, topic], expected.params, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(found.se[:, topic], expected.bse * np.sqrt(200 / 194), rtol=1e-6)
+
+
+def test_predictions__average_over_the_documents_and_lie_between_zero_and_one():
+    theta, frame, rows = table(7, 120)
+    found = table_effects(theta, frame, "~ group * year", at=["group=b", "year=1990,2010"])
+    beta = np.linalg.lstsq(rows, theta, rcond=None)[0]
+    levels, counts = np.unique(frame.group, return_counts=True)
+    first = levels[np.argmax(counts)]
+    marks = [float(level == "b") for level in levels if level != first]
+    for row, year in enumerate((1990.0, 2010.0)):
+        expected = np.array([1.0, *marks, year, *(mark * year for mark in marks)]) @ beta
+        np.testing.assert_allclose(found.estimate[row], expected, atol=1e-9)
+    assert ((found.low >= 0) & (found.low < found.estimate) & (found.estimate < found.high) & (found.high <= 1)).all()
+    assert found.terms == ["group=b, year=1990", "group=b, year=2010"]
+    assert np.isnan(found.p).all()
+    averaged = table_effects(theta, frame, "~ group * year", at=["group=b"])
+    chosen = rows.copy()
+    chosen[:, 1:3], chosen[:, 4:6] = marks, np.outer(frame.year, marks)
+    np.testing.assert_allclose(averaged.estimate[0], (chosen @ beta).mean(axis=0), atol=1e-9)
+
+
+def test_contrasts__are_differences_of_predictions_with_the_coefficients_errors():
+    theta, frame, _ = table(8, 150)
+    coefficients = table_effects(theta, frame, "~ group + year")
+    found = table_effects(theta, frame, "~ group + year", contrast=["group"])
+    rows = [coefficients.terms.index(name) for name in coefficients.terms if name.startswith("group")]
+    np.testing.assert_allclose(found.estimate, coefficients.estimate[rows], rtol=1e-9)
+    np.testing.assert_allclose(found.se, coefficients.se[rows], rtol=1e-9)
+    slope = table_effects(theta, frame, "~ group + year", contrast=["year=2010,2000"])
+    place = coefficients.terms.index("year")
+    np.testing.assert_allclose(slope.estimate[0], 10 * coefficients.estimate[place], rtol=1e-8)
+    np.testing.assert_allclose(slope.se[0], 10 * coefficients.se[place], rtol=1e-8)
+
+
+def test_adjusted_p_values__are_holms():
+    theta, frame, _ = table(9, 100, topics=4)
+    found = table_effects(theta, frame, "~ year")
+    p = np.sort(found.p[1])
+    expected = np.minimum(np.maximum.accumulate(p * np.arange(4, 0, -1)), 1.0)
+    np.testing.assert_allclose(np.sort(found.p_adjusted[1]), expected)
+
+
+def test_permutations__are_significant_about_as_often_as_they_should():
+    theta, frame, _ = table(10, 300)
+    theta[frame.group == "a"] = theta[frame.group == "a"][:, ::-1] * [0.2, 1.0, 1.0]
+    [note] = table_effects(theta, frame, "~ group", permutations=60).notes
+    share = float(note.split(" in ")[1].split("%")[0])
+    assert 1.5 < share < 9.0
+    assert float(note.rsplit(" in ", 1)[1].split("%")[0]) > 15.0
+
+
+def test_missing_values__are_a_level_or_the_mean_with_a_column():
+    theta, frame, _ = table(11, 90)
+    frame.loc[:9, "year"] = np.nan
+    frame.loc[5:19, "group"] = None
+    found = table_effects(theta, frame, "~ group + year")
+    assert "year[missing]" in found.terms
+    assert any("(missing)" in term for term in found.terms)
+    observed = table_effects(theta[10:], frame[10:], "~ group + year")
+    assert found.documents == 90
+    assert observed.documents == 80
+    np.testing.assert_allclose(
+        found.estimate[found.terms.index("year")], observed.estimate[observed.terms.index("year")], atol=5e-3
+    )
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "~ __import__('os').system('false')", "~ year.__class__", "~ open(year)", "~ eval(year)", "~ C(group, Sum)",
+        "~ lag(year)", "~ {year}", "~ year[0]", "~ 'group'", "~ lambda: year", "~ year if year else 1", "~ .", "~ a | b",
+        "year ~ group", "~ year^99", "~ poly(year, 100000)", "~ bs(year, df=9**9)", "~ bs(year, extrapolation=1)",
+        "~ year\\x", "~ year; group", "~ np", "~ (year", "~ year)", "~ ", "", "~ 3", "~ I(year**9)", "~ @year",
+        "~ bs(year, knots=[year])", "~ C(C(group))", "~ log(C(group))", "~ a*b*c*d*e*f*g*h*i", "~ " + "x" * 3000,
+    ],
+)  # fmt: skip
+def test_formulas__that_are_not_allowed_are_refused_in_one_line(formula):
+    theta, frame, _ = table(0, 30)
+    with pytest.raises(OptionError) as caught:
+        table_effects(theta, frame, formula)
+    assert "\n" not in str(caught.value)
+    assert "zz" not in str(caught.value)
+
+
+@given(st.text("abc yearg~+-*:^()[],.=`'0123{}@|<>!&%$#;\\\n\"_", max_size=30))
+def test_formulas__of_any_characters_raise_nothing_else(text):
+    theta, frame, _ = table(0, 30)
+    with contextlib.suppress(OptionError):
+        table_effects(theta, frame, text)
+
+
+@pytest.mark.parametrize(
+    ("formula", "options", "message"),
+    [
+        ("~ yaer", {}, "no field 'yaer' (did you mean 'year'?)"),
+        ("~ one", {}, "the column 'one' is constant"),
+        ("~ same", {}, "'same' is constant: all documents have 'x'"),
+        ("~ year + twice", {}, "the column 'twice' is a combination of 'year'"),
+        ("~ key", {}, "'key' has another value in every document"),
+        ("~ bs(group)", {}, "'group': expected numbers or dates, found 'a'"),
+        ("~ log(zero)", {}, "not a finite number"),
+        ("~ bs(year, df=4)", {"at": ["year=2999"]}, "lies beyond the knots of a spline; the documents have year from"),
+        ("~ group", {"at": ["group=aa"]}, "at: group: no document has the value 'aa'"),
+        ("~ group", {"at": ["yaer"]}, "at: 'yaer' is not a field of the formula"),
+        ("~ year", {"at": ["year=soon"]}, "at: year: expected a number, found 'soon'"),
+        ("~ group", {"contrast": ["group=a"]}, "expected two values, such as group=A,B"),
+        ("~ year", {"cluster": "clutser"}, "cluster: no field 'clutser' (did you mean 'cluster'?)"),
+        ("~ year", {"cluster": "same"}, "expected two clusters or more"),
+        ("~ year", {"level": 2}, "level: expected a share between 0 and 1"),
+        ("~ year", {"permutations": 1, "permute": "group"}, "permute: 'group' is not a field of the formula"),
+        ("~ C(year)", {}, "'year' has another value in every document"),
+    ],
+)  # fmt: skip
+def test_bad_input__ends_in_one_line(formula, options, message):
+    theta, frame, _ = table(1, 40)
+    frame = frame.assign(
+        one=1.0, same="x", twice=2 * frame.year + 1, key=[f"k{n}" for n in range(40)], zero=np.arange(40.0)
+    )
+    with pytest.raises(OptionError) as caught:
+        table_effects(theta, frame, formula, **options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_tables__are_matched_by_ids_and_refused_where_they_do_not_match(tmp_path):
+    theta, frame, _ = table(2, 50)
+    expected = table_effects(theta, frame, "~ group")
+    shares = pd.DataFrame(theta, columns=["x", "y", "z"])
+    shares.insert(0, "id", [f"d{n}" for n in range(50)])
+    fields = frame.assign(id=shares["id"]).sample(frac=1.0, random_state=1)
+    shares.to_csv(tmp_path / "theta.csv", index=False)
+    fields.to_csv(tmp_path / "table.csv", index=False)
+    found = table_effects(tmp_path / "theta.csv", tmp_path / "table.csv", "~ group")
+    np.testing.assert_allclose(found.estimate, expected.estimate, atol=1e-12)
+    assert found.words == ["x", "y", "z"]
+    with pytest.raises(OptionError, match="1 ids of the proportions are missing, such as 'd0'"):
+        table_effects(shares, fields[fields.id != "d0"], "~ group")
+    with pytest.raises(OptionError, match="occurs twice"):
+        table_effects(pd.concat([shares, shares]), fields, "~ group")
+    with pytest.raises(OptionError, match="expected as many rows as the proportions, 50"):
+        table_effects(theta, frame[:40], "~ group")
+    with pytest.raises(OptionError, match="expected proportions from 0 to 1, found 3"):
+        table_effects(theta * 0 + 3, frame, "~ group")
+    with pytest.raises(AbsentError, match="no such file"):
+        table_effects(tmp_path / "none.csv", frame, "~ group")
+    empty = theta.copy()
+    empty[:3] = 0.0
+    result = table_effects(empty, frame, "~ group")
+    assert result.documents == 47
+    assert "3 empty documents are left out." in result.notes
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run on texts whose group decides between two topics, with several shards."""
+    folder, generator = tmp_path_factory.mktemp("effects"), np.random.default_rng(0)
+    with (folder / "texts.jsonl").open("w") as file:
+        for number in range(240):
+            left = generator.random() < (0.8 if number % 2 else 0.3)
+            words = generator.choice(["apple", "pear", "plum", "fig"] if left else ["iron", "zinc", "lead", "tin"], 12)
+            record = {
+                "id": f"d{number}", "text": "" if number == 7 else " ".join(words), "party": "ab"[number % 2],
+                "speech": f"s{number // 6}", "score": float(number % 5), "day": f"{1990 + number % 20}-03-01",
+            }  # fmt: skip
+            file.write(json.dumps(record) + "\n")
+    ingest(
+        folder / "texts.jsonl", folder / "corpus", labels=["party", "speech"], covariates=["score"], date="day",
+        shard_tokens=500, min_documents=1,
+    )  # fmt: skip
+    fit(folder / "corpus", folder / "run", family="lda", topics=2, iterations=30, scheduler="serial", seed=1)
+    return folder
+
+
+def test_runs__have_effects_of_labels_numbers_and_dates(run):
+    found = effects(run / "run", "~ party + score + bs(date, df=4)", scheduler="serial")
+    effect = found.estimate[found.terms.index("party[T.b]")]
+    assert found.documents == 239
+    assert "1 empty documents are left out." in found.notes
+    np.testing.assert_allclose(effect.sum(), 0.0, atol=1e-3)
+    assert 0.3 < np.abs(effect).max() < 0.7
+    assert (found.se > 0).all()
+    for options in ({"scheduler": "threads", "workers": 1}, {"scheduler": "threads", "workers": 3}):
+        again = effects(run / "run", "~ party + score + bs(date, df=4)", **options)
+        assert again.estimate.tobytes() == found.estimate.tobytes()
+        assert again.se.tobytes() == found.se.tobytes()
+
+
+def test_clusters_and_periods__are_fields_too(run):
+    found = effects(run / "run", "~ party", cluster="speech", scheduler="serial")
+    assert found.clusters == 40
+    assert found.df == 39
+    periods = effects(run / "run", "~ `date:decade`", at=["date:decade"], posteriors="fit", scheduler="serial")
+    assert periods.terms == ["date:decade=1990s", "date:decade=2000s"]
+    assert any("taken as known" in note for note in periods.notes)
+
+
+def test_shares__are_means_weighted_by_tokens(run):
+    found = shares_by(run / "run", "party", posteriors="fit", scheduler="serial")
+    assert found.terms == ["party=a", "party=b"]
+    np.testing.assert_allclose(found.estimate.sum(axis=1), 1.0, atol=1e-6)
+    coefficients = effects(run / "run", "~ party", posteriors="fit", scheduler="serial")
+    np.testing.assert_allclose(
+        np.abs(found.estimate[1] - found.estimate[0]), np.abs(coefficients.estimate[1]), atol=1e-9
+    )  # all texts have twelve words
+    sampled = shares_by(run / "run", "score", cluster="speech", scheduler="serial")
+    assert sampled.terms[0] == "score=0"
+    assert len(sampled.terms) == 5
+
+
+def test_shares_over_time__are_those_of_the_periods(run):
+    found = shares_over(run / "run", "year", posteriors="fit", scheduler="serial")
+    other = topic_shares(run / "run", period="year", scheduler="serial")
+    assert found.terms == [f"date:year={name}" for name in other.names]
+    np.testing.assert_allclose(found.estimate, other.shares, atol=1e-6)
+    assert (shares_over(run / "run", "year", scheduler="serial").se > 0).all()
+    with pytest.raises(OptionError, match="did you mean 'year'"):
+        shares_over(run / "run", "yaer")
+
+
+def test_sampled_posteriors__widen_the_intervals_of_the_proportions_of_the_fit(run):
+    sampled = effects(run / "run", "~ party", scheduler="serial")
+    known = effects(run / "run", "~ party", posteriors="fit", scheduler="serial")
+    assert (sampled.se[1] > known.se[1]).all()
+    assert (np.abs(sampled.estimate[1]) > np.abs(known.estimate[1]) * 0.95).all()
+
+
+def test_commands__print_tables_and_json(run, capsys):
+    assert (
+        main(["effects", str(run / "run"), "--formula", "~ party", "--contrast", "party", "--scheduler", "serial"]) == 0
+    )
+    printed = capsys.readouterr().out
+    assert "party: b - a" in printed or "party: a - b" in printed
+    assert "239 documents; errors robust (HC1)" in printed
+    assert main(["effects", str(run / "run"), "--formula", "~ party", "--json", "--scheduler", "serial"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert {*record["rows"][0]} == {"topic", "words", "term", "estimate", "se", "low", "high", "p", "p_adjusted"}
+    assert main(["effects", str(run / "run"), "--formula", "~ prty", "--scheduler", "serial"]) == 2
+    assert "no field 'prty' (did you mean 'party'?)" in capsys.readouterr().err
+
+
+def test_families_without_dirichlet_proportions__say_that_proportions_are_taken_as_known(run):
+    fit(run / "corpus", run / "labels", family="labeled-lda", iterations=5, scheduler="serial")
+    found = effects(run / "labels", "~ score", scheduler="serial")
+    assert any("The family labeled-lda has no posteriors of documents" in note for note in found.notes)
+
+
+def test_figures__are_forests_and_curves(run, tmp_path, capsys):
+    forest = effects(run / "run", "~ party + score", posteriors="fit", scheduler="serial")
+    assert len([panel for panel in effects_figure(forest).axes if panel.get_visible()]) == 2
+    curves = effects(run / "run", "~ party * score", at=["score", "party"], posteriors="fit", scheduler="serial")
+    figure = effects_figure(curves, topics=[1])
+    assert len(figure.axes[0].lines) == 2
+    assert figure.axes[0].get_xlabel() == "score"
+    with pytest.raises(OptionError, match="no such topic"):
+        effects_figure(curves, topics=[9])
+    for name in ("a.svg", "b.png"):
+        path = tmp_path / name
+        words = ["effects", str(run / "run"), "--formula", "~ party", "--posteriors", "fit", "--picture", str(path)]
+        assert main(words) == 0
+        assert path.stat().st_size > 1000
+    assert "b.png: estimates with intervals" in capsys.readouterr().out
+
+
+def test_several_values_of_a_field__are_refused(tmp_path):
+    rows = [{"id": f"d{n}", "text": "apple pear fig", "tag": ["a", "b"] if n == 3 else ["a"]} for n in range(9)]
+    (tmp_path / "texts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    ingest(tmp_path / "texts.jsonl", tmp_path / "corpus", labels=["tag"], min_documents=1)
+    fit(tmp_path / "corpus", tmp_path / "run", family="lda", topics=2, iterations=2, scheduler="serial")
+    with pytest.raises(InputError, match="document 4: several values of 'tag'"):
+        effects(tmp_path / "run", "~ tag", scheduler="serial")
