@@ -19,16 +19,17 @@ from collapsium.pipeline.analysis.design import (
     names_in,
     require_formulaic,
 )
-from collapsium.pipeline.analysis.model_arrays import THETA, require_pandas
+from collapsium.pipeline.analysis.infer import THETA
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions, ShareOptions
 from collapsium.pipeline.analysis.regression import KNOWN, Effects, Regression
 from collapsium.pipeline.analysis.topic_shares import PERIODS
-from collapsium.pipeline.analysis.topics import topics
 from collapsium.pipeline.executors.base import TLS, SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.fitted_model import require_pandas
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError, near

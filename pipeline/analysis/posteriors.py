@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.analysis.model_arrays import THETA
+from collapsium.pipeline.analysis.infer import THETA
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import ShardReference

@@ -35,11 +35,10 @@ from collapsium.pipeline.analysis.design import (
     fit_design,
     level_text,
 )
-from collapsium.pipeline.analysis.model_arrays import require_pandas
 from collapsium.pipeline.analysis.options import EffectOptions
 from collapsium.pipeline.analysis.posteriors import DocumentPriors, Posterior, polish_step, sample_posterior
-from collapsium.pipeline.analysis.scoring.predictive import load_blocks
 from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import ShardReference
 from collapsium.storage.errors import OptionError, near
