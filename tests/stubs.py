@@ -13,7 +13,6 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 
 from collapsium import pipeline
-from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import python_type
 
@@ -23,8 +22,7 @@ HEAD = '''"""Types of the public functions with all options. `python -m tests.st
 # ruff: noqa: A002, E501, I001, RUF022
 # fmt: off
 '''
-# Functions that take the options of any family, with those of the loop that they take besides
-FURTHER = {"fit": (Limits,), "estimate": (), "simulate": ()}
+FAMILIES = ("fit", "estimate", "simulate")  # Functions that take the options of any family
 
 
 class Writer:
@@ -102,14 +100,13 @@ class Writer:
         kinds = {one.kind for one in inspect.signature(function).parameters.values()}
         if inspect.Parameter.VAR_KEYWORD not in kinds:
             return declaration(parameters)
-        if name not in FURTHER:
+        if name not in FAMILIES:
             return declaration({**parameters, **further})
-        loop = {key: text for model in FURTHER[name] for key, text in self.options(model.model_fields).items()}
         overloads = []
         for family in family_names():
             chosen = {"family": f"family: typing.Literal[{family!r}]"}
             options = self.options(load_family(family).Options.model_fields)
-            overloads.append(declaration({**parameters, **chosen, **options, **loop}, "@overload\n"))
+            overloads.append(declaration({**parameters, **chosen, **options}, "@overload\n"))
         # Editors take the first of the declarations that fits, so the general one stands last.
         return "\n".join([*overloads, declaration({**parameters, **further}, "@overload\n")])
 

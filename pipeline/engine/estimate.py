@@ -12,16 +12,15 @@ import numpy.typing as npt
 
 from collapsium.pipeline.engine.plan import Place, Plan, free_bytes, local_place
 from collapsium.pipeline.engine.setup.inputs import labels_of
-from collapsium.pipeline.engine.setup.limits import EstimateOptions, Limits, RequestOptions
+from collapsium.pipeline.engine.setup.limits import FitOptions
 from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.engine.state import GROUP_SHARDS, block_bounds, most_from_elsewhere, waiting_deltas
-from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler
+from collapsium.pipeline.executors.schedulers import ExecutorOptions, check_scheduler
 from collapsium.pipeline.models.registry import load_family, make_family, make_options
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.families.family import (
     FILE_START,
@@ -116,17 +115,18 @@ def held_out(corpus: Corpus | None) -> HeldOut:
     return HeldOut(corpus.manifest.pairs, corpus.manifest.documents, words)
 
 
-@keywords(options=EstimateOptions, scheduling=SchedulerOptions, memory=MemoryOptions)
+@keywords(settings=FitOptions, execution=ExecutorOptions)
 def estimate(
     corpus: str | os.PathLike[str],
     *,
     family: str,
-    options: EstimateOptions,
-    scheduling: SchedulerOptions,
-    memory: MemoryOptions,
-    **family_options: object,
+    settings: FitOptions,
+    execution: ExecutorOptions,
+    **options: object,
 ) -> Plan:
     """Estimate the memory, disk and traffic of a fit, without running it.
+
+    It takes the arguments of `fit`, of which some change no resource.
 
     Parameters
     ----------
@@ -134,13 +134,11 @@ def estimate(
         Folder of the corpus.
     family : str
         The model family.
-    options : EstimateOptions
-        Options of a fit on which its resources depend.
-    scheduling : SchedulerOptions
-        Executor that runs the tasks; of a cluster on other machines, `workers` are its processes.
-    memory : MemoryOptions
-        Memory and disk of the workers.
-    **family_options
+    settings : FitOptions
+        Options of the fit.
+    execution : ExecutorOptions
+        Where and how the tasks run; of a cluster on other machines, `workers` are its processes.
+    **options
         The family's options.
 
     Returns
@@ -148,12 +146,10 @@ def estimate(
     Plan
         The estimate.
     """
-    config, opened = make_options(family, family_options, option_names(estimate)), Corpus(corpus)
-    check_scheduler(scheduling.scheduler, scheduling.workers)
-    limits, start = Limits(schedule=options.schedule), RequestOptions(init=options.init, heldout=options.heldout)
-    request = new_request(opened, family, config, limits, start)
-    place = local_place(scheduling.scheduler, scheduling.workers, memory.memory, memory.scratch)
-    return plan(request, place, Models(options.restarts, options.samples, options.combine == CONSENSUS))
+    config = make_options(family, options, option_names(estimate))
+    check_scheduler(execution.scheduler, execution.workers)
+    request = new_request(Corpus(corpus), family, config, settings)
+    return plan(request, local_place(execution.scheduler, execution.workers, execution.memory, execution.scratch))
 
 
 class Models(NamedTuple):
@@ -164,11 +160,10 @@ class Models(NamedTuple):
     consensus: bool = False  # Whether they are joined by one more fit
 
 
-def plan(request: Request, place: Place, models: Models | None = None) -> Plan:
-    """Estimate the resources of a fit in a place; of the models that it asks for, unless others are named."""
+def plan(request: Request, place: Place) -> Plan:
+    """Estimate the resources of a requested fit in a place."""
     corpus, family, config = request.corpus, request.family, request.config
-    if models is None:
-        models = Models(request.restarts, request.limits.samples, request.has_consensus)
+    models = Models(request.restarts, request.limits.samples, request.has_consensus)
     manifest, restarts = corpus.manifest, max(models.restarts, 1)
     sizes = manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs
     words, growth, lengths = sample_shards(corpus)

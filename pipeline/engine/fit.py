@@ -39,14 +39,7 @@ from collapsium.pipeline.engine.plan import (
 from collapsium.pipeline.engine.processors import Processors, compile_for, reporting_to
 from collapsium.pipeline.engine.run import ActiveRun, Ensemble, Event, EventLog, Session, is_ensemble_finished
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
-from collapsium.pipeline.engine.setup.limits import (
-    LIMIT_NAMES,
-    CheckpointOptions,
-    Limits,
-    MovedOptions,
-    RequestOptions,
-    RestartOptions,
-)
+from collapsium.pipeline.engine.setup.limits import FitOptions, MovedOptions
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus, heldout_references
 from collapsium.pipeline.engine.setup.request import (
     Request,
@@ -58,14 +51,8 @@ from collapsium.pipeline.engine.setup.request import (
 from collapsium.pipeline.engine.setup.starts import Start, StartSource, most_topics, start_of_file
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, warm_start
 from collapsium.pipeline.engine.state import Problem
-from collapsium.pipeline.executors.base import TLS, Executor
-from collapsium.pipeline.executors.schedulers import (
-    MemoryOptions,
-    Scheduler,
-    SchedulerOptions,
-    TimeoutOptions,
-    is_elsewhere,
-)
+from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.pipeline.fitted_model import Model
 from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
@@ -337,26 +324,14 @@ class ActiveFit:
             self._lock.require()
 
 
-@keywords(
-    request=RequestOptions,
-    ensemble=RestartOptions,
-    scheduling=SchedulerOptions,
-    memory=MemoryOptions,
-    checkpoints=CheckpointOptions,
-    timeouts=TimeoutOptions,
-)
+@keywords(settings=FitOptions, placement=Placement)
 def fit(
     corpus: object,
     out: str | os.PathLike[str] | None = None,
     *,
     family: str,
-    request: RequestOptions,
-    ensemble: RestartOptions,
-    scheduling: SchedulerOptions,
-    memory: MemoryOptions,
-    checkpoints: CheckpointOptions,
-    timeouts: TimeoutOptions,
-    tls: TLS | None = None,
+    settings: FitOptions,
+    placement: Placement,
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> Model:
@@ -376,28 +351,16 @@ def fit(
         process ends.
     family : str
         Name of the model family, such as ``hdp``.
-    request : RequestOptions
-        Seed, held-out tokens, initialisation and warm start.
-    ensemble : RestartOptions
-        Fits of several seeds.
-    scheduling : SchedulerOptions
-        Executor that runs the tasks.
-    memory : MemoryOptions
-        Memory and disk of the workers.
-    checkpoints : CheckpointOptions
-        Frequency of checkpoints, and the check of processors and versions.
-    timeouts : TimeoutOptions
-        Timeouts of a silent cluster.
-    tls : TLS, optional
-        Certificates for a cluster whose messages are encrypted.
+    settings : FitOptions
+        Options of the fit.
+    placement : Placement
+        Where and how the tasks run.
     sinks : sequence of callable, optional
         Each is called with each event, a dict with the fields that `events.jsonl` has.
     **options
-        Those of the loop (`collapsium.pipeline.engine.setup.limits.Limits`): ``iterations``, ``tolerance``,
-        ``stop_on``, ``score_every``, ``schedule``, ``grow``, ``passes``, ``batch_shards``, ``samples``,
-        ``sample_every``; and the family's own. Of texts also those of `ingest`: ``text``, ``id``, ``title``, ``date``,
-        ``labels``, ``covariates`` (columns of a frame), ``min_documents``, ``max_document_share``, ``max_words``,
-        ``stop_words``, ``min_characters``, ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
+        The family's options. Of texts also those of `ingest`: ``text``, ``id``, ``title``, ``date``, ``labels``,
+        ``covariates`` (columns of a frame), ``min_documents``, ``max_document_share``, ``max_words``, ``stop_words``,
+        ``min_characters``, ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
 
     Returns
     -------
@@ -415,18 +378,15 @@ def fit(
         The fit was stopped. As after an error, the last complete iteration is saved as a checkpoint; see `resume`.
     """
     reading = {} if is_path(corpus) else reading_of(options, load_family(family).Options.model_fields)
-    limits = Limits(**{name: options.pop(name) for name in LIMIT_NAMES if name in options})
-    limits.require_used(heldout=request.heldout is not None)
-    others = (*option_names(fit), *LIMIT_NAMES, *(() if is_path(corpus) else OPTIONS))
-    config = make_options(family, options, others)
-    placement = Placement(**dict(scheduling), **dict(memory), **dict(checkpoints), **dict(timeouts), tls=tls)
-    with run_folder(out, scheduling.scheduler) as folder:
+    settings.require_used(heldout=settings.heldout is not None)
+    config = make_options(family, options, (*option_names(fit), *(() if is_path(corpus) else OPTIONS)))
+    with run_folder(out, placement.scheduler) as folder:
         if is_path(corpus):
             require_corpus_folder(corpus)
             training = Corpus(corpus)
         else:
             training = Corpus(folder.ingest(in_memory(corpus), reading))
-        full = new_request(training, family, config, limits, request, ensemble)
+        full = new_request(training, family, config, settings)
         ActiveFit(full, Run(folder.run), placement, sinks).run()
         model = Model(folder.run)
         if folder.temporary is not None:
@@ -435,22 +395,12 @@ def fit(
     return model
 
 
-@keywords(
-    moved=MovedOptions,
-    scheduling=SchedulerOptions,
-    memory=MemoryOptions,
-    checkpoints=CheckpointOptions,
-    timeouts=TimeoutOptions,
-)
+@keywords(moved=MovedOptions, placement=Placement)
 def resume(
     run: str | os.PathLike[str],
     *,
     moved: MovedOptions,
-    scheduling: SchedulerOptions,
-    memory: MemoryOptions,
-    checkpoints: CheckpointOptions,
-    timeouts: TimeoutOptions,
-    tls: TLS | None = None,
+    placement: Placement,
     sinks: Sequence[Sink] = (),
     **options: Any,
 ) -> Model:
@@ -464,15 +414,9 @@ def resume(
         Folder of the run.
     moved : MovedOptions
         New places of the run's inputs, where they were moved.
-    scheduling : SchedulerOptions
-        Executor that runs the tasks.
-    memory : MemoryOptions
-        Memory and disk of the workers.
-    checkpoints : CheckpointOptions
-        Frequency of checkpoints, and the check of processors and versions.
-    timeouts : TimeoutOptions
-        Timeouts of a silent cluster.
-    tls, sinks
+    placement : Placement
+        Where and how the tasks run.
+    sinks
         As for `fit`.
     **options
         ``iterations``, ``tolerance``, ``stop_on``, ``score_every`` and ``passes`` may differ from before; options that
@@ -506,7 +450,6 @@ def resume(
         if ended and (not has_mean(request) or is_mean_current(target)):
             return Model(run)
         target.rewrite(record)
-        placement = Placement(**dict(scheduling), **dict(memory), **dict(checkpoints), **dict(timeouts), tls=tls)
         active = ActiveFit(request, target, placement, sinks, lock)
         active.match() if ended else active.run()
         return Model(run)

@@ -13,17 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
+from pydantic import Field
 
-from collapsium.pipeline.engine.setup.limits import CheckpointOptions
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import (
-    LOCAL_SCHEDULERS,
-    MemoryOptions,
-    Scheduler,
-    SchedulerOptions,
-    TimeoutOptions,
-)
+from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ExecutorOptions, Scheduler
 from collapsium.storage.errors import CapacityError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.transactions import unfinished
@@ -217,10 +211,10 @@ class Plan(ShortRepr):
             raise CapacityError(f"this fit does not fit: {problem}\n{self.table()}")
 
 
-class Placement(SchedulerOptions, MemoryOptions, CheckpointOptions, TimeoutOptions):
+class Placement(ExecutorOptions):
     """The options of `fit` that say where and how its tasks run."""
 
-    tls: TLS | None = None
+    tls: TLS | None = Field(None, description="certificates for a cluster whose messages are encrypted")
 
     @property
     def is_local(self) -> bool:

@@ -28,7 +28,7 @@ from collapsium.pipeline.engine.fit import fit
 from collapsium.pipeline.engine.loop import Fit, mean_score
 from collapsium.pipeline.engine.plan import Placement, freed_memory, local_place, scratch_folder
 from collapsium.pipeline.engine.processors import compile_for
-from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, Limits, RequestOptions, former_names_of
+from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, FitOptions, former_names_of
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
@@ -478,8 +478,8 @@ class TopicEstimator(DocumentEstimator):
         init = {"init": self.init and os.fspath(self.init), "init_strength": python_number(self.init_strength)}
         alone = not (members["restarts"] or limits.get("samples") or self.combine != "predictions")
         if here and self.run is None and alone and tuple(init.values()) == (None, 0.0):
-            bounds, config = Limits(**limits), make_options(self.FAMILY, options)
-            request = new_request(corpus, self.FAMILY, config, bounds, RequestOptions(seed=seed))
+            settings, config = FitOptions(seed=seed, **limits), make_options(self.FAMILY, options)
+            request = new_request(corpus, self.FAMILY, config, settings)
             return fit_here(request, Placement(**where))
         out = f"{place}/run" if self.run is None else self.run
         model = fit(

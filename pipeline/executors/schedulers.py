@@ -177,18 +177,6 @@ class CertificateOptions(Options):
         return TLS(**paths)
 
 
-class TimeoutOptions(Options):
-    """Timeouts of a silent cluster."""
-
-    heading = _WHERE
-    cluster_timeout: Annotated[float, Value("S", unit="seconds", expected="seconds above 0")] = Field(
-        CLUSTER_TIMEOUT,
-        gt=0,
-        description="seconds after which a worker without a sign of life, or a scheduler that does not answer, "
-        "counts as lost",
-    )
-
-
 class MemoryOptions(Options):
     """Limits of memory and disk of the workers."""
 
@@ -201,4 +189,27 @@ class MemoryOptions(Options):
     )
     scratch: Annotated[Location | None, Value("FOLDER")] = Field(
         None, description="folder for spill files, on each machine (default: the system's temporary folder)"
+    )
+
+
+class ExecutorOptions(MemoryOptions, SchedulerOptions):
+    """Options that say where and how the tasks of a fit run."""
+
+    heading = ""
+    cluster_timeout: Annotated[float, Value("S", unit="seconds", expected="seconds above 0", heading=_WHERE)] = Field(
+        CLUSTER_TIMEOUT,
+        gt=0,
+        description="seconds after which a worker without a sign of life, or a scheduler that does not answer, "
+        "counts as lost",
+    )
+    checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
+        None,
+        ge=1,
+        description="number of iterations between two checkpoints, the first of which follows iteration 1 (default: "
+        "about one a minute, or fewer so that they take 5% of the time)",
+    )
+    strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
+        False,
+        description="stop with an error if the workers' processors differ, or if processors or library versions have "
+        "changed since the run began, as results may then differ in the last bits (default: print a notice)",
     )

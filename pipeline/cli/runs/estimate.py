@@ -3,6 +3,7 @@
 Prints the peak memory of each worker process, the disk space, and the bytes
 exchanged in each iteration. Local states that exceed the memory are spilled to
 disk. `collapsium fit` refuses a fit that cannot run, and prints this table.
+Options are those of `collapsium fit`; some change no resource.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collapsium.pipeline.cli.command import argument, in_flags
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.engine.setup.limits import RUN_NAMES, EstimateOptions
-from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions
+from collapsium.pipeline.engine.setup.limits import FitOptions
+from collapsium.pipeline.executors.schedulers import ExecutorOptions
 
 EPILOG = """examples:
   collapsium estimate train --family hdp --topics 500
@@ -28,20 +29,15 @@ def execute(
     *,
     chosen: FamilyFlags,
     config: ConfigOptions,
-    options: EstimateOptions,
-    scheduling: SchedulerOptions,
-    memory: MemoryOptions,
+    options: FitOptions,
+    execution: ExecutorOptions,
     output: JsonOptions,
     **flags: str,
 ) -> None:
     """Print the plan."""
-    changing = (options, scheduling, memory)
-    request = gather(chosen, config.config, flags, changing)
-    # A configuration file of a fit may have options that do not change the estimate.
-    others = {*RUN_NAMES} - {name for model in changing for name in type(model).model_fields}
-    named = {name: value for name, value in request.options.items() if name not in others}
+    request = gather(chosen, config.config, flags, (options, execution))
     with request.named():
-        plan = pipeline.estimate(corpus, family=request.family, **named)
+        plan = pipeline.estimate(corpus, family=request.family, **request.options)
     problem = in_flags(plan.problem())
     if output.as_json:
         print_json({**plan.record(), "problem": problem})

@@ -20,13 +20,8 @@ from collapsium.pipeline.cli.command import UsageError, argument
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
 from collapsium.pipeline.cli.options import CallbackOptions, JsonOptions, LogOptions, QuietOptions, callbacks_of
 from collapsium.pipeline.cli.output import print_json
-from collapsium.pipeline.engine.setup.limits import CheckpointOptions, Limits, RequestOptions, RestartOptions
-from collapsium.pipeline.executors.schedulers import (
-    CertificateOptions,
-    MemoryOptions,
-    SchedulerOptions,
-    TimeoutOptions,
-)
+from collapsium.pipeline.engine.setup.limits import FitOptions
+from collapsium.pipeline.executors.schedulers import CertificateOptions, ExecutorOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import RunView
 from collapsium.pipeline.monitoring.events import Event, Sink
@@ -58,12 +53,6 @@ class ResumeOptions(Options):
     )
 
 
-class FitOptions(
-    CheckpointOptions, MemoryOptions, TimeoutOptions, SchedulerOptions, RestartOptions, RequestOptions, Limits
-):
-    """Options of all fits, in the order of help from the last base to the first."""
-
-
 class OutputOptions(JsonOptions, LogOptions, QuietOptions, CallbackOptions):
     """Progress and outcome."""
 
@@ -77,6 +66,7 @@ def execute(
     chosen: FamilyFlags,
     config: ConfigOptions,
     options: FitOptions,
+    execution: ExecutorOptions,
     certificates: CertificateOptions,
     output: OutputOptions,
     **flags: str,
@@ -85,7 +75,7 @@ def execute(
     resumed = resuming.resume
     folder = _folder(corpus, out, resumed)
     recorded = None if resumed is None else Run(resumed).record().get("family")
-    request = gather(chosen, config.config, flags, (options,), recorded)
+    request = gather(chosen, config.config, flags, (options, execution), recorded)
     named = {**request.options, "tls": certificates.tls}
     # All options are valid here: the first use of `pipeline` loads the compiler, which takes seconds.
     view = RunView(form=output.log_format)

@@ -11,7 +11,7 @@ import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, TimeoutOptions
+from collapsium.pipeline.executors.schedulers import ExecutorOptions
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import Location, Options, Value, kinds_of
 from collapsium.storage.data_types import JsonObject
@@ -27,6 +27,7 @@ Keep = Literal["all", "best"]
 Combine = Literal["predictions", "consensus"]
 Grow = Literal["auto", "always", "never"]
 Tolerance = Annotated[float, Field(ge=0)] | Literal["auto"]
+SCHEDULE, ENSEMBLES = "schedule", "ensembles"  # Headings in help
 AUTO = "auto"  # The tolerance by which `collapsium.pipeline.engine.loop` stops a run
 ITERATIONS = 200  # Iterations of the batch schedule by default
 # The schedule that uses an option
@@ -34,8 +35,13 @@ OF_SCHEDULES = {"local_sweeps": "batch", "passes": "stochastic", "batch_shards":
 MOST = 1 << 31  # Largest value of a count: products of two fit into the 64-bit numbers of checkpoints
 
 
-class EndOptions(Options):
-    """End of a run, and frequency of its scores."""
+class Limits(Options):
+    """Options of the loop: its end, the frequency of scores, the schedule of sweeps, and the samples.
+
+    A tolerance of ``auto`` ends when the mean of the last quarter of the iterations differs little from that of the
+    quarter before (see `collapsium.pipeline.engine.loop`): of the held-out score where `stop_on` is
+    ``score``, else of the objective of a sampler, or of the change of the counts.
+    """
 
     iterations: Annotated[int | None, Value("N")] = Field(
         None,
@@ -62,60 +68,39 @@ class EndOptions(Options):
         description="number of iterations between two held-out scores (default: 1, or a pass of the "
         "stochastic schedule)",
     )
-
-
-class ScheduleOptions(Options):
-    """Schedule of the sweeps."""
-
-    heading = "schedule"
-    local_sweeps: Annotated[int, Value("N")] = Field(
+    local_sweeps: Annotated[int, Value("N", heading=SCHEDULE)] = Field(
         1,
         ge=1,
         le=MOST,
         description="batch schedule: sweeps of a shard before its counts are exchanged with the others; more "
         "than one saves traffic, and each sweep gains a little less",
     )
-    schedule: Schedule = Field(
+    schedule: Annotated[Schedule, Value(heading=SCHEDULE)] = Field(
         "batch",
         description="batch: each iteration sweeps all shards; stochastic: each iteration sweeps a minibatch of shards "
         "and moves the topics by a decreasing step, for corpora so large that one pass is enough",
     )
-    grow: Grow = Field(
+    grow: Annotated[Grow, Value(heading=SCHEDULE)] = Field(
         "auto",
         description="batch schedule: begin at random on a sample of the documents, an eighth or a quarter, and take in "
         "the others as topics form, which takes a fraction of the time to the same score; auto: where the "
         "fit begins at random (`init`) and the corpus is large enough",
     )
-    passes: Annotated[int, Value("N")] = Field(
+    passes: Annotated[int, Value("N", heading=SCHEDULE)] = Field(
         1, ge=1, le=MOST, description="stochastic schedule: passes over the corpus"
     )
-    batch_shards: Annotated[int, Value("N", unit="shards")] = Field(
+    batch_shards: Annotated[int, Value("N", unit="shards", heading=SCHEDULE)] = Field(
         4, ge=1, le=MOST, description="stochastic schedule: shards in a minibatch, swept in parallel"
     )
-
-
-class SampleOptions(Options):
-    """Samples: states that are saved as models besides the last."""
-
-    heading = "ensembles"
-    samples: Annotated[int, Value("S")] = Field(
+    samples: Annotated[int, Value("S", heading=ENSEMBLES)] = Field(
         0,
         ge=0,
         le=MAX_SAMPLES,
         description="save S states as models, the last state among them; predictions are averaged over them",
     )
-    sample_every: Annotated[int, Value("T", unit="iterations")] = Field(
+    sample_every: Annotated[int, Value("T", unit="iterations", heading=ENSEMBLES)] = Field(
         0, ge=0, le=MOST, description="with `samples`: number of iterations between two saved states"
     )
-
-
-class Limits(SampleOptions, ScheduleOptions, EndOptions):
-    """Options of the loop: its end, the frequency of scores, the schedule of sweeps, and the samples.
-
-    A tolerance of ``auto`` ends when the mean of the last quarter of the iterations differs little from that of the
-    quarter before (see `collapsium.pipeline.engine.loop`): of the held-out score where `stop_on` is
-    ``score``, else of the objective of a sampler, or of the change of the counts.
-    """
 
     @pydantic.model_validator(mode="after")
     def _go_together(self) -> Limits:
@@ -167,8 +152,8 @@ class Limits(SampleOptions, ScheduleOptions, EndOptions):
         return sampled
 
 
-class RequestOptions(Options):
-    """Seed, held-out tokens, and initialisation of a fit."""
+class FitOptions(Limits):
+    """Options of a fit, besides those of the family and of execution."""
 
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
@@ -195,6 +180,31 @@ class RequestOptions(Options):
         "both runs have in common continue from the state that a run of the same family saved (with `resume`: the new "
         "location of that run, if it was moved)",
     )
+    restarts: Annotated[int, Value("R", heading=ENSEMBLES, expected=f"a whole number up to {MAX_RESTARTS}")] = Field(
+        0,
+        ge=0,
+        le=MAX_RESTARTS,
+        description="fit R random seeds in parallel, as runs of their own under RUN/members/; `collapsium "
+        "evaluate RUN` averages their predictions",
+    )
+    keep: Annotated[Keep, Value(heading=ENSEMBLES)] = Field(
+        "all",
+        description="all: keep every restart; best: keep only the one with the best held-out score, or with "
+        "the best objective if nothing is held out. A score that chose the run is no longer an "
+        "unbiased test of it",
+    )
+    combine: Annotated[Combine, Value(heading=ENSEMBLES)] = Field(
+        "predictions",
+        description="predictions: the restarts stay models of their own, whose predictions are averaged; consensus: "
+        "the topics of all restarts and samples are matched, their proportions and topics are averaged, and one more "
+        "fit begins from the averages. Its model is the run's model, for all commands; for families of flat topics: "
+        "gibbs-hdp, gibbs-lda, hdp, keyword-lda, lda and vb-lda",
+    )
+
+    @property
+    def limits(self) -> Limits:
+        """The options of the loop alone, which a run records."""
+        return Limits(**{name: getattr(self, name) for name in LIMIT_NAMES})
 
 
 class MovedOptions(Options):
@@ -214,76 +224,9 @@ class MovedOptions(Options):
     )
 
 
-class RestartOptions(Options):
-    """Fits of several seeds."""
-
-    heading = "ensembles"
-    restarts: Annotated[int, Value("R", expected=f"a whole number up to {MAX_RESTARTS}")] = Field(
-        0,
-        ge=0,
-        le=MAX_RESTARTS,
-        description="fit R random seeds in parallel, as runs of their own under RUN/members/; `collapsium "
-        "evaluate RUN` averages their predictions",
-    )
-    keep: Keep = Field(
-        "all",
-        description="all: keep every restart; best: keep only the one with the best held-out score, or with "
-        "the best objective if nothing is held out. A score that chose the run is no longer an "
-        "unbiased test of it",
-    )
-    combine: Combine = Field(
-        "predictions",
-        description="predictions: the restarts stay models of their own, whose predictions are averaged; consensus: "
-        "the topics of all restarts and samples are matched, their proportions and topics are averaged, and one more "
-        "fit begins from the averages. Its model is the run's model, for all commands; for families of flat topics: "
-        "gibbs-hdp, gibbs-lda, hdp, keyword-lda, lda and vb-lda",
-    )
-
-
-class CheckpointOptions(Options):
-    """Frequency of checkpoints, and the check of processors and versions."""
-
-    checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
-        None,
-        ge=1,
-        description="number of iterations between two checkpoints, the first of which follows iteration 1 (default: "
-        "about one a minute, or fewer so that they take 5% of the time)",
-    )
-    strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
-        False,
-        description="stop with an error if the workers' processors differ, or if processors or library versions have "
-        "changed since the run began, as results may then differ in the last bits (default: print a notice)",
-    )
-
-
-class EstimateOptions(Options):
-    """Options of a fit on which its resources depend."""
-
-    schedule: Schedule = Field("batch", description="as for fit; the stochastic schedule stores no local states")
-    restarts: Annotated[int, Value("R", expected=f"a whole number up to {MAX_RESTARTS}")] = Field(
-        0, ge=0, le=MAX_RESTARTS, description="as for fit: number of members of an ensemble"
-    )
-    samples: Annotated[int, Value("S")] = Field(
-        0, ge=0, le=MAX_SAMPLES, description="as for fit: number of states saved as models"
-    )
-    combine: Combine = Field("predictions", description="as for fit; a consensus is one more fit")
-    init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
-        None, description="as for fit: initial proportions of the documents"
-    )
-    heldout: Annotated[Location | None, Value("CORPUS")] = Field(None, description="as for fit: held-out tokens")
-
-
 LIMIT_NAMES = tuple(Limits.model_fields)
 # Options of a run but for the family's, as a configuration file may name them
-RUN_MODELS: tuple[type[Options], ...] = (
-    RequestOptions,
-    RestartOptions,
-    SchedulerOptions,
-    MemoryOptions,
-    CheckpointOptions,
-    TimeoutOptions,
-    Limits,
-)
+RUN_MODELS: tuple[type[Options], ...] = (FitOptions, ExecutorOptions)
 RUN_NAMES = ("family", *(name for model in RUN_MODELS for name in model.model_fields))
 KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
 

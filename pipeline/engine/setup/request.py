@@ -12,7 +12,7 @@ from importlib.metadata import version
 from itertools import accumulate
 
 from collapsium.pipeline.engine.setup.inputs import require_labels, seeds_of, unknown_words
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, Limits, RequestOptions, RestartOptions
+from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, FitOptions, Limits
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.engine.state import Growth, planned_growth
@@ -247,26 +247,23 @@ def new_request(
     corpus: Corpus,
     family: str,
     config: FamilyOptions,
-    limits: Limits,
-    options: RequestOptions,
-    ensemble: RestartOptions | None = None,
+    options: FitOptions,
 ) -> Request:
     """Return the request of a new fit."""
-    ensemble = RestartOptions() if ensemble is None else ensemble
     heldout = None if options.heldout is None else Corpus(options.heldout)
-    warm = None if options.warm is None else WarmSource.of(options.warm, ensemble.restarts)
+    warm = None if options.warm is None else WarmSource.of(options.warm, options.restarts)
     # The samples of a single fit are joined as those of an ensemble of one.
-    restarts = ensemble.restarts or int(ensemble.combine == CONSENSUS)
+    restarts = options.restarts or int(options.combine == CONSENSUS)
     start = StartSource.of_fit(
         options.init,
         options.init_strength,
         family,
         config,
         corpus.manifest.documents,
-        elsewhere=limits.schedule != "batch" or warm is not None,
+        elsewhere=options.schedule != "batch" or warm is not None,
     )
-    inputs = (corpus, heldout, family, config, limits, options.seed, warm, restarts, ensemble.keep)
-    return Request(*inputs, combine=ensemble.combine, start=start).with_growth()
+    inputs = (corpus, heldout, family, config, options.limits, options.seed, warm, restarts, options.keep)
+    return Request(*inputs, combine=options.combine, start=start).with_growth()
 
 
 def require_combinable(family: str, schedule: str, keep: str, models: int) -> None:

@@ -137,7 +137,8 @@ def test_bad_input__is_one_line(capsys, small, tmp_path, name):
     [
         (["--topcis", "3"], "Unknown option: --topcis. Did you mean --topics? See `collapsium estimate --help`"),
         (["--workers", "x"], "--workers: expected a whole number, found 'x'"),
-        (["--iterations", "3"], "Unknown option: --iterations"),  # it changes nothing, so it is not asked for
+        (["--iteration", "3"], "Unknown option: --iteration. Did you mean --iterations?"),
+        (["--topics", "3", "--tolerance", "-1"], "--tolerance: expected a number of 0 or more, or auto, found -1"),
         (["--memory"], "Parameter --memory requires an argument"),
     ],
 )
