@@ -310,14 +310,6 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_names), Commas(), Accepts(st
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]  # Texts, unchanged; the flag may be repeated
 
 
-def require_kind(name: str, value: object, kind: Any) -> None:
-    """Refuse a value that is not of the type of an option."""
-    try:
-        pydantic.TypeAdapter(kind).validate_python(value, strict=True)
-    except pydantic.ValidationError as error:
-        raise OptionError(complaint(error.errors()[0]), name) from None
-
-
 def parse_setting(text: str) -> tuple[str, Any]:
     """Parse ``name=VALUE``, where the value is TOML or else a string.
 

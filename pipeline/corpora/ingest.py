@@ -7,16 +7,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
-from typing import Any, get_type_hints
+from typing import Any
 
-from collapsium.pipeline.corpora.options import (
-    FieldOptions,
-    IngestOptions,
-    SideFileOptions,
-    SplitOptions,
-    VectorOptions,
-    WordOptions,
-)
+from collapsium.pipeline.corpora.options import READING, IngestOptions, SplitOptions
 from collapsium.pipeline.corpora.recorded_reading import (
     RecordedReading,
     format_of,
@@ -29,7 +22,7 @@ from collapsium.pipeline.corpora.recorded_reading import (
 from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts, phrasing_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
-from collapsium.pipeline.options import Options, keywords, names_of, require_kind
+from collapsium.pipeline.options import keywords, names_of
 from collapsium.storage.building.explode import explode_corpus
 from collapsium.storage.building.ingest import RelabelledSource, ingest_vectors
 from collapsium.storage.building.ingest import ingest as ingest_source
@@ -54,7 +47,7 @@ from collapsium.storage.readers.open import (
 from collapsium.storage.readers.read_options import checked_separator
 from collapsium.storage.readers.side_files import SideFileRequest, Sides
 from collapsium.storage.readers.texts.stopwords import parse_stop_words
-from collapsium.storage.units import Counting, parse_size, silent
+from collapsium.storage.units import Counting, silent
 from collapsium.workers.ingest.normal_forms import library_of
 
 
@@ -147,45 +140,27 @@ def _counted(recorded: RecordedReading, paths: list[str], history: History) -> S
         return open_source(paths, history.kind, replace(options, vocabulary=tuple(recorded.vocabulary.words)))
 
 
-SEVERAL, SIZE = ("labels", "covariates", "stop_words"), "max_decompressed"
-
-
 def reading_options(arguments: Mapping[str, Any]) -> ReadOptions:
     """Return checked options of reading."""
-    options, kinds = dict(arguments), get_type_hints(ReadOptions)
-    for name, value in arguments.items():
-        if name not in kinds:
-            raise OptionError(f"unknown option {name!r}{suggestion(name, kinds)}")
-        if name in SEVERAL:
-            options[name] = getattr(ReadOptions, name) if value is None else names_of(value, name)
-        elif name == SIZE and isinstance(value, str):
-            options[name] = parse_size(value, SIZE)
-        elif name == "vocabulary" and isinstance(value, os.PathLike):
-            options[name] = os.fspath(value)
-        elif name == "vocabulary" and isinstance(value, list) and all(isinstance(one, str) for one in value):
-            options[name] = tuple(value)
-        else:
-            require_kind(name, value, kinds[name])
-    return ReadOptions(**options)
+    unknown = next((name for name in arguments if name not in READING), None)
+    if unknown is not None:
+        raise OptionError(f"unknown option {unknown!r}{suggestion(unknown, READING)}")
+    return _reading_of(IngestOptions(**arguments))
 
 
-@keywords(
-    options=IngestOptions,
-    fields=FieldOptions,
-    sides=SideFileOptions,
-    words=WordOptions,
-    vectors=VectorOptions,
-    scheduling=SchedulerOptions,
-)
+def _reading_of(options: IngestOptions) -> ReadOptions:
+    """Return the options that readers take."""
+    reading = {name: getattr(options, name) for name in READING}
+    words = None if options.stop_words is None else names_of(options.stop_words, "stop_words")
+    return ReadOptions(**{**reading, "stop_words": words})
+
+
+@keywords(options=IngestOptions, scheduling=SchedulerOptions)
 def ingest(
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     corpus: str | os.PathLike[str],
     *,
     options: IngestOptions,
-    fields: FieldOptions,
-    sides: SideFileOptions,
-    words: WordOptions,
-    vectors: VectorOptions,
     scheduling: SchedulerOptions,
     tls: TLS | None = None,
     progress: Counting = silent,
@@ -201,15 +176,7 @@ def ingest(
     corpus : str or path-like
         Folder to make.
     options : IngestOptions
-        Format of the sources, pruning of the vocabulary, and size of shards.
-    fields : FieldOptions
-        Fields of the records that hold ids, texts, labels and covariates.
-    sides : SideFileOptions
-        Files with labels and covariates of documents, separate from the documents.
-    words : WordOptions
-        Tokenization of texts.
-    vectors : VectorOptions
-        Arrays and columns of vectors.
+        Format and fields of the sources, words, pruning of the vocabulary, and size of shards.
     scheduling : SchedulerOptions
         Executor of the tasks.
     tls : TLS, optional
@@ -231,12 +198,12 @@ def ingest(
     if not paths:
         raise OptionError("expected at least one source")
     cuts = Cuts(options.min_documents, options.max_document_share, options.max_words)
-    reading = chosen_words(_reading_of(options, fields, sides, words, vectors))
-    phrasing = phrasing_of(words.phrases, words.phrase_count, words.phrase_threshold)
+    reading = chosen_words(_reading_of(options))
+    phrasing = phrasing_of(options.phrases, options.phrase_count, options.phrase_threshold)
     ensure_free(Folder(corpus))
     if isinstance(reading.vocabulary, str):
         reading = replace(reading, vocabulary=vocabulary_of(reading.vocabulary))
-    side_files = SideFileRequest(sides.label_files, sides.label_names)
+    side_files = SideFileRequest(options.label_files, options.label_names)
     executor: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
     how: dict[str, Any] = {"shard_tokens": options.shard_tokens, "progress": progress}
     if options.like is not None:
@@ -250,7 +217,7 @@ def ingest(
     kind, guesses = format_of(paths, options.format)
     _require_files(kind, reading, side_files)
     columns, reading, side_record = read_side_files(side_files, paths, kind, reading)
-    _require_own(kind, reading, cuts, words.phrases)
+    _require_own(kind, reading, cuts, options.phrases)
     report = Report(guesses=guesses)
     history = History(kind, reading, cuts, phrasing=phrasing, side_files=side_record, report=report)
     how["sides"] = columns
@@ -261,12 +228,6 @@ def ingest(
     history = with_guesses_of_counts(history, paths)
     source, history = open_source(paths, kind, history.options), replace(history, fixed_vocabulary=True)
     return ingest_source(source, corpus, cuts=cuts, history=history, **how)
-
-
-def _reading_of(*groups: Options) -> ReadOptions:
-    """Return the options that readers take."""
-    names = {one.name for one in fields_of(ReadOptions)}
-    return reading_options({name: value for group in groups for name, value in group if name in names})
 
 
 def _ingest_as(

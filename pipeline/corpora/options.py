@@ -50,9 +50,6 @@ def _is_sentence(text: str) -> bool:
     return " " in text and "://" not in text and not has_magic(text) and not os.path.exists(text)  # noqa: PTH110
 
 
-READ = ("stop_list", "normalised_by", "word_rule", "optional")  # Fields of `ReadOptions` that follow from other options
-READING = tuple(one.name for one in fields(ReadOptions) if one.name not in READ)  # Options of reading that may be named
-
 # The names of `FORMATS`
 Format = Literal["csv", "jsonl", "ldac", "mallet", "mtx", "npz", "parquet", "svmlight", "text", "uci", "vectors"]
 # Files, folders and globs of texts or, in Python, texts in memory
@@ -65,7 +62,7 @@ FieldName = Annotated[str | None, Value("FIELD")]
 Number = Annotated[int | None, Value("N")]
 
 
-class IngestOptions(Options):
+class SourceOptions(Options):
     """Format of the sources, pruning of the vocabulary, and size of shards."""
 
     like: Annotated[Location | None, Value("RUN|CORPUS")] = Field(
@@ -230,6 +227,10 @@ class VectorOptions(Options):
     )
 
 
+class IngestOptions(VectorOptions, WordOptions, SideFileOptions, FieldOptions, SourceOptions):
+    """Options of `ingest`, in the order of help from the last base to the first."""
+
+
 class AppendOptions(Options):
     """Treatment of new words and of documents that the corpus already has."""
 
@@ -335,3 +336,7 @@ class ReadingOptions(Options):
     bad_bytes: Literal["error", "replace"] | None = Field(
         None, description="text that is not UTF-8: stop with an error, or replace the invalid bytes"
     )
+
+
+# Options of `ingest` that readers take; the other fields of `ReadOptions` follow from them
+READING = tuple(field.name for field in fields(ReadOptions) if field.name in IngestOptions.model_fields)

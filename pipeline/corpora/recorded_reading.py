@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from collapsium.pipeline.corpora.options import READ
+from collapsium.pipeline.corpora.options import READING
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.building.ingest_record import History, Report, SideFileColumns, read_history
@@ -261,7 +261,7 @@ def _require_of_format(kind: str, arguments: Mapping[str, Any], others: Sequence
     having = "has vectors" if kind == "vectors" else "has word counts"
     own = (*others, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
     for name, value in arguments.items():
-        if name not in (*own, *READ) and value not in (None, ()):
+        if name in READING and name not in own and value not in (None, ()):
             flag = "headings" if name == "segments" and str(value).startswith(HEADINGS) else name
             raise OptionError(f"applies only to texts; the format {kind} {having}", flag)
 

@@ -15,7 +15,7 @@ from collapsium import pipeline
 from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.cli.options import JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json, print_report
-from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
+from collapsium.pipeline.corpora.options import IngestOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
@@ -58,10 +58,6 @@ def execute(
     /,
     *,
     options: IngestOptions,
-    fields: FieldOptions,
-    side_files: SideFileOptions,
-    wording: WordOptions,
-    vectors: VectorOptions,
     scheduling: SchedulerOptions,
     certificates: CertificateOptions,
     output: JsonOptions,
@@ -69,7 +65,7 @@ def execute(
     """Ingest, and print the sizes of the corpus."""
     from collapsium.storage.building import ingest_record
 
-    named = given(options, fields, side_files, wording, vectors, scheduling)
+    named = given(options, scheduling)
     with counting("ingesting") as progress:
         manifest = pipeline.ingest(
             sources,

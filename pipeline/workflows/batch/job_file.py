@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from collapsium.pipeline.corpora.options import FieldOptions, IngestOptions, SideFileOptions, VectorOptions, WordOptions
+from collapsium.pipeline.corpora.options import IngestOptions
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, former_names_of, read_toml, written_once
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
@@ -274,18 +274,11 @@ class Job(_Table):
         return first_names(plan, FitTable)
 
 
-# Options of `ingest` that the table ``[ingest]`` accepts in addition to its own
-READING = (IngestOptions, FieldOptions, SideFileOptions, WordOptions, VectorOptions)
 NAME_LISTS = ("labels", "covariates", "stop_words")  # Options that are lists of names, or strings with commas
 # Options that a job cannot have, as these files would have to grow with the sources
 SIDE_FILES = ("label_files", "label_names")
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 Table = TypeVar("Table", bound=BaseModel)
-
-
-def reading_names() -> tuple[str, ...]:
-    """Return the names of the options of `ingest` for reading."""
-    return tuple(name for model in READING for name in model.model_fields)
 
 
 def read_job(path: str | os.PathLike[str]) -> Job:
@@ -330,14 +323,14 @@ def keys_of(path: str | os.PathLike[str]) -> Keys:
     with contextlib.suppress(OptionError):
         config = load_family(str(tables.get("fit", {}).get("family"))).Options
         named |= {name: ("[fit]", name) for name in (*config.model_fields, *LIMIT_NAMES)}
-    named |= {name: ("[ingest]", name) for name in reading_names() if name not in named}
+    named |= {name: ("[ingest]", name) for name in IngestOptions.model_fields if name not in named}
     of_tables = {f"[{table}]": options for table, options in tables.items()}
     return Keys(os.fspath(path), named | written_once(os.fspath(path), of_tables, _former_names(tables)))
 
 
 def _former_names(tables: JsonObject) -> dict[str, str]:
     """Return the former names of options in the tables ``[ingest]`` and ``[fit]``."""
-    fit, former = tables.get("fit"), former_names(*READING, FitTable)
+    fit, former = tables.get("fit"), former_names(IngestOptions, FitTable)
     with contextlib.suppress(OptionError):
         former |= former_names_of(str(fit.get("family") if isinstance(fit, dict) else None))
     return former
@@ -419,7 +412,7 @@ def _require_known(job: Job) -> None:
         start.require(job.fit.family, job.config)
     if not job.ingest.sources:
         raise OptionError("[ingest]: 'sources' names no file")
-    names = reading_names()
+    names = IngestOptions.model_fields
     for name, value in job.reading.items():
         if name in SIDE_FILES:
             raise OptionError(
@@ -430,8 +423,7 @@ def _require_known(job: Job) -> None:
         if name in NAME_LISTS and not isinstance(value, str | list):
             raise OptionError(f"[ingest]: '{name}': expected a list of strings, found {value!r}")
     try:
-        for model in READING:
-            model(**{name: value for name, value in job.reading.items() if name in model.model_fields})
+        IngestOptions(**job.reading)
     except OptionError as error:
         raise OptionError(f"[ingest]: '{error.parameter}': {error.message}") from None
     config = family.Options

@@ -10,10 +10,11 @@ from collapsium.pipeline.cli.command import COMMANDS
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.cli.reference import commands
 from collapsium.pipeline.corpora.ingest import reading_options
+from collapsium.pipeline.corpora.options import IngestOptions
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import names_of, option_names
-from collapsium.pipeline.workflows.batch.job_file import ClusterTable, HeldoutTable, InferTable, reading_names
+from collapsium.pipeline.workflows.batch.job_file import ClusterTable, HeldoutTable, InferTable
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.open import ReadOptions
 
@@ -77,7 +78,7 @@ def test_flags_are_spelled_as_their_names():
 
 def test_toml_keys_are_called_as_the_keywords_of_python():
     assert set(RUN_NAMES) <= {*option_names(pipeline.fit), *LIMIT_NAMES}
-    assert {*reading_names()} == {*option_names(pipeline.ingest)} - {
+    assert {*IngestOptions.model_fields} == {*option_names(pipeline.ingest)} - {
         "sources", "corpus", "progress", "scheduler", "workers", "tls"
     }  # fmt: skip
     assert {*ClusterTable.model_fields} - {"tls_ca", "tls_cert", "tls_key"} <= {*option_names(pipeline.fit)}

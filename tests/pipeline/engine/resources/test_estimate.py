@@ -64,7 +64,8 @@ def place(scheduler="threads", processes=1, threads=2, memory=PLENTY):
 def plan_of(corpus, family, config, where, *, start="", heldout=None):
     """The plan of a fit by itself."""
     request = {"corpus": corpus, "family": family, "config": config, "heldout": heldout, "start_kind": start}
-    return plan(SimpleNamespace(**request, stochastic=False), where, Models())
+    alone = {"stochastic": False, "restarts": 0, "limits": Limits(), "has_consensus": False}
+    return plan(SimpleNamespace(**request, **alone), where)
 
 
 def planned(corpus, topics, where=None, family="lda", **options):
