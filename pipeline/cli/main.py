@@ -13,7 +13,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from collapsium.pipeline.cli.app import parse
@@ -31,28 +30,12 @@ FAILURE, USAGE, TAKEN_OVER, INTERRUPTED, CLOSED_PIPE = 1, 2, 5, 130, 128 + signa
 MAX_MESSAGE = 4000  # Letters of an error, at most; names out of files, which it repeats, may be of any length
 
 
-@dataclass(frozen=True)
-class Shutdown:
-    """Timing of interrupts, in seconds."""
-
-    # Signals within this time count as one: `timeout` sends one to the process and one to its group
-    repeated_signal: float = 1.0
-    zarr_stop: float = 10.0  # Timeout for stopping Zarr's event loop
-
-
-SHUTDOWN = Shutdown()
-
-
-@dataclass(frozen=True)
-class GarbageCollection:
-    """Frequency of the searches for garbage in a command's process."""
-
-    # New objects after which Python searches among them, by default 700. The imports of a fit make 280,000 objects,
-    # which stay. Searches among them took 0.18 s, and take 0.06 s with this number, as none is of all objects then.
-    new_objects: int = 10_000
-
-
-GARBAGE_COLLECTION = GarbageCollection()
+# Seconds within which signals count as one: `timeout` sends one to the process and one to its group
+REPEATED_SIGNAL = 1.0
+ZARR_STOP = 10.0  # Seconds to wait for Zarr's event loop to stop
+# New objects after which Python searches for garbage among them, by default 700. The imports of a fit make 280,000
+# objects, which stay. Searches among them took 0.18 s, and take 0.06 s with this number, as none is of all objects then.
+NEW_OBJECTS = 10_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     """Run a command and return its exit code; see `main`."""
-    gc.set_threshold(GARBAGE_COLLECTION.new_objects)
+    gc.set_threshold(NEW_OBJECTS)
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)
     _interrupts.clear()
@@ -204,13 +187,13 @@ def _stop_zarr() -> None:
     for loop, thread in zip(getattr(module, "loop", []), getattr(module, "iothread", []), strict=False):
         if loop is not None and thread is not None and not loop.is_closed():
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(timeout=SHUTDOWN.zarr_stop)
+            thread.join(timeout=ZARR_STOP)
 
 
 def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001
     """Interrupt the command, as Ctrl-C does; a second signal stops it at once, as all writes are atomic."""
     now = time.monotonic()
-    if _interrupts and now - _interrupts[-1] < SHUTDOWN.repeated_signal:
+    if _interrupts and now - _interrupts[-1] < REPEATED_SIGNAL:
         _interrupts.append(now)
         return
     _interrupts.append(now)
