@@ -34,7 +34,7 @@ MAX_MESSAGE = 4000  # Letters of an error, at most; names out of files, which it
 REPEATED_SIGNAL = 1.0
 ZARR_STOP = 10.0  # Seconds to wait for Zarr's event loop to stop
 # New objects after which Python searches for garbage among them, by default 700. The imports of a fit make 280,000
-# objects, which stay. Searches among them took 0.18 s, and take 0.06 s with this number, as none is of all objects then.
+# objects, which stay. Searches among them took 0.18 s, and take 0.06 s with this number, as none covers all objects.
 NEW_OBJECTS = 10_000
 
 
