@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, settings
 from collapsium.pipeline import split
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from tests.strategies import documents_of, segmented_of
 
 settings.register_profile(

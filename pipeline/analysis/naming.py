@@ -15,9 +15,8 @@ from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.monitoring.events import load_function
 from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
-from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.folder import Folder, remove_parts
 from collapsium.storage.io.run_lock import RunLock
-from collapsium.storage.io.transactions import remove_parts
 from collapsium.storage.runs.members import MEAN, mean_folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import LOCK, MEMBERS, MODEL, Run

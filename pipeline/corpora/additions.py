@@ -24,9 +24,9 @@ from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord
 from collapsium.storage.corpus.vectors import ARRAY
-from collapsium.storage.errors import MismatchError, StoreError, TakenOverError
+from collapsium.storage.errors import MismatchError, TakenOverError
 from collapsium.storage.io.encodings import checked_encoding
-from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.folder import Folder, remove_parts
 from collapsium.storage.readers.read_options import checked_separator
 from collapsium.storage.readers.side_files import SideFileRequest
 
@@ -124,6 +124,12 @@ def scratch_inside(folder: Folder) -> Iterator[Folder]:
             (folder / SCRATCH).remove()
 
 
+def clean_hidden(corpus: Corpus) -> None:
+    """Remove partly written files of processes that were killed; hidden folders in a corpus are somebody's."""
+    for folder in (corpus.folder, corpus.folder / "documents"):
+        remove_parts(folder, folders=False)
+
+
 def clean(corpus: Corpus) -> None:
     """Remove files that the manifest does not name, which an interrupted addition has left."""
     folder, manifest = corpus.folder, corpus.manifest
@@ -138,15 +144,6 @@ def clean(corpus: Corpus) -> None:
         for name in folder.names():
             if name.startswith(f"{ARRAY.partition('.')[0]}-") and name not in arrays:
                 (folder / name).remove()
-
-
-def clean_hidden(corpus: Corpus) -> None:
-    """Remove partly written files of processes that were killed."""
-    for folder, within in ((corpus.folder, ""), (corpus.folder / "documents", "documents/")):
-        for name in folder.names():
-            if name.startswith(".") and name.endswith(".part"):
-                with contextlib.suppress(StoreError, IsADirectoryError):  # a folder is somebody's
-                    corpus.folder.delete(f"{within}{name}")
 
 
 def refuse_known(corpus: Corpus, names: Sequence[str]) -> NoReturn:

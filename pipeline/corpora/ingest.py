@@ -35,8 +35,7 @@ from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.errors import MismatchError, NoVocabularyError, OptionError, suggestion
 from collapsium.storage.io.encodings import checked_encoding
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import ensure_free
+from collapsium.storage.io.folder import Folder, ensure_free
 from collapsium.storage.readers.base import Source
 from collapsium.storage.readers.open import (
     TEXTS,

@@ -22,8 +22,7 @@ from collapsium.storage.corpus.vectors import Vectors
 from collapsium.storage.corpus.vocabulary import FILE, Vocabulary, words_digest
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter, even_shard_tokens, numbered_ids
 from collapsium.storage.errors import OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.model import ModelRecord, ModelWriter
 from collapsium.storage.runs.proportions import SCHEMA
 from collapsium.storage.units import Counting, silent

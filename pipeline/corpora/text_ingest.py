@@ -29,8 +29,7 @@ from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.word_rule import lookup_keys
 from collapsium.storage.data_types import BAD_BYTES, SCORES
 from collapsium.storage.errors import InputError, OptionError, near
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created, ensure_free
+from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.readers.base import NOT_IN_VOCABULARY, Dropped, distinct, required_words
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import Guess, ReadOptions, distinct_guesses

@@ -27,7 +27,7 @@ from collapsium.pipeline.models.topic_matching import occupied
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import ClusterError, CollapsiumError
-from collapsium.storage.io.transactions import replaced
+from collapsium.storage.io.folder import replaced
 from collapsium.storage.runs.members import averaged_models, mean_folder
 from collapsium.storage.runs.model import MatchedMember, ModelWriter, read_model_record
 from collapsium.storage.runs.run import MEMBERS, Run

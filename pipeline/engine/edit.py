@@ -31,8 +31,7 @@ from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created, ensure_free
+from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.runs.model import RECORD, ModelRecord, ModelWriter
 from collapsium.storage.runs.topic_names import TopicName, clean_name, read_names, write_names
 from collapsium.workers import tasks

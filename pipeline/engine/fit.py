@@ -62,9 +62,8 @@ from collapsium.storage.building import ingest_record
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.errors import OptionError
-from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.folder import Folder, ensure_free
 from collapsium.storage.io.run_lock import RunLock
-from collapsium.storage.io.transactions import ensure_free
 from collapsium.storage.runs.run import CORPUS, RECORD, Run
 
 PREFIX = "collapsium-"

@@ -19,8 +19,7 @@ from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ExecutorOptions, Scheduler
 from collapsium.storage.errors import CapacityError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import unfinished
+from collapsium.storage.io.folder import Folder, unfinished
 from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import parse_size, size
 from collapsium.workers.arrays import buffer_pool as buffers

@@ -15,8 +15,7 @@ from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.errors import AbsentError, ClusterError, CollapsiumError, DamagedError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import replaced
+from collapsium.storage.io.folder import Folder, replaced
 from collapsium.storage.runs.model import RECORD, ModelRecord, ModelWriter, Processor, ShardDocuments, read_model_record
 from collapsium.storage.runs.summary import write_summary
 from collapsium.storage.runs.topic_names import TopicName, read_names, write_names

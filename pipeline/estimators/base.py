@@ -45,8 +45,7 @@ from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.corpus.vocabulary import words_digest
 from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
 from collapsium.storage.errors import InputError, MismatchError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.readers.base import INT32_MAX
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta

@@ -23,8 +23,7 @@ from collapsium.pipeline.options import keywords
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 from collapsium.storage.errors import AbsentError, CollapsiumError, OccupiedError, OptionError
 from collapsium.storage.io.file import File
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created, ensure_free
+from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.printable import CsvRows, ShortRepr, guarded_note
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run

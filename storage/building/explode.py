@@ -19,8 +19,7 @@ from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError, InputError, MismatchError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created, ensure_free
+from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.units import Counting, silent
 
 

@@ -20,8 +20,7 @@ from collapsium.storage.corpus.vectors import Vectors
 from collapsium.storage.corpus.vocabulary import as_spelled_in
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.errors import InputError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created, ensure_free
+from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.readers.base import NOT_IN_VOCABULARY, Dropped, Source
 from collapsium.storage.readers.read_options import Guess, distinct_guesses
 from collapsium.storage.readers.side_files import Sides, merged

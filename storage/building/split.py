@@ -24,8 +24,8 @@ from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest, read_manifes
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.errors import CollapsiumError, InputError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import abandoned, ensure_free, unfinished
+from collapsium.storage.io.atomic import abandoned
+from collapsium.storage.io.folder import Folder, ensure_free, unfinished
 from collapsium.storage.units import Counting, silent
 
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from collapsium.storage.data_types import AnyArray, DType, Json
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError
+from collapsium.storage.io.atomic import Put
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.local import Put
 from collapsium.storage.io.records import MAX_BYTES, checked, dump, parse_record
 from collapsium.storage.units import size as size_text
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from collapsium.storage.errors import CollapsiumError, StoreError
-from collapsium.storage.io import local
+from collapsium.storage.io import atomic
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -125,6 +125,6 @@ class File:
         from fsspec.implementations import local as local_files
 
         if isinstance(self._fs, local_files.LocalFileSystem):
-            with_retries(self._path, lambda: local.copy_atomically(source, Path(self._path)))
+            with_retries(self._path, lambda: atomic.copy_atomically(source, Path(self._path)))
         else:
             with_retries(self._path, lambda: self._fs.put_file(str(source), self._path))

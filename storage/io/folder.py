@@ -1,4 +1,4 @@
-"""A folder at any fsspec URL, with the few operations that the formats need."""
+"""A folder at any fsspec URL, with the few operations that the formats need, and making or replacing it as a whole."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, TypeVar, cast
 
-from collapsium.storage.errors import AbsentError, DamagedError, StoreError
-from collapsium.storage.io import local
+from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, OccupiedError, StoreError
+from collapsium.storage.io import atomic
 from collapsium.storage.io.file import locate, with_retries
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Folder:
         if self.local:
             self._do(
                 name,
-                lambda: local.write_atomically(Path(target), data, replace=True, guard=self.guard),
+                lambda: atomic.write_atomically(Path(target), data, replace=True, guard=self.guard),
             )
         else:
             try:
@@ -185,10 +185,10 @@ class Folder:
                 raise StoreError(f"{self.url}/{name}: cannot be written ({error})") from None
         return hashlib.sha256(data).hexdigest()
 
-    def write_all(self, fill: Callable[[local.Put], T]) -> T:
+    def write_all(self, fill: Callable[[atomic.Put], T]) -> T:
         """Write all files of this folder; a local folder replaces an existing one when all of them are synced."""
         if self.local:
-            return self._do("", lambda: local.write_folder(Path(self._path), fill, self.guard))
+            return self._do("", lambda: atomic.write_folder(Path(self._path), fill, self.guard))
         return fill(self.write)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -196,7 +196,7 @@ class Folder:
         target = self._at(name)
         try:
             if self.local:
-                self._do(name, lambda: local.write_atomically(Path(target), data, replace=False, guard=self.guard))
+                self._do(name, lambda: atomic.write_atomically(Path(target), data, replace=False, guard=self.guard))
             else:
                 with self.guard():
                     self._do(name, lambda: self._put_new(target, data))
@@ -217,7 +217,7 @@ class Folder:
         """Append to a file; on a store that cannot append, the file is written again."""
         target = self._at(name)
         if self.local:
-            self._do(name, lambda: local.append(Path(target), data, self.guard))
+            self._do(name, lambda: atomic.append(Path(target), data, self.guard))
         else:
             old = self.read(name) if self.exists(name) else b""
             self.write(name, old + data)
@@ -227,7 +227,7 @@ class Folder:
         if not self.exists(name):
             return
         if self.local:
-            self._do(name, lambda: local.truncate(Path(self._at(name)), size, self.guard))
+            self._do(name, lambda: atomic.truncate(Path(self._at(name)), size, self.guard))
         elif len(data := self.read(name)) > size:
             self.write(name, data[:size])
 
@@ -276,17 +276,17 @@ class Folder:
     def make(self) -> None:
         """Make the folder and its parents; their names are synced."""
         store = functools.partial(self._fs.makedirs, self._path, exist_ok=True)
-        self._do("", functools.partial(local.make_folder, Path(self._path)) if self.local else store)
+        self._do("", functools.partial(atomic.make_folder, Path(self._path)) if self.local else store)
 
     def remove(self, known: Collection[str] | None = None) -> None:
         """Remove the folder and its contents if it exists."""
         if known is not None:
             # Temporary files are those of processes that were killed.
-            names = {name for name in self.names() if not (name.startswith(".") and name.endswith(".part"))}
+            names = {name for name in self.names() if not atomic.is_hidden(name)}
             if not names <= set(known):
                 return
         if self.local:
-            local.remove_folder(Path(self._path), self.guard if self._fences else None)
+            atomic.remove_folder(Path(self._path), self.guard if self._fences else None)
         elif self.exists():
             with contextlib.suppress(FileNotFoundError), self.guard():
                 self._do("", lambda: self._fs.rm(self._path, recursive=True))
@@ -305,9 +305,109 @@ class Folder:
         """Rename a local folder to a name that is free."""
         guard = self.guard if self._fences else target.guard
         try:
-            local.rename(Path(self._path), Path(target._path), guard)
+            atomic.rename(Path(self._path), Path(target._path), guard)
         except OSError as error:
             raise StoreError(f"{self.url}: cannot be renamed to {target.url} ({error.strerror or error})") from error
+
+
+def ensure_free(folder: Folder) -> None:
+    """Raise an error for an output folder that exists."""
+    if folder.exists():
+        raise OccupiedError(f"{folder.url}: exists already; name a new folder or remove this one")
+
+
+@contextmanager
+def unfinished(folder: Folder) -> Iterator[Folder]:
+    """Make a temporary folder to write in, and remove it at the end unless it was renamed.
+
+    On a local disk it is a hidden folder beside the target; those of dead processes are removed first. On other stores
+    it is the target itself, which is removed on failure.
+    """
+    if not folder.local:
+        folder.make()
+        try:
+            yield folder
+        except BaseException:
+            # The first error is the one to report.
+            with contextlib.suppress(CollapsiumError):
+                folder.remove()
+            raise
+        return
+    atomic.remove_abandoned(Path(folder.path))
+    with contextlib.ExitStack() as held:
+        while True:
+            place = Folder(str(atomic.hidden_path(Path(folder.path))))
+            place.make()
+            held.callback(place.remove)
+            try:
+                held.enter_context(atomic.claimed(Path(place.path)))
+                break
+            # Another process may remove the folder before it is locked here.
+            except (FileNotFoundError, BlockingIOError):
+                continue
+            except OSError as error:
+                raise StoreError(f"{folder.url}: {error.strerror or error}") from error
+        yield place
+
+
+@contextmanager
+def created(folder: Folder) -> Iterator[Folder]:
+    """Make a folder that exists either complete or not at all.
+
+    A local folder is written under a hidden name and renamed at the end; see `unfinished`. On other stores a rename is
+    a copy, so files are written to the target and removed on failure. Readers begin at the manifest, which is written
+    last.
+    """
+    ensure_free(folder)
+    with unfinished(folder) as place:
+        yield place
+        if place is not folder:
+            ensure_free(folder)
+            try:
+                place.rename(folder)
+            except CollapsiumError:
+                # The rename has happened, but could not be synced.
+                if not place.exists():
+                    folder.remove()
+                raise
+
+
+@contextmanager
+def replaced(folder: Folder) -> Iterator[Folder]:
+    """Make a folder that exists either complete or not at all, in place of an existing one."""
+    if not folder.local:
+        folder.remove()
+    if not folder.exists():
+        with created(folder) as place:
+            yield place
+        return
+    old = Folder(str(atomic.hidden_path(Path(folder.path))))
+    with unfinished(folder) as new:
+        yield new
+        with folder.guard():
+            folder.rename(old)
+            try:
+                new.rename(folder)
+            except BaseException:
+                old.rename(folder)
+                raise
+    old.remove()
+
+
+def remove_parts(folder: Folder, *, folders: bool = True) -> None:
+    """Remove what dead processes have left unfinished directly inside a folder; only the owner of its lock may.
+
+    Without `folders`, hidden folders stay, as another program may be making them.
+    """
+    for name in filter(atomic.is_hidden, folder.names()):
+        path = Path(f"{folder.path}/{name}")
+        if not folder.local or (path.is_dir() and not path.is_symlink()):
+            if folders:
+                (folder / name).remove()
+        else:
+            # A leftover file does no harm and may be removed the next time.
+            with contextlib.suppress(StoreError):
+                folder.delete(name)
 
 
 # Protocols of stores whose address is the user's own configuration: a bucket follows, no host to connect to

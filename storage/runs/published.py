@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.errors import AbsentError, StoreError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.local import copy_atomically, rename
+from collapsium.storage.io.atomic import copy_atomically, hidden_path, rename
+from collapsium.storage.io.folder import Folder, created, remove_parts
 from collapsium.storage.io.records import Count, Number, check, dump, numbers_of_names, read_record
-from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.run import CHECKPOINTS, JOURNAL, Run
 from collapsium.storage.runs.run import LOCK as RUN_LOCK
 
@@ -134,23 +132,13 @@ class Versions:
         """Make the folder of a version atomically; `point` then makes it the current one."""
         self.folder.make()
         if self.folder.local:
-            self._sweep()
+            remove_parts(self.folder)
         place = self.at(number)
         # Left by an interrupted process, on a store other than a local disk.
         if place.exists() and not place.exists(RECORD):
             place.remove()
         with created(place) as folder:
             yield folder
-
-    def _sweep(self) -> None:
-        """Remove temporary files of processes that have died."""
-        for name in self.folder.names():
-            if name.startswith(f".{LINK}.") or (name.startswith(".") and name.endswith(".part")):
-                path = Path(self.folder.path) / name
-                if path.is_symlink():
-                    path.unlink()
-                else:
-                    (self.folder / name).remove()
 
     def point(self, number: int) -> None:
         """Make a version the current one."""
@@ -159,7 +147,8 @@ class Versions:
         if self.folder.local:
             # File systems without links have the record alone.
             with contextlib.suppress(OSError):
-                new, link = (Path(self.folder.path) / name for name in (f".{LINK}.{uuid.uuid4().hex[:8]}", LINK))
+                link = Path(self.folder.path) / LINK
+                new = hidden_path(link)
                 # A copy of the job's folder may have turned the link into a folder.
                 if link.is_dir() and not link.is_symlink():
                     shutil.rmtree(link)

@@ -15,10 +15,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, NotFiniteError, OccupiedError, OptionError
-from collapsium.storage.io.folder import Folder, recorded_url
+from collapsium.storage.io.folder import Folder, ensure_free, recorded_url, remove_parts
 from collapsium.storage.io.records import MAX_BYTES, Count, Digest, Number, check, dump, read_record
 from collapsium.storage.io.run_lock import RunLock
-from collapsium.storage.io.transactions import ensure_free, remove_parts
 from collapsium.storage.runs.event_records import MAX_RESTARTS, parse_event
 from collapsium.storage.runs.model import Processor
 

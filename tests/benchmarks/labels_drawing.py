@@ -10,8 +10,7 @@ from scipy.stats import spearmanr
 from collapsium.pipeline import Model
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.workers.families import generative as drawing
 
 FIELD = "label"

@@ -10,8 +10,7 @@ from collapsium.pipeline import Corpus, Model, evaluate, fit, split
 from collapsium.pipeline.reporting.plots.style import COLOURS
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.run import Run
 from tests.benchmarks.comparison import __main__ as comparison
 from tests.benchmarks.labels_tables import lines, saved, table, write

@@ -25,8 +25,7 @@ from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import read_documents
 from collapsium.storage.corpus.writer import CorpusWriter
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.family_arrays import ModelChecks
 from collapsium.workers.families.gibbs.label_topics import draw_labels, with_labels

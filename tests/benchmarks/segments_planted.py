@@ -13,8 +13,7 @@ from collapsium.storage.building.explode import explode_corpus
 from collapsium.storage.corpus.list_columns import segment_lists
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, even_shard_tokens
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks.family import draw_vectors

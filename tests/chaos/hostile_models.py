@@ -32,9 +32,8 @@ from collapsium.storage.corpus.vectors import Vectors
 from collapsium.storage.corpus.writer import VectorWriter
 from collapsium.storage.errors import CollapsiumError, DamagedError
 from collapsium.storage.io.arrays import DIGESTS, read_arrays, write_arrays
-from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.io.records import dump
-from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.family_arrays import ModelChecks
 from collapsium.workers.shard_loading import load_shard, open_shard

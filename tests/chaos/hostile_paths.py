@@ -103,8 +103,7 @@ def make_corpus(place, draw, words, name):
     """Write a tiny sound corpus with all columns; ids begin with a name."""
     from collapsium.storage.corpus.parquet import LABELS
     from collapsium.storage.corpus.writer import CorpusWriter
-    from collapsium.storage.io.folder import Folder
-    from collapsium.storage.io.transactions import created
+    from collapsium.storage.io.folder import Folder, created
     from tests.strategies import segmented_of
 
     count = draw.randint(1, 7)

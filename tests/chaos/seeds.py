@@ -22,9 +22,8 @@ from collapsium.storage.corpus.parquet import encode_columns
 from collapsium.storage.corpus.shard import encode
 from collapsium.storage.corpus.vectors import Vectors
 from collapsium.storage.corpus.writer import VectorWriter
-from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.io.records import dump
-from collapsium.storage.io.transactions import created
 from collapsium.storage.runs.model import ModelRecord
 from collapsium.storage.runs.topic_names import RECORD as NAMES_RECORD
 from collapsium.storage.runs.topic_names import TopicName, write_names

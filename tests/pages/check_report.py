@@ -11,8 +11,7 @@ from collapsium.pipeline.analysis.labels.lift import by_lift
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.summary import read_summary
 

@@ -16,8 +16,8 @@ from types import EllipsisType
 
 import numpy as np
 
+from collapsium.storage.io.atomic import append
 from collapsium.storage.io.file import with_retries
-from collapsium.storage.io.local import append
 from collapsium.workers.arrays.state import Array
 
 

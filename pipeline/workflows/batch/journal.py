@@ -279,10 +279,3 @@ class JobContext:
     def progress(self, step: str) -> Callable[[int], None]:
         """Return a function that reports the number of documents of a step."""
         return lambda number: self.emit({"event": "documents", "step": step, "documents": number})
-
-
-def clean_hidden(folder: Folder) -> None:
-    """Remove unfinished files of a process that died."""
-    for name in folder.names():
-        if name.startswith(".") and name.endswith(".part"):
-            (folder / name).remove()

@@ -33,7 +33,6 @@ from collapsium.pipeline.workflows.batch.journal import (
     ScoreRecord,
     Source,
     Sources,
-    clean_hidden,
     find_sources,
 )
 from collapsium.storage.building.ingest_record import read_history
@@ -42,7 +41,7 @@ from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS, Man
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.io.file import File
-from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.folder import Folder, remove_parts
 from collapsium.storage.io.records import dump
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.texts.blocks import BELOW
@@ -204,7 +203,7 @@ def _ingest(context: JobContext, paths: list[str]) -> Manifest:
     # An object store cannot rename folders, so an unfinished corpus may be there.
     if not context.corpus_folder.local:
         context.corpus_folder.remove()
-    clean_hidden(context.folder)
+    remove_parts(context.folder)
     options = {**context.execution_for(ingest), **context.job.reading}
     return ingest(paths, context.corpus_folder.url, progress=context.progress("ingest"), **options)
 
@@ -290,7 +289,7 @@ class JobSteps:
             return
         for part in parts:
             part.remove()
-        clean_hidden(self.folder)
+        remove_parts(self.folder)
         split(
             self._context.corpus_folder.url,
             *(part.url for part in parts),

@@ -25,8 +25,7 @@ from collapsium.pipeline.reporting.plots.run import plot
 from collapsium.pipeline.reporting.plots.style import can_draw
 from collapsium.storage.errors import OccupiedError
 from collapsium.storage.io.file import File
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import ensure_free
+from collapsium.storage.io.folder import Folder, ensure_free
 
 # Lines of fewer words, such as headings and greetings, join the next paragraph: they have no topic of their own
 MIN_WORDS = 20

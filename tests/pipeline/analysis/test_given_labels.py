@@ -22,8 +22,7 @@ from collapsium.storage.corpus.manifest import MAX_SHARD_DOCUMENTS
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import DamagedError, InputError, MismatchError, OccupiedError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.family import Stochastic

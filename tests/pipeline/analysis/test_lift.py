@@ -17,8 +17,7 @@ from collapsium.pipeline.formatting import times
 from collapsium.pipeline.models.topics import Topic
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.summary import read_summary, write_summary
 from tests.strategies import documents_of
 

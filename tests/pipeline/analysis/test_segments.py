@@ -34,8 +34,7 @@ from collapsium.storage.corpus.list_columns import segment_counts
 from collapsium.storage.corpus.segments import running
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.summary import SegmentedDocument, parse_summary, read_summary
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.document_summaries import (

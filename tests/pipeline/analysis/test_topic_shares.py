@@ -20,8 +20,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.summary import dates_summary
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import DamagedError, OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.summary import parse_summary, read_summary
 from collapsium.workers.date_sums import date_sums
 from collapsium.workers.ingest.dates import hours_of

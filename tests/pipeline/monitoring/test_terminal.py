@@ -20,8 +20,7 @@ from collapsium.pipeline.monitoring.terminal import GuardedStream, guarded_strea
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import DamagedError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.printable import CONTROLS, CsvRows, csv_cell, guarded_note, json_text, printable
 from tests.strategies import documents_of
 

@@ -13,9 +13,8 @@ from collapsium.storage.corpus.shard import Documents, Shard, merge_segments
 from collapsium.storage.corpus.vocabulary import named_unknown, read_words
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, MismatchError, OccupiedError
-from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.io.records import dump
-from collapsium.storage.io.transactions import created
 from tests.conftest import write_corpus
 from tests.storage.readers.test_readers import rows_of
 from tests.strategies import bags, documents_of

@@ -15,8 +15,7 @@ from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, InputError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from tests.chaos.hostile_corpora import (
     not_utf8,
     rewrite_manifest,

@@ -18,9 +18,8 @@ from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.vectors import Vectors, VectorShard
 from collapsium.storage.corpus.writer import MIN_SHARD_TOKENS, VectorWriter
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, InputError, MismatchError
-from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.io.records import dump
-from collapsium.storage.io.transactions import created
 from collapsium.workers.shard_loading import ShardOnDisk, load_shard, open_shard
 from tests.conftest import write_corpus
 

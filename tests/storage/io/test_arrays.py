@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays_of
 from zarr.storage import MemoryStore
 
 from collapsium.storage.errors import DamagedError, StoreError
-from collapsium.storage.io import arrays, file, local
+from collapsium.storage.io import arrays, atomic, file
 from collapsium.storage.io.arrays import (
     Layout,
     StoredRows,
@@ -144,7 +144,7 @@ def test_chunks__have_about_as_many_rows_and_bounded_size(tmp_path, monkeypatch,
 
 
 def test_names_in_folders__are_synced_once_and_before_the_group_has_its_name(tmp_path, monkeypatch):
-    synced, sync = [], local.sync_folder
+    synced, sync = [], atomic.sync_folder
 
     def record(path):
         hidden = str(path).split("/.g.")
@@ -152,7 +152,7 @@ def test_names_in_folders__are_synced_once_and_before_the_group_has_its_name(tmp
         synced.append((name.relative_to(tmp_path).as_posix(), (tmp_path / "run/g").exists()))
         sync(path)
 
-    monkeypatch.setattr(local, "sync_folder", record)
+    monkeypatch.setattr(atomic, "sync_folder", record)
     write_arrays(Folder(tmp_path / "run/g"), {"x": np.ones(3), "y": np.ones((2, 2)), "z": np.array(1.0)})
     before = [name for name, named in synced if not named]
     assert sorted(before) == sorted(set(before))
@@ -174,8 +174,8 @@ def test_files__are_synced_before_the_group_has_its_name(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", record)
     monkeypatch.setattr(os, "rename", named)
-    monkeypatch.setattr(local, "SYNC_THREADS", 3)
-    monkeypatch.setattr(local, "MAX_UNSYNCED_FILES", 4)
+    monkeypatch.setattr(atomic, "SYNC_THREADS", 3)
+    monkeypatch.setattr(atomic, "MAX_UNSYNCED_FILES", 4)
     values = {name: np.arange(5.0) for name in "abcde"}
     folder = Folder(tmp_path / "g")
     for _ in range(2):

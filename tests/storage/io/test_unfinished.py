@@ -6,14 +6,14 @@ import pytest
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OccupiedError, StoreError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import abandoned, created, replaced
+from collapsium.storage.io.atomic import abandoned
+from collapsium.storage.io.folder import Folder, created, replaced
 from tests.conftest import write_corpus
 
 MAKE_AND_DIE = """
 import os, sys
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import created
 with created(Folder(sys.argv[1])) as place:
     place.write("half", b"")
     os._exit(1)

@@ -14,8 +14,7 @@ from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_start
 from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, MismatchError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run
 from tests.conformance import Conformance

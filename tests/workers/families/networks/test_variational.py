@@ -10,8 +10,7 @@ from collapsium.pipeline import Corpus, Model, evaluate, fit, simulate
 from collapsium.storage.corpus.shard import EXTRAS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import OptionError
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.transactions import created
+from collapsium.storage.io.folder import Folder, created
 from collapsium.workers.families.networks.states import ExpectedLocal, PairResponsibilities
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 from tests.conftest import planted_rows

@@ -1,16 +1,24 @@
-"""Write files on this machine atomically, and sync them before a record may refer to them."""
+"""Write, replace, sync and remove files and folders on this machine, so that each is complete or does not exist.
+
+A file or folder is made under a hidden name beside its own (`hidden_path`), synced, and then given its name. The
+process holds a lock of the operating system on a hidden folder. The lock ends with the process, however that ends, so
+that an unlocked folder is abandoned and may be removed. On file systems without such locks, as some network mounts, no
+folder counts as abandoned.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import functools
 import os
+import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -30,6 +38,65 @@ MAX_UNSYNCED_FILES = 64  # Files that stay open until they are synced together
 def unguarded() -> AbstractContextManager[None]:
     """Return a guard that checks nothing."""
     return contextlib.nullcontext()
+
+
+def hidden_path(path: Path) -> Path:
+    """Return a new hidden name beside a path, under which its file or folder can be made."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+
+
+def is_hidden(name: str) -> bool:
+    """Return True if a file or folder of this name was never finished, or is being removed."""
+    return name.startswith(".") and name.endswith(".part")
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Hold the lock on a folder."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _lock(handle)
+        if not os.path.samestat(os.fstat(handle), path.lstat()):
+            raise FileNotFoundError(path)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Lock an open folder and return True; return False if the file system has no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def abandoned(path: Path) -> Iterator[list[Path]]:
+    """Find and lock the user's hidden folders of a path whose processes are dead."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.part")
+    handles, paths = [], []
+    try:
+        with contextlib.suppress(OSError):
+            for place in sorted(place for place in path.parent.iterdir() if pattern.fullmatch(place.name)):
+                with contextlib.suppress(OSError):
+                    handles.append(os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
+                    if os.fstat(handles[-1]).st_uid == os.geteuid() and _lock(handles[-1]):
+                        paths.append(place)
+        yield paths
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove the folders that dead processes have left under hidden names."""
+    with abandoned(path) as places:
+        for place in places:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def sync_folder(path: Path | str) -> None:
@@ -79,7 +146,7 @@ def write_atomically(
 ) -> None:
     """Write a file atomically by renaming a temporary one."""
     _make_ready(path.parent, guard)
-    part = _hidden(path)
+    part = hidden_path(path)
     try:
         with part.open("wb") as handle:
             handle.write(data)
@@ -98,7 +165,7 @@ def write_atomically(
 def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded) -> T:
     """Write all files of a folder, which gets its name when they are synced, in place of an existing one."""
     _make_ready(path.parent, guard)
-    part = _hidden(path)
+    part = hidden_path(path)
     folders, handles = {"": str(part)}, list[IO[bytes]]()
 
     def put(name: str, data: bytes | memoryview) -> None:
@@ -112,10 +179,11 @@ def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded)
 
     try:
         part.mkdir()
-        result = fill(put)
-        _sync_all(handles, folders.values())
-        with guard():
-            _put_in_place(part, path)
+        with claimed(part):
+            result = fill(put)
+            _sync_all(handles, folders.values())
+            with guard():
+                _put_in_place(part, path)
         sync_folder(path.parent)
     finally:
         for handle in handles:
@@ -179,7 +247,7 @@ def _put_in_place(part: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        old = _hidden(path)
+        old = hidden_path(path)
         path.rename(old)
         try:
             part.rename(path)
@@ -187,11 +255,6 @@ def _put_in_place(part: Path, path: Path) -> None:
             old.rename(path)
             raise
         _remove(old)
-
-
-def _hidden(path: Path) -> Path:
-    """Return a new hidden name beside a path."""
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
 
 
 def append(path: Path, data: bytes | memoryview, guard: Guard = unguarded) -> None:
@@ -217,7 +280,7 @@ def truncate(path: Path, size: int, guard: Guard = unguarded) -> None:
 def copy_atomically(source: Path, target: Path, guard: Guard = unguarded) -> None:
     """Copy a file atomically."""
     _make_ready(target.parent, guard)
-    part = _hidden(target)
+    part = hidden_path(target)
     try:
         shutil.copyfile(source, part)
         with part.open("rb") as handle:
@@ -243,7 +306,7 @@ def remove_folder(path: Path, guard: Guard | None = None) -> None:
     if guard is None:
         _remove(path)
         return
-    gone = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    gone = hidden_path(path)
     with guard():
         try:
             path.rename(gone)
