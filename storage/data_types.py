@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 
-FORMATS = {
-    "uci": "UCI bag of words: docword.NAME.txt or .txt.gz, and a vocabulary file",
-    "ldac": "LDA-C: one line for each document, PAIRS WORD:COUNT ...",
-    "mtx": "Matrix Market, documents x words",
-    "npz": "SciPy sparse matrix, documents x words",
-    "svmlight": "SVMlight: one line for each document, LABEL INDEX:COUNT ...",
-    "text": "plain text: files, folders or globs; each file is a document",
-    "jsonl": "JSON lines with an id and a text",
-    "csv": "table with a header; commas, semicolons, tabs or bars",
-    "parquet": "Parquet with a column of text; folders year=1987 are a column",
-    "mallet": "MALLET's text: one line for each document, NAME LABEL TEXT",
-    "vectors": "dense vectors: separated values, .npy, .npz, or a Zarr array",
+class FileFormat(NamedTuple):
+    """A format of sources: a line of help, and the endings of its files' names."""
+
+    help: str
+    endings: tuple[str, ...] = ()
+
+
+# All formats of sources. Readers of word counts are in `readers/counts.py`, of texts in `readers/texts/batches.py`.
+Format: TypeAlias = Literal[
+    "csv", "jsonl", "ldac", "mallet", "mtx", "npz", "parquet", "svmlight", "text", "uci", "vectors"
+]
+FORMATS: dict[Format, FileFormat] = {
+    "uci": FileFormat("UCI bag of words: docword.NAME.txt or .txt.gz, and a vocabulary file"),
+    "ldac": FileFormat("LDA-C: one line for each document, PAIRS WORD:COUNT ...", (".ldac", ".lda-c")),
+    "mtx": FileFormat("Matrix Market, documents x words", (".mtx",)),
+    "npz": FileFormat("SciPy sparse matrix, documents x words", (".npz",)),
+    "svmlight": FileFormat("SVMlight: one line for each document, LABEL INDEX:COUNT ...", (".svmlight", ".svm")),
+    "text": FileFormat("plain text: files, folders or globs; each file is a document", (".txt", ".md")),
+    "jsonl": FileFormat("JSON lines with an id and a text", (".jsonl", ".ndjson", ".json")),
+    "csv": FileFormat("table with a header; commas, semicolons, tabs or bars", (".csv", ".tsv")),
+    "parquet": FileFormat("Parquet with a column of text; folders year=1987 are a column", (".parquet",)),
+    "mallet": FileFormat("MALLET's text: one line for each document, NAME LABEL TEXT", (".mallet",)),
+    "vectors": FileFormat("dense vectors: separated values, .npy, .npz, or a Zarr array", (".npy", ".zarr")),
 }
 BAD_BYTES = ("error", "replace")
 SCORES = {"npmi": 0.5, "count": 10.0}  # of phrases, with their thresholds

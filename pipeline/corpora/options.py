@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 from collapsium.pipeline.options import Location, Locations, Names, Options, Value
+from collapsium.storage.data_types import Format
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import parse_size
 from collapsium.workers.options import Formerly
@@ -50,8 +51,6 @@ def _is_sentence(text: str) -> bool:
     return " " in text and "://" not in text and not has_magic(text) and not os.path.exists(text)  # noqa: PTH110
 
 
-# The names of `FORMATS`
-Format = Literal["csv", "jsonl", "ldac", "mallet", "mtx", "npz", "parquet", "svmlight", "text", "uci", "vectors"]
 # Files, folders and globs of texts or, in Python, texts in memory
 Sources = Annotated[tuple[str, ...] | TextsInMemory | None, BeforeValidator(_sources)]
 Words = Annotated[str | tuple[str, ...] | None, BeforeValidator(_words)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -13,36 +13,13 @@ from collapsium.storage.errors import AbsentError, CollapsiumError, InputError, 
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import Source, distinct, head_of, open_input, reading
 from collapsium.storage.readers.compression import PACKED, binary_kind
-from collapsium.storage.readers.counts import sparse_matrix
-from collapsium.storage.readers.counts.ldac import LDACSource
-from collapsium.storage.readers.counts.svmlight import SVMlightSource, index_base
-from collapsium.storage.readers.counts.uci import UCISource
+from collapsium.storage.readers.counts import READERS, index_base
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.batches import TEXTS
 from collapsium.storage.readers.texts.blocks import find_files, require_once
 from collapsium.storage.readers.vectors.base import DenseFile, DenseSource
 from collapsium.storage.readers.vectors.csv_file import HEADERS, TableFile
 from collapsium.storage.readers.vectors.numpy_file import ArchiveFile, MatrixFile
-
-_ENDINGS = {
-    ".ldac": "ldac",
-    ".lda-c": "ldac",
-    ".mtx": "mtx",
-    ".npz": "npz",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".mallet": "mallet",
-    ".svmlight": "svmlight",
-    ".svm": "svmlight",
-    ".npy": "vectors",
-    ".zarr": "vectors",
-    ".txt": "text",
-    ".md": "text",
-}
 
 
 class Chained:
@@ -85,7 +62,7 @@ def kind_of_name(path: str) -> str | None:
         name = name.removesuffix(packed)
     if name.startswith("docword."):
         return "uci"
-    return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
+    return next((kind for kind, form in FORMATS.items() if name.endswith(form.endings)), None)
 
 
 def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
@@ -159,19 +136,12 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
     kind = kind or guess_format(paths)
     require_once(paths)
     options = resolved_index_base(paths, kind, options)
-    counted: dict[str, Callable[[str, ReadOptions], Source]] = {
-        "uci": UCISource,
-        "ldac": LDACSource,
-        "mtx": sparse_matrix.MatrixSource,
-        "npz": sparse_matrix.MatrixSource,
-        "svmlight": SVMlightSource,
-    }
-    if kind not in counted:
-        raise OptionError(f"expected a format of word counts, found '{kind}'{suggestion(kind, counted)}")
+    if kind not in READERS:
+        raise OptionError(f"expected a format of word counts, found '{kind}'{suggestion(kind, READERS)}")
     if len(paths) == 1:
-        return counted[kind](paths[0], options)
+        return READERS[kind](paths[0], options)
     stems = zip(paths, distinct(paths), strict=True)
-    return Chained([_Prefixed(counted[kind](path, options), stem) for path, stem in stems])
+    return Chained([_Prefixed(READERS[kind](path, options), stem) for path, stem in stems])
 
 
 def open_vectors(

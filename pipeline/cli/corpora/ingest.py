@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_NAMED_COLUMNS = 10  # Constant columns that the output names
 EPILOG = (
     "formats:\n"
-    + "\n".join(f"  {name:8} {text}" for name, text in FORMATS.items())
+    + "\n".join(f"  {name:8} {form.help}" for name, form in FORMATS.items())
     + """
 
 examples:

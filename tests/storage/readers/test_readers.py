@@ -142,9 +142,7 @@ def test_ldac__says_what_is_wrong_and_leaves_nothing(tmp_path, name):
 
 
 def test_uci__a_fault_in_a_later_block_has_its_line(tmp_path, monkeypatch):
-    from collapsium.storage.readers.counts import uci
-
-    monkeypatch.setattr(uci, "BLOCK", 16)
+    monkeypatch.setattr("collapsium.storage.readers.counts.BLOCK", 16)
     put(tmp_path, "vocab.x.txt", VOCABULARY)
     good = [f"{d} {w} 1" for d in range(1, 31) for w in (1, 3)]
     path = put(tmp_path, "docword.x.txt", f"31\n3\n{len(good)}\n" + "\n".join(good) + "\n")
