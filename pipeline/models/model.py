@@ -114,6 +114,7 @@ class Model(ModelStates):
     @property
     def vocabulary(self) -> Vocabulary:
         """The vocabulary of the training corpus."""
+        self._require_open()
         return self._files.vocabulary
 
     @property
