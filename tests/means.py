@@ -4,17 +4,20 @@ It is no family of the project's: `install` makes it one, in a process of tests.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated
 
 import distributed
 import numpy as np
+import numpy.typing as npt
 
 from collapsium.pipeline.models import registry
 from collapsium.storage.corpus.vectors import VectorShard
-from collapsium.workers.arrays.array_fields import ArrayGroup, FamilyArrays, counts, numbers
+from collapsium.workers.arrays.annotations import non_negative, numbers
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, block_only
 from collapsium.workers.families.family import Description, Family, FamilyOptions, Footprint
+
+Vector = npt.NDArray[np.float64]
 
 NAME = "means"
 ADDRESS = f"{__name__}:Means"
@@ -33,27 +36,28 @@ class Known(distributed.WorkerPlugin):
 class MeansGlobalState(GlobalState):
     """Sizes of the corpus."""
 
-    documents: float
-    vocabulary: float
+    documents: Annotated[float, numbers(low=0)]
+    vocabulary: Annotated[float, numbers(low=0)]
 
 
 @dataclass(frozen=True)
 class MeansRows(Rows):
     """The mean of each column, and how often it was seen."""
 
-    word_mean: Any
-    block_seen: Any = block_only()
+    word_mean: Annotated[Vector, numbers("word")]
+    block_seen: Annotated[Vector | None, non_negative("word")] = block_only()
+
+    @classmethod
+    def stored(cls, context):
+        return {"word_mean"} if context.finished else {"word_mean", "block_seen"}
 
 
 @dataclass(frozen=True)
 class MeansDocuments(LocalState):
     """How often each vector was swept, and that all belong to the one mean."""
 
-    document_sweeps: Any
-    document_topic: Any
-
-
-ROWS = {"word_mean": numbers("f8", "word")}
+    document_sweeps: Annotated[Vector, non_negative("document")]
+    document_topic: Annotated[Vector, non_negative("document 1")]
 
 
 class MeansOptions(FamilyOptions, title="a mean, for tests"):
@@ -69,14 +73,6 @@ class Means(Family):
         MeansRows,
         MeansDocuments,
         MeansDocuments,
-    )
-    arrays = FamilyArrays(
-        ArrayGroup({"documents": counts("f8"), "vocabulary": counts("f8")}),
-        lambda global_state: ArrayGroup(ROWS),
-        lambda global_state: ArrayGroup({**ROWS, "block_seen": counts("f8", "word")}),
-        lambda global_state: ArrayGroup(
-            {"document_sweeps": counts("f8", "document"), "document_topic": counts("f8", "document 1")}
-        ),
     )
 
     def kernels(self, global_state):

@@ -27,7 +27,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.spill import SpillFiles, SpillWriter
 from collapsium.workers.arrays.state import Arrays, LocalState
-from collapsium.workers.families.family_arrays import ModelChecks
+from collapsium.workers.families.model_checks import ModelChecks
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 SEED_BITS = 128
@@ -41,7 +41,7 @@ def require_counted(
     places: Sequence[str],
 ) -> None:
     """Raise an error if the counts of a checkpoint do not have its tokens."""
-    if checks.model.arrays.tokens is None or not swept:
+    if not checks.counts_tokens or not swept:
         return
     seed, executor = secrets.randbits(SEED_BITS), problem.executor
     counted = [
@@ -49,13 +49,13 @@ def require_counted(
         for number, block in enumerate(blocks)
     ]
     taken = [
-        executor.submit(_token_fingerprint, checks, local, shard, seed, place, home=problem.home(number))
-        for number, (local, shard, place) in enumerate(zip(swept, problem.shards, places, strict=True))
+        executor.submit(_token_fingerprint, checks, local, shard, seed, home=problem.home(number))
+        for number, (local, shard) in enumerate(zip(swept, problem.shards, strict=True))
     ]
     rows = executor.collect(counted)
     expected, totals = sum(one for one, _ in rows), np.sum([sums for _, sums in rows], axis=0)
     same = (sum(executor.collect(taken)) - expected) % (1 << 64) == 0
-    if same and np.array_equal(totals, checks.global_state["topic"]):
+    if same and np.array_equal(totals, checks.global_state.topic):
         return
     executor.collect([
         executor.submit(_compare, checks, local, shard, list(blocks), place, home=problem.home(number))
@@ -73,15 +73,10 @@ def _row_fingerprint(checks: ModelChecks, block: tasks.Block, seed: int) -> tupl
     return checks.row_fingerprint(block.rows.to_arrays(), block.low, seed)
 
 
-def _token_fingerprint(
-    checks: ModelChecks, swept: tasks.Swept, shard: AnyShard | ShardOnDisk, seed: int, place: str
-) -> int:
-    """Return the fingerprint of a shard's tokens, and refuse columns that the global state counts less often."""
-    local, loaded = _arrays(swept), open_shard(shard)
-    if loaded.of_vectors:
-        return 0
-    checks.columns(local, place)
-    return checks.token_fingerprint(local, loaded, seed)
+def _token_fingerprint(checks: ModelChecks, swept: tasks.Swept, shard: AnyShard | ShardOnDisk, seed: int) -> int:
+    """Return the fingerprint of a shard's tokens."""
+    loaded = open_shard(shard)
+    return 0 if loaded.of_vectors else checks.token_fingerprint(_arrays(swept), loaded, seed)
 
 
 def _compare(
@@ -315,8 +310,7 @@ class RunCheckpointer(Checkpointer):
             self._executor.collect(read)
             places = [f"{checkpoint.folder.url}/{_locals(number)}" for number in range(len(swept))]
             require_counted(problem, checks, blocks, swept, places)
-        global_state = problem.family.global_state_type.from_arrays(checks.global_state)
-        return State(record.iteration, global_state, blocks, swept)
+        return State(record.iteration, checks.global_state, blocks, swept)
 
 
 def part_faults(checkpoint: Checkpoint, record: CheckpointRecord, executor: Executor) -> list[str]:
@@ -357,9 +351,8 @@ def read_block(
 ) -> tasks.Block:
     """Read a block of the vocabulary, and check it."""
     part = _rows(number)
-    rows = checkpoint.read(part, digest)
-    checks.rows(rows, high - low, f"{checkpoint.folder.url}/{part}", finished=False)
-    return tasks.Block(low, high, checks.model.rows_type.from_arrays(rows), Delta())
+    rows = checks.rows(checkpoint.read(part, digest), high - low, f"{checkpoint.folder.url}/{part}", finished=False)
+    return tasks.Block(low, high, rows, Delta())
 
 
 def read_local(

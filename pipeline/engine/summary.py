@@ -37,7 +37,7 @@ from collapsium.storage.runs.summary import (
     digest_of_model,
 )
 from collapsium.storage.units import Counting, silent
-from collapsium.workers.arrays.array_fields import ROUNDING_TOLERANCE, value_range
+from collapsium.workers.arrays.annotations import ROUNDING_TOLERANCE, value_range
 from collapsium.workers.date_sums import DateSums, date_sums, resolved
 from collapsium.workers.document_summaries import (
     MIN_TOKENS,

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.errors import DamagedError, MismatchError, OptionError
 from collapsium.storage.runs.model import RECORD, ModelRecord, StoredModel
-from collapsium.workers.families.family_arrays import ModelChecks
 from collapsium.workers.families.mean import ABSENT, MeanDocuments, MeanGlobalState, MeanPredictions, MeanRows
+from collapsium.workers.families.model_checks import ModelChecks
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import AnyShard
@@ -83,7 +83,8 @@ class FittedStates(ModelStates):
     @cached_property
     def global_state(self) -> GlobalState:
         """The global state."""
-        return self.family.global_state_type.from_arrays(self.checks.global_state)
+        global_state: GlobalState = self.checks.global_state
+        return global_state
 
     @property
     def fitted(self) -> bool:
@@ -99,20 +100,18 @@ class FittedStates(ModelStates):
         """Read the rows of one block of the vocabulary."""
         files = self.files
         arrays, (low, high) = files.row_arrays(block), files.blocks[block]
-        self.checks.rows(arrays, high - low, f"{files.folder.url}/rows/{block:05d}", finished=files.finished)
-        rows: Rows = self.family.rows_type.from_arrays(arrays)
+        rows = self.checks.rows(arrays, high - low, f"{files.folder.url}/rows/{block:05d}", finished=files.finished)
         return rows if files.finished else self.family.finished_rows(rows, self.global_state)
 
     def documents(self, shard: int) -> LocalState:
         """Read the documents of one training shard."""
-        files, saved = self.files, self.family.documents_type
+        files = self.files
         arrays = files.document_arrays(shard)
         if not files.finished:
-            names = saved.array_names()
+            names = self.family.documents_type.array_names()
             arrays = {name: array for name, array in arrays.items() if name in names}
         path = f"{files.folder.url}/documents/{shard:05d}"
-        self.checks.documents(arrays, files.record.shards[shard].documents, path)
-        return saved.from_arrays(arrays)
+        return self.checks.documents(arrays, files.record.shards[shard].documents, path)
 
     def check_local(self, local: Arrays, shard: AnyShard, path: str) -> None:
         """Raise `DamagedError` if the arrays at a path are no local state of a shard."""

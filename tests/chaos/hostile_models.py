@@ -35,7 +35,7 @@ from collapsium.storage.io.arrays import DIGESTS, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.run import Run
-from collapsium.workers.families.family_arrays import ModelChecks
+from collapsium.workers.families.model_checks import ModelChecks
 from collapsium.workers.shard_loading import load_shard, open_shard
 from tests.chaos.hostile_paths import CHECKING
 from tests.conftest import dealt, planted, planted_labels, write_corpus

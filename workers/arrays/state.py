@@ -2,22 +2,40 @@
 
 A state is a frozen dataclass. Its fields are arrays, single numbers, or states themselves, whose arrays then join its
 own. Checkpoints, models and spill files hold its arrays by name (`State.to_arrays`), each named as its field.
+
+A field is the one declaration of its array (`annotations`): `State.checked` checks arrays from disk against the fields,
+and against the conditions on several arrays in `State.faults`. An array may be missing where its type allows None.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias, Union, get_args, get_origin, get_type_hints
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
+from collapsium.storage.errors import DamagedError
+from collapsium.workers.arrays.annotations import (
+    SAVED,
+    UNSAVED,
+    Declared,
+    SizeNames,
+    Sizes,
+    fault_of,
+    is_unbound,
+    number_types,
+    numbers,
+)
 
-Array: TypeAlias = AnyArray  # An array of numbers whose type is known elsewhere, such as by an `ArrayField`
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.vectors import AnyShard
+
+Array: TypeAlias = AnyArray  # An array of numbers whose type is known elsewhere, such as by a field's annotation
 
 Arrays: TypeAlias = Mapping[str, Array]
 NUMBERS: dict[type, type[np.generic]] = {bool: np.bool_, int: np.int64, float: np.float64}
@@ -30,6 +48,16 @@ def block_only() -> Any:
 
 
 @dataclass(frozen=True)
+class CheckContext:
+    """Knowledge about arrays from outside of them, against which they are checked."""
+
+    sizes: Sizes  # Sizes by name; the sizes that arrays bind are added
+    global_state: Any = None  # The model's global state; None while it is checked itself
+    shard: AnyShard | None = None  # The documents of a local state; None where they are not at hand
+    finished: bool = False  # Whether the arrays are of a finished model, and not of a checkpoint
+
+
+@dataclass(frozen=True)
 class _FieldType:
     """Type of a state's field: the type of a single number, the class of a nested state, or neither for an array."""
 
@@ -37,6 +65,10 @@ class _FieldType:
     number: type[bool] | type[int] | type[float] | None
     state: type[State] | None
     optional: bool
+    nullable: bool  # Whether the arrays may be missing on disk
+    declared: Declared | None  # None of a nested state, of what is never written, and where nothing declares it
+    saved: bool  # False of what is never written
+    sizes: Mapping[str, str]  # Other names of a nested state's sizes
     metadata: Mapping[str, bool]
 
 
@@ -44,6 +76,7 @@ class State:
     """Base of all states; subclasses are frozen dataclasses."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]
+    PREFIX: ClassVar[str] = ""  # Prefix of the names of its arrays
 
     def to_arrays(self) -> dict[str, Array]:
         """Return the arrays by name; without those that are None; a single number has no dimensions."""
@@ -56,12 +89,13 @@ class State:
                 arrays.update(value.to_arrays())
             else:
                 arrays[field.name] = value if field.number is None else np.array(value, dtype=NUMBERS[field.number])
-        return arrays
+        return {f"{self.PREFIX}{name}": array for name, array in arrays.items()} if self.PREFIX else arrays
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
         """Return the state that named arrays hold."""
         values: dict[str, object] = {}
+        arrays = cls._without_prefix(arrays)
         for field in _field_types(cls):
             if field.state is not None:
                 if not field.optional or field.state.is_in(arrays):
@@ -76,6 +110,7 @@ class State:
     @classmethod
     def is_in(cls, arrays: Arrays) -> bool:
         """Return whether named arrays hold all required fields."""
+        arrays = cls._without_prefix(arrays)
         return all(
             field.state.is_in(arrays) if field.state is not None else field.name in arrays
             for field in _field_types(cls)
@@ -83,11 +118,91 @@ class State:
         )
 
     @classmethod
+    def _without_prefix(cls, arrays: Arrays) -> Arrays:
+        if not cls.PREFIX:
+            return arrays
+        return {name.removeprefix(cls.PREFIX): arrays[name] for name in arrays if name.startswith(cls.PREFIX)}
+
+    @classmethod
     def array_names(cls) -> frozenset[str]:
-        """Return the names of all arrays that the state may have."""
-        return frozenset().union(
-            *(field.state.array_names() if field.state is not None else {field.name} for field in _field_types(cls))
-        )
+        """Return the names of all arrays that may be on disk."""
+        return frozenset(cls.declared_arrays())
+
+    @classmethod
+    def declared_arrays(cls) -> Mapping[str, Declared]:
+        """Return the declarations of all arrays that may be on disk, by name."""
+        if cls not in _cached_declarations:
+            declared: dict[str, Declared] = {}
+            for field in _field_types(cls):
+                if field.state is not None:
+                    nested = field.state.declared_arrays().items()
+                    declared |= {name: array.resized(field.sizes) for name, array in nested}
+                elif field.declared is not None:
+                    declared[field.name] = field.declared
+                elif field.saved:
+                    raise TypeError(f"expected an annotation of {cls.__name__}.{field.name}, such as `numbers(...)`")
+            _cached_declarations[cls] = {f"{cls.PREFIX}{name}": array for name, array in declared.items()}
+        return _cached_declarations[cls]
+
+    @classmethod
+    def required_arrays(cls, present: Collection[str]) -> Iterator[str]:
+        """Yield the names of arrays that must be on disk; an optional nested state has all of its arrays or none."""
+        present = {name.removeprefix(cls.PREFIX) for name in present if name.startswith(cls.PREFIX)}
+        for field in _field_types(cls):
+            if field.state is None:
+                if field.declared is not None and not field.nullable:
+                    yield f"{cls.PREFIX}{field.name}"
+            elif not field.nullable or not field.state.array_names().isdisjoint(present):
+                yield from (f"{cls.PREFIX}{name}" for name in field.state.required_arrays(present))
+
+    @classmethod
+    def stored_type(cls, context: CheckContext) -> type[State]:  # noqa: ARG003
+        """Return the class of a state on disk; a base class of states of several forms chooses one."""
+        return cls
+
+    @classmethod
+    def stored(cls, context: CheckContext) -> Collection[str] | None:  # noqa: ARG003
+        """Return the names of the arrays that must be on disk, and no others; None where the fields alone decide."""
+        return None
+
+    def faults(self, context: CheckContext) -> Iterator[str]:  # noqa: ARG002
+        """Yield the faults of several arrays that are sound one by one; subclasses call their base's first."""
+        yield from ()
+
+    @classmethod
+    def checked(cls, arrays: Arrays, context: CheckContext, where: str) -> Any:
+        """Return the state that arrays from disk hold; raise `DamagedError` if they differ from their declaration."""
+        kind = cls.stored_type(context)
+        declared, stored = kind.declared_arrays(), kind.stored(context)
+        for name in arrays:
+            if name not in (declared if stored is None else stored):
+                raise DamagedError(f"{where}/{name}", "expected no array of this name; it is of another model")
+        required = set(kind.required_arrays(arrays) if stored is None else stored)
+        unbound: list[str] = []
+        for name, array in declared.items():
+            if name not in arrays:
+                if name in required:
+                    raise DamagedError(f"{where}/{name}", "the array is missing")
+            elif is_unbound(array, context.sizes):
+                unbound.append(name)
+            elif fault := fault_of(arrays[name], array, context.sizes):
+                raise DamagedError(f"{where}/{name}", fault)
+        for name in unbound:
+            if fault := fault_of(arrays[name], declared[name], context.sizes):
+                raise DamagedError(f"{where}/{name}", fault)
+        state = kind.from_arrays(arrays)
+        for fault in state._faults_of_all(context):
+            raise DamagedError(where, fault)
+        return state
+
+    def _faults_of_all(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of nested states, then its own."""
+        for field in _field_types(type(self)):
+            nested = getattr(self, field.name)
+            if field.state is not None and nested is not None:
+                for fault in nested._faults_of_all(context):
+                    yield f"{fault} (of '{nested.PREFIX}')" if nested.PREFIX else fault
+        yield from self.faults(context)
 
     @property
     def nbytes(self) -> int:
@@ -155,20 +270,42 @@ class LocalState(State):
 
 
 _cached_field_types: dict[type[State], tuple[_FieldType, ...]] = {}
+_cached_declarations: dict[type[State], Mapping[str, Declared]] = {}
 
 
 def _field_types(cls: type[State]) -> tuple[_FieldType, ...]:
     """Return the types of a state's fields; cached, as every conversion needs them."""
     if cls in _cached_field_types:
         return _cached_field_types[cls]
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     field_types = []
     for field in dataclasses.fields(cls):
-        hint, optional = hints[field.name], field.default is not dataclasses.MISSING
-        if get_origin(hint) in (Union, types.UnionType):
+        hint, marks = _unwrapped(hints[field.name])
+        nullable = get_origin(hint) in (Union, types.UnionType)
+        if nullable:
             (hint,) = [member for member in get_args(hint) if member is not type(None)]
-            optional = True
+            hint, more = _unwrapped(hint)
+            marks = (*marks, *more)
+        optional = nullable or field.default is not dataclasses.MISSING
         state = hint if isinstance(hint, type) and issubclass(hint, State) else None
         number = hint if hint in NUMBERS else None
-        field_types.append(_FieldType(field.name, number, state, optional, field.metadata))
+        given = next((mark for mark in marks if isinstance(mark, Declared)), None)
+        if given is None and number is not None and UNSAVED not in marks:
+            given = numbers("", 0, 1) if number is bool else numbers()
+        if given is not None and not given.dtypes:
+            dtypes = number_types(hint) if number is None else (np.dtype(NUMBERS[number]).str[1:],)
+            if not dtypes:
+                raise TypeError(f"expected number types of {cls.__name__}.{field.name}: its type names several")
+            given = replace(given, dtypes=dtypes)
+        sizes = next((mark.names for mark in marks if isinstance(mark, SizeNames)), {})
+        missing = (nullable and SAVED not in marks) or (given is not None and given.optional)
+        saved = UNSAVED not in marks
+        field_types.append(
+            _FieldType(field.name, number, state, optional, missing, given, saved, sizes, field.metadata)
+        )
     return _cached_field_types.setdefault(cls, tuple(field_types))
+
+
+def _unwrapped(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a type without its annotations, and the annotations."""
+    return (hint.__origin__, hint.__metadata__) if get_origin(hint) is Annotated else (hint, ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,9 @@ from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
+    from collapsium.workers.arrays.state import Arrays
 
+FloatT = TypeVar("FloatT", np.float32, np.float64)
 Vector = npt.NDArray[np.float64]
 
 FOLD_IN_SWEEPS = 100  # Most zeroth-order sweeps over a document; nearly all documents converge earlier
@@ -68,3 +70,13 @@ def pair_probability(heldout: Shard, theta: Vector, phi: Vector, rest_word: floa
     rest_words = np.full(len(phi), rest_word)
     prediction.pair_probability(heldout.offsets, heldout.position, theta, phi, rest, rest_words, probability)
     return probability
+
+
+def proportions_and_topics(
+    warm: Arrays, words: int, dtype: type[FloatT]
+) -> tuple[npt.NDArray[FloatT], npt.NDArray[FloatT]]:
+    """Return the proportions of a shard's documents, and the probabilities of its words, from which a fit begins."""
+    theta = np.ascontiguousarray(warm["document_topic"], dtype=dtype)
+    if "word_topic" not in warm:
+        return theta, np.ones((words, theta.shape[1]), dtype=dtype)
+    return theta, np.ascontiguousarray(warm["word_topic"], dtype=dtype)

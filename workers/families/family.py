@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.label_index import LabelTable
     from collapsium.storage.corpus.shard import Documents, Shard
     from collapsium.storage.corpus.vectors import Vectors
-    from collapsium.workers.arrays.array_fields import FamilyArrays
     from collapsium.workers.arrays.delta import Delta
     from collapsium.workers.arrays.random_streams import Stream
     from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Rows
@@ -242,8 +241,6 @@ class Predicts(ABC, Generic[GlobalStateT, RowsT, LocalT]):
         Classes of the global state, of the words' rows, and of the local state of a shard.
     documents_type : type
         Class of the part of the local state that a finished model saves; a base class of `local_type`.
-    arrays : FamilyArrays
-        Declaration of the arrays of these states, by which those from disk are checked.
     uses_labels : bool
         Whether shards come with ``labels``, the categories and numbers of their documents. The global state then has
         the training corpus's table of labels, `LabelTable.packed`, as ``label_table``. `fold_in` uses the labels too:
@@ -260,7 +257,6 @@ class Predicts(ABC, Generic[GlobalStateT, RowsT, LocalT]):
     rows_type: ClassVar[type[Rows]]
     local_type: ClassVar[type[LocalState]]
     documents_type: ClassVar[type[LocalState]]
-    arrays: ClassVar[FamilyArrays]
     uses_labels: ClassVar[bool] = False
     uses_segments: ClassVar[bool] = False
     folds_in_at_a_point: ClassVar[bool] = False

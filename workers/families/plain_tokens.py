@@ -1,4 +1,4 @@
-"""Weights of words in states, and predictions of plain tokens by topics of weighted ones.
+"""Tokens of samplers, weights of words in states, and predictions of plain tokens by topics of weighted ones.
 
 Fits with and without weights are compared by the probabilities of plain tokens. A fit with weights expects n_kw / m_w
 tokens of word w in topic k, where n_kw is the sum of their weights and m_w the mean weight of a token of w in the
@@ -10,42 +10,70 @@ theta_k (B + n'_k) / (B + n_k). Then sum_k theta'_k phi'_kw is proportional to s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.workers.arrays.annotations import SAVED, UNSAVED, indices, numbers
 from collapsium.workers.arrays.delta import Part, fresh
-from collapsium.workers.arrays.state import GlobalState, Rows, State
+from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.gibbs.consistency import FingerprintKeys, fingerprint_tokens
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
-    from collapsium.workers.arrays.array_fields import Keys
-    from collapsium.workers.arrays.state import Arrays
 
 
-class TokenTopics:
-    """The topics of tokens, from an array ``token_topic``."""
+Floats: TypeAlias = npt.NDArray[np.floating]
+Counts: TypeAlias = npt.NDArray[np.float32]
+Keys: TypeAlias = npt.NDArray[np.uint64]  # Random keys of words, or of columns of rows
+Vector: TypeAlias = npt.NDArray[np.float64]
 
-    def columns(self, local: Arrays, shard: Shard) -> npt.NDArray[np.int64]:
+MIN_POSITIVE = 1e-300  # Smallest parameter of a prior, or rate: kernels divide by it
+MIN_WEIGHT = 1e-30  # Smallest weight of a word: counts are divided by it, in single precision
+
+
+class CountedTokens(ABC):
+    """Local states whose tokens are counted in the rows, each in a column; sweeps take them out of the counts."""
+
+    @abstractmethod
+    def token_columns(self, shard: Shard) -> npt.NDArray[np.int64]:
+        """Return the column of each token; -1 of tokens that none counts."""
+
+    @abstractmethod
+    def token_fingerprint(self, shard: Shard, words: Keys, columns: Keys) -> int:
+        """Return the sum of the products of the keys of each token's word and column, modulo 2^64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledTokens(CountedTokens, LocalState):
+    """Local states that have a topic of each token."""
+
+    # z of each token, the tokens of a pair side by side; None where documents were folded in
+    token_topic: Annotated[npt.NDArray[np.uint16] | None, indices("token", below="topic"), SAVED] = None
+
+    def token_columns(self, shard: Shard) -> npt.NDArray[np.int64]:
         """Return the topic of each token."""
-        return np.asarray(local["token_topic"]).astype(np.int64)
+        return np.asarray(self.token_topic).astype(np.int64)
 
-    def fingerprint(self, local: Arrays, shard: Shard, words: Keys, columns: Keys) -> int:
+    def token_fingerprint(self, shard: Shard, words: Keys, columns: Keys) -> int:
         """Return the sum of the products of the keys of each token's word and topic, modulo 2^64."""
-        total = np.zeros(1, dtype=np.uint64)
-        fingerprint_tokens(document_pairs(shard), local["token_topic"], FingerprintKeys(words, columns), total)
+        total, topics = np.zeros(1, dtype=np.uint64), np.asarray(self.token_topic)
+        fingerprint_tokens(document_pairs(shard), topics, FingerprintKeys(words, columns), total)
         return int(total[0])
 
 
-TOKEN_TOPICS = TokenTopics()
-
-
-Floats = npt.NDArray[np.floating]
-Vector = npt.NDArray[np.float64]
+def length_faults(document_tokens: npt.NDArray[np.int64], context: CheckContext) -> Iterator[str]:
+    """Yield the fault of tokens of documents that are not their shard's."""
+    if context.shard is None:
+        return
+    wrong = np.flatnonzero(np.asarray(document_tokens) != context.shard.lengths)
+    if wrong.size:
+        yield f"expected the tokens of each document in 'document_tokens'; document {wrong[0]} has others"
 
 
 @dataclass(frozen=True)
@@ -62,11 +90,12 @@ class WordWeights:
 class WeighedGlobalState(GlobalState):
     """Global state of families that take weights of words."""
 
-    # With weights of words, the expected tokens of each topic without them; float64 (topics,)
-    topic_plain: Vector | None = None
-    # Before the first update, `word_weight` and `word_mean` of the rows to come; float32 (words,)
-    first_weights: npt.NDArray[np.float32] | None = None
-    first_means: npt.NDArray[np.float32] | None = None
+    vocabulary: Annotated[float, numbers(low=MIN_POSITIVE)]  # W, the number of words
+    # With weights of words, the expected tokens of each topic without them
+    topic_plain: Annotated[Vector | None, numbers("topic", low=0)] = None
+    # Before the first update, `word_weight` and `word_mean` of the rows to come, shape (words,)
+    first_weights: Annotated[Counts | None, UNSAVED] = None
+    first_means: Annotated[Counts | None, UNSAVED] = None
 
     def ratio_of_plain(self, prior_total: float, topic_total: Vector) -> Vector | None:
         """Return (B + n'_k) / (B + E[n_k]) of each topic; None without weights of words."""
@@ -80,9 +109,9 @@ class WeighedGlobalState(GlobalState):
 class WeighedRows(Rows):
     """Rows of families that take weights of words."""
 
-    # With weights of words, the weight of each, and the mean weight of its tokens in the corpus; float32 (words,)
-    word_weight: npt.NDArray[np.float32] | None = None
-    word_mean: npt.NDArray[np.float32] | None = None
+    # With weights of words, the weight of each, and the mean weight of its tokens in the corpus
+    word_weight: Annotated[Counts | None, numbers("word", low=MIN_WEIGHT)] = None
+    word_mean: Annotated[Counts | None, numbers("word", low=MIN_WEIGHT)] = None
 
 
 RowsT = TypeVar("RowsT", bound=WeighedRows)

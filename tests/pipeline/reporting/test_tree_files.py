@@ -6,9 +6,10 @@ import sys
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,7 +24,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import MissingError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import ModelRecord, ModelWriter, ShardDocuments
-from collapsium.workers.arrays.array_fields import ArrayGroup, FamilyArrays, counts, flags, numbers, optional, scalars
+from collapsium.workers.arrays.annotations import non_negative, numbers
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
 from collapsium.workers.families.family import Description, Family, FamilyOptions
 from tests.conftest import write_corpus
@@ -57,28 +58,23 @@ class ToyTreeGlobalState(GlobalState):
     """Whether weights are signed, and whether documents have more than proportions."""
 
     signed: bool
-    vocabulary: float
-    extra: int | None = None
+    vocabulary: Annotated[float, numbers(low=0)]
+    extra: Annotated[int | None, numbers("", 0, 1)] = None
 
 
 @dataclass(frozen=True)
 class ToyTreeRows(Rows):
     """Weights of nodes."""
 
-    word_topic: Any
+    word_topic: Annotated[npt.NDArray[np.float64], numbers("word 10")]
 
 
 @dataclass(frozen=True)
 class ToyTreeDocuments(LocalState):
     """Proportions and paths."""
 
-    document_topic: Any
-    document_path: Any
-
-
-TOLD = {**flags("signed"), "vocabulary": counts("f8"), **optional(scalars("i8", "extra", 0, 1))}
-WORD_PART = ArrayGroup({"word_topic": numbers("f8", "word 10")})
-DOCUMENTS = {"document_topic": counts("f8", "document 10"), "document_path": counts("i8", "document 3")}
+    document_topic: Annotated[npt.NDArray[np.float64], non_negative("document 10")]
+    document_path: Annotated[npt.NDArray[np.int64], non_negative("document 3")]
 
 
 class ToyTree(Family):
@@ -90,12 +86,6 @@ class ToyTree(Family):
         ToyTreeRows,
         ToyTreeDocuments,
         ToyTreeDocuments,
-    )
-    arrays = FamilyArrays(
-        ArrayGroup(TOLD),
-        lambda global_state: WORD_PART,
-        lambda global_state: WORD_PART,
-        lambda global_state: ArrayGroup(DOCUMENTS),
     )
 
     def kernels(self, global_state):

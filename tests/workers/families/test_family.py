@@ -16,7 +16,6 @@ from collapsium.pipeline.models.registry import family_names, load_family, make_
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OptionError
 from collapsium.workers import tasks
-from collapsium.workers.arrays.array_fields import FamilyArrays
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
@@ -192,7 +191,6 @@ def test_families__have_the_capabilities_that_they_declare(name):
     family = load_family(name)
     assert issubclass(family, Family)
     assert issubclass(family, Stochastic) == ("stochastic" in family.schedules)
-    assert isinstance(family.arrays, FamilyArrays)
     assert issubclass(family.Options, FamilyOptions)
 
 

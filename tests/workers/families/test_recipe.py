@@ -10,6 +10,9 @@ import pytest
 
 from collapsium.pipeline import evaluate, fit, infer, resume, topics, verify
 from collapsium.pipeline.models import registry
+from collapsium.pipeline.models.model import Model
+from collapsium.storage.errors import DamagedError
+from tests.chaos.hostile_models import rewrite
 from tests.conftest import write_corpus
 
 ROOT = Path(__file__).parents[3]
@@ -22,16 +25,20 @@ def recipe():
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def install(monkeypatch, source, line, name=NAME):
+    """Make a family known until the test ends."""
+    module = types.ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    exec(compile(source, name, "exec"), module.__dict__)
+    for family, address in eval("{" + line + "}").items():
+        monkeypatch.setitem(registry.FAMILIES, family, address)
+    return family
+
+
 @pytest.fixture
 def unigrams(monkeypatch):
-    """The family of the recipe, known until the test ends."""
-    source, line = recipe()
-    module = types.ModuleType(NAME)
-    monkeypatch.setitem(sys.modules, NAME, module)
-    exec(compile(source, NAME, "exec"), module.__dict__)
-    for name, address in eval("{" + line + "}").items():
-        monkeypatch.setitem(registry.FAMILIES, name, address)
-    return name
+    """The family of the recipe."""
+    return install(monkeypatch, *recipe())
 
 
 @pytest.fixture
@@ -72,3 +79,44 @@ def test_a_family_by_the_recipe__is_resumed_to_the_same_bits(unigrams, corpus, t
     again = resume(tmp_path / "run", scheduler="serial")
     assert again.document_topic.tobytes() == whole.document_topic.tobytes()
     assert again.topic_word.tobytes() == whole.topic_word.tobytes()
+
+
+def with_array(source):
+    """Add an array to the global state: the largest posterior of each topic; a line declares it, others fill it."""
+    tokens = '    topic_tokens: Annotated[Floats, non_negative("topic")]\n'
+    changes = {
+        tokens: tokens + '    topic_peak: Annotated[Floats, numbers("topic", low=0, high=1)]\n',
+        "np.zeros(self.options.topics))": "np.zeros(self.options.topics), np.zeros(self.options.topics))",
+        "np.maximum(tokens, 0.0))": "np.maximum(tokens, 0.0), np.ones(self.options.topics))",
+    }
+    for before, after in changes.items():
+        assert source.count(before) == 1
+        source = source.replace(before, after)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("peak", "text"),
+    [
+        (np.ones(2), r"topic_peak: expected the shape \(3\), found \(2,\)"),
+        (np.full(3, 2.0), "topic_peak: expected numbers from 0 to 1, found 2"),
+        (np.ones(3, dtype=np.float32), "topic_peak: expected numbers of type float64, found float32"),
+        (None, "topic_peak: the array is missing"),
+    ],
+)
+def test_an_array_that_is_added_to_a_state__is_checked_when_it_comes_from_disk(
+    monkeypatch, corpus, tmp_path, peak, text
+):
+    source, line = recipe()
+    # Families are loaded once by name, and other tests load the recipe's.
+    family = install(monkeypatch, with_array(source), line.replace("unigrams", "peaked"), f"{NAME[:-8]}peaked")
+    fit(corpus[0], tmp_path / "run", family=family, topics=3, iterations=2, scheduler="serial")
+    assert Model(tmp_path / "run/model").global_state.topic_peak.tolist() == [1.0, 1.0, 1.0]
+
+    def change(arrays):
+        others = {name: values for name, values in arrays.items() if name != "topic_peak"}
+        return others if peak is None else {**others, "topic_peak": peak}
+
+    rewrite(tmp_path / "run/model", "model.json", "global_state", change)
+    with pytest.raises(DamagedError, match=text):
+        Model(tmp_path / "run/model").global_state  # noqa: B018

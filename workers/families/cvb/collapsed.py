@@ -10,10 +10,9 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
@@ -33,9 +32,7 @@ from collapsium.workers.families.cvb import (
 from collapsium.workers.families.cvb.active import INITIAL_TOPICS
 from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, begins_complete, max_active_for
 from collapsium.workers.families.cvb.global_state import (
-    ActiveSetTrial,
     CollapsedGlobalState,
-    CoolingState,
     HeldTokens,
     MovesState,
     RoundSums,
@@ -386,31 +383,9 @@ def _proportions(documents: CollapsedDocuments, parameters: Parameters) -> Vecto
     return theta
 
 
-class InitialCounts(TypedDict):
-    """Fields of a global state that all families of collapsed topics initialise alike."""
-
-    vocabulary: float
-    active: bool
-    rows_ahead: bool
-    stochastic: bool
-    moments: bool
-    start_every: int
-    corpus_tokens: float
-    topic_moments: Vector
-    topic_log_absent: Vector
-    topic_ahead: Vector
-    spread_weight: Vector
-    topic_plain: Vector | None
-    first_weights: npt.NDArray[np.float32] | None
-    first_means: npt.NDArray[np.float32] | None
-    held: HeldTokens | None
-    cooling: CoolingState | None
-    trial: ActiveSetTrial | None
-
-
 def initial_counts(
     summary: Summary, options: CollapsedOptions, stream: Stream, *, topics_move: bool = False
-) -> InitialCounts:
+) -> dict[str, Any]:
     """Return the fields of the global state that describe counts, before any document was swept."""
     search = temperature.begin(summary) if options.active and options.inverse_temperature is None else None
     weights, held = summary.weights, None

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Self, TypeAlias
+from typing import Annotated, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.state import State
+from collapsium.workers.arrays.annotations import UNSAVED, indices, non_negative, numbers
+from collapsium.workers.arrays.state import CheckContext, State
 from collapsium.workers.families.cvb import schedule
 from collapsium.workers.families.cvb.schedule import Phase
-from collapsium.workers.families.plain_tokens import WeighedGlobalState
+from collapsium.workers.families.plain_tokens import MIN_POSITIVE, WeighedGlobalState
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Rows32: TypeAlias = npt.NDArray[np.int32]
 Vector: TypeAlias = npt.NDArray[np.float64]
+NonNegative: TypeAlias = Annotated[float, numbers(low=0)]
+NonNegativeInt: TypeAlias = Annotated[int, numbers(low=0)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldTokens(State):
     """Tokens that are held out of the counts for a while, to score topics by them."""
 
-    moves_seed: npt.NDArray[np.integer]  # The run's seed; int64 or uint64 ()
+    moves_seed: Annotated[npt.NDArray[np.integer], numbers("", -np.inf, np.inf, dtypes="i8 u8")]  # The run's seed
     # Share of the tokens that is held out, now and in the local states
-    held_share: float
-    held_before: float
-    held_tokens: float = 0.0  # Tokens that are held out
+    held_share: Annotated[float, numbers("", 0, 1)]
+    held_before: Annotated[float, numbers("", 0, 1)]
+    held_tokens: Annotated[float, numbers(low=0, optional=True)] = 0.0  # Tokens that are held out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,18 +41,17 @@ class CoolingState(State):
 
     # Inverse temperature in the next sweep, and by how much it is larger in every other document, and smaller in the
     # rest; 0 ends the search
-    cooling_power: float
-    cooling_step: float
+    cooling_power: Annotated[float, numbers("", MIN_POSITIVE, 1)]
+    cooling_step: Annotated[float, numbers("", -1, 1)]
     # Sweeps so far, and those after which the search begins and ends
-    cooling_sweeps: int = 0
-    cooling_first: int
-    cooling_last: int
-    # Last scores of the held-out tokens of every other document and of the rest, in nats a token; 0 for none; float64
-    # (2,)
-    cooling_scores: Vector = field(default_factory=lambda: np.zeros(2))
+    cooling_sweeps: NonNegativeInt = 0
+    cooling_first: NonNegativeInt
+    cooling_last: NonNegativeInt
+    # Last scores of the held-out tokens of every other document and of the rest, in nats a token; 0 for none
+    cooling_scores: Annotated[Vector, numbers("2")] = field(default_factory=lambda: np.zeros(2))
     # Sum of the inverse temperatures of the last sweeps, and the number of these sweeps
-    cooling_sum: float = 0.0
-    cooling_averaged: int = 0
+    cooling_sum: NonNegative = 0.0
+    cooling_averaged: NonNegativeInt = 0
 
 
 class SmallActiveSets(IntEnum):
@@ -63,55 +66,57 @@ class SmallActiveSets(IntEnum):
 class ActiveSetTrial(State):
     """State of the trial of small active sets."""
 
-    trial_sweeps: int  # Sweeps of the trial so far
-    trial_small: int  # Documents whose active sets are small when they are selected next, as `SmallActiveSets`
+    trial_sweeps: NonNegativeInt  # Sweeps of the trial so far
+    # Documents whose active sets are small when they are selected next, as `SmallActiveSets`
+    trial_small: Annotated[int, numbers("", 0, max(SmallActiveSets))]
     trial_selecting: bool = False  # Whether active sets are selected before the next sweep, whatever the age of a shard
     # Loss from small active sets, in nats per token: the score gap between the two halves before the sets shrank, minus
     # the gap since
-    trial_loss: float = 0.0
+    trial_loss: Annotated[float, numbers("", -np.inf, np.inf)] = 0.0
     # Gain since all documents have small active sets: their mean score, minus their mean score while half had
-    trial_gain: float = 0.0
+    trial_gain: Annotated[float, numbers("", -np.inf, np.inf)] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class CollapsedGlobalState(WeighedGlobalState):
     """Global state of all families of collapsed topics."""
 
-    vocabulary: float  # W, the number of words
-    beta: float  # B, or its expectation
+    beta: Annotated[float, numbers(low=MIN_POSITIVE)]  # B, or its expectation
     # Whether responsibilities are sparse, whether their rows run ahead of the counts, whether shards are swept in
     # minibatches, and whether V[n_kw] and Z[n_kw] are summed
     active: bool
     rows_ahead: bool
     stochastic: bool
     moments: bool
-    start_every: int  # Where documents use all topics, one in `start_every` documents has them at the start
-    corpus_tokens: float  # Tokens of the corpus
+    start_every: NonNegativeInt  # Where documents use all topics, one in `start_every` documents has them at the start
+    corpus_tokens: NonNegative  # Tokens of the corpus
     # Batches and minibatches so far
-    steps: float = 0.0
-    minibatches: float = 0.0
-    topic_moments: Vector  # E[n_k] and V[n_k]; float64 (2, topics)
-    # Z[n_k]; E[n_k] of the rows as sweeps see them; a_k / (B + E[n_k]) by which background is spread; float64 (topics,)
-    topic_log_absent: Vector
-    topic_ahead: Vector
-    spread_weight: Vector
-    # Averages over minibatches of E[s_k] and of sum_d E[log eta_d], scaled to the corpus; float64 (topics,)
-    corpus_tables: Vector | None = None
+    steps: NonNegative = 0.0
+    minibatches: NonNegative = 0.0
+    topic_moments: Annotated[Vector, non_negative("2 topic")]  # E[n_k] and V[n_k]
+    # Z[n_k]; E[n_k] of the rows as sweeps see them; a_k / (B + E[n_k]) by which background is spread
+    topic_log_absent: Annotated[Vector, numbers("topic")]
+    topic_ahead: Annotated[Vector, non_negative("topic")]
+    spread_weight: Annotated[Vector, non_negative("topic")]
+    # Averages over minibatches of E[s_k] and of sum_d E[log eta_d], scaled to the corpus
+    corpus_tables: Annotated[Vector | None, numbers("topic", low=0)] = None
     corpus_log_eta: float | None = None
-    # Words and topics whose priors are raised; int64 (seeds,)
-    seed_words: Ints | None = None
-    seed_topics: Ints | None = None
-    # Their pseudo-counts s_kw, which E[n_k] and finished models include; float64 (seeds,)
-    seed_counts: Vector | None = None
+    # Words and topics whose priors are raised
+    seed_words: Annotated[Ints | None, non_negative("seed")] = None
+    seed_topics: Annotated[Ints | None, indices("seed", below="topic")] = None
+    # Their pseudo-counts s_kw, which E[n_k] and finished models include
+    seed_counts: Annotated[Vector | None, non_negative("seed")] = None
     # Whether the rows of a fit leave them out, as counts in single precision would be lost beside them
     seeds_apart: bool | None = None
     # True for further sweeps of a shard in an iteration: held-out tokens were scored before the first. Else None.
-    sweeping_again: bool | None = None
+    sweeping_again: Annotated[bool | None, UNSAVED] = None
     # Tokens that are held out of the counts, in fits that search for the temperature or whose topics merge and split
     held: HeldTokens | None = None
     cooling: CoolingState | None = None  # The temperature search, in fits that choose the temperature themselves
     # The trial of small active sets, in fits of large corpora that search for the temperature
     trial: ActiveSetTrial | None = None
+
+    numbers_words: ClassVar[bool] = False  # Whether rows of finished models name their words
 
     @property
     def phase(self) -> Phase:
@@ -199,9 +204,9 @@ class CollapsedGlobalState(WeighedGlobalState):
 class LdaGlobalState(CollapsedGlobalState):
     """Global state of latent Dirichlet allocation."""
 
-    alpha: Vector  # a_k; float64 (topics,)
-    beta_rate: float = 0.0  # - sum_k E[log xi_k], where b_w is learned; 0 before
-    word_tables_prior: float  # Pseudo-tables of each word
+    alpha: Annotated[Vector, non_negative("topic")]  # a_k
+    beta_rate: NonNegative = 0.0  # - sum_k E[log xi_k], where b_w is learned; 0 before
+    word_tables_prior: NonNegative  # Pseudo-tables of each word
     asymmetric_beta: bool  # Whether b_w differs by word
 
 
@@ -217,32 +222,37 @@ class RoundSums(IntEnum):
 class MovesState(State):
     """State of split-merge moves: progress of a round, and moves to carry out."""
 
-    topic_alive: Flags  # Topics that exist; bool (topics,)
+    topic_alive: Annotated[Flags, numbers("topic")]  # Topics that exist
     moving: bool = False  # Whether the next sweep begins by carrying out moves
     # Whether the first round has found redundant topics, and rounds go on: alpha is fixed meanwhile, and rows have no
     # momentum, which would drive topics past what they become
-    superfluous: bool = False
-    # The moves; see `kernels.cvb.topic_moves.Moves`; int64 (topics,)
-    moves_into: Ints
-    moves_split: Ints
-    ask: int = RoundSums.NONE  # Sums of the next sweep, as `RoundSums`
-    merge_candidates: Ints  # Pairs of topics that may merge; int64 (2, candidates)
-    # Those pairs whose words are alike, as of copies of one topic; None before there are pairs by their words; bool
-    # (candidates,)
-    merge_alike: Flags | None = None
-    delete_candidates: Ints  # Topics that may be deleted; int64 (candidates,)
-    delete_spill: Vector  # Tokens that other topics would get of them; float64 (candidates, topics)
+    superfluous: Annotated[bool, numbers("", 0, 1, optional=True)] = False
+    # The moves; see `kernels.cvb.topic_moves.Moves`
+    moves_into: Annotated[Ints, indices("topic", below="topic", low=-1)]
+    moves_split: Annotated[Ints, indices("topic", below="topic", low=-1)]
+    ask: NonNegativeInt = RoundSums.NONE  # Sums of the next sweep, as `RoundSums`
+    merge_candidates: Annotated[Ints, indices("2 merge", below="topic")]  # Pairs of topics that may merge
+    # The pairs whose words are alike, as of copies of one topic; None before there are pairs by their words
+    merge_alike: Annotated[Flags | None, numbers("merge")] = None
+    delete_candidates: Annotated[Ints, indices("deleted", below="topic")]  # Topics that may be deleted
+    delete_spill: Annotated[Vector, non_negative("deleted topic")]  # Tokens that other topics would get of them
     # Sweep after which there are no rounds, and rounds in a row that moved little
-    moves_last: int
-    moves_idle: int = 0
+    moves_last: NonNegativeInt
+    moves_idle: NonNegativeInt = 0
     moves_best: float  # Best score of held-out tokens in a round
     # Moves so far
-    merges: int = 0
-    deletes: int = 0
-    splits: int = 0
-    split_until: int = 0  # Sweep from which topics that were split are judged
-    split_pairs: Ints  # Topics that were split, with their halves; int64 (2, pairs)
+    merges: NonNegativeInt = 0
+    deletes: NonNegativeInt = 0
+    splits: NonNegativeInt = 0
+    split_until: NonNegativeInt = 0  # Sweep from which topics that were split are judged
+    split_pairs: Annotated[Ints, indices("2 split", below="topic")]  # Topics that were split, with their halves
     split_tried: bool = False  # Whether topics have been split
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of topics that may be deleted, each of which is another."""
+        yield from super().faults(context)
+        if np.unique(self.delete_candidates).size != self.delete_candidates.size:
+            yield "expected each topic once in 'delete_candidates'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,30 +260,40 @@ class HdpGlobalState(CollapsedGlobalState):
     """Global state of the hierarchical Dirichlet process."""
 
     # Sweeps so far, and the first ones, in which nothing is learned
-    sweeps: float = 0.0
-    hold: int
+    sweeps: NonNegative = 0.0
+    hold: NonNegativeInt
     # E[alpha], G[alpha], E[gamma] and G[beta]
-    alpha: float
-    alpha_geometric: float
-    gamma: float
-    beta_geometric: float
-    # Shape and rate of the priors of what is learned; float64 (2,)
-    alpha_prior: Vector | None = None
-    gamma_prior: Vector | None = None
-    beta_prior: Vector | None = None
-    # Shape and rate of the posteriors; of beta none before it is learned; float64 (2,)
-    alpha_posterior: Vector
-    gamma_posterior: Vector
-    beta_posterior: Vector
-    # E[pi_k] and G[pi_k]; float64 (topics,)
-    pi: Vector
-    pi_geometric: Vector
-    stick_order: Ints  # Topics in the order of the sticks; int64 (topics that exist,)
-    stick_posterior: Vector  # Parameters of q(pt_k), in that order; float64 (sticks, 2)
+    alpha: Annotated[float, numbers(low=MIN_POSITIVE)]
+    alpha_geometric: Annotated[float, numbers(low=MIN_POSITIVE)]
+    gamma: Annotated[float, numbers(low=MIN_POSITIVE)]
+    beta_geometric: Annotated[float, numbers(low=MIN_POSITIVE)]
+    # Shape and rate of the priors of what is learned
+    alpha_prior: Annotated[Vector | None, numbers("2", low=MIN_POSITIVE)] = None
+    gamma_prior: Annotated[Vector | None, numbers("2", low=MIN_POSITIVE)] = None
+    beta_prior: Annotated[Vector | None, numbers("2", low=MIN_POSITIVE)] = None
+    # Shape and rate of the posteriors; of beta none before it is learned
+    alpha_posterior: Annotated[Vector, numbers("2", low=0)]
+    gamma_posterior: Annotated[Vector, numbers("2", low=0)]
+    beta_posterior: Annotated[Vector, numbers("learned", low=0)]
+    # E[pi_k] and G[pi_k]
+    pi: Annotated[Vector, non_negative("topic")]
+    pi_geometric: Annotated[Vector, non_negative("topic")]
+    stick_order: Annotated[Ints, indices("alive", below="topic")]  # Topics that exist, in the order of the sticks
+    stick_posterior: Annotated[Vector, non_negative("stick 2")]  # Parameters of q(pt_k), in that order
     # Parameter of tau's prior for each word, and the sum of q(tau)'s; 0 while tau is 1/W
-    tau_prior: float
-    tau_total: float = 0.0
+    tau_prior: NonNegative
+    tau_total: NonNegative = 0.0
     moves: MovesState | None = None  # Split-merge moves, where there are any
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of sticks, each of which is of another topic."""
+        yield from super().faults(context)
+        if self.stick_posterior.shape[0] not in (0, self.stick_order.size):
+            yield f"expected {self.stick_order.size} rows of 'stick_posterior', or none"
+        if self.beta_posterior.size not in (0, 2):
+            yield "expected two numbers in 'beta_posterior', or none"
+        if np.unique(self.stick_order).size != self.stick_order.size:
+            yield "expected each topic once in 'stick_order'"
 
     @property
     def changing(self) -> bool:

@@ -34,7 +34,6 @@ from collapsium.workers.families.cvb.seeds import with_seeds
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TauSums, WordSums
 from collapsium.workers.families.family import Description, Summary
-from collapsium.workers.families.topic_arrays import HDP_ARRAYS
 from collapsium.workers.options import Formerly
 from collapsium.workers.special_functions import betaln, digamma, gammaln
 
@@ -200,7 +199,6 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
 
     Options = HdpOptions
     global_state_type = HdpGlobalState
-    arrays = HDP_ARRAYS
 
     def initialise(self, summary: Summary, stream: Stream) -> HdpGlobalState:
         """Return the global state before any document was swept: the priors' means, and pi_k = 1/K."""

@@ -26,7 +26,6 @@ from collapsium.workers.families.cvb.seeds import with_seeds
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import SweepSums, WordSums
 from collapsium.workers.families.family import Description, Summary
-from collapsium.workers.families.topic_arrays import LDA_ARRAYS
 
 
 def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector:
@@ -111,7 +110,6 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
 
     Options = LdaOptions
     global_state_type = LdaGlobalState
-    arrays = LDA_ARRAYS
 
     def initialise(self, summary: Summary, stream: Stream) -> LdaGlobalState:
         """Return the global state before any document was swept."""

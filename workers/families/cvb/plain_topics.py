@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,17 +37,6 @@ if TYPE_CHECKING:
 
 OptionsT = TypeVar("OptionsT", bound=CollapsedOptions)
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
-
-
-class EditedCounts(TypedDict):
-    """Fields of a global state that follow from counts after an edit."""
-
-    topic_moments: Vector
-    topic_plain: Vector | None
-    topic_log_absent: Vector
-    topic_ahead: Vector
-    spread_weight: Vector
-    corpus_tables: Vector | None
 
 
 class PlainTopicsFamily(
@@ -220,7 +209,7 @@ def seeded_rows(rows: CollapsedRows, low: int, high: int, global_state: Collapse
 
 def edited_counts(
     global_state: CollapsedGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
-) -> EditedCounts:
+) -> dict[str, Any]:
     """Return the fields of the global state that follow from the counts after an edit."""
     tables = global_state.corpus_tables
     return {

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.workers.arrays.annotations import (
+    ROUNDING_TOLERANCE,
+    ascending,
+    indices,
+    non_negative,
+    numbers,
+    offsets,
+)
 from collapsium.workers.arrays.spill import SpillFiles
-from collapsium.workers.arrays.state import Array, LocalState, block_only
+from collapsium.workers.arrays.state import Array, CheckContext, LocalState, block_only
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.document_entries import DocumentEntries
 from collapsium.workers.families.plain_tokens import WeighedRows
-from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR
+from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, UNIT
 from collapsium.workers.kernels.cvb.records import ActiveTopics
+
+# Share of a document's tokens by which its counts may be below zero: more than 1000 iterations of 0.1 had rounded
+MAX_DRIFT = 1e-3
 
 T = TypeVar("T")
 Counts: TypeAlias = npt.NDArray[np.float32]
@@ -28,24 +40,41 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 class CollapsedRows(WeighedRows):
     """Rows of words: E[n_kw] of all topics, or counts of active topics and background tokens."""
 
-    # E[n_kw] of dense responsibilities, in the stochastic schedule, and of finished models; float32 or float64 (words,
-    # topics)
-    word_topic: npt.NDArray[np.floating] | None = None
-    # Counts of active topics, as sweeps see them: with momentum, ahead of the counts; float32 (words, topics)
-    word_active: Counts | None = None
-    word_rest: Vector | None = None  # Background tokens; float64 (words,)
-    # V[n_kw] and Z[n_kw]; float64 (words, topics)
-    word_topic_variance: Vector | None = None
-    word_topic_log_absent: Vector | None = None
-    word_tables: Vector | None = None  # sum_k E[t_kw]; float64 (words,)
-    # With momentum, the counts of active topics themselves; float32 (words, topics)
-    block_active: Counts | None = block_only()
-    # With seeded topics, the pseudo-counts of each word, which its counts include unless they are apart; float64
-    # (words,)
-    word_pseudo: Vector | None = block_only()
-    # Ids of the words, ascending, where words differ by topic: by keywords, or by pseudo-counts that are apart; int64
-    # (words,)
-    word_number: Ints | None = None
+    # E[n_kw] of dense responsibilities, in the stochastic schedule, and of finished models
+    word_topic: Annotated[Numbers | None, numbers("word topic", dtypes="f4 f8")] = None
+    # Counts of active topics, as sweeps see them: with momentum, ahead of the counts
+    word_active: Annotated[Counts | None, numbers("word topic")] = None
+    word_rest: Annotated[Vector | None, numbers("word")] = None  # Background tokens
+    # V[n_kw] and Z[n_kw]
+    word_topic_variance: Annotated[Vector | None, numbers("word topic")] = None
+    word_topic_log_absent: Annotated[Vector | None, numbers("word topic")] = None
+    word_tables: Annotated[Vector | None, non_negative("word")] = None  # sum_k E[t_kw]
+    # With momentum, the counts of active topics themselves
+    block_active: Annotated[Counts | None, numbers("word topic")] = block_only()
+    # With seeded topics, the pseudo-counts of each word, which its counts include unless they are apart
+    word_pseudo: Annotated[Vector | None, non_negative("word")] = block_only()
+    # Ids of the words, ascending, where words differ by topic: by keywords, or by pseudo-counts that are apart
+    word_number: Annotated[Ints | None, non_negative("word")] = None
+
+    @classmethod
+    def stored(cls, context: CheckContext) -> set[str]:
+        """Return the arrays on disk: a finished model has E[n_kw], and sums for learned parameters of words."""
+        model: CollapsedGlobalState = context.global_state
+        sparse = model.active and not context.finished
+        presence = {
+            "word_topic": not sparse,
+            "word_active": sparse,
+            "word_rest": sparse,
+            "block_active": sparse and model.rows_ahead,
+            "word_topic_variance": model.moments and not (context.finished and model.active),
+            "word_topic_log_absent": model.moments and not (context.finished and model.active),
+            "word_tables": model.moments,
+            "word_pseudo": model.seed_counts is not None,
+            "word_number": model.numbers_words or (bool(model.seeds_apart) and not context.finished),
+            "word_weight": model.topic_plain is not None,
+            "word_mean": model.topic_plain is not None,
+        }
+        return {name for name, there in presence.items() if there}
 
     @property
     def words(self) -> int:
@@ -116,6 +145,13 @@ class CollapsedDocuments(LocalState):
             return super().array_names()
         return ActiveDocuments.array_names() | DenseDocuments.array_names()
 
+    @classmethod
+    def stored_type(cls, context: CheckContext) -> type[CollapsedDocuments]:
+        """Return the form of the documents: a finished model has them without responsibilities."""
+        if context.global_state.active:
+            return ActiveDocuments if context.finished else ActiveLocal
+        return DenseDocuments if context.finished else DenseLocal
+
     def loaded(self) -> CollapsedDocuments:
         """Return the documents with their arrays in memory."""
         return self
@@ -159,7 +195,7 @@ class CollapsedDocuments(LocalState):
 class DenseDocuments(CollapsedDocuments):
     """Counts of all topics."""
 
-    document_topic: Counts  # E[n_dk]; float32 (documents, topics)
+    document_topic: Annotated[Counts, non_negative("document topic")]  # E[n_dk]
 
     def counts(self, prior: Vector) -> Vector:
         """Return E[n_dk], shape (documents, topics)."""
@@ -192,24 +228,42 @@ class DenseDocuments(CollapsedDocuments):
 class DenseLocal(DenseDocuments):
     """Dense responsibilities."""
 
-    pair_topic: Counts  # q; float32 (pairs, topics)
+    pair_topic: Annotated[Counts, numbers("pair topic", 0, 1.001)]  # q
 
 
 @dataclass(frozen=True)
 class ActiveDocuments(CollapsedDocuments):
     """Active topics of documents."""
 
-    document_lists: Ints  # Index of each document's first active topic; int64 (documents + 1,)
-    document_topics: Topics  # The topics, ascending in a document; uint16 (active,)
-    # Their E[n_dk]: exact in double precision, rounded in finished models and in checkpoints up to release 0.1; float64
-    # or float32 (active,)
-    document_counts: Numbers
-    document_rest: Numbers  # Background tokens; float64 or float32 (documents,)
-    # Pseudo-counts of a start that stays in the prior; float32 (active,)
-    start_counts: Counts | None = field(default=None, kw_only=True)
+    # Index of each document's first active topic
+    document_lists: Annotated[Ints, offsets("document", into="active")]
+    document_topics: Annotated[Topics, indices("active", below="topic")]  # The topics, ascending in a document
+    # Their E[n_dk]: exact in double precision, rounded in finished models and in checkpoints up to release 0.1
+    document_counts: Annotated[Numbers, numbers("active", dtypes="f4 f8")]
+    document_rest: Annotated[Numbers, numbers("document", dtypes="f4 f8")]  # Background tokens
+    # Pseudo-counts of a start that stays in the prior
+    start_counts: Annotated[Counts | None, numbers("active", low=0)] = field(default=None, kw_only=True)
     # Pseudo-counts of each document that `document_counts` include: in edited models, and in what releases up to 0.1
-    # have written; float32 or float64 (documents,)
-    document_pseudo: Numbers | None = field(default=None, kw_only=True)
+    # have written
+    document_pseudo: Annotated[Numbers | None, non_negative("document", dtypes="f4 f8")] = field(
+        default=None, kw_only=True
+    )
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of topics that do not ascend, and of counts below zero.
+
+        Releases up to 0.1 have rounded the counts of long documents.
+        """
+        yield from super().faults(context)
+        yield from ascending(self, "document_lists", "document_topics")
+        lists = np.asarray(self.document_lists)
+        count, rest = np.asarray(self.document_counts), np.asarray(self.document_rest)
+        tokens = np.add.reduceat(np.append(np.abs(count), 0.0), lists[:-1]) * (np.diff(lists) > 0) + np.abs(rest)
+        least = -(ROUNDING_TOLERANCE + MAX_DRIFT * tokens)
+        for name, values, limit in (("counts", count, np.repeat(least, np.diff(lists))), ("rest", rest, least)):
+            wrong = np.flatnonzero(values < limit)
+            if wrong.size:
+                yield f"expected numbers of 0 or more in 'document_{name}', found {values[wrong[0]]:g}"
 
     @property
     def active(self) -> ActiveTopics:
@@ -298,9 +352,18 @@ def summed_by_document(lists: Ints, values: npt.NDArray[np.floating]) -> Vector:
 class ActiveLocal(ActiveDocuments):
     """Sparse responsibilities."""
 
-    # q in steps of 2^-15: pair by pair, in the order of the document's active topics; uint16 (responsibilities,)
-    pair_shares: Topics
-    age: int  # Sweeps so far: the first ones are of another kind
+    # q in steps of 2^-15: pair by pair, in the order of the document's active topics
+    pair_shares: Annotated[Topics, numbers("share", 0, UNIT)]
+    age: Annotated[int, numbers(low=0)]  # Sweeps so far: the first ones are of another kind
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of responsibilities, of which each pair has one for each active topic of its document."""
+        yield from super().faults(context)
+        if context.shard is None or context.shard.of_vectors:
+            return
+        expected = int(np.dot(np.diff(context.shard.offsets), np.diff(self.document_lists)))
+        if len(self.pair_shares) != expected:
+            yield f"expected {expected} numbers in 'pair_shares', found {len(self.pair_shares)}"
 
 
 @dataclass(frozen=True)

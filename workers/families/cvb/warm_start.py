@@ -19,8 +19,8 @@ from collapsium.workers.families.cvb import dense
 from collapsium.workers.families.cvb.active_topics import MIN_TOKENS, Ints, Steps, max_active
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.states import ActiveLocal, DenseLocal
+from collapsium.workers.families.dirichlet import proportions_and_topics
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.family_arrays import proportions_and_topics
 from collapsium.workers.kernels.cvb import warm_start as warming
 from collapsium.workers.kernels.cvb.records import (
     NO_PSEUDO_COUNTS,

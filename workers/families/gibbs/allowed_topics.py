@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.corpus.label_index import LabelTable, numbered
+from collapsium.workers.arrays.annotations import indices, offsets
 from collapsium.workers.arrays.state import State
 from collapsium.workers.families.gibbs.states import Ints
 from collapsium.workers.kernels.gibbs.records import DocumentLabels
@@ -32,9 +33,9 @@ class TopicSizes(NamedTuple):
 class LabelLists(State):
     """Labels of documents."""
 
-    document_labels: Ints  # Index of each document's first label; int64 (documents + 1,)
-    # Their numbers in the training corpus's table; int32 (labels of all documents,)
-    document_label: npt.NDArray[np.int32]
+    document_labels: Annotated[Ints, offsets("document", into="labelled")]  # Index of each document's first label
+    # Their numbers in the training corpus's table
+    document_label: Annotated[npt.NDArray[np.int32], indices("labelled", below="label")]
 
     @classmethod
     def from_shard(cls, shard: Shard, table: LabelTable) -> LabelLists:

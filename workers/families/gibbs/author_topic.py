@@ -11,9 +11,9 @@ sends the changes of its own authors: with several shards this is AD-LDA.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,10 @@ from pydantic import Field
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
+from collapsium.workers.arrays.annotations import SAVED, non_negative, sizes
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import Arrays, LocalState, State
+from collapsium.workers.arrays.state import Arrays, CheckContext, LocalState, State
 from collapsium.workers.families import generative
 from collapsium.workers.families.dirichlet import pair_probability
 from collapsium.workers.families.document_pairs import document_pairs
@@ -51,7 +52,6 @@ from collapsium.workers.families.gibbs.states import (
     Ints,
     SampledRows,
     SymmetricGlobalState,
-    TokenTopics,
     Vector,
 )
 from collapsium.workers.families.gibbs.tokens import (
@@ -61,7 +61,8 @@ from collapsium.workers.families.gibbs.tokens import (
     draw_initial_topics,
     word_changes,
 )
-from collapsium.workers.families.topic_arrays import AUTHOR_TOPIC_ARRAYS
+from collapsium.workers.families.label_tables import LabelBytes, table_faults
+from collapsium.workers.families.plain_tokens import SampledTokens, length_faults
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.gibbs.authors import sweep_authors
 from collapsium.workers.kernels.gibbs.records import DocumentAuthors, TokenAssignments, TopicCounts, WordPrior
@@ -77,8 +78,16 @@ if TYPE_CHECKING:
 class AuthorTopicGlobalState(SymmetricGlobalState):
     """Global state of the author-topic model."""
 
-    label_table: npt.NDArray[np.uint8]  # The training corpus's labels, which are the authors, packed; uint8
-    label_topic: Ints  # n_ak; the last author is that of documents without a known one; int64 (authors + 1, topics)
+    label_table: LabelBytes  # The training corpus's labels, which are the authors
+    # n_ak; documents without a known author have the last one
+    label_topic: Annotated[Ints, non_negative("author topic", dtypes="i8 f8")]
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of the labels, and of the number of authors: the labels, and one for documents without."""
+        yield from super().faults(context)
+        yield from table_faults(self.label_table, context)
+        if context.sizes["author"] != context.sizes["label"] + 1:
+            yield f"expected {context.sizes['label'] + 1} rows of 'label_topic', found {context.sizes['author']}"
 
     @property
     def labels(self) -> LabelTable:
@@ -124,32 +133,39 @@ class AuthorSums(State):
 
 
 @dataclass(frozen=True)
-class Assignments(State):
-    """Topic and author of each token, those of a pair side by side."""
-
-    token_topic: TokenTopics  # z; uint16 (tokens,)
-    token_author: npt.NDArray[np.uint16]  # Index of the token's author among those of its document; uint16 (tokens,)
-
-
-@dataclass(frozen=True)
 class AuthorDocuments(LocalState):
     """Documents with authors."""
 
-    authors: LabelLists  # Their authors, at least one of each
-    document_tokens: Ints  # Their lengths; int64 (documents,)
+    authors: Annotated[LabelLists, sizes(label="author")]  # Their authors, at least one of each
+    document_tokens: Annotated[Ints, non_negative("document")]  # Their lengths
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of documents without authors, and of other lengths than the shard's."""
+        yield from super().faults(context)
+        authors = np.diff(self.authors.document_labels)
+        if authors.size and authors.min() < 1:
+            yield "expected an author of each document in 'document_labels'"
+        yield from length_faults(self.document_tokens, context)
 
 
 @dataclass(frozen=True)
-class AuthorLocal(AuthorDocuments):
+class AuthorLocal(AuthorDocuments, SampledTokens):
     """Local state of a shard."""
 
-    assignments: Assignments | None = None  # Topics and authors of tokens; None where documents were folded in
+    # Index of each token's author among the authors of its document; None where documents were folded in
+    token_author: Annotated[npt.NDArray[np.uint16] | None, non_negative("token"), SAVED] = None
 
-
-def _assigned(local: AuthorLocal) -> Assignments:
-    if local.assignments is None:
-        raise ValueError("documents that were folded in have no authors of tokens")
-    return local.assignments
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of tokens, each of which has an author of its document."""
+        yield from super().faults(context)
+        if context.shard is None:
+            return
+        lengths, token_author = context.shard.lengths, np.asarray(self.token_author)
+        some, authors = lengths > 0, np.diff(self.authors.document_labels)
+        firsts = (np.cumsum(lengths) - lengths)[some]
+        largest = np.maximum.reduceat(token_author, firsts) if some.any() else lengths[some]
+        if not (largest < authors[some]).all():
+            yield "expected authors of the document in 'token_author'"
 
 
 def _own_authors(local: AuthorDocuments) -> tuple[Ints, npt.NDArray[np.int32], Ints]:
@@ -167,15 +183,16 @@ def _mean_proportions(local: AuthorDocuments, global_state: AuthorTopicGlobalSta
     return mean
 
 
-def _begin(shard: Shard, assignments: Assignments, authors: LabelLists, topics: int) -> tuple[AuthorLocal, Delta]:
+def _begin(shard: Shard, assignments: TokenAssignments, authors: LabelLists, topics: int) -> tuple[AuthorLocal, Delta]:
     """Return a shard's first local state, and its counts as changes from zero."""
-    local = AuthorLocal(authors, shard.lengths.astype(np.int64), assignments)
+    lengths = shard.lengths.astype(np.int64)
+    local = AuthorLocal(authors, lengths, token_topic=assignments.topic, token_author=assignments.author)
     _, own_authors, place = _own_authors(local)
     author_topic = np.zeros((own_authors.size, topics), dtype=np.int32)
     first = np.repeat(authors.document_labels[:-1], shard.lengths)
-    np.add.at(author_topic, (place[first + assignments.token_author], assignments.token_topic), 1)
+    np.add.at(author_topic, (place[first + assignments.author], assignments.topic), 1)
     parts = {
-        "word_topic": count_words(shard, assignments.token_topic, topics),
+        "word_topic": count_words(shard, assignments.topic, topics),
         "label_topic": change(author_topic, "label", "topic"),
     }
     return local, Delta(parts, {**delta_ids(shard, topics), "label": own_authors})
@@ -196,7 +213,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
     """The author-topic model."""
 
     global_state_type, local_type, documents_type = AuthorTopicGlobalState, AuthorLocal, AuthorDocuments
-    arrays, uses_labels = AUTHOR_TOPIC_ARRAYS, True
+    uses_labels = True
     Options = AuthorTopicOptions
     requires_labels = True
 
@@ -302,7 +319,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
         token_topic = draw_initial_topics(shard, topics, topics, stream, warm)
         sizes = np.repeat(np.diff(authors.document_labels), shard.lengths)
         numbers = stream.at(purpose=f"{stream.purpose} authors").generator().random(shard.tokens)
-        return _begin(shard, Assignments(token_topic, (numbers * sizes).astype(np.uint16)), authors, topics)
+        return _begin(shard, TokenAssignments(token_topic, (numbers * sizes).astype(np.uint16)), authors, topics)
 
     def continue_from(
         self,
@@ -312,7 +329,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
         global_state: AuthorTopicGlobalState,
     ) -> tuple[AuthorLocal, Delta]:
         """Go on from the topics and authors of tokens that another run saved."""
-        assignments = Assignments(np.array(saved["token_topic"]), np.array(saved["token_author"]))
+        assignments = TokenAssignments(np.array(saved["token_topic"]), np.array(saved["token_author"]))
         return _begin(shard, assignments, global_state.authors_of(shard), global_state.topic.size)
 
     def sweep(
@@ -323,8 +340,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
         lists, own_authors, place = _own_authors(local)
         before = np.ascontiguousarray(global_state.label_topic[own_authors], dtype=np.int32)
         after, word_topic = before.copy(), np.array(rows.word_topic)
-        assigned = _assigned(local)
-        swept = TokenAssignments(np.array(assigned.token_topic), np.array(assigned.token_author))
+        swept = TokenAssignments(np.array(local.token_topic), np.array(local.token_author))
         sweep_authors(
             document_pairs(shard),
             stream.key(),
@@ -343,7 +359,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
         }
         ids = {**delta_ids(shard, word_topic.shape[1]), "label": own_authors}
         seconds = {"kernel": time.perf_counter() - began}
-        return replace(local, assignments=Assignments(swept.topic, swept.author)), Delta(parts, ids, seconds)
+        return replace(local, token_topic=swept.topic, token_author=swept.author), Delta(parts, ids, seconds)
 
     def advance_global_state(
         self, global_state: AuthorTopicGlobalState, delta: Delta, changes: Counts

@@ -14,7 +14,7 @@ Topics are born and die: nothing is truncated.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -24,9 +24,10 @@ from pydantic import Field
 
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import special_functions as special
+from collapsium.workers.arrays.annotations import non_negative, numbers
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import Arrays, State
+from collapsium.workers.arrays.state import Arrays, CheckContext, State
 from collapsium.workers.families import generative
 from collapsium.workers.families.description import holding
 from collapsium.workers.families.family import FamilyOptions, Footprint, Summary
@@ -55,7 +56,7 @@ from collapsium.workers.families.gibbs.tokens import (
     sweep_shard,
     word_changes,
 )
-from collapsium.workers.families.topic_arrays import GIBBS_HDP_ARRAYS
+from collapsium.workers.families.plain_tokens import MIN_POSITIVE
 from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.cvb.words import log_eta
 from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
@@ -70,13 +71,25 @@ if TYPE_CHECKING:
 class GibbsHdpGlobalState(SampledGlobalState):
     """Global state of the hierarchical Dirichlet process."""
 
+    grows = True
+
     # Concentrations of a document and of the sticks
-    alpha: float
-    gamma: float
-    pi: Vector  # Weights of the topics; 0 of free slots; float64 (slots,)
-    free: npt.NDArray[np.bool_]  # Whether no topic has a slot; bool (slots,)
-    start_topics: int  # Topics over which tokens are spread at the start
-    lanes: int  # Shards whose new topics stay apart
+    alpha: Annotated[float, numbers(low=MIN_POSITIVE)]
+    gamma: Annotated[float, numbers(low=MIN_POSITIVE)]
+    pi: Annotated[Vector, non_negative("topic")]  # Weights of the topics; 0 of free slots
+    free: Annotated[npt.NDArray[np.bool_], numbers("topic")]  # Whether no topic has a slot
+    start_topics: Annotated[int, numbers("", 1, MAX_TOPICS)]  # Topics over which tokens are spread at the start
+    lanes: Annotated[int, numbers("", 1, MAX_TOPICS)]  # Shards whose new topics stay apart
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of free slots, which have no tokens, and of topics with tokens, which have a weight."""
+        yield from super().faults(context)
+        for name, values in (("pi", self.pi), ("topic", self.topic)):
+            if (np.asarray(values)[self.free] > 0).any():
+                yield f"expected nothing of free columns in '{name}'"
+        simulated = self.topic.dtype.kind != "i"
+        if not simulated and (np.asarray(self.pi)[np.asarray(self.topic) > 0] <= 0).any():
+            yield "expected positive shares of the topics that have tokens in 'pi'"
 
     @property
     def topic_parameters(self) -> Vector:
@@ -178,7 +191,6 @@ class GibbsHdp(FreeTopicsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
     """The hierarchical Dirichlet process by direct-assignment Gibbs sampling."""
 
     global_state_type = GibbsHdpGlobalState
-    arrays = GIBBS_HDP_ARRAYS
     Options = GibbsHdpOptions
 
     def initialise(self, summary: Summary, stream: Stream) -> GibbsHdpGlobalState:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, field_validator
 
+from collapsium.workers.arrays.annotations import numbers
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
@@ -35,7 +36,7 @@ from collapsium.workers.families.gibbs.tokens import (
     sweep_shard,
     word_changes,
 )
-from collapsium.workers.families.topic_arrays import GIBBS_LDA_ARRAYS
+from collapsium.workers.families.plain_tokens import MIN_POSITIVE
 from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.cvb.words import log_eta
 from collapsium.workers.kernels.gibbs.topics import list_documents, sweep_tokens, word_rising
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 class GibbsLdaGlobalState(SampledGlobalState):
     """Global state of latent Dirichlet allocation."""
 
-    alpha: Vector  # a_k; float64 (topics,)
+    alpha: Annotated[Vector, numbers("topic", low=MIN_POSITIVE)]  # a_k
 
     @property
     def topic_parameters(self) -> Vector:
@@ -112,7 +113,6 @@ class GibbsLda(FreeTopicsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
     """Latent Dirichlet allocation by collapsed Gibbs sampling."""
 
     global_state_type = GibbsLdaGlobalState
-    arrays = GIBBS_LDA_ARRAYS
     Options = GibbsLdaOptions
 
     def initialise(self, summary: Summary, stream: Stream) -> GibbsLdaGlobalState:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +18,10 @@ from pydantic import Field
 
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.array_fields import (
-    ArrayGroup,
-    CheckContext,
-    FamilyArrays,
-    ascending,
-    counts,
-    flags,
-    scalars,
-)
+from collapsium.workers.arrays.annotations import ascending, numbers
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import Arrays, LocalState
+from collapsium.workers.arrays.state import Arrays, CheckContext, LocalState
 from collapsium.workers.families import generative
 from collapsium.workers.families.dirichlet import FOLD_IN_SWEEPS
 from collapsium.workers.families.document_pairs import document_pairs
@@ -57,17 +49,8 @@ from collapsium.workers.families.gibbs.tokens import (
     draw_initial_topics,
     word_changes,
 )
-from collapsium.workers.families.plain_tokens import TOKEN_TOPICS
-from collapsium.workers.families.topic_arrays import (
-    LABEL_TABLE,
-    LABELS,
-    MIN_POSITIVE,
-    PRIORS,
-    SAMPLED,
-    labelled,
-    sampled_blocks,
-    sampled_rows,
-)
+from collapsium.workers.families.label_tables import LabelBytes, table_faults
+from collapsium.workers.families.plain_tokens import SampledTokens
 from collapsium.workers.kernels.gibbs.consistency import DocumentLabels, find_disallowed
 from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
 from collapsium.workers.kernels.gibbs.records import FixedTopics, OutDocumentTopics, TopicCounts, WordPrior
@@ -80,63 +63,24 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents, Shard
 
 
-def _topics_of_labels(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return the fault of the number of topics: those of all labels, and the background's."""
-    expected = context.sizes["label"] * int(arrays["label_topics"]) + int(arrays["background_topics"])
-    return None if arrays["topic"].size == expected else f"expected {expected} topics, found {arrays['topic'].size}"
-
-
-def _topics_of_tokens(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return the fault of the topics of tokens, which their documents must be allowed."""
-    if context.shard is None or "token_topic" not in arrays:
-        return None
-    per_label, background = (int(context.global_state[name]) for name in ("label_topics", "background_topics"))
-    disallowed = np.zeros(1, dtype=np.int64)
-    find_disallowed(
-        DocumentLabels(np.asarray(arrays["document_labels"]), np.asarray(arrays["document_label"])),
-        context.shard.lengths,
-        np.asarray(arrays["token_topic"]),
-        per_label,
-        context.sizes["topic"],
-        background,
-        disallowed,
-    )
-    return None if disallowed[0] < 0 else "expected topics that the labels of the document have in 'token_topic'"
-
-
-LABEL_TOPICS_ARRAYS = FamilyArrays(
-    ArrayGroup(
-        {
-            "topic": counts("i8 f8", "topic"),
-            **PRIORS,
-            **scalars("f8", "alpha", MIN_POSITIVE),
-            **scalars("i8", "background_topics", 0, 1 << 16),
-            **scalars("i8", "label_topics", 1, 1 << 16),
-            **flags("carried single_topics"),
-            **LABEL_TABLE,
-        },
-        (labelled, _topics_of_labels),
-    ),
-    sampled_rows,
-    sampled_blocks,
-    lambda global_state: ArrayGroup(  # noqa: ARG005
-        {**SAMPLED.fields, **LABELS},
-        (*SAMPLED.rules, ascending("document_labels", "document_label"), _topics_of_tokens),
-    ),
-    TOKEN_TOPICS,
-)
-
-
 @dataclass(frozen=True)
 class LabelTopicsGlobalState(SymmetricGlobalState):
     """Global state of topics of labels."""
 
-    label_table: npt.NDArray[np.uint8]  # The training corpus's labels, packed; uint8
+    label_table: LabelBytes  # The training corpus's labels
     # Topics of each label, and of the background
-    label_topics: int
-    background_topics: int
+    label_topics: Annotated[int, numbers("", 1, MAX_TOPICS)]
+    background_topics: Annotated[int, numbers("", 0, MAX_TOPICS)]
     carried: bool  # Whether the fit starts from one whose topics are those of the same labels
     single_topics: bool  # Whether each document may have one topic alone
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of the labels, and of the number of topics: the labels' and the background's."""
+        yield from super().faults(context)
+        yield from table_faults(self.label_table, context)
+        expected = self.sizes.topics(context.sizes["label"])
+        if self.topic.size != expected:
+            yield f"expected {expected} topics, found {self.topic.size}"
 
     @property
     def labels(self) -> LabelTable:
@@ -160,19 +104,40 @@ class LabelDocuments(LocalState):
     active: ActiveTopics  # Their topics
     labels: LabelLists  # Their labels
 
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of labels that do not ascend."""
+        yield from super().faults(context)
+        yield from ascending(self.labels, "document_labels", "document_label")
+
 
 @dataclass(frozen=True)
-class LabelLocal(LabelDocuments):
+class LabelLocal(LabelDocuments, SampledTokens):
     """Local state of a shard."""
 
-    token_topic: TokenTopics | None = None  # z of each token; None where documents were folded in; uint16 (tokens,)
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of topics that their documents may not have."""
+        yield from super().faults(context)
+        if context.shard is None:
+            return
+        sizes, disallowed = context.global_state.sizes, np.zeros(1, dtype=np.int64)
+        find_disallowed(
+            DocumentLabels(np.asarray(self.labels.document_labels), np.asarray(self.labels.document_label)),
+            context.shard.lengths,
+            np.asarray(self.token_topic),
+            sizes.per_label,
+            context.sizes["topic"],
+            sizes.background,
+            disallowed,
+        )
+        if disallowed[0] >= 0:
+            yield "expected topics that the labels of the document have in 'token_topic'"
 
 
 def _begin(shard: Shard, token_topic: TokenTopics, allowed: AllowedTopics) -> tuple[LabelLocal, Delta]:
     """Return a shard's first local state, and its counts as changes from zero."""
     active, _ = count_documents(shard, token_topic, np.ones(allowed.topics), tables=False)
     parts = {"word_topic": count_words(shard, token_topic, allowed.topics)}
-    return LabelLocal(active, allowed.labels, token_topic), Delta(parts, delta_ids(shard, allowed.topics))
+    return LabelLocal(active, allowed.labels, token_topic=token_topic), Delta(parts, delta_ids(shard, allowed.topics))
 
 
 def _fixed_topics(rows: SampledRows, global_state: LabelTopicsGlobalState) -> FixedTopics:
@@ -253,7 +218,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState,
     """Family whose topics are those of labels, and of a background that all documents share."""
 
     global_state_type, local_type, documents_type = LabelTopicsGlobalState, LabelLocal, LabelDocuments
-    arrays, uses_labels = LABEL_TOPICS_ARRAYS, True
+    uses_labels = True
     requires_labels = True
     # Its topics are those of labels, not those of a start.
     starts = ()
@@ -411,7 +376,9 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState,
             **corpus_sums(shard),
         }
         seconds = {"kernel": time.perf_counter() - began}
-        return LabelLocal(active, local.labels, token_topic), Delta(parts, delta_ids(shard, allowed.topics), seconds)
+        return LabelLocal(active, local.labels, token_topic=token_topic), Delta(
+            parts, delta_ids(shard, allowed.topics), seconds
+        )
 
     def fold_in(
         self,

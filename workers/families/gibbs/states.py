@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self, TypeAlias
+from typing import Annotated, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
+from collapsium.workers.arrays.annotations import SAVED, UNSAVED, indices, non_negative, numbers, offsets
+from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State
 from collapsium.workers.families.dirichlet import DirichletPriors
+from collapsium.workers.families.plain_tokens import MIN_POSITIVE, SampledTokens
 from collapsium.workers.kernels.gibbs.records import DocumentTopics
 
 Counts: TypeAlias = npt.NDArray[np.int32]
@@ -24,9 +27,11 @@ MAX_TOPICS = 1 << 16  # Topics that 16 bits of a token can name
 class SampledGlobalState(GlobalState):
     """Hyperparameters of the words, and the tokens of each topic."""
 
-    vocabulary: float  # W, the number of words
-    beta: float  # B, the concentration of a topic over the words
-    topic: Ints  # n_k; float64 in a simulated model; int64 (topics,)
+    grows: ClassVar[bool] = False  # Whether topics are created in sweeps, so that blocks may lack the last ones
+
+    vocabulary: Annotated[float, numbers(low=MIN_POSITIVE)]  # W, the number of words
+    beta: Annotated[float, numbers(low=MIN_POSITIVE)]  # B, the concentration of a topic over the words
+    topic: Annotated[Ints, non_negative("topic", dtypes="i8 f8")]  # n_k; float64 in a simulated model
 
     @property
     def topic_parameters(self) -> Vector:
@@ -57,7 +62,7 @@ class SampledGlobalState(GlobalState):
 class SymmetricGlobalState(SampledGlobalState):
     """Global state of a family in which all topics of a document have the same Dirichlet parameter."""
 
-    alpha: float  # The parameter
+    alpha: Annotated[float, numbers(low=MIN_POSITIVE)]  # The parameter
 
     @property
     def topic_parameters(self) -> Vector:
@@ -80,17 +85,35 @@ def added_counts(topic: Ints, changes: Ints | None) -> Ints:
 class SampledRows(Rows):
     """Tokens of each word by topic."""
 
-    word_topic: Counts  # n_kw; float64 in a simulated model; int32 (words, topics)
+    word_topic: Annotated[Counts, non_negative("word <topic", dtypes="i4 f8")]  # n_kw; float64 in a simulated model
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of counts: a fit has whole ones, and a finished model all topics."""
+        yield from super().faults(context)
+        (words, columns), topics = self.word_topic.shape, context.sizes["topic"]
+        if columns != topics and (context.finished or not context.global_state.grows):
+            yield f"expected the shape ({words}, {topics}) of 'word_topic', found {self.word_topic.shape}"
+        if not context.finished and self.word_topic.dtype != np.int32:
+            yield f"expected numbers of type int32 in 'word_topic', found {self.word_topic.dtype}"
+        if not context.finished and context.global_state.topic.dtype.kind != "i":
+            yield "expected whole counts in 'topic' of the global state"
 
 
 @dataclass(frozen=True)
 class ActiveTopics(State):
     """Topics that each document uses, with their tokens."""
 
-    document_lists: Ints  # Index of each document's first entry; int64 (documents + 1,)
-    document_topics: TokenTopics  # Topic of each entry; uint16 (entries,)
-    # n_dk, or its expectation in documents that were folded in; float32 (entries,)
-    document_counts: npt.NDArray[np.float32]
+    document_lists: Annotated[Ints, offsets("document", into="active")]  # Index of each document's first entry
+    document_topics: Annotated[TokenTopics, indices("active", below="topic")]  # Topic of each entry
+    # n_dk, or its expectation in documents that were folded in
+    document_counts: Annotated[npt.NDArray[np.float32], non_negative("active")]
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of a document with more entries than there are topics."""
+        yield from super().faults(context)
+        longest, limit = int(np.diff(self.document_lists).max(initial=0)), context.sizes["topic"]
+        if longest > limit:
+            yield f"expected lists of at most {limit} in 'document_lists', found one of {longest}"
 
     @property
     def record(self) -> DocumentTopics:
@@ -120,9 +143,9 @@ class ActiveTopics(State):
 class GibbsDocuments(LocalState):
     """Topics of documents whose tokens were sampled, or that were folded in."""
 
-    active: ActiveTopics | None = None  # Topics of documents whose tokens were sampled
-    # E[n_dk] of documents that were folded in; float32 (documents, topics)
-    document_topic: npt.NDArray[np.float32] | None = None
+    active: Annotated[ActiveTopics | None, SAVED] = None  # Topics of documents whose tokens were sampled
+    # E[n_dk] of documents that were folded in, shape (documents, topics)
+    document_topic: Annotated[npt.NDArray[np.float32] | None, UNSAVED] = None
 
     def dense(self, topics: int) -> Vector:
         """Return n_dk or E[n_dk], shape (documents, topics)."""
@@ -139,11 +162,8 @@ class GibbsDocuments(LocalState):
 
 
 @dataclass(frozen=True)
-class GibbsLocal(GibbsDocuments):
+class GibbsLocal(GibbsDocuments, SampledTokens):
     """Local state of a shard."""
-
-    # z of each token, those of a pair side by side; None where documents were folded in; uint16 (tokens,)
-    token_topic: TokenTopics | None = None
 
 
 @dataclass(frozen=True)

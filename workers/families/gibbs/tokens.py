@@ -16,9 +16,8 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.dirichlet import DirichletPriors
+from collapsium.workers.families.dirichlet import DirichletPriors, proportions_and_topics
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.family_arrays import proportions_and_topics
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, ActiveTopics, Counts, Ints, TokenTopics, Vector
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.gibbs.records import OutDocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior

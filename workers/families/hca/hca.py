@@ -66,7 +66,6 @@ from collapsium.workers.families.hca.tree_update import (
 )
 from collapsium.workers.families.ncrp import node_moves
 from collapsium.workers.families.ncrp import prior as nested
-from collapsium.workers.families.ncrp.arrays import HCA_ARRAYS
 from collapsium.workers.families.ncrp.node_moves import Moves, depth_first, regular_tree
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, DocumentEnds, FittedTree, Tree, Vector
 from collapsium.workers.kernels.jit import AnyKernel
@@ -372,7 +371,6 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
     Options = HcaOptions
     global_state_type, rows_type = HcaGlobalState, HcaRows
     local_type, documents_type = VectorFactors, VectorFactors
-    arrays = HCA_ARRAYS
     corpus_kind = "vectors"
     uses_linear_algebra = True
 

@@ -9,19 +9,33 @@ probe; clusters lie on opposite sides of the residual alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
+from collapsium.workers.arrays.annotations import indices, non_negative, numbers, presence_faults, size, sizes
 from collapsium.workers.arrays.delta import Part, fresh
 from collapsium.workers.arrays.document_hash import vector_hashes
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
-from collapsium.workers.families.ncrp.tree import DocumentEnds, FittedTree, Ints, MoveTable, Tree, UpcomingTree, Vector
+from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State
+from collapsium.workers.families.ncrp.tree import (
+    FREE,
+    MAX_DEPTH,
+    DocumentEnds,
+    FittedTree,
+    Ints,
+    MoveTable,
+    Tree,
+    UpcomingTree,
+    Vector,
+    size_faults,
+    tree_faults,
+)
+from collapsium.workers.families.plain_tokens import MIN_POSITIVE
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import VectorShard
@@ -79,25 +93,23 @@ CANDIDATES, SEEDING, CLUSTERS, TREE = range(4)
 
 TRIAL_ROUNDS = 5  # Rounds of one iteration for which a split is on trial
 
-SAVED = "saved_"
-
 
 @dataclass(frozen=True)
 class Loadings(State):
     """Loadings and mean as sweeps see them."""
 
-    solve: Vector  # H: loadings are B H; float64 (columns + 1, columns + 1)
-    gram: Vector  # m_i'm_j; float64 (columns + 1, columns + 1)
-    spread: Vector  # s_i; float64 (columns + 1,)
+    solve: Annotated[Vector, numbers("topic+1 topic+1")]  # H: loadings are B H
+    gram: Annotated[Vector, numbers("topic+1 topic+1")]  # m_i'm_j
+    spread: Annotated[Vector, non_negative("topic+1")]  # s_i
 
 
 @dataclass(frozen=True)
 class NextLoadings(State):
     """Loadings and mean of the tree of the next sweep, with the attributes of `Loadings`."""
 
-    next_solve: Vector
-    next_gram: Vector
-    next_spread: Vector
+    next_solve: Annotated[Vector, numbers("topic+1 topic+1")]
+    next_gram: Annotated[Vector, numbers("topic+1 topic+1")]
+    next_spread: Annotated[Vector, non_negative("topic+1")]
 
     @property
     def loadings(self) -> Loadings:
@@ -109,11 +121,11 @@ class NextLoadings(State):
 class NextSweep(State):
     """The model with which the next sweep is made."""
 
-    upcoming: UpcomingTree  # The tree
-    moves: MoveTable  # Moves that bring the rows to it
+    upcoming: Annotated[UpcomingTree, sizes(next_end="end")]  # The tree
+    moves: Annotated[MoveTable, sizes(column="next+1")]  # Moves that bring the rows to it
     next_loadings: NextLoadings  # Its loadings
     # E[tau] and E[log tau]
-    tau: float
+    tau: Annotated[float, numbers(low=MIN_POSITIVE)]
     log_tau: float
     kl: float  # KL(q | p) of the loadings, the mean, tau and the sticks
 
@@ -122,60 +134,45 @@ class NextSweep(State):
 class NodeMasses(State):
     """Vectors of the tree of the last sweep."""
 
-    # Expected vectors that pass each node, and that end at it; float64 (columns,)
-    node_passes: Vector
-    node_ends: Vector
+    # Expected vectors that pass each node, and that end at it
+    node_passes: Annotated[Vector, numbers("topic")]
+    node_ends: Annotated[Vector, numbers("topic")]
 
 
 @dataclass(frozen=True)
 class SavedTree(State):
-    """State to which a rejected split goes back; its arrays have the names of its fields with the prefix ``saved_``."""
+    """State to which a rejected split goes back; its arrays have the names of its fields with a prefix."""
+
+    PREFIX = "saved_"
 
     next_sweep: NextSweep  # The next sweep as it would have been without the trial
     masses: NodeMasses  # Vectors of the tree before the trial
-    node_parent: Ints  # The tree before the trial; int64 (columns,)
+    # The tree before the trial
+    node_parent: Annotated[Ints, indices("topic", below="topic", low=FREE)]
 
-    def to_arrays(self) -> dict[str, AnyArray]:
-        """Return the arrays by name."""
-        return {f"{SAVED}{name}": values for name, values in super().to_arrays().items()}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Any]) -> Self:
-        """Return the state that named arrays hold."""
-        return super().from_arrays(_saved(arrays))
-
-    @classmethod
-    def is_in(cls, arrays: Mapping[str, Any]) -> bool:
-        """Return whether named arrays hold all of the state."""
-        return super().is_in(_saved(arrays))
-
-    @classmethod
-    def array_names(cls) -> frozenset[str]:
-        """Return the names of all arrays that the state may have."""
-        return frozenset(f"{SAVED}{name}" for name in super().array_names())
-
-
-def _saved(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.removeprefix(SAVED): arrays[name] for name in arrays if name.startswith(SAVED)}
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of parents that are no tree."""
+        yield from super().faults(context)
+        yield from tree_faults(self.node_parent, context.sizes["full_depth"], "node_parent")
 
 
 @dataclass(frozen=True)
 class Splits(State):
     """Splits of leaves."""
 
-    # The leaf that the next sweep splits, the column of its other side, and whether by lines; all -1 for none; int64
-    # (3,)
-    split: Ints
-    probe_scale: Vector  # By which the probes of the rows are scaled to length one; float64 (columns,)
-    tried: Ints  # Rejected splits of each leaf; int64 (columns,)
+    # The leaf that the next sweep splits, the column of its other side, and whether by lines; all -1 for none
+    split: Annotated[Ints, indices("3", below="next", low=-1)]
+    # By which the probes of the rows are scaled to length one
+    probe_scale: Annotated[Vector, numbers("cluster")]
+    tried: Annotated[Ints, non_negative("cluster")]  # Rejected splits of each leaf
     # Leaf whose split is on trial, -1 for none, and rounds of the trial still to come
-    trial_leaf: int = -1
-    trial_left: int = 0
+    trial_leaf: Annotated[int, indices("", below="next", low=-1)] = -1
+    trial_left: Annotated[int, numbers(low=0)] = 0
     restoring: bool = False  # Whether the next sweep goes back to the rows and local states of before a trial
     # Bound before the trial, and before the last iteration
     trial_bound: float = 0.0
     last_bound: float = 0.0
-    calm: int = 0  # Iterations since the tree has changed
+    calm: Annotated[int, numbers(low=0)] = 0  # Iterations since the tree has changed
 
     @classmethod
     def none(cls, columns: int) -> Self:
@@ -192,10 +189,11 @@ class Splits(State):
 class Clustering(State):
     """Progress of the clustering by which a fit starts."""
 
-    stage: int  # `CANDIDATES`, `SEEDING`, `CLUSTERS` or `TREE`
-    max_seeds: int  # Most vectors that start clusters
-    seeds: Ints  # Stable hashes of the vectors that start clusters, ascending; int64 (seeds,)
-    cluster_counts: Vector  # Vectors of each cluster; float64 (columns,)
+    stage: Annotated[int, numbers("", CANDIDATES, TREE)]  # `CANDIDATES`, `SEEDING`, `CLUSTERS` or `TREE`
+    max_seeds: Annotated[int, numbers(low=0)]  # Most vectors that start clusters
+    # Stable hashes of the vectors that start clusters, ascending
+    seeds: Annotated[Ints, numbers("seed", -np.inf, np.inf, dtypes="i8 u8")]
+    cluster_counts: Annotated[Vector, numbers("cluster")]  # Vectors of each cluster
 
 
 @dataclass(frozen=True)
@@ -212,14 +210,14 @@ class TreeModel:
 class HcaGlobalState(GlobalState):
     """The trees of the last and the next sweep, with their loadings."""
 
-    vocabulary: float  # D, the number of columns of the vectors
+    vocabulary: Annotated[float, numbers(low=MIN_POSITIVE)]  # D, the number of columns of the vectors
     documents: float  # Number of vectors
-    full_depth: int  # Levels of the tree
+    full_depth: Annotated[int, size("full_depth", 1, MAX_DEPTH)]  # Levels of the tree
     factorised: bool  # Whether the form is q(c) q(x), and local states have q(x)
     # Whether q(x) is updated separately by now: the factorised form begins after some sweeps with q(x | c)
     separate_factors: bool
-    rounds: int  # Sweeps so far
-    chain_sweeps_left: int  # Sweeps until chains are joined to a tree
+    rounds: Annotated[int, numbers(low=0)]  # Sweeps so far
+    chain_sweeps_left: Annotated[int, numbers(low=0)]  # Sweeps until chains are joined to a tree
     clustering: Clustering  # Progress of the start
     # The tree of the last sweep
     fitted: FittedTree
@@ -228,7 +226,15 @@ class HcaGlobalState(GlobalState):
     next_sweep: NextSweep  # The tree of the next sweep
     splits: Splits  # Splits of leaves
     another_round: bool = False  # Whether the iteration goes on with one more sweep
-    saved: SavedTree | None = None  # State to which a rejected split would go back; None if no split is on trial
+    # State to which a rejected split would go back; None if no split is on trial
+    saved: Annotated[SavedTree | None, sizes(move="saved_move")] = None
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of prior masses of ends, of which each node has one; a simulated tree has room for more."""
+        yield from super().faults(context)
+        ends, nodes = self.fitted.end_log.size, self.fitted.node_parent.size
+        if ends < nodes:
+            yield f"expected {nodes} numbers in 'end_log', found {ends}"
 
     @property
     def fitted_model(self) -> TreeModel:
@@ -246,9 +252,28 @@ class HcaGlobalState(GlobalState):
 class HcaRows(Rows):
     """Sums over vectors, with a row for each of their columns."""
 
-    word_node: Vector  # B: sum_n q(c_n through i) E[x_i] t_n, and last sum_n t_n; float64 (words, columns + 1)
-    word_saved: Vector | None = None  # The same before a trial; None in a finished model; float64 (words, columns + 1)
-    word_probe: Vector | None = None  # Probes of the leaves; None in a finished model; float64 (words, columns)
+    # B: sum_n q(c_n through i) E[x_i] t_n, and last sum_n t_n
+    word_node: Annotated[Vector, numbers("word topic+1")]
+    # The same before a trial; None in a finished model
+    word_saved: Annotated[Vector | None, numbers("word topic+1")] = None
+    # Probes of the leaves; None in a finished model
+    word_probe: Annotated[Vector | None, numbers("word topic")] = None
+
+    @classmethod
+    def stored(cls, context: CheckContext) -> set[str]:
+        """Return the arrays on disk."""
+        return {"word_node"} if context.finished else {"word_node", "word_saved", "word_probe"}
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of the trees of a fit, which have the same columns."""
+        yield from super().faults(context)
+        if context.finished:
+            return
+        global_state = context.global_state
+        yield from size_faults(global_state.fitted, global_state.next_sweep.upcoming)
+        columns, clusters = global_state.fitted.node_parent.size, global_state.clustering.cluster_counts.size
+        if clusters != columns:
+            yield f"expected {columns} columns in 'cluster_counts' of the global state"
 
     @property
     def saved(self) -> Vector:
@@ -277,12 +302,24 @@ class VectorFactors(LocalState):
     """Paths and factors of vectors."""
 
     ends: DocumentEnds  # The most probable ends
-    document_best: npt.NDArray[np.int32]  # Column of the most probable full path's end; int32 (vectors,)
-    document_factors: Vector  # E[x | best]; float64 (vectors, depth)
-    document_spread: Vector | None = None  # Covariance of q(x), in the factorised form; float64 (vectors, depth, depth)
+    # Column of the most probable full path's end
+    document_best: Annotated[npt.NDArray[np.int32], indices("document", below="topic")]
+    document_factors: Annotated[Vector, numbers("document full_depth")]  # E[x | best]
+    # Covariance of q(x), in the factorised form
+    document_spread: Annotated[Vector | None, numbers("document full_depth full_depth")] = None
     # The same before a trial
-    document_factors_saved: Vector | None = None
-    document_spread_saved: Vector | None = None
+    document_factors_saved: Annotated[Vector | None, numbers("document full_depth")] = None
+    document_spread_saved: Annotated[Vector | None, numbers("document full_depth full_depth")] = None
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of paths to columns that are no nodes, and of covariances without the factorised form."""
+        yield from super().faults(context)
+        if (context.global_state.fitted.node_parent[self.document_best] == FREE).any():
+            yield "expected columns of nodes in 'document_best'"
+        factorised = context.global_state.factorised
+        yield from presence_faults(self.document_spread, "document_spread", expected=factorised)
+        if self.document_spread_saved is not None:
+            yield from presence_faults(self.document_spread_saved, "document_spread_saved", expected=factorised)
 
 
 def residuals(values: Vector, mean: Vector, loadings: Vector, factors: Vector) -> Vector:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
+from collapsium.workers.arrays.annotations import indices, non_negative, numbers
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
@@ -34,8 +35,7 @@ from collapsium.workers.families.cvb.parameters import Parameters, active_settin
 from collapsium.workers.families.cvb.seeds import SeededTopic
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.family import FILE_START, Description, Summary
-from collapsium.workers.families.plain_tokens import weighed_rows
-from collapsium.workers.families.topic_arrays import KEYWORD_ARRAYS
+from collapsium.workers.families.plain_tokens import MIN_POSITIVE, MIN_WEIGHT, weighed_rows
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
@@ -56,15 +56,17 @@ SWITCH_ROUNDS = 5  # Rounds of the fixed point of E[m_kw] after a sweep
 class KeywordGlobalState(CollapsedGlobalState):
     """Global state of topics with keywords."""
 
-    alpha: Vector  # a_k; float64 (topics,)
-    # Word and topic of each keyword; int64 (keywords,)
-    keyword_words: Ints
-    keyword_topics: Ints
-    keyword_counts: Vector  # E[m_kw]; float64 (keywords,)
-    keyword_beta: float  # c, the Dirichlet parameter of each keyword in its topic
-    switch_prior: Vector  # g1 and g2; float64 (2,)
-    # With weights of words, the mean weight of a token of each keyword; float64 (keywords,)
-    keyword_means: Vector | None = None
+    numbers_words = True
+
+    alpha: Annotated[Vector, non_negative("topic")]  # a_k
+    # Word and topic of each keyword
+    keyword_words: Annotated[Ints, non_negative("keyword")]
+    keyword_topics: Annotated[Ints, indices("keyword", below="topic")]
+    keyword_counts: Annotated[Vector, non_negative("keyword")]  # E[m_kw]
+    keyword_beta: Annotated[float, numbers(low=MIN_POSITIVE)]  # c, the Dirichlet parameter of each keyword in its topic
+    switch_prior: Annotated[Vector, numbers("2", low=MIN_POSITIVE)]  # g1 and g2
+    # With weights of words, the mean weight of a token of each keyword
+    keyword_means: Annotated[Vector | None, numbers("keyword", low=MIN_WEIGHT)] = None
 
     def by_topic(self, values: Vector) -> Vector:
         """Return sums of keywords' values by topic, shape (topics,)."""
@@ -213,7 +215,6 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
 
     Options = KeywordOptions
     global_state_type = KeywordGlobalState
-    arrays = KEYWORD_ARRAYS
     # The first topics are those of the keywords, which a file may know and clusters do not.
     starts = (FILE_START,)
 

@@ -36,7 +36,6 @@ from collapsium.workers.families.family import Description, Footprint, Simulates
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, Counts
 from collapsium.workers.families.gibbs.tokens import Slots, add_word_changes, delta_ids, padded, widened, word_changes
 from collapsium.workers.families.hyperparameters import slice_sampled
-from collapsium.workers.families.ncrp.arrays import GIBBS_NCRP_ARRAYS
 from collapsium.workers.families.ncrp.gibbs_state import (
     GibbsNcrpDocuments,
     GibbsNcrpGlobalState,
@@ -352,7 +351,6 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows,
     rows_type = GibbsNcrpRows
     local_type = GibbsNcrpLocal
     documents_type = GibbsNcrpDocuments
-    arrays = GIBBS_NCRP_ARRAYS
     folds_in_at_a_point = True
     Options = GibbsNcrpOptions
     is_sampler = True
@@ -533,7 +531,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows,
         slots = global_state.slots_of(shard.number, stream.iteration)
         tree.run(shard, global_state, stream, slots, separate=self._separate, shared=global_state.shards > 1)
         local = tree.local(shard)
-        histogram, counts = level_histogram(shard, local.document_level)
+        histogram, counts = level_histogram(shard, np.asarray(local.document_level, dtype=np.int32))
         changes = word_changes(rows.word_topic, tree.row)
         parts = {"word_topic": changes, "level_histogram": histogram, **tree.node_changes(global_state)}
         numbers = {"documents": shard.documents, "tokens": shard.tokens, "outside": (tree.path[:, 0] < 0).sum()}

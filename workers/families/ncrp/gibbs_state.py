@@ -7,19 +7,26 @@ parent of a free slot is -2.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
-from collapsium.workers.arrays.state import Array, GlobalState, LocalState, Rows, State
+from collapsium.workers.arrays.annotations import indices, non_negative, numbers
+from collapsium.workers.arrays.state import Array, CheckContext, GlobalState, LocalState, Rows, State
+from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.states import Counts
 from collapsium.workers.families.gibbs.tokens import Slots, widened
+from collapsium.workers.families.ncrp.tree import tree_faults
+from collapsium.workers.families.plain_tokens import MIN_POSITIVE, CountedTokens, Keys
+from collapsium.workers.kernels.gibbs.consistency import FingerprintKeys, fingerprint_levels
 from collapsium.workers.kernels.trees.gibbs_records import FREE, TreePriors
 
 if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
     from collapsium.workers.arrays.delta import Delta
 
 Ints = npt.NDArray[np.int64]
@@ -79,21 +86,29 @@ class GibbsNcrpSums(State):
 class GibbsNcrpGlobalState(GlobalState):
     """The tree, its counts, and the hyperparameters."""
 
-    vocabulary: float  # W
+    vocabulary: Annotated[float, numbers(low=MIN_POSITIVE)]  # W
     # Shards of the corpus, and groups of free slots; shards of one lane take turns in creating nodes
-    shards: int
-    lanes: int
-    warm_topics: int  # Topics of another run that the fit starts from; 0 for none
-    # Dirichlet parameters of the levels in a document, and of each word at the nodes of a level; float64 (levels,)
-    alpha: Vector
-    eta: Vector
-    gamma: float  # Concentration of the nested Chinese restaurant process
-    # Each node's parent, the documents that pass it, and its tokens n_i; (slots,)
-    node_parent: Ints
-    node_documents: npt.NDArray[np.number]
-    topic: npt.NDArray[np.number]
-    free: npt.NDArray[np.bool_]  # Slots that new nodes may take; bool (slots,)
+    shards: Annotated[int, numbers(low=1)]
+    lanes: Annotated[int, numbers(low=1)]
+    warm_topics: Annotated[int, numbers(low=0)]  # Topics of another run that the fit starts from; 0 for none
+    # Dirichlet parameters of the levels in a document, and of each word at the nodes of a level
+    alpha: Annotated[Vector, numbers("level", low=MIN_POSITIVE)]
+    eta: Annotated[Vector, numbers("level", low=MIN_POSITIVE)]
+    gamma: Annotated[float, numbers(low=MIN_POSITIVE)]  # Concentration of the nested Chinese restaurant process
+    # Each node's parent, the documents that pass it, and its tokens n_i
+    node_parent: Annotated[Ints, indices("topic", below="topic", low=FREE)]
+    node_documents: Annotated[npt.NDArray[np.number], non_negative("topic", dtypes="i8 f8")]
+    topic: Annotated[npt.NDArray[np.number], non_negative("topic", dtypes="i8 f8")]
+    free: Annotated[npt.NDArray[np.bool_], numbers("topic")]  # Slots that new nodes may take
     another_round: bool  # Whether there are documents outside the tree, which one more sweep adds
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of parents that are no tree, and of free slots, which have nothing."""
+        yield from super().faults(context)
+        yield from tree_faults(self.node_parent, context.sizes["level"], "node_parent")
+        for name, values in (("node_documents", self.node_documents), ("topic", self.topic)):
+            if (np.asarray(values)[self.free] > 0).any():
+                yield f"expected nothing of free columns in '{name}'"
 
     @property
     def words(self) -> int:
@@ -160,24 +175,79 @@ class GibbsNcrpGlobalState(GlobalState):
 class GibbsNcrpRows(Rows):
     """Counts of words."""
 
-    word_topic: Counts  # n_iw; int32 (words, slots)
+    word_topic: Annotated[Counts, non_negative("word <topic", dtypes="i4 f8")]  # n_iw; float64 in a simulated model
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of counts: a fit has whole ones, and a finished model all slots."""
+        yield from super().faults(context)
+        (words, columns), slots, global_state = self.word_topic.shape, context.sizes["topic"], context.global_state
+        if context.finished:
+            if columns != slots:
+                yield f"expected the shape ({words}, {slots}) of 'word_topic', found {self.word_topic.shape}"
+            return
+        if self.word_topic.dtype != np.int32:
+            yield f"expected numbers of type int32 in 'word_topic', found {self.word_topic.dtype}"
+        for name in ("node_documents", "topic"):
+            if getattr(global_state, name).dtype.kind != "i":
+                yield f"expected whole counts in '{name}' of the global state"
 
 
 @dataclass(frozen=True)
 class GibbsNcrpDocuments(LocalState):
     """Documents as a finished model saves them."""
 
-    # c; -1 of documents outside the tree, and where the tree has no such node; int32 (documents, levels)
-    document_path: npt.NDArray[np.int32]
-    document_level: npt.NDArray[np.number]  # n_dl, or E[n_dl] of documents that were folded in; (documents, levels)
+    # c; -1 of documents outside the tree, and where the tree has no such node
+    document_path: Annotated[npt.NDArray[np.int32], indices("document level", below="topic", low=-1)]
+    # n_dl, or E[n_dl] of documents that were folded in
+    document_level: Annotated[npt.NDArray[np.number], non_negative("document level", dtypes="i4")]
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of paths, which lead down from the root, and of tokens that are not a document's length."""
+        yield from super().faults(context)
+        path, parents = np.asarray(self.document_path), np.asarray(context.global_state.node_parent)
+        if path.shape[1] and ((path[:, 0] > 0).any() or not _goes_down(path, parents)):
+            yield "expected paths from the root down in 'document_path'"
+        if context.shard is None:
+            return
+        tokens, levels_of = np.zeros(len(path), dtype=np.int64), np.asarray(self.document_level, dtype=np.int32)
+        # A sum along rows of a few numbers takes several times as long.
+        for level in range(path.shape[1]):
+            tokens += levels_of[:, level]
+        if not (tokens == np.where(path[:, 0] >= 0, context.shard.lengths, 0)).all():
+            yield "expected the tokens of each document in 'document_level'"
+
+
+def _goes_down(path: npt.NDArray[np.int32], parents: Ints) -> bool:
+    for level in range(1, path.shape[1]):
+        node, above = path[:, level], path[:, level - 1]
+        if not np.where(node >= 0, (above >= 0) & (parents[node] == above), True).all():
+            return False
+    return True
 
 
 @dataclass(frozen=True)
-class GibbsNcrpLocal(GibbsNcrpDocuments):
+class GibbsNcrpLocal(GibbsNcrpDocuments, CountedTokens):
     """Local state of a shard."""
 
-    document_level: npt.NDArray[np.int32]  # n_dl; int32 (documents, levels)
-    token_level: npt.NDArray[np.uint8]  # z; uint8 (tokens,)
+    token_level: Annotated[npt.NDArray[np.uint8], indices("token", below="level")]  # z
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of nodes that more documents pass than the global state counts."""
+        yield from super().faults(context)
+        passed, counted = np.asarray(self.document_path), context.global_state.node_documents
+        if (counted < np.bincount(passed[passed >= 0], minlength=counted.size)).any():
+            yield "expected what 'node_documents' of the global state counts in 'document_path'"
+
+    def token_columns(self, shard: Shard) -> Ints:
+        """Return the node of each token; -1 if its document is not in the tree yet."""
+        owner = np.repeat(np.arange(shard.documents), shard.lengths)
+        return np.asarray(self.document_path)[owner, self.token_level].astype(np.int64)
+
+    def token_fingerprint(self, shard: Shard, words: Keys, columns: Keys) -> int:
+        """Return the sum of the products of the keys of each token's word and node, modulo 2^64."""
+        total, keys = np.zeros(1, dtype=np.uint64), FingerprintKeys(words, columns)
+        fingerprint_levels(document_pairs(shard), self.token_level, self.document_path, keys, total)
+        return int(total[0])
 
 
 def all_columns(word_topic: AnyArray, slots: int) -> AnyArray:

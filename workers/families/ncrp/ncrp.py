@@ -38,7 +38,6 @@ from collapsium.workers.families import hyperparameters as dirichlet
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
 from collapsium.workers.families.ncrp import initialisation, node_moves
-from collapsium.workers.families.ncrp.arrays import NCRP_ARRAYS
 from collapsium.workers.families.ncrp.initialisation import (
     ALL,
     SOME_TOKENS,
@@ -353,7 +352,6 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
     rows_type = NcrpRows
     local_type = NcrpLocal
     documents_type = NcrpDocuments
-    arrays = NCRP_ARRAYS
     Options = NcrpOptions
 
     def initialise(self, summary: Summary, stream: Stream) -> NcrpGlobalState:

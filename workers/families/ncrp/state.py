@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
-from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State, block_only
+from collapsium.workers.arrays.annotations import indices, non_negative, numbers, presence_faults, sizes
+from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State, block_only
 from collapsium.workers.families.ncrp.tree import (
     DocumentEnds,
     FittedTree,
@@ -18,7 +21,9 @@ from collapsium.workers.families.ncrp.tree import (
     UpcomingTree,
     Vector,
     level_sums,
+    size_faults,
 )
+from collapsium.workers.families.plain_tokens import MIN_POSITIVE
 
 
 @dataclass(frozen=True)
@@ -26,14 +31,16 @@ class Initialisation(State):
     """Progress of the initialisation of a tree."""
 
     seeding: bool  # Whether this round only counts the words of the seed documents
-    max_seeds: int  # Most documents that start nodes
-    # Stable hashes of the documents that may start nodes, and of those that do in this round, ascending; int64 (n,)
-    seed_candidates: Ints
-    seeds: Ints
-    # Columns of the nodes that each seed document starts; 0 where there are no more; int64 (seeds, depth - 1)
-    seed_columns: Ints
+    max_seeds: Annotated[int, numbers(low=0)]  # Most documents that start nodes
+    # Stable hashes of the documents that may start nodes, and of those that do in this round, ascending
+    seed_candidates: Annotated[Ints, numbers("candidate", -np.inf, np.inf, dtypes="i8 u8")]
+    seeds: Annotated[Ints, numbers("seed", -np.inf, np.inf, dtypes="i8 u8")]
+    # Columns of the nodes that each seed document starts, by level below the root; 0 where there are no more
+    seed_columns: Annotated[Ints, indices("seeded below", below="next")]
     seeds_root: bool  # Whether the root starts with the words of all documents
-    hash_limit: int  # Largest hash of the documents that are in the tree; in a gradual start it grows
+    hash_limit: Annotated[
+        int, numbers("", 0, np.inf)
+    ]  # Largest hash of the documents that are in the tree; in a gradual start it grows
     admission_factor: float  # By which it grows in an iteration
     absent_tokens: float  # Tokens of the documents that are not in the tree
 
@@ -43,19 +50,19 @@ class Clustering(State):
     """Progress of the clustering by which a fit starts, in a tree of depth 2."""
 
     # Sweeps since the clusters started, which goes on after them, and how many they may take
-    clustering_sweeps: int
-    max_clustering_sweeps: int
-    planned_iterations: int  # Iterations of the fit; 0 where that is not known
-    comparisons_without_merge: int  # Since the last merge
+    clustering_sweeps: Annotated[int, numbers(low=0)]
+    max_clustering_sweeps: Annotated[int, numbers(low=0)]
+    planned_iterations: Annotated[int, numbers(low=0)]  # Iterations of the fit; 0 where that is not known
+    comparisons_without_merge: Annotated[int, numbers(low=0)]  # Since the last merge
 
 
 @dataclass(frozen=True)
 class Comparisons(State):
     """Comparisons of nodes for which the next sweep returns sums."""
 
-    # Columns whose evidence as one node is computed; int64 (pairs,)
-    compared_first: Ints
-    compared_second: Ints
+    # Columns whose evidence as one node is computed
+    compared_first: Annotated[Ints, indices("compared", below="next")]
+    compared_second: Annotated[Ints, indices("compared", below="next")]
     compares_affinity: bool  # Whether the affinity of all nodes is computed
 
     @classmethod
@@ -68,27 +75,34 @@ class Comparisons(State):
 class NcrpGlobalState(GlobalState):
     """The trees of the last and the next sweep, and the hyperparameters."""
 
-    vocabulary: float  # W
-    # Dirichlet parameters of the level proportions, and of each word at the nodes of a level; float64 (levels,)
-    alpha: Vector
-    eta: Vector
-    gamma: float  # Concentration of each node's children
+    vocabulary: Annotated[float, numbers(low=MIN_POSITIVE)]  # W
+    # Dirichlet parameters of the level proportions, and of each word at the nodes of a level
+    alpha: Annotated[Vector, numbers("level", low=MIN_POSITIVE)]
+    eta: Annotated[Vector, numbers("level", low=MIN_POSITIVE)]
+    gamma: Annotated[float, numbers(low=MIN_POSITIVE)]  # Concentration of each node's children
     # Whether local states have q(z) of each pair, and whether topics are points, not Dirichlet posteriors
     factorised: bool
     point: bool
     # The trees of the last and the next sweep, and the moves between them
-    fitted: FittedTree
-    upcoming: UpcomingTree
-    moves: MoveTable
-    # Expected documents that pass each node of the last sweep's tree, and its expected tokens; float64 (columns,)
-    node_passes: Vector
-    node_tokens: Vector
+    fitted: Annotated[FittedTree, sizes(end="topic")]
+    upcoming: Annotated[UpcomingTree, sizes(next_end="next")]
+    moves: Annotated[MoveTable, sizes(column="next")]
+    # Expected documents that pass each node of the last sweep's tree, and its expected tokens
+    node_passes: Annotated[Vector, non_negative("topic")]
+    node_tokens: Annotated[Vector, non_negative("topic")]
     # Progress of the start, and what the next sweep computes
     initialisation: Initialisation
     clustering: Clustering
     comparisons: Comparisons
     uncounted: float  # Tokens that are taken to be missing until the tree has its full depth
     another_round: bool  # Whether the iteration goes on with one more sweep
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of prior masses of ends above 1."""
+        yield from super().faults(context)
+        for name, masses in (("end_log", self.fitted.end_log), ("next_end_log", self.upcoming.next_end_log)):
+            if masses.max(initial=0.0) > 0.0:
+                yield f"expected numbers up to 0 in '{name}', found {masses.max():g}"
 
     def level_priors(self, depth: int) -> tuple[Vector, Vector]:
         """Return alpha and eta of the levels of a tree that may not be at its full depth yet."""
@@ -109,16 +123,25 @@ class NcrpGlobalState(GlobalState):
 class NcrpRows(Rows):
     """Expected counts of words."""
 
-    word_topic: Vector  # E[n_iw]; float64 (words, columns)
-    # Tokens outside the tree; None of a simulated model, and where sweeps see the rows; float64 (words,)
-    word_rest: Vector | None = block_only()
+    word_topic: Annotated[Vector, numbers("word topic")]  # E[n_iw]
+    # Tokens outside the tree; None of a simulated model, and where sweeps see the rows
+    word_rest: Annotated[Vector | None, numbers("word")] = block_only()
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of rows of a fit without the tokens outside the tree, or of trees of several sizes."""
+        yield from super().faults(context)
+        if context.finished:
+            return
+        if self.word_rest is None:
+            yield "the array 'word_rest' is missing"
+        yield from size_faults(context.global_state.fitted, context.global_state.upcoming)
 
 
 @dataclass(frozen=True)
 class NcrpDocuments(LocalState):
     """Documents as a finished model saves them."""
 
-    document_level: Vector  # Expected tokens by level; float64 (documents, depth)
+    document_level: Annotated[Vector, non_negative("document depth")]  # Expected tokens by level
     ends: DocumentEnds  # The most probable ends
 
     def tokens(self) -> Vector:
@@ -131,7 +154,13 @@ class NcrpDocuments(LocalState):
 class NcrpLocal(NcrpDocuments):
     """Local state of a shard."""
 
-    pair_level: npt.NDArray[np.float32] | None = None  # q(z), in the factorised form; float32 (pairs, depth)
+    # q(z), in the factorised form
+    pair_level: Annotated[npt.NDArray[np.float32] | None, numbers("pair depth", 0, 1.001)] = None
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of responsibilities, which the factorised form alone has."""
+        yield from super().faults(context)
+        yield from presence_faults(self.pair_level, "pair_level", expected=context.global_state.factorised)
 
 
 @dataclass(frozen=True)

@@ -12,21 +12,28 @@ and local states belong, the tree of the next sweep (`UpcomingTree`), and the mo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Annotated, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
-from collapsium.workers.arrays.state import State
+from collapsium.workers.arrays.annotations import indices, numbers, offsets, size
+from collapsium.workers.arrays.state import CheckContext, State
 
 Ints = npt.NDArray[np.int64]
 Vector = npt.NDArray[np.float64]
 
 ROOT, FREE = -1, -2  # in place of a parent
 NOWHERE = -1  # source of a column that starts empty
+
+MAX_DEPTH = 100  # Most levels of a tree, far more than any option allows
+MIN_MASS = 1e-12  # Least probability of a stored end, which is the largest of a document, or not far below it
+MIN_LOG = -1e300  # Logarithm of a prior mass of zero, as the families write it
+MAX_END_LOG = 1e3  # Largest logarithm of a prior mass, of which those of vectors are not normalised
 
 
 @dataclass(frozen=True)
@@ -100,17 +107,32 @@ class Tree:
         return paths
 
 
+def tree_faults(parents: AnyArray, depth: int, name: str) -> Iterator[str]:
+    """Yield the fault of parents that are no tree of a depth."""
+    columns = np.asarray(parents)
+    if not columns.size or columns[0] != ROOT or (columns[1:] == ROOT).any():
+        yield f"expected the root in the first column of '{name}', and no other"
+    lost = np.flatnonzero((columns != FREE) & (Tree(columns, depth).levels < 0))
+    if lost.size:
+        yield f"expected a tree of {depth} levels in '{name}'; column {lost[0]} is in none"
+
+
 @dataclass(frozen=True)
 class FittedTree(State):
     """The tree of the last sweep."""
 
-    node_parent: Ints  # Column of each node's parent; int64 (columns,)
-    depth: int  # Nodes of a full path
-    end_log: Vector  # Log prior mass of each end; float64 (columns,)
+    node_parent: Annotated[Ints, indices("topic", below="topic", low=FREE)]  # Column of each node's parent
+    depth: Annotated[int, size("depth", 1, MAX_DEPTH)]  # Nodes of a full path
+    end_log: Annotated[Vector, numbers("end", MIN_LOG, MAX_END_LOG)]  # Log prior mass of each end
     # Nodes that were added, merged and removed before the sweep
-    grown: int
-    merged: int
-    pruned: int
+    grown: Annotated[int, numbers(low=0)]
+    merged: Annotated[int, numbers(low=0)]
+    pruned: Annotated[int, numbers(low=0)]
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of parents that are no tree."""
+        yield from super().faults(context)
+        yield from tree_faults(self.node_parent, self.depth, "node_parent")
 
     @property
     def tree(self) -> Tree:
@@ -122,12 +144,17 @@ class FittedTree(State):
 class UpcomingTree(State):
     """The tree of the next sweep, with the attributes of `FittedTree`."""
 
-    next_parent: Ints
-    next_depth: int
-    next_end_log: Vector
-    next_grown: int
-    next_merged: int
-    next_pruned: int
+    next_parent: Annotated[Ints, indices("next", below="next", low=FREE)]
+    next_depth: Annotated[int, numbers("", 1, MAX_DEPTH)]
+    next_end_log: Annotated[Vector, numbers("next_end", MIN_LOG, MAX_END_LOG)]
+    next_grown: Annotated[int, numbers(low=0)]
+    next_merged: Annotated[int, numbers(low=0)]
+    next_pruned: Annotated[int, numbers(low=0)]
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of parents that are no tree."""
+        yield from super().faults(context)
+        yield from tree_faults(self.next_parent, self.next_depth, "next_parent")
 
     @property
     def tree(self) -> Tree:
@@ -140,15 +167,24 @@ class UpcomingTree(State):
         return FittedTree(self.next_parent, self.next_depth, end_log, *moved)
 
 
+def size_faults(fitted: FittedTree, upcoming: UpcomingTree) -> Iterator[str]:
+    """Yield the fault of the trees of a fit, which have the same columns; a simulated one has fewer for the next."""
+    columns = fitted.node_parent.size
+    named = {"next_parent": upcoming.next_parent, "end_log": fitted.end_log, "next_end_log": upcoming.next_end_log}
+    for name, values in named.items():
+        if values.size != columns:
+            yield f"expected {columns} columns in '{name}' of the global state"
+
+
 @dataclass(frozen=True)
 class MoveTable(State):
     """The moves from the tree of the last sweep to that of the next."""
 
     # Columns; each target becomes the sum of its sources times their weights. `NOWHERE` is the source of a column that
-    # starts empty.; int64 (moves,)
-    move_source: Ints
-    move_target: Ints
-    move_weight: Vector  # The weights; float64 (moves,)
+    # starts empty.
+    move_source: Annotated[Ints, indices("move", below="column", low=NOWHERE)]
+    move_target: Annotated[Ints, indices("move", below="column")]
+    move_weight: Annotated[Vector, numbers("move")]  # The weights
 
     def apply(self, columns: AnyArray) -> npt.NDArray[np.float64]:
         """Bring numbers by column to the tree of the next sweep."""
@@ -166,10 +202,17 @@ class MoveTable(State):
 class DocumentEnds(State):
     """The most probable ends of documents."""
 
-    document_lists: Ints  # Index of each document's first end; the last is the number of ends; int64 (documents + 1,)
-    # Columns of the ends, and q(c); int32 (ends,)
-    document_ends: npt.NDArray[np.int32]
-    document_masses: npt.NDArray[np.float32]
+    # Index of each document's first end; the last is the number of ends
+    document_lists: Annotated[Ints, offsets("document", into="stored_end")]
+    # Columns of the ends, and q(c)
+    document_ends: Annotated[npt.NDArray[np.int32], indices("stored_end", below="topic")]
+    document_masses: Annotated[npt.NDArray[np.float32], numbers("stored_end", MIN_MASS, 1.001)]
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of ends at columns that are no nodes."""
+        yield from super().faults(context)
+        if (context.global_state.fitted.node_parent[self.document_ends] == FREE).any():
+            yield "expected columns of nodes in 'document_ends'"
 
     @classmethod
     def empty(cls, documents: int) -> Self:

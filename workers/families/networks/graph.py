@@ -8,15 +8,28 @@ shared by documents.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.corpus.label_index import LabelTable, numbered
 from collapsium.storage.corpus.segments import Segments
-from collapsium.workers.arrays.state import State
+from collapsium.workers.arrays.annotations import indices, non_negative, numbers, offsets
+from collapsium.workers.arrays.state import CheckContext, State
+from collapsium.workers.families.label_tables import LabelBytes, table_faults
+from collapsium.workers.kernels.networks.consistency import (
+    NO_MIXING,
+    NODE_OF_ANOTHER,
+    PARENT_OF_ANOTHER,
+    SEGMENT_OF_ANOTHER,
+    SOUND,
+    WRONG_PARENT,
+    WRONG_SEGMENT_NODE,
+    find_misplaced,
+)
 from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, SegmentedDocuments
 from collapsium.workers.kernels.records import DocumentPairs
 
@@ -27,21 +40,58 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Lists: TypeAlias = tuple[Ints, Ints]  # Index of each document's first label, and the labels' numbers
 CORPUS, LABEL, DOCUMENT, SEGMENT = range(4)  # Scopes of a kind: there is a vector for each of these
 
+NODE_FAULTS = {
+    WRONG_PARENT: "expected parents by the links of the network in 'edge_parent'",
+    PARENT_OF_ANOTHER: "expected parents of the same document in 'edge_parent'",
+    NO_MIXING: "expected positive parameters of vectors with several parents in 'edge_mixing'",
+    WRONG_SEGMENT_NODE: "expected nodes that words are drawn from, in their order, in 'segment_node'",
+    SEGMENT_OF_ANOTHER: "expected nodes of the document in 'segment_node'",
+    NODE_OF_ANOTHER: "expected nodes of the document in 'document_node'",
+}
+
 
 @dataclass(frozen=True)
 class Plan(State):
     """Kinds of vectors and their parents."""
 
-    # Scope, segments that share a vector, and the field of labels by its index in the table; -1 for none; int64 (kinds,
-    # 3)
-    kinds: Ints
+    # Scope, segments that share a vector, and the field of labels by its index in the table; -1 for none
+    kinds: Annotated[Ints, numbers("kind 3", low=-1)]
     # Kind, the parents' kind, the parent's position relative to the child (0 or less), and whether the link is only for
-    # vectors that miss another one; those of a kind in the order of the parents; int64 (links, 4)
-    links: Ints
-    # Dirichlet parameter of each, where a vector has several parents; float64 (links,)
-    link_mixing: npt.NDArray[np.float64]
-    word_kind: int  # Kind from whose vectors words are drawn
-    label_table: npt.NDArray[np.uint8] | None = None  # Labels of the training corpus, packed, where labels have vectors
+    # vectors that miss another one; the links of a kind in the order of the parents
+    links: Annotated[Ints, numbers("link 4", -(1 << 31), 1 << 31)]
+    # Dirichlet parameter of each, where a vector has several parents
+    link_mixing: Annotated[npt.NDArray[np.float64], numbers("link", low=0)]
+    word_kind: Annotated[int, indices("", below="kind")]  # Kind from whose vectors words are drawn
+    label_table: LabelBytes | None = None  # Labels of the training corpus, where labels have vectors
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of kinds, and of links, which go from a kind to one that stands before it."""
+        yield from super().faults(context)
+        scope, every, field = self.kinds.T
+        if self.links.size and not ((self.links[:, :2] >= 0) & (self.links[:, :2] < len(self.kinds))).all():
+            yield "expected kinds of the network in 'links'"
+        if not ((scope >= 0) & (scope <= SEGMENT)).all():
+            yield "expected scopes from 0 to 3 in 'kinds'"
+        if self.label_table is not None:
+            yield from table_faults(self.label_table, context)
+        table = self.labels()
+        fields = len(table.fields) if table else 0
+        if (field[scope == LABEL] >= fields).any() or (field[scope == LABEL] < 0).any():
+            yield "expected fields of the table of labels in 'kinds'"
+        if (every[scope == SEGMENT] < 1).any() or self.kinds[self.word_kind, 0] < DOCUMENT:
+            yield "expected words of documents or segments, and segments that are counted from 1, in 'kinds'"
+        child, parent, lag, _ = self.links.T
+        own = child == parent
+        if (parent > child).any() or (lag[own] >= 0).any() or (lag > 0).any() or (scope[parent[own]] != SEGMENT).any():
+            yield "expected parents that stand before their children in 'links'"
+        if (scope[parent] > scope[child]).any() or ((scope[parent] == LABEL) & (scope[child] == LABEL)).any():
+            yield "expected parents over no less than their children are over in 'links'"
+
+    def row_faults(self, rows: int) -> Iterator[str]:
+        """Yield the fault of the number of rows of shared nodes."""
+        shared = sum(nodes.size for nodes in self.shared_nodes())
+        if rows != shared:
+            yield f"expected {shared} rows of 'shared_customers', found {rows}"
 
     def labels(self) -> LabelTable | None:
         """Return the labels of the training corpus, where labels have vectors."""
@@ -74,17 +124,47 @@ def labels_of_field(table: LabelTable | None, field: int) -> Ints:
 class Graph(State):
     """The nodes of a shard, and their edges to their parents."""
 
-    node_kind: npt.NDArray[np.int32]  # Kind of each node; parents before children, shared nodes first; int32 (nodes,)
-    node_edges: Ints  # Index of each node's first edge; int64 (nodes + 1,)
-    # Parents, and Dirichlet parameters of the mixing proportions; int64 (edges,)
-    edge_parent: Ints
-    edge_mixing: npt.NDArray[np.float64]
-    # Index of each document's first node and segment; int64 (documents + 1,)
-    document_nodes: Ints
-    document_segments: Ints
-    segment_node: Ints  # Node from whose vector a segment's words are drawn; int64 (segments,)
-    document_node: Ints  # Node of the document as a whole; -1 where there is none; int64 (documents,)
-    levels: int  # Nodes on the longest path
+    # Kind of each node; parents before children, shared nodes first
+    node_kind: Annotated[npt.NDArray[np.int32], indices("node", below="kind")]
+    node_edges: Annotated[Ints, offsets("node", into="edge")]  # Index of each node's first edge
+    # Parents, and Dirichlet parameters of the mixing proportions
+    edge_parent: Annotated[Ints, indices("edge", below="node")]
+    edge_mixing: Annotated[npt.NDArray[np.float64], non_negative("edge")]
+    # Index of each document's first node and segment
+    document_nodes: Annotated[Ints, non_negative("document+1")]
+    document_segments: Annotated[Ints, offsets("document", into="segment")]
+    # Node from whose vector a segment's words are drawn
+    segment_node: Annotated[Ints, indices("segment", below="node")]
+    # Node of the document as a whole; -1 where there is none
+    document_node: Annotated[Ints, indices("document", below="node", low=-1)]
+    levels: Annotated[int, numbers("", 1, 1 << 31)]  # Nodes on the longest path
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of nodes, which follow the plan and come after their parents, and of other segments."""
+        yield from super().faults(context)
+        global_state, nodes = context.global_state, self.node_kind.size
+        plan, shared = global_state.plan, len(global_state.shared_customers)
+        bounds, sizes = (self.document_nodes[0], self.document_nodes[-1]), np.diff(self.document_nodes)
+        if bounds != (shared, nodes) or (sizes < 0).any():
+            yield f"expected offsets from {shared} to {nodes} that never fall in 'document_nodes'"
+        edges = plan.shared_graph().edge_parent.size
+        if self.node_edges[shared] != edges:
+            yield f"expected {edges} edges of shared nodes in 'node_edges'"
+        linked = np.zeros((len(plan.kinds), len(plan.kinds)), dtype=np.int64)
+        linked[plan.links[:, 0], plan.links[:, 1]] = 1
+        most, fault = np.zeros(len(plan.kinds), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        find_misplaced(self.record, self.nodes_of_documents, linked, plan.word_kind, most, fault)
+        if fault[0] != SOUND:
+            yield NODE_FAULTS[int(fault[0])]
+        # An upper limit of the nodes on a path: all of a kind whose vectors depend on one another, else one.
+        levels = max(int(np.where(np.diag(linked) > 0, most, 1).sum()), 1)
+        if self.levels != levels:
+            yield f"expected {levels} in 'levels', found {self.levels}"
+        shard = context.shard
+        if shard is None or shard.of_vectors:
+            return
+        if not np.array_equal(segments_of(shard).documents, self.document_segments):
+            yield "expected the segments of each document in 'document_segments'"
 
     @property
     def shared(self) -> int:

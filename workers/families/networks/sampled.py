@@ -40,7 +40,6 @@ from collapsium.workers.families.gibbs.tokens import (
     word_changes,
 )
 from collapsium.workers.families.hyperparameters import slice_sampled
-from collapsium.workers.families.networks.arrays import SAMPLED_ARRAYS
 from collapsium.workers.families.networks.family import MIN_PARAMETER, NODE_BYTES, SEGMENT_PAIRS, NetworkFamily
 from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.options import NetworkOptions
@@ -341,7 +340,6 @@ class SampledNetwork(
 
     global_state_type, rows_type = SampledNetworkGlobalState, SampledRows
     local_type, documents_type = SampledLocal, SampledDocuments
-    arrays = SAMPLED_ARRAYS
     variational: ClassVar[type[ExpectedNetwork]] = ExpectedNetwork  # With expected tables
 
     @classmethod

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import math
+import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.state import GlobalState, LocalState, Rows, State
+from collapsium.workers.arrays.annotations import (
+    ROUNDING_TOLERANCE,
+    SAVED,
+    UNSAVED,
+    ascending,
+    indices,
+    never_falls,
+    non_negative,
+    numbers,
+)
+from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State
 from collapsium.workers.families.dirichlet import DirichletPriors
 from collapsium.workers.families.gibbs.states import SampledGlobalState
 from collapsium.workers.families.networks.graph import Graph, Plan
+from collapsium.workers.families.plain_tokens import MIN_POSITIVE, SampledTokens, length_faults
+from collapsium.workers.kernels.cvb.active import UNIT
+from collapsium.workers.kernels.networks.consistency import OTHER_TOKENS, UNSEATED, find_unlisted, find_unseated
 from collapsium.workers.kernels.networks.records import (
     Hyperparameters,
     OwnExpectedTopics,
@@ -20,21 +36,24 @@ from collapsium.workers.kernels.networks.records import (
     SharedVectors,
     TableEntries,
 )
+from collapsium.workers.kernels.networks.responsibilities import MAX_TOPICS
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Vector: TypeAlias = npt.NDArray[np.float64]
+
+MAX_CUSTOMERS = (1 << 31) - 1  # Most customers of a vector and topic: kernels count them in 32 bits
 
 
 @dataclass(frozen=True)
 class NetworkGlobalState(GlobalState):
     """Parameters of a network."""
 
-    vocabulary: float  # W, the number of words
-    beta: float  # B, the concentration of a topic over the words
-    alpha: Vector  # Dirichlet parameters of roots; float64 (topics,)
-    # b and a of each kind of vectors; float64 (kinds,)
-    strength: Vector
-    discount: Vector
+    vocabulary: Annotated[float, numbers(low=MIN_POSITIVE)]  # W, the number of words
+    beta: Annotated[float, numbers(low=MIN_POSITIVE)]  # B, the concentration of a topic over the words
+    alpha: Annotated[Vector, numbers("topic", low=MIN_POSITIVE)]  # Dirichlet parameters of roots
+    # b and a of each kind of vectors; a discount is less than 1
+    strength: Annotated[Vector, numbers("kind", low=MIN_POSITIVE)]
+    discount: Annotated[Vector, numbers("kind", 0, math.nextafter(1.0, 0.0))]
     plan: Plan  # Kinds of vectors and their parents
 
     @property
@@ -62,21 +81,45 @@ class NetworkGlobalState(GlobalState):
 class SampledNetworkGlobalState(NetworkGlobalState, SampledGlobalState):
     """Global state with sampled tables."""
 
-    shared_customers: Ints  # m of shared nodes; int64 (shared nodes, topics)
-    shared_tables: Ints  # s of their edges; int64 (edges of shared nodes, topics)
+    # m of shared nodes, and s of their edges
+    shared_customers: Annotated[Ints, numbers("vector topic", 0, MAX_CUSTOMERS)]
+    shared_tables: Annotated[Ints, numbers("vector_edge topic", 0, MAX_CUSTOMERS)]
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of the counts of shared nodes: tables have customers, and customers tables."""
+        yield from super().faults(context)
+        yield from self.plan.row_faults(len(self.shared_customers))
+        # A simulated model's vectors are proportions, written as large counts.
+        if self.topic.dtype.kind == "f":
+            return
+        graph, customers, tables = self.plan.shared_graph(), self.shared_customers, self.shared_tables
+        if len(tables) != graph.edge_parent.size:
+            yield f"expected {graph.edge_parent.size} rows of 'shared_tables', found {len(tables)}"
+        opened, below = np.zeros_like(customers), np.zeros_like(customers)
+        np.add.at(opened, np.repeat(np.arange(len(customers)), np.diff(graph.node_edges)), tables)
+        np.add.at(below, graph.edge_parent, tables)
+        sound = (opened <= customers) & (below <= customers) & (customers <= self.topic)
+        sound &= graph.is_root[:, np.newaxis] | (opened > 0) | (customers == 0)
+        if not sound.all():
+            yield "expected tables of customers, and customers of tokens, in 'shared_tables'"
 
 
 @dataclass(frozen=True)
 class ExpectedNetworkGlobalState(NetworkGlobalState):
     """Global state with expected tables."""
 
-    topic: Vector  # E[n_k]; float64 (topics,)
-    # E[m] of shared nodes, the customers that documents are to them; float64 (shared nodes, topics)
-    shared_customers: Vector
-    # Z, the log probability that a shared node has no customers of a topic; float64 (shared nodes, topics)
-    shared_log_absent: Vector
-    shared_mean: Vector  # E[nu]; float64 (shared nodes, topics)
-    shared_response: Vector  # By how much E[nu] would fall without a customer; float64 (shared nodes, topics)
+    topic: Annotated[Vector, non_negative("topic")]  # E[n_k]
+    # E[m] of shared nodes, the customers that documents are to them
+    shared_customers: Annotated[Vector, non_negative("vector topic")]
+    # Z, the log probability that a shared node has no customers of a topic
+    shared_log_absent: Annotated[Vector, numbers("vector topic", high=ROUNDING_TOLERANCE)]
+    shared_mean: Annotated[Vector, non_negative("vector topic")]  # E[nu]
+    shared_response: Annotated[Vector, numbers("vector topic")]  # By how much E[nu] would fall without a customer
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of the number of shared nodes."""
+        yield from super().faults(context)
+        yield from self.plan.row_faults(len(self.shared_customers))
 
     @property
     def shared_vectors(self) -> SharedVectors:
@@ -88,18 +131,18 @@ class ExpectedNetworkGlobalState(NetworkGlobalState):
 class ExpectedRows(Rows):
     """Expected counts of words."""
 
-    word_topic: Vector  # E[n_kw]; float64 (words, topics)
+    word_topic: Annotated[Vector, non_negative("word topic")]  # E[n_kw]
 
 
 @dataclass(frozen=True)
 class EdgeTables(State):
     """Table counts of edges, sparse; the arrays are those of `TableEntries`."""
 
-    table_start: Ints  # Index of each edge's first entry; int64 (edges,)
-    table_entries: npt.NDArray[np.int32]  # Entries of each edge; int32 (edges,)
-    # Topic of each entry, and its tables; uint16 (entries,)
-    table_topic: npt.NDArray[np.uint16]
-    table_number: npt.NDArray[np.int32]
+    table_start: Annotated[Ints, non_negative("edge")]  # Index of each edge's first entry
+    table_entries: Annotated[npt.NDArray[np.int32], non_negative("edge")]  # Entries of each edge
+    # Topic of each entry, and its tables
+    table_topic: Annotated[npt.NDArray[np.uint16], indices("table", below="topic")]
+    table_number: Annotated[npt.NDArray[np.int32], numbers("table", low=0)]
 
     @property
     def record(self) -> TableEntries:
@@ -109,13 +152,27 @@ class EdgeTables(State):
 
 
 @dataclass(frozen=True)
-class OwnTokens(State):
+class OwnTopicLists(State):
+    """Topics of the tokens of each node."""
+
+    own_offsets: Annotated[Ints, non_negative("own+1")]  # Index of each node's first entry; the nodes are of documents
+    own_topic: Annotated[npt.NDArray[np.uint16], indices("owned", below="topic")]  # Topic of each entry
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of offsets, which each node of documents has, and of topics that do not ascend."""
+        yield from super().faults(context)
+        lists, entries = np.asarray(self.own_offsets), len(self.own_topic)
+        nodes = context.sizes["node"] - len(context.global_state.shared_customers)
+        if lists.size != nodes + 1 or lists[0] != 0 or lists[-1] != entries or not never_falls(lists):
+            yield f"expected offsets of {nodes} nodes from 0 to {entries} that never fall in 'own_offsets'"
+        yield from ascending(self, "own_offsets", "own_topic")
+
+
+@dataclass(frozen=True)
+class OwnTokens(OwnTopicLists):
     """Tokens of each node by topic; the arrays are those of `OwnTopics`."""
 
-    own_offsets: Ints  # Index of each node's first entry; int64 (nodes of documents + 1,)
-    # Topic of each entry, and its tokens; uint16 (entries,)
-    own_topic: npt.NDArray[np.uint16]
-    own_tokens: npt.NDArray[np.int32]
+    own_tokens: Annotated[npt.NDArray[np.int32], numbers("owned", low=1)]  # Tokens of each entry
 
     @property
     def record(self) -> OwnTopics:
@@ -124,14 +181,12 @@ class OwnTokens(State):
 
 
 @dataclass(frozen=True)
-class OwnExpectedTokens(State):
+class OwnExpectedTokens(OwnTopicLists):
     """Expected tokens of each node by topic; the arrays are those of `OwnExpectedTopics`."""
 
-    own_offsets: Ints  # Index of each node's first entry; int64 (nodes of documents + 1,)
-    # Topic of each entry, its expected tokens, and the log probability that it has none; uint16, float32 (entries,)
-    own_topic: npt.NDArray[np.uint16]
-    own_tokens: npt.NDArray[np.float32]
-    own_log_absent: npt.NDArray[np.float32]
+    # Expected tokens of each entry, and the log probability that it has none
+    own_tokens: Annotated[npt.NDArray[np.float32], non_negative("owned")]
+    own_log_absent: Annotated[npt.NDArray[np.float32], numbers("owned", high=0)]
 
     @property
     def record(self) -> OwnExpectedTopics:
@@ -144,10 +199,17 @@ class OwnExpectedTokens(State):
 class PairResponsibilities(State):
     """Sparse responsibilities of pairs; the arrays are those of `Responsibilities`."""
 
-    pair_size: npt.NDArray[np.uint8]  # Topics of each pair; uint8 (pairs,)
-    # These, pair by pair, and their responsibilities; uint16 (entries,)
-    pair_topic: npt.NDArray[np.uint16]
-    pair_share: npt.NDArray[np.uint16]
+    pair_size: Annotated[npt.NDArray[np.uint8], numbers("pair", 0, MAX_TOPICS)]  # Topics of each pair
+    # The topics, pair by pair, and their responsibilities
+    pair_topic: Annotated[npt.NDArray[np.uint16], indices("share", below="topic")]
+    pair_share: Annotated[npt.NDArray[np.uint16], numbers("share", 0, UNIT)]
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of the number of responsibilities."""
+        yield from super().faults(context)
+        expected = int(np.asarray(self.pair_size).sum(dtype=np.int64))
+        if len(self.pair_topic) != expected:
+            yield f"expected {expected} numbers in 'pair_topic', found {len(self.pair_topic)}"
 
     @property
     def record(self) -> Responsibilities:
@@ -160,7 +222,12 @@ class NetworkDocuments(LocalState):
     """Network of a shard's documents."""
 
     graph: Graph  # The network
-    document_tokens: Ints  # Tokens of each document; int64 (documents,)
+    document_tokens: Annotated[Ints, non_negative("document")]  # Tokens of each document
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of other lengths than the shard's."""
+        yield from super().faults(context)
+        yield from length_faults(self.document_tokens, context)
 
 
 @dataclass(frozen=True)
@@ -175,17 +242,50 @@ class SampledCounts(State):
 class SampledDocuments(NetworkDocuments):
     """Counts of documents that were swept, or mean vectors of documents that were folded in."""
 
-    counts: SampledCounts | None = None  # Counts of documents that were swept
-    # Means of E[nu_j] over samples, of documents that were folded in; float32 (nodes of documents, topics)
-    document_vectors: npt.NDArray[np.float32] | None = None
+    counts: Annotated[SampledCounts | None, SAVED] = None  # Counts of documents that were swept
+    # Means of E[nu_j] over samples, of documents that were folded in, shape (nodes of documents, topics)
+    document_vectors: Annotated[npt.NDArray[np.float32] | None, UNSAVED] = None
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of tables of edges: each has customers, as far as the documents count them."""
+        yield from super().faults(context)
+        if self.counts is None:
+            return
+        tables, own, graph = self.counts.tables.record, self.counts.own.record, self.graph
+        entries, topics, lengths = tables.topic.size, context.sizes["topic"], np.asarray(self.document_tokens)
+        if (tables.start + tables.entries > entries).any() or tables.entries.sum(dtype=np.int64) != entries:
+            yield f"expected {entries} entries in 'table_entries', at places that 'table_start' has"
+        customers, fault = np.zeros((graph.shared, topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        find_unseated(graph.record, np.asarray(graph.document_nodes), lengths, tables, own, topics, customers, fault)
+        if fault[0] == OTHER_TOKENS or lengths.max(initial=0) > MAX_CUSTOMERS:
+            yield "expected the tokens of each document in 'own_tokens'"
+        if fault[0] == UNSEATED or tables.entries[: graph.node_edges[graph.shared]].any():
+            yield "expected tables that have customers, and customers that have tables, in 'table_number'"
+        yield from self.token_faults(own, customers, context)
+
+    def token_faults(self, own: OwnTopics, customers: Ints, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of the tokens, which a finished model does not have."""
+        yield from ()
 
 
 @dataclass(frozen=True)
-class SampledLocal(SampledDocuments):
+class SampledLocal(SampledDocuments, SampledTokens):
     """Local state with sampled tables."""
 
-    # z of each token, those of a pair side by side; None where documents were folded in; uint16 (tokens,)
-    token_topic: npt.NDArray[np.uint16] | None = None
+    def token_faults(self, own: OwnTopics, customers: Ints, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of tokens that the documents' counts or the global state do not have."""
+        shard = context.shard
+        if shard is None or shard.of_vectors:
+            return
+        unlisted, pairs = np.zeros(1, dtype=np.int64), self.graph.node_pairs(shard)
+        # The keys are random and not recorded, so that nobody can make other topics of the same sum.
+        generator = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
+        keys = generator.integers(0, 1 << 64, context.sizes["topic"], dtype=np.uint64)
+        find_unlisted(pairs.offsets, pairs.counts, np.asarray(self.token_topic), own, keys, unlisted)
+        if unlisted[0] >= 0:
+            yield "expected the topics of each node's tokens in 'own_topic'"
+        if not (customers <= np.asarray(context.global_state.shared_customers)).all():
+            yield "expected tables that 'shared_customers' of the global state counts"
 
 
 @dataclass(frozen=True)
@@ -199,4 +299,5 @@ class ExpectedDocuments(NetworkDocuments):
 class ExpectedLocal(ExpectedDocuments):
     """Local state with expected tables."""
 
-    responsibilities: PairResponsibilities | None = None  # Of the pairs; None where documents were folded in
+    # Responsibilities of the pairs; None where documents were folded in
+    responsibilities: Annotated[PairResponsibilities | None, SAVED] = None

@@ -20,14 +20,13 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
+from collapsium.workers.families.dirichlet import proportions_and_topics
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.family import (
     Footprint,
     Summary,
 )
-from collapsium.workers.families.family_arrays import proportions_and_topics
 from collapsium.workers.families.gibbs.tokens import corpus_sums
-from collapsium.workers.families.networks.arrays import EXPECTED_ARRAYS
 from collapsium.workers.families.networks.family import MIN_PARAMETER, NODE_BYTES, SEGMENT_PAIRS, NetworkFamily
 from collapsium.workers.families.networks.graph import Graph, segments_of
 from collapsium.workers.families.networks.states import (
@@ -115,7 +114,6 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
 
     global_state_type, rows_type = ExpectedNetworkGlobalState, ExpectedRows
     local_type, documents_type = ExpectedLocal, ExpectedDocuments
-    arrays = EXPECTED_ARRAYS
 
     def initialise(self, summary: Summary, stream: Stream) -> ExpectedNetworkGlobalState:
         """Return the global state before any document was swept."""

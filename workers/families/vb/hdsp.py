@@ -31,21 +31,6 @@ from pydantic import Field, model_validator
 from collapsium.storage.corpus.label_index import LabelTable, numbered
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.array_fields import (
-    ArrayGroup,
-    CheckContext,
-    FamilyArrays,
-    all_or_none,
-    ascending,
-    counts,
-    flags,
-    indices,
-    numbers,
-    offsets,
-    optional,
-    same_field,
-    scalars,
-)
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
@@ -53,17 +38,6 @@ from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.family import FamilyOptions, Footprint, Simulates, Summary, WeighsLabels
-from collapsium.workers.families.topic_arrays import (
-    BY_DOCUMENT,
-    LABEL_TABLE,
-    MAX_SWEEPS,
-    MEAN_FIELD_BLOCKS,
-    MEAN_FIELD_ROWS,
-    MIN_POSITIVE,
-    labelled,
-    some_of,
-    table_of,
-)
 from collapsium.workers.families.vb.label_scaling import (
     MAX_HESSIAN_SIZE,
     AnyScaling,
@@ -84,6 +58,7 @@ from collapsium.workers.families.vb.mean_field import (
     totals_bound,
 )
 from collapsium.workers.families.vb.states import (
+    MAX_SWEEPS,
     Counts,
     FoldSums,
     HdspGlobalState,
@@ -114,60 +89,6 @@ from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents, Shard
-
-
-BY_GAMMA, BY_NORMAL = ("weight_prior", "weight_rate", "weight_shape"), ("label_topic", "weight_variance")
-
-
-def _weights(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return the fault of the weights of labels, which have one of two forms."""
-    forms = ["weight_shape" in arrays, "label_topic" in arrays]
-    return None if sum(forms) == 1 else "expected either 'weight_shape' or 'label_topic'"
-
-
-def _signs(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return the fault of the flag `signed`, which numbers need: kernels have room for negative sums only with it."""
-    numbers_ = table_of(arrays).numbers
-    return "expected 'signed' where the table of labels has numbers" if numbers_ and not arrays["signed"] else None
-
-
-def _values(arrays: Arrays, context: CheckContext) -> str | None:
-    """Return the fault of the values of labels, which are negative only where the global state is `signed`."""
-    if context.global_state["signed"] or np.asarray(arrays["document_label_value"]).min(initial=0.0) >= 0.0:
-        return None
-    return "expected values that are not negative in 'document_label_value', as 'signed' of the global state is off"
-
-
-HDSP_ARRAYS = FamilyArrays(
-    ArrayGroup(
-        {
-            "prior": counts("f8", "topic"),
-            **scalars("f8", "eta gamma vocabulary", MIN_POSITIVE),
-            **scalars("i8", "lda_sweeps_left", 0, MAX_SWEEPS),
-            "last": indices("i8", "", "topic"),
-            **scalars("f8", "label_least label_most"),
-            **flags("another_round carried further_sweep led signed with_curvature"),
-            **LABEL_TABLE,
-            **same_field("label_log label_mean_log", numbers("f8", "label topic")),
-            "label_reach": counts("f8", "label"),
-            **optional(same_field("label_topic", numbers("f8", "label topic"))),
-            **optional(same_field("weight_rate weight_shape", numbers("f8", "label topic", MIN_POSITIVE))),
-            **optional(same_field("weight_prior", numbers("f8", "2", MIN_POSITIVE))),
-            **optional(scalars("f8", "weight_variance", MIN_POSITIVE)),
-            "topic_log": numbers("f8", "topic"),
-            "topic_total": counts("f8", "topic"),
-        },
-        (labelled, some_of("prior"), all_or_none(*BY_GAMMA), all_or_none(*BY_NORMAL), _weights, _signs),
-    ),
-    lambda global_state: MEAN_FIELD_ROWS,  # noqa: ARG005
-    lambda global_state: MEAN_FIELD_BLOCKS,  # noqa: ARG005
-    lambda global_state: ArrayGroup({  # noqa: ARG005
-        **BY_DOCUMENT,
-        "document_label_offsets": offsets("document", "labelled"),
-        "document_label": indices("i4", "labelled", "label"),
-        "document_label_value": numbers("f8", "labelled"),
-    }, (ascending("document_label_offsets", "document_label"), _values)),
-)  # fmt: skip
 
 
 # Sums of each label and topic over the documents that have it; as many again where values may be negative
@@ -434,7 +355,6 @@ class Hdsp(
 
     Options = HdspOptions
     global_state_type, local_type, documents_type = HdspGlobalState, LabelledDocumentTopics, LabelledDocumentTopics
-    arrays = HDSP_ARRAYS
     uses_labels = True
 
     def initialise(self, summary: Summary, stream: Stream) -> HdspGlobalState:

@@ -21,7 +21,7 @@ from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
-from collapsium.workers.families.dirichlet import pair_probability
+from collapsium.workers.families.dirichlet import pair_probability, proportions_and_topics
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.family import (
     COMPUTED_STARTS,
@@ -32,7 +32,6 @@ from collapsium.workers.families.family import (
     Footprint,
     Summary,
 )
-from collapsium.workers.families.family_arrays import proportions_and_topics
 from collapsium.workers.families.plain_tokens import normalised, plain_counts, plain_sums, weighed_rows
 from collapsium.workers.families.vb.states import (
     Counts,

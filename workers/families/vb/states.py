@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import Annotated, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.corpus.label_index import LabelTable
-from collapsium.workers.arrays.state import LocalState, State, block_only
+from collapsium.workers.arrays.annotations import ascending, indices, non_negative, numbers, offsets
+from collapsium.workers.arrays.state import CheckContext, LocalState, State, block_only
 from collapsium.workers.families.dirichlet import DirichletPriors
-from collapsium.workers.families.plain_tokens import WeighedGlobalState, WeighedRows
+from collapsium.workers.families.label_tables import LabelBytes, table_faults
+from collapsium.workers.families.plain_tokens import MIN_POSITIVE, WeighedGlobalState, WeighedRows
 
 Counts: TypeAlias = npt.NDArray[np.float32]
 Vector: TypeAlias = npt.NDArray[np.float64]
+
+MAX_SWEEPS = 10_000  # Most sweeps that a state may still have to make; a larger number would only make a fit hang
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeanFieldGlobalState(WeighedGlobalState):
     """Global state of all families of mean-field topics."""
 
-    vocabulary: float  # W, the number of words
-    topic_total: Vector  # E[n_k]; float64 (topics,)
-    topic_log: Vector  # psi(sum_w lambda_kw); float64 (topics,)
+    topic_total: Annotated[Vector, non_negative("topic")]  # E[n_k]
+    topic_log: Annotated[Vector, numbers("topic")]  # psi(sum_w lambda_kw)
     further_sweep: bool = False  # Whether the shard was swept in this iteration already
 
     @property
@@ -41,8 +45,8 @@ class MeanFieldGlobalState(WeighedGlobalState):
 class VbLdaGlobalState(MeanFieldGlobalState):
     """Global state of latent Dirichlet allocation."""
 
-    alpha: Vector  # a_k; float64 (topics,)
-    beta: float  # B
+    alpha: Annotated[Vector, numbers("topic", low=MIN_POSITIVE)]  # a_k
+    beta: Annotated[float, numbers(low=MIN_POSITIVE)]  # B
 
     @property
     def priors(self) -> DirichletPriors:
@@ -54,30 +58,36 @@ class VbLdaGlobalState(MeanFieldGlobalState):
 class InverseGammaWeights(State):
     """Weights of labels, w_kj ~ InvGamma(a_w, b_w), with q(w) of the same form."""
 
-    weight_prior: Vector  # a_w and b_w; float64 (2,)
-    # Parameters of q(w); float64 (labels, topics)
-    weight_shape: Vector
-    weight_rate: Vector
+    weight_prior: Annotated[Vector, numbers("2", low=MIN_POSITIVE)]  # a_w and b_w
+    # Parameters of q(w)
+    weight_shape: Annotated[Vector, numbers("label topic", low=MIN_POSITIVE)]
+    weight_rate: Annotated[Vector, numbers("label topic", low=MIN_POSITIVE)]
 
 
 @dataclass(frozen=True)
 class LogLinearWeights(State):
     """Weights of labels and numbers, w_kj ~ N(0, sigma), at the most probable w."""
 
-    weight_variance: float  # sigma
-    label_topic: Vector  # w; float64 (labels, topics)
+    weight_variance: Annotated[float, numbers(low=MIN_POSITIVE)]  # sigma
+    label_topic: Annotated[Vector, numbers("label topic")]  # w
 
 
 @dataclass(frozen=True)
 class LabelRates(State):
     """Rates that labels give to topics, and the weights of which they are made."""
 
-    # log E[R] and E[log R] of each label of value 1; float64 (labels, topics)
-    label_log: Vector
-    label_mean_log: Vector
+    # log E[R] and E[log R] of each label of value 1
+    label_log: Annotated[Vector, numbers("label topic")]
+    label_mean_log: Annotated[Vector, numbers("label topic")]
     # The weights; one of the two
     inverse_gamma: InverseGammaWeights | None = None
     log_linear: LogLinearWeights | None = None
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of the weights, which have one of two forms."""
+        yield from super().faults(context)
+        if (self.inverse_gamma is None) == (self.log_linear is None):
+            yield "expected either 'weight_shape' or 'label_topic'"
 
 
 @dataclass(frozen=True)
@@ -87,26 +97,38 @@ class LabelRange(State):
     # Largest and smallest sum of |r_mj| over the labels of a document
     label_most: float
     label_least: float
-    label_reach: Vector  # Largest |r_mj| of each label; float64 (labels,)
+    label_reach: Annotated[Vector, non_negative("label")]  # Largest |r_mj| of each label
 
 
 @dataclass(frozen=True, kw_only=True)
 class HdspGlobalState(MeanFieldGlobalState):
     """Global state of the hierarchical Dirichlet scaling process."""
 
-    eta: float  # Dirichlet parameter of each word in a topic
-    gamma: float  # Concentration of the corpus's topics
-    prior: Vector  # g_k = alpha p_k; float64 (topics,)
-    last: int  # Topic that has what all sticks leave
-    lda_sweeps_left: int  # Sweeps of LDA still to come
+    eta: Annotated[float, numbers(low=MIN_POSITIVE)]  # Dirichlet parameter of each word in a topic
+    gamma: Annotated[float, numbers(low=MIN_POSITIVE)]  # Concentration of the corpus's topics
+    prior: Annotated[Vector, non_negative("topic")]  # g_k = alpha p_k
+    last: Annotated[int, indices("", below="topic")]  # Topic that has what all sticks leave
+    lda_sweeps_left: Annotated[int, numbers("", 0, MAX_SWEEPS)]  # Sweeps of LDA still to come
     another_round: bool = False  # Whether the iteration goes on with one more sweep
     carried: bool = False  # Whether the prior is another run's
-    label_table: npt.NDArray[np.uint8]  # The training corpus's labels, as `LabelTable.packed` has them; uint8
+    label_table: LabelBytes  # The training corpus's labels
     rates: LabelRates  # Rates of the labels
     label_range: LabelRange  # Range of the documents' labels
     signed: bool  # Whether values of labels may be negative
     with_curvature: bool  # Whether sweeps sum the Hessian of the weights
     led: bool  # Whether labels have topics of their own at the start
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of the labels, and of a prior of nothing, by whose sum it is divided."""
+        yield from super().faults(context)
+        yield from table_faults(self.label_table, context)
+        if not (self.prior > 0).any():
+            yield "expected more than nothing in 'prior'"
+        if self.labels.numbers and not self.signed:
+            # Kernels have room for negative sums only with it.
+            yield "expected 'signed' where the table of labels has numbers"
+        if self.topic_plain is not None:
+            yield "expected no 'topic_plain', as words have no weights"
 
     @property
     def priors(self) -> DirichletPriors:
@@ -123,11 +145,18 @@ class HdspGlobalState(MeanFieldGlobalState):
 class MeanFieldRows(WeighedRows):
     """Weights of words during a fit, and their counts."""
 
-    # exp(psi(lambda_kw)), each word's scaled so that the largest is one; None in a finished model; float64 (words,
-    # topics)
-    word_expected: Vector | None = None
-    block_topic: Vector | None = block_only()  # E[n_kw] during a fit, which sweeps do not see; float64 (words, topics)
-    word_topic: Vector | None = None  # E[n_kw] of a finished model; float64 (words, topics)
+    # exp(psi(lambda_kw)), each word's scaled so that the largest is one; None in a finished model
+    word_expected: Annotated[Vector | None, non_negative("word topic")] = None
+    # E[n_kw] during a fit, which sweeps do not see
+    block_topic: Annotated[Vector | None, non_negative("word topic")] = block_only()
+    word_topic: Annotated[Vector | None, non_negative("word topic")] = None  # E[n_kw] of a finished model
+
+    @classmethod
+    def stored(cls, context: CheckContext) -> set[str]:
+        """Return the arrays on disk: the counts, the weights of a fit, and the words' weights where they have any."""
+        fitted = {"word_topic"} if context.finished else {"block_topic", "word_expected"}
+        weighed = context.global_state.topic_plain is not None
+        return fitted | ({"word_weight", "word_mean"} if weighed else set())
 
     @property
     def counts(self) -> Vector:
@@ -149,7 +178,7 @@ class MeanFieldRows(WeighedRows):
 class DocumentTopics(LocalState):
     """Topics of documents."""
 
-    document_topic: Counts  # E[n_dk]; float32 (documents, topics)
+    document_topic: Annotated[Counts, non_negative("document topic")]  # E[n_dk]
 
     @property
     def counts(self) -> Vector:
@@ -161,16 +190,26 @@ class DocumentTopics(LocalState):
 class VbLdaLocal(DocumentTopics):
     """Local state of a shard."""
 
-    even_sweeps_left: int = 0  # Sweeps still to begin from even proportions; 0 where documents were folded in
+    # Sweeps still to begin from even proportions; 0 where documents were folded in
+    even_sweeps_left: Annotated[int, numbers("", 0, MAX_SWEEPS)] = 0
 
 
 @dataclass(frozen=True)
 class LabelledDocumentTopics(DocumentTopics):
     """Topics and labels of documents."""
 
-    document_label_offsets: npt.NDArray[np.int64]  # Where the labels of each document begin; int64 (documents + 1,)
-    document_label: npt.NDArray[np.int32]  # Number of each label in the training corpus's table; int32
-    document_label_value: Vector  # r_mj of each; float64
+    # Where the labels of each document begin
+    document_label_offsets: Annotated[npt.NDArray[np.int64], offsets("document", into="labelled")]
+    # Number of each label in the training corpus's table
+    document_label: Annotated[npt.NDArray[np.int32], indices("labelled", below="label")]
+    document_label_value: Annotated[Vector, numbers("labelled")]  # r_mj of each
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of labels that do not ascend, and of values, which are negative only with `signed`."""
+        yield from super().faults(context)
+        yield from ascending(self, "document_label_offsets", "document_label")
+        if not context.global_state.signed and np.asarray(self.document_label_value).min(initial=0.0) < 0.0:
+            yield "expected values that are not negative in 'document_label_value', as the global state is not 'signed'"
 
 
 @dataclass(frozen=True)

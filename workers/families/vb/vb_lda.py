@@ -28,7 +28,6 @@ from collapsium.workers.families import hyperparameters as dirichlet
 from collapsium.workers.families.document_pairs import document_pairs, weighed
 from collapsium.workers.families.family import Footprint, IntegratesProportions, Simulates, Summary, weighed_footprint
 from collapsium.workers.families.plain_tokens import PlainSums
-from collapsium.workers.families.topic_arrays import VB_LDA_ARRAYS
 from collapsium.workers.families.vb.mean_field import (
     FOLD_IN_LIMITS,
     MAX_SWEEPS,
@@ -137,7 +136,6 @@ class VbLda(
 
     Options = VbLdaOptions
     global_state_type, local_type, documents_type = VbLdaGlobalState, VbLdaLocal, DocumentTopics
-    arrays = VB_LDA_ARRAYS
 
     def initialise(self, summary: Summary, stream: Stream) -> VbLdaGlobalState:
         """Return the global state before any document was swept."""

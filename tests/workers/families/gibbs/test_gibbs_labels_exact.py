@@ -96,9 +96,8 @@ def test_author_topic__samples_from_the_posterior():
     }
     samples = []
     for local, objective in swept("author-topic", {"topics": 2}, 3000):
-        drawn = local.assignments
-        named = [authors[document][place] for document, place in zip(owner, drawn.token_author, strict=True)]
-        samples.append((tuple(drawn.token_topic.tolist()), tuple(named)))
+        named = [authors[document][place] for document, place in zip(owner, local.token_author, strict=True)]
+        samples.append((tuple(local.token_topic.tolist()), tuple(named)))
         np.testing.assert_allclose(objective, posterior[samples[-1]] - 2 * np.log(2.0), rtol=1e-9)
     assert misfit(samples[::2], posterior) > 0.01
     assert misfit(samples[::2], {one: 0.5 * value for one, value in posterior.items()}) < 1e-6

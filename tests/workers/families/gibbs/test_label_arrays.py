@@ -5,8 +5,8 @@ import pytest
 
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import DamagedError
-from collapsium.workers.arrays.array_fields import CheckContext, check_arrays
-from collapsium.workers.families.gibbs.label_topics import LABEL_TOPICS_ARRAYS
+from collapsium.workers.arrays.state import CheckContext
+from collapsium.workers.families.gibbs.label_topics import LabelLocal, LabelTopicsGlobalState
 from tests.strategies import shard_of
 
 LABELS = LabelTable((("kind", "a"), ("kind", "b")))
@@ -29,20 +29,18 @@ def global_state_of(background):
 
 def check(token_topic, background=0):
     """The first document has label a, the second a and b, the third none."""
-    known = CheckContext({}, shard=SHARD)
-    global_state = global_state_of(background)
-    check_arrays(global_state, LABEL_TOPICS_ARRAYS.global_state, known, "global_state")
-    part = LABEL_TOPICS_ARRAYS.local(global_state)
-    part = type(part)(
-        {name: part.fields[name] for name in ("document_labels", "document_label", "token_topic")}, part.rules[-1:]
-    )
+    known = CheckContext({})
+    global_state = LabelTopicsGlobalState.checked(global_state_of(background), known, "global_state")
     local = {
+        "document_lists": np.zeros(4, dtype=np.int64),
+        "document_topics": np.zeros(0, dtype=np.uint16),
+        "document_counts": np.zeros(0, dtype=np.float32),
         "document_labels": np.array([0, 1, 3, 3]),
         "document_label": np.array([0, 0, 1], dtype=np.int32),
         "token_topic": np.array(token_topic, dtype=np.uint16),
     }
     known = CheckContext({**known.sizes, "document": 3, "token": 6}, global_state, SHARD)
-    check_arrays(local, part, known, "local")
+    LabelLocal.checked(local, known, "local")
 
 
 @pytest.mark.parametrize(("topics", "background"), [([0, 1, 0, 3, 2, 0], 0), ([0, 1, 4, 3, 4, 4], 1)])

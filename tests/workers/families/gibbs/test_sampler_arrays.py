@@ -5,7 +5,7 @@ import pytest
 
 from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.errors import DamagedError
-from collapsium.workers.families.family_arrays import ModelChecks
+from collapsium.workers.families.model_checks import ModelChecks
 from tests.strategies import shard_of
 
 GLOBAL_STATE = {

@@ -1,11 +1,13 @@
 """Checks of the arrays of trees: probabilities that a document's proportions are divided by are positive."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from collapsium.storage.errors import DamagedError
-from collapsium.workers.arrays.array_fields import ArrayGroup, CheckContext, check_arrays
-from collapsium.workers.families.ncrp.arrays import STORED_ENDS
+from collapsium.workers.arrays.state import CheckContext
+from collapsium.workers.families.ncrp.tree import FREE, DocumentEnds
 
 LOCAL = {
     "document_lists": np.array([0, 1, 3]),
@@ -16,7 +18,8 @@ LOCAL = {
 
 def check(masses):
     changed = {**LOCAL, "document_masses": np.array(masses, dtype=np.float32)}
-    check_arrays(changed, ArrayGroup(STORED_ENDS), CheckContext({"document": 2, "topic": 4}), "local")
+    tree = SimpleNamespace(fitted=SimpleNamespace(node_parent=np.array([-1, 0, 0, FREE])))
+    DocumentEnds.checked(changed, CheckContext({"document": 2, "topic": 4}, tree), "local")
 
 
 def test_probabilities_of_listed_ends__pass():

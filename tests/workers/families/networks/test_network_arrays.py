@@ -7,8 +7,8 @@ from collapsium.pipeline.models.registry import recorded_family
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
-from collapsium.workers.families.family_arrays import ModelChecks
 from collapsium.workers.families.gibbs.states import SampledRows
+from collapsium.workers.families.model_checks import ModelChecks
 from collapsium.workers.families.networks.states import SampledDocuments, SampledNetworkGlobalState
 from tests.networks import DIAMOND
 from tests.strategies import shard_of

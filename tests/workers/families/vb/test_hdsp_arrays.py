@@ -8,7 +8,7 @@ from collapsium.storage.corpus.label_index import LabelTable, NumberField
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
-from collapsium.workers.families.family_arrays import ModelChecks
+from collapsium.workers.families.model_checks import ModelChecks
 from tests.strategies import shard_of
 
 OPTIONS, WORDS, TOPICS = {"topics": 3}, 4, 3

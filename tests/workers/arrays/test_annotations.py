@@ -1,39 +1,46 @@
 """Checks of arrays from disk: what is as declared passes, and whatever is not is named."""
 
+from dataclasses import dataclass
+from typing import Annotated
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.errors import DamagedError
-from collapsium.workers.arrays.array_fields import (
+from collapsium.workers.arrays.annotations import (
     CHUNK_SIZE,
-    ArrayGroup,
-    CheckContext,
+    SAVED,
+    UNSAVED,
     ascending,
-    at_most,
-    check_arrays,
-    counts,
     indices,
     is_from_zero_to,
     never_falls,
+    non_negative,
     numbers,
     offsets,
-    optional,
-    scalars,
+    size,
+    sizes,
     value_range,
 )
+from collapsium.workers.arrays.state import CheckContext, State
 
-LISTED = ArrayGroup(
-    {
-        "lists": offsets("document", "listed"),
-        "topics": indices("u2", "listed", "topic"),
-        "weights": counts("f4", "listed"),
-        **scalars("i8", "age", 0, 10),
-        **optional({"levels": numbers("f8", "document 2", 0, 1)}),
-    },
-    (ascending("lists", "topics"), at_most("lists", "topic")),
-)
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Lists(State):
+    lists: Annotated[npt.NDArray[np.int64], offsets("document", into="listed")]
+    topics: Annotated[npt.NDArray[np.uint16], indices("listed", below="topic")]
+    weights: Annotated[Floats, non_negative("listed")]
+    age: Annotated[int, numbers("", 0, 10)]
+    levels: Annotated[npt.NDArray[np.float64] | None, numbers("document 2", 0, 1)] = None
+
+    def faults(self, context):
+        yield from super().faults(context)
+        yield from ascending(self, "lists", "topics")
 
 
 def sound():
@@ -46,17 +53,18 @@ def sound():
     }
 
 
-def fault_of(arrays, **sizes):
+def fault_of(arrays, state=Lists, **sizes):
     with pytest.raises(DamagedError) as caught:
-        check_arrays(arrays, LISTED, CheckContext({"topic": 4, "document": 3, **sizes}), "place")
+        state.checked(arrays, CheckContext({"topic": 4, "document": 3, **sizes}), "place")
     return str(caught.value)
 
 
-def test_arrays_as_declared__pass():
+def test_arrays_as_declared__make_the_state():
     known = CheckContext({"topic": 4, "document": 3})
-    check_arrays(sound(), LISTED, known, "place")
-    check_arrays({**sound(), "levels": np.zeros((3, 2))}, LISTED, known, "place")
+    state = Lists.checked(sound(), known, "place")
+    assert (state.age, state.levels) == (3, None)
     assert known.sizes["listed"] == 5
+    assert Lists.checked({**sound(), "levels": np.zeros((3, 2))}, known, "place").levels.shape == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -91,18 +99,77 @@ def test_an_array_that_is_missing__is_named():
 
 def test_sizes_that_are_known__hold():
     assert "expected offsets up to 6, found 5" in fault_of(sound(), listed=6)
-    long = ArrayGroup(LISTED.fields, (at_most("lists", "document"),))
-    with pytest.raises(DamagedError, match="expected lists of at most 3 in 'lists', found one of 5"):
-        check_arrays(
-            {**sound(), "lists": np.array([0, 5, 5, 5])}, long, CheckContext({"topic": 4, "document": 3}), "place"
-        )
+
+
+@dataclass(frozen=True)
+class Moves(State):
+    PREFIX = "old_"
+
+    source: Annotated[npt.NDArray[np.int64], indices("move", below="column")]
+    weight: Annotated[npt.NDArray[np.float64] | None, numbers("move")] = None
+
+    def faults(self, context):
+        yield from super().faults(context)
+        if self.source.size > 2:
+            yield "expected at most 2 moves"
+
+
+@dataclass(frozen=True)
+class Fit(State):
+    depth: Annotated[int, size("depth", 1, 5)]
+    moves: Annotated[Moves | None, sizes(column="depth+1")] = None
+    swept: Annotated[Floats | None, numbers("depth"), SAVED] = None
+    cache: Annotated[Floats | None, UNSAVED] = None
+    by_sweep: bool = False
+
+
+def of_fit(**changed):
+    return {"depth": np.array(2), "swept": np.zeros(2, dtype=np.float32), "by_sweep": np.array(True), **changed}
+
+
+def test_a_nested_state__has_all_of_its_arrays_or_none():
+    state = Fit(2, Moves(np.array([2])), np.zeros(2, dtype=np.float32), by_sweep=True)
+    assert set(state.to_arrays()) == {"depth", "old_source", "swept", "by_sweep"}
+    assert Fit.checked(state.to_arrays(), CheckContext({}), "place").moves.source.tolist() == [2]
+    assert Fit.checked(of_fit(), CheckContext({}), "place").moves is None
+    assert "place/old_source: the array is missing" in fault_of(of_fit(old_weight=np.zeros(1)), Fit)
+    assert "place/old_source: expected numbers from 0 to 2, found 3" in fault_of(of_fit(old_source=np.array([3])), Fit)
+    assert "place: expected at most 2 moves (of 'old_')" in fault_of(of_fit(old_source=np.arange(3)), Fit)
+
+
+def test_what_memory_alone_may_lack_or_have__is_not_optional_on_disk():
+    none = {name: values for name, values in of_fit().items() if name != "swept"}
+    assert "place/swept: the array is missing" in fault_of(none, Fit)
+    assert "place/cache: expected no array of this name" in fault_of(of_fit(cache=np.zeros(2, dtype=np.float32)), Fit)
+    assert "place/depth: expected numbers from 1 to 5, found 6" in fault_of(of_fit(depth=np.array(6)), Fit)
+    assert "place/swept: expected the shape (2), found (3,)" in fault_of(of_fit(swept=np.zeros(3, np.float32)), Fit)
+
+
+@dataclass(frozen=True)
+class Vague(State):
+    values: Annotated[npt.NDArray[np.floating], numbers("topic")]
+
+
+def test_a_type_that_names_several_kinds_of_numbers__needs_them_named():
+    with pytest.raises(TypeError, match="expected number types of Vague.values"):
+        Vague.declared_arrays()
+
+
+@dataclass(frozen=True)
+class Bare(State):
+    values: npt.NDArray[np.float64]
+
+
+def test_an_array_that_nothing_declares__is_an_error_of_its_author():
+    with pytest.raises(TypeError, match="expected an annotation of Bare.values"):
+        Bare.declared_arrays()
 
 
 @given(st.lists(st.integers(-5, 5), max_size=20), st.integers(1, 4))
 def test_what_is_looked_at_in_pieces__is_as_if_at_once(values, piece):
     array = np.array(values, dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("collapsium.workers.arrays.array_fields.CHUNK_SIZE", piece)
+        patch.setattr("collapsium.workers.arrays.annotations.CHUNK_SIZE", piece)
         assert never_falls(array) == bool((np.diff(array) >= 0).all())
         assert value_range(array) == ((min(values), max(values)) if values else (None, 0.0))
 
