@@ -344,7 +344,9 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
     """Yield the faults of a model or a checkpoint."""
     try:
         model = Model(folder.url)
-        complete = not model.members  # the parts of a mean are those of other models
+        complete = not model.record.members  # the parts of a mean are those of other models
+        if not complete:
+            model.fitted  # noqa: B018 - opens the members, of which one may have been fitted further
     except AbsentError as error:  # of a checkpoint whose corpus has moved, the files at least
         findings.notes.append(f"{error}; only digests were checked")
         yield from _parts_of_checkpoint(folder)

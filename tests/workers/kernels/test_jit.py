@@ -76,7 +76,7 @@ def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, m
 class Features(dict):
     """The instruction sets of a processor, as llvmlite has them."""
 
-    def explode(self):
+    def flatten(self):
         return ",".join(f"{'+' if has else '-'}{name}" for name, has in self.items())
 
 

@@ -18,7 +18,7 @@ from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.runs.members import restarts_in
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb.collapsed import CollapsedFamily
+from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.family import RANDOM_START
 from collapsium.workers.shard_loading import open_shard
 from tests.conftest import rest_long
@@ -54,7 +54,7 @@ def first(problem, iterations, checkpointer=None):
 @pytest.fixture
 def short(monkeypatch):
     """All fits that can grow begin at random and do, in the stages of `SHORT`."""
-    monkeypatch.setattr(CollapsedFamily, "usual_start", lambda self, options: RANDOM_START)
+    monkeypatch.setattr(PlainTopicsFamily, "usual_start", lambda self: RANDOM_START)
     rules = {"PLANS": (SHORT,), "MIN_DOCUMENTS": 1, "MIN_TOKENS": 1, "MAX_SHARE": 0.7}
     for name, value in rules.items():
         monkeypatch.setattr(growth, name, value)

@@ -11,7 +11,7 @@ from collapsium.pipeline import Corpus, Model, fit, resume, verify
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_start
-from collapsium.pipeline.models.registry import load_family, make_options
+from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, MismatchError
 from collapsium.storage.io.folder import Folder, created
@@ -89,7 +89,7 @@ def begun(corpus, source, name, options=None):
     options = {**FAMILIES, **ALSO}[name] if options is None else options
     problem = problem_of(corpus, family, options)
     warm = warm_start(WarmSource.of(source), Corpus(corpus), options.get("topics"))
-    global_state, known = warm.begin(family, make_options(family, options), problem.global_state)
+    global_state, known = warm.begin(family, problem.family, problem.global_state)
     problem = replace(problem, global_state=global_state, warm=known)
     return problem, next(iter(Fit(problem, Limits(iterations=1))))[0], known
 

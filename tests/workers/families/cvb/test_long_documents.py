@@ -154,7 +154,7 @@ def test_checkpoints_of_an_older_release__go_on_with_exact_counts(corpus, tmp_pa
     assert min(local["document_counts"].min() for _, local in locals_of(tmp_path / "run", corpus)) < -1e-3
     model, same = (resume(tmp_path / place, iterations=ITERATIONS, scheduler="serial") for place in ("run", "same"))
     require_exact(tmp_path / "run", corpus)
-    if name != "init":  # pseudo-counts were rounded beside counts
+    if name != "start":  # pseudo-counts were rounded beside counts
         assert bits(model, 1) == bits(same, 1)
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from collapsium.storage.corpus.labels import Labels
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks.dirichlet_network import Vectors, plan_of
-from collapsium.workers.families.networks.graph import Graph, Plan
+from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.sampled import (
     NetworkSampler,
@@ -77,7 +78,7 @@ WORDS_FROM = {"nobody draws from segments": "document"}
 class PlannedOptions(NetworkOptions):
     """Options of a network of any plan."""
 
-    fixed_plan: Plan
+    fixed_plan: Any  # a `Plan`
 
     def plan(self, labels):
         return self.fixed_plan
