@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collapsium.storage.errors import AbsentError, InputError
@@ -55,6 +55,7 @@ def test_all_layouts__give_the_same_proportions(tmp_path, layout, ids):
         assert file.places(pa.array([str(ids[2]), "elsewhere", str(ids[0])])).tolist() == [2, -1, 0]
 
 
+@settings(max_examples=30)
 @given(
     st.integers(1, 2100),
     st.integers(1, 4),

@@ -126,7 +126,7 @@ def test_a_consensus_without_a_whole_checkpoint__is_joined_again(consensus, tmp_
     require_same(run, consensus)
 
 
-@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("stop", rest_long(list(STOPS), retained=(0, 2, 5)))
 def test_a_consensus_that_another_has_taken_over__ends_and_leaves_nothing(small, consensus, tmp_path, stop):
     run, before = tmp_path / "run", {}
 
