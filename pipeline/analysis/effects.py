@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ from collapsium.pipeline.analysis.infer import THETA
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions, ShareOptions
 from collapsium.pipeline.analysis.regression import KNOWN, Effects, Regression
 from collapsium.pipeline.analysis.topic_shares import PERIODS
+from collapsium.pipeline.engine.plan import temporary_folder
 from collapsium.pipeline.executors.base import TLS, SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
@@ -270,7 +273,8 @@ def _estimated(
     require_formulaic()
     model, corpus = _opened(run, posterior.corpus)
     executor = open_executor(scheduling.scheduler, scheduling.workers, tls=tls)
-    try:
+    with contextlib.ExitStack() as closing:
+        closing.callback(executor.close)
         all_topics = topics(model.folder.url, WORDS)
         ids = np.array(
             sorted(topic.id for topic in all_topics if topic.share > 0.0 or topic.level is not None), dtype=int
@@ -282,12 +286,13 @@ def _estimated(
         regression = Regression(source, executor, options, progress, weigh=weigh)
         regression.prepare(checked)
         if posterior.posteriors == "sampled":
-            regression.sample(model, corpus.references, ids, options.seed)
+            scratch = closing.enter_context(
+                temporary_folder(tempfile.gettempdir(), str(scheduling.scheduler), executor)
+            )
+            regression.sample(model, corpus.references, ids, options.seed, scratch)
         else:
             regression.notes.append(f"By request, {KNOWN}")
         return regression.estimate(ids, [named[topic] for topic in ids.tolist()])
-    finally:
-        executor.close()
 
 
 @keywords(options=EffectOptions)

@@ -12,9 +12,9 @@ Then proportions are sampled with lambda fixed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.spill import SpillFiles, SpillWriter, read_rows, spill
+from collapsium.workers.arrays.state import Array
 from collapsium.workers.families.family import IntegratesProportions
 from collapsium.workers.kernels.metrics.likelihood import DirichletTopics, TokenSequences
 from collapsium.workers.kernels.posteriors import (
@@ -43,25 +45,7 @@ POLISH_SKIPPED, POLISH_COUNTED = 5, 10  # Sweeps of a step of the prior: skipped
 SKIPPED, COUNTED = 10, 30  # Sweeps of the posteriors
 MAX_LOG_PRIOR = 30.0  # Bound on the logarithm of a prior, against overflow far from the data
 MIN_LOG_PRIOR = -30.0
-
-
-class Rows(Protocol):
-    """Gives the design rows of a part's documents."""
-
-    def rows(self, part: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """Return the rows of the documents that are not empty, and which these are."""
-
-
-@dataclass(frozen=True)
-class Posterior:
-    """Posterior moments of a shard's documents, of the topics that are reported; empty documents have zeros."""
-
-    mean: npt.NDArray[np.float32]  # (documents, topics)
-    variance: npt.NDArray[np.float32]  # (documents, topics)
-    tokens: Floats  # Tokens of each document
-
-    def __sizeof__(self) -> int:
-        return self.mean.nbytes + self.variance.nbytes + self.tokens.nbytes
+CHUNK = 8192  # Documents whose arrays by topic are in memory at once; larger chunks are no faster
 
 
 @dataclass(frozen=True)
@@ -94,64 +78,103 @@ def _prior(url: str, blocks: list[tasks.Block]) -> tuple[Floats, npt.NDArray[np.
     local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(0, "prior"))
     # A document without words has the prior's proportions; topics without a prior have none.
     mean = np.asarray(model.family.infer(local, model.global_state)[THETA], dtype=np.float64)[0]
-    topics = _topics(model, shard, blocks)
+    topics = _topics(model, shard.words, blocks)
     columns = np.flatnonzero(mean > 0.0)
     rest = topics.prior.size - columns.size
     return topics.prior, np.concatenate([columns, np.full(rest, -1)]).astype(np.int64)
 
 
-def _topics(model: Model, shard: Shard, blocks: list[tasks.Block]) -> DirichletTopics:
+def _topics(model: Model, words: npt.NDArray[np.int32], blocks: list[tasks.Block]) -> DirichletTopics:
     family = cast("IntegratesProportions[Any, Any, Any, Any]", model.family)
-    return family.dirichlet_topics(tasks.gather(blocks, shard.words, complete=True), model.global_state)
+    return family.dirichlet_topics(tasks.gather(blocks, words, complete=True), model.global_state)
+
+
+def store_documents(
+    part: int, priors: DocumentPriors, design: Floats, occupied: npt.NDArray[np.bool_], scratch: str
+) -> SpillFiles:
+    """Write the design rows and the words of a part's documents that are not empty, which each step reads."""
+    shard = Shard.of(part, priors.references[part].documents().take(occupied))
+    tokens = np.repeat(shard.position, shard.counts).astype(np.int32)
+    ends = np.concatenate([[0], np.cumsum(shard.lengths)]).astype(np.int64)
+    return spill({"design": design, "words": shard.words, "tokens": tokens, "ends": ends}, scratch)
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """Documents that are not empty, with their sampled proportions; a chunk of a part."""
+
+    design: Floats  # (documents, columns)
+    lengths: Floats  # Tokens
+    prior: Floats  # a_dk
+    proportions: SampledProportions
 
 
 def _sampled(
-    rows: Rows, part: int, priors: DocumentPriors, blocks: list[tasks.Block], stream: Stream, coefficients: Floats,
-    sweeps: tuple[int, int],
-) -> tuple[Floats, npt.NDArray[np.bool_], Floats, Floats, SampledProportions]:  # fmt: skip
-    """Return rows, occupied documents, tokens, priors and sampled proportions of the documents that are not empty."""
-    design, occupied = rows.rows(part)
-    shard = Shard.of(part, priors.references[part].documents().take(occupied))
-    topics = _topics(Model(priors.url), shard, blocks)
-    prior = np.exp(np.clip(design @ coefficients, MIN_LOG_PRIOR, MAX_LOG_PRIOR))
-    ends = np.concatenate([[0], np.cumsum(shard.lengths)]).astype(np.int64)
-    first = ends[:-1] * (sum(sweeps) + 1)
-    tokens = TokenSequences(ends, np.repeat(shard.position, shard.counts).astype(np.int32), first)
-    shape = shard.documents, prior.shape[1]
-    sampled = SampledProportions(np.empty(shape), np.empty(shape), np.empty(shape))
+    arrays: Mapping[str, Array], part: int, priors: DocumentPriors, blocks: list[tasks.Block], stream: Stream,
+    coefficients: Floats, sweeps: tuple[int, int],
+) -> Iterator[_Sampled]:  # fmt: skip
+    """Sample the proportions of a part's documents; a document's numbers do not depend on the chunks."""
+    topics = _topics(Model(priors.url), arrays["words"], blocks)
+    ends = arrays["ends"]
     key = stream.at(place=part).key()
-    sample_proportions(tokens, topics.word_topic, np.ascontiguousarray(prior), *sweeps, key, sampled)
-    return design, occupied, shard.lengths.astype(np.float64), prior, sampled
+    for first in range(0, ends.size - 1, CHUNK):
+        last = min(first + CHUNK, ends.size - 1)
+        design = read_rows(arrays, "design", first, last)
+        prior = np.exp(np.clip(design @ coefficients, MIN_LOG_PRIOR, MAX_LOG_PRIOR))
+        position = read_rows(arrays, "tokens", int(ends[first]), int(ends[last]))
+        tokens = TokenSequences(ends[first : last + 1] - ends[first], position, ends[first:last] * (sum(sweeps) + 1))
+        sampled = SampledProportions(np.empty(prior.shape), np.empty(prior.shape), np.empty(prior.shape))
+        sample_proportions(tokens, topics.word_topic, np.ascontiguousarray(prior), *sweeps, key, sampled)
+        yield _Sampled(design, np.diff(ends[first : last + 1]).astype(np.float64), prior, sampled)
 
 
 def polish_step(
-    rows: Rows, part: int, priors: DocumentPriors, blocks: list[tasks.Block], stream: Stream, coefficients: Floats
+    arrays: Mapping[str, Array],
+    part: int,
+    priors: DocumentPriors,
+    blocks: list[tasks.Block],
+    stream: Stream,
+    coefficients: Floats,
 ) -> tuple[Floats, Floats, Floats]:
     """Return the gradient, the curvature and the largest absolute value of each column, over a part's documents."""
+    columns, topics = coefficients.shape
+    gradient, reach = np.zeros((columns, topics)), np.zeros(columns)
+    curvature = np.zeros((columns * (columns + 1) // 2, topics))
     sweeps = POLISH_SKIPPED, POLISH_COUNTED
-    design, _, lengths, prior, sampled = _sampled(rows, part, priors, blocks, stream, coefficients, sweeps)
-    total = prior.sum(axis=1)
-    expected = prior * np.asarray(special.digamma(total + lengths) - special.digamma(total))[:, np.newaxis]
-    gradient = np.zeros((design.shape[1], prior.shape[1]))
-    weighted_sums(design, sampled.tables - expected, gradient)
-    curvature = np.zeros((design.shape[1] * (design.shape[1] + 1) // 2, prior.shape[1]))
-    weighted_squares(design, np.ascontiguousarray(expected), curvature)
-    return gradient, curvature, np.abs(design).max(axis=0, initial=0.0)
+    for chunk in _sampled(arrays, part, priors, blocks, stream, coefficients, sweeps):
+        total = chunk.prior.sum(axis=1)
+        digammas = special.digamma(total + chunk.lengths) - special.digamma(total)
+        expected = chunk.prior * np.asarray(digammas)[:, np.newaxis]
+        weighted_sums(chunk.design, chunk.proportions.tables - expected, gradient)
+        weighted_squares(chunk.design, np.ascontiguousarray(expected), curvature)
+        reach = np.maximum(reach, np.abs(chunk.design).max(axis=0))
+    return gradient, curvature, reach
 
 
 def sample_posterior(
-    rows: Rows, part: int, priors: DocumentPriors, blocks: list[tasks.Block], stream: Stream, coefficients: Floats
-) -> Posterior:
-    """Return the posterior means and variances of a part's documents."""
-    sweeps = SKIPPED, COUNTED
-    _, occupied, lengths, _, sampled = _sampled(rows, part, priors, blocks, stream, coefficients, sweeps)
-    reported = priors.reported
-    mean = np.zeros((occupied.size, reported.size), dtype=np.float32)
-    variance, tokens = np.zeros_like(mean), np.zeros(occupied.size)
+    arrays: Mapping[str, Array],
+    part: int,
+    priors: DocumentPriors,
+    blocks: list[tasks.Block],
+    stream: Stream,
+    coefficients: Floats,
+    scratch: str,
+) -> SpillFiles:
+    """Write posterior means and variances of the topics that are reported, and the tokens of a part's documents.
+
+    They are float32 arrays ``mean`` and ``variance`` (documents, topics) and ``tokens``, of documents that are not
+    empty, on disk: in memory they would take 8 bytes per document and topic.
+    """
+    reported, writer = priors.reported, SpillWriter(scratch)
     place = {column: number for number, column in enumerate(priors.columns.tolist())}
-    for target, column in enumerate(reported.tolist()):
-        if column in place:
-            mean[occupied, target] = sampled.mean[:, place[column]]
-            variance[occupied, target] = sampled.variance[:, place[column]]
-    tokens[occupied] = lengths
-    return Posterior(mean, variance, tokens)
+    columns = [(target, place[column]) for target, column in enumerate(reported.tolist()) if column in place]
+    empty = np.zeros((0, reported.size), dtype=np.float32)
+    writer.add({"mean": empty, "variance": empty, "tokens": np.zeros(0)})
+    for chunk in _sampled(arrays, part, priors, blocks, stream, coefficients, (SKIPPED, COUNTED)):
+        mean = np.zeros((chunk.lengths.size, reported.size), dtype=np.float32)
+        variance = np.zeros_like(mean)
+        for target, column in columns:
+            mean[:, target] = chunk.proportions.mean[:, column]
+            variance[:, target] = chunk.proportions.variance[:, column]
+        writer.add({"mean": mean, "variance": variance, "tokens": chunk.lengths})
+    return writer.finish()

@@ -10,15 +10,18 @@ linear in theta, so that their mean and variance over draws of theta are sums ov
     cluster    M ( sum_c T_c T_c' + S ) M  C/(C - 1) (D - 1)/(D - P)      + between,  T_c = sum_{d in c} x_d e_d
 
 Without posterior variances these are OLS, HC1 and CR1. All sums are taken shard by shard, in the order of the shards.
+Memory does not depend on the number of documents: a task holds the fields of a shard and the proportions of some of its
+documents, and the driver holds the scores T_c of clusters that are spread over several shards.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +39,13 @@ from collapsium.pipeline.analysis.design import (
     level_text,
 )
 from collapsium.pipeline.analysis.options import EffectOptions
-from collapsium.pipeline.analysis.posteriors import DocumentPriors, Posterior, polish_step, sample_posterior
+from collapsium.pipeline.analysis.posteriors import (
+    CHUNK,
+    DocumentPriors,
+    polish_step,
+    sample_posterior,
+    store_documents,
+)
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.models.model import Model
@@ -45,6 +54,8 @@ from collapsium.storage.errors import OptionError, near
 from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import Counting
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.spill import SpillFiles, read_rows
+from collapsium.workers.arrays.state import Array
 from collapsium.workers.families.family import IntegratesProportions
 from collapsium.workers.kernels.posteriors import weighted_squares, weighted_sums
 
@@ -181,6 +192,20 @@ def _finite(value: float) -> float | None:
 # ---- passes
 
 
+Permuted = tuple[str, Mapping[str | None, Values]]  # A field, and its permuted values in each cluster of a part
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Documents that are not empty; a task goes through those of a part chunk by chunk."""
+
+    rows: Floats  # Design rows, (documents, columns)
+    mean: Floats  # Posterior means, (documents, topics)
+    variance: Floats  # Posterior variances, (documents, topics)
+    weights: Floats  # (documents, 1)
+    keys: list[str | None]  # Cluster of each document; empty without clusters
+
+
 @dataclass(frozen=True)
 class _Pass:
     """The input of each pass over the documents."""
@@ -189,26 +214,51 @@ class _Pass:
     design: Design
     change: Floats  # Change of basis, so that columns are nearly orthonormal; float64 (columns, rank)
     weigh: bool  # Whether documents weigh as much as they have tokens
+    cluster: str | None  # Field of clusters
 
-    def rows(self, part: int, permuted: Mapping[str, Values] | None = None) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    def rows(self, part: int, permuted: Permuted | None = None) -> tuple[Floats, npt.NDArray[np.bool_]]:
         """Return the changed rows of the documents that are not empty."""
         fields, occupied, _ = self.source.fields(part, self.design.formula.names)
-        fields = {**fields, **(permuted or {})}
         taken = _taken(fields, self.design, occupied)
+        if permuted is not None:
+            name, values = permuted
+            taken[name] = taken[name].copy()
+            for key, places in _members(self.keys(part, occupied)).items():
+                if key in values:
+                    taken[name][places] = values[key]
         return np.ascontiguousarray(self.design.rows(taken) @ self.change), occupied
 
-    def proportions(
-        self, part: int, posterior: Posterior | None, occupied: npt.NDArray[np.bool_]
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return means, variances and weights of the documents that are not empty."""
+    def keys(self, part: int, occupied: npt.NDArray[np.bool_]) -> list[str | None]:
+        """Return the cluster of each document that is not empty."""
+        return _keys(self.source, part, self.cluster, occupied)
+
+    def chunks(
+        self, part: int, posterior: Mapping[str, Array] | None, permuted: Permuted | None, *, keys: bool = False
+    ) -> Iterator[_Chunk]:
+        """Read the documents of a part; a part without documents has one empty chunk."""
+        rows, occupied = self.rows(part, permuted)
         if posterior is None:
-            mean, tokens = self.source.proportions(part)
-            moments = mean, np.zeros_like(mean)
-        else:
-            tokens = posterior.tokens
-            moments = posterior.mean.astype(np.float64), posterior.variance.astype(np.float64)
-        weights = tokens[occupied] if self.weigh else np.ones(int(occupied.sum()))
-        return np.ascontiguousarray(moments[0][occupied]), np.ascontiguousarray(moments[1][occupied]), weights
+            theta, tokens = self.source.proportions(part)
+            posterior = {"mean": theta[occupied], "tokens": tokens[occupied]}
+        clusters = self.keys(part, occupied) if keys else []
+        for first in range(0, max(len(rows), 1), CHUNK):
+            last = min(first + CHUNK, len(rows))
+            mean, weights = (read_rows(posterior, name, first, last).astype(np.float64) for name in ("mean", "tokens"))
+            known = "variance" not in posterior
+            variance = np.zeros_like(mean) if known else read_rows(posterior, "variance", first, last)
+            weights = weights if self.weigh else np.ones_like(weights)
+            yield _Chunk(
+                np.ascontiguousarray(rows[first:last]), mean, variance.astype(np.float64), weights[:, np.newaxis],
+                clusters[first:last],
+            )  # fmt: skip
+
+
+def _members(keys: Sequence[str | None]) -> dict[str | None, list[int]]:
+    """Return the documents of each cluster."""
+    members: dict[str | None, list[int]] = {}
+    for document, key in enumerate(keys):
+        members.setdefault(key, []).append(document)
+    return members
 
 
 def _taken(fields: Mapping[str, Values], design: Design, occupied: npt.NDArray[np.bool_]) -> dict[str, Values]:
@@ -231,9 +281,11 @@ class _Counted:
     documents: int
     empty: int
     known: set[str]
+    clusters: set[str]  # Clusters of the part
+    alone: int  # Documents without a cluster
 
 
-def _count(source: Source, part: int, names: Sequence[str]) -> _Counted:
+def _count(source: Source, part: int, names: Sequence[str], cluster: str | None) -> _Counted:
     fields, occupied, known = source.fields(part, names)
     documents = int(occupied.sum())
     counts = {}
@@ -242,7 +294,10 @@ def _count(source: Source, part: int, names: Sequence[str]) -> _Counted:
             counts[name] = count_values(fields[name][occupied])
         else:
             counts[name] = FieldCounts(np.zeros(0), np.zeros(0, dtype=np.int64), documents)
-    return _Counted(counts, documents, occupied.size - documents, known)
+    keys = _keys(source, part, cluster, occupied)
+    alone = sum(key is None for key in keys)
+    clusters = {key for key in keys if key is not None}
+    return _Counted(counts, documents, occupied.size - documents, known, clusters, alone)
 
 
 def _gram(run: _Pass, part: int) -> Floats:
@@ -274,85 +329,84 @@ def symmetric(pairs: Floats, columns: int) -> Floats:
 
 
 def _moments(
-    run: _Pass, part: int, posterior: Posterior | None, permuted: Mapping[str, Values] | None
+    run: _Pass, part: int, posterior: Mapping[str, Array] | None, permuted: Permuted | None
 ) -> tuple[Floats, ...]:
     """Return X'WX, X'Wm, S and X'W1."""
-    rows, occupied = run.rows(part, permuted)
-    mean, variance, weights = run.proportions(part, posterior, occupied)
-    column = weights[:, np.newaxis]
-    some = bool(variance.any())
-    return (
-        _squares(rows, column),
-        _products(rows, mean * column),
-        _squares(rows, variance * column**2)
-        if some
-        else np.zeros((rows.shape[1] * (rows.shape[1] + 1) // 2, mean.shape[1])),
-        _products(rows, column),
+    return _summed(
+        (
+            _squares(chunk.rows, chunk.weights),
+            _products(chunk.rows, chunk.mean * chunk.weights),
+            _squares(chunk.rows, chunk.variance * chunk.weights**2),
+            _products(chunk.rows, chunk.weights),
+        )
+        for chunk in run.chunks(part, posterior, permuted)
     )
 
 
 def _logit_moments(
-    run: _Pass, part: int, posterior: Posterior | None, permuted: Mapping[str, Values] | None, beta: Floats
+    run: _Pass, part: int, posterior: Mapping[str, Array] | None, permuted: Permuted | None, beta: Floats
 ) -> tuple[Floats, ...]:
     """Return the score X'W(m - p) and the information sum w p (1 - p) x x' of a fractional logit."""
-    rows, occupied = run.rows(part, permuted)
-    mean, _, weights = run.proportions(part, posterior, occupied)
-    p = _logistic(rows @ beta)
-    column = weights[:, np.newaxis]
-    return _products(rows, (mean - p) * column), _squares(rows, p * (1.0 - p) * column)
+    sums = []
+    for chunk in run.chunks(part, posterior, permuted):
+        p = _logistic(chunk.rows @ beta)
+        scores = _products(chunk.rows, (chunk.mean - p) * chunk.weights)
+        sums.append((scores, _squares(chunk.rows, p * (1.0 - p) * chunk.weights)))
+    return _summed(sums)
 
 
 def _logistic(x: Floats) -> Floats:
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(x, -700.0, 700.0))), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class _Residuals:
-    """Sums of a second pass."""
-
-    meat: Floats  # sum w^2 (e^2 + v) x x'; of clustered errors over documents without a cluster alone
-    squares: Floats  # sum w e^2 and sum w v; (2, topics)
-    clusters: dict[str, Floats]  # T_c of each cluster; (rank, topics)
-    single: int  # Documents without a cluster
-
-
 def _residuals(
     run: _Pass,
     part: int,
-    posterior: Posterior | None,
-    permuted: Mapping[str, Values] | None,
+    posterior: Mapping[str, Array] | None,
+    permuted: Permuted | None,
     beta: Floats,
     link: str,
-    cluster: str | None,
-) -> _Residuals:
-    rows, occupied = run.rows(part, permuted)
-    mean, variance, weights = run.proportions(part, posterior, occupied)
-    fitted = rows @ beta
-    error = mean - (_logistic(fitted) if link == "logit" else fitted)
-    column = weights[:, np.newaxis]
-    squares = np.stack([(error**2 * column).sum(axis=0), (variance * column).sum(axis=0)])
-    if cluster is None:
-        return _Residuals(_squares(rows, (error**2 + variance) * column**2), squares, {}, 0)
-    keys = _keys(run.source, part, cluster, occupied)
-    scores, clusters = error * column, dict[str, Floats]()
-    members: dict[str, list[int]] = {}
-    for document, key in enumerate(keys):
-        if key is not None:
-            members.setdefault(key, []).append(document)
-    for key, chosen in members.items():
-        clusters[key] = _products(np.ascontiguousarray(rows[chosen]), scores[chosen])
-    alone = np.array([key is None for key in keys], dtype=bool)
-    meat = _squares(np.ascontiguousarray(rows[alone]), scores[alone] ** 2)
-    return _Residuals(meat, squares, clusters, int(alone.sum()))
+    spread: frozenset[str],
+) -> tuple[Floats, Floats, dict[str, Floats]]:
+    """Return sum w^2 (e^2 + v) x x', both sums of squares (w e^2 and w v), and scores T_c of clusters in `spread`.
+
+    With clusters the first sum has T_c T_c' of the others instead, and w^2 e^2 x x' of documents without a cluster.
+    """
+    sums: list[tuple[Floats, Floats]] = []
+    clusters: dict[str, Floats] = {}
+    for chunk in run.chunks(part, posterior, permuted, keys=run.cluster is not None):
+        fitted = chunk.rows @ beta
+        error = chunk.mean - (_logistic(fitted) if link == "logit" else fitted)
+        squares = np.stack([(moment * chunk.weights).sum(axis=0) for moment in (error**2, chunk.variance)])
+        if run.cluster is None:
+            sums.append((_squares(chunk.rows, (error**2 + chunk.variance) * chunk.weights**2), squares))
+            continue
+        scores = error * chunk.weights
+        members = _members(chunk.keys)
+        alone = members.pop(None, [])
+        sums.append((_squares(chunk.rows[alone], scores[alone] ** 2), squares))
+        for key, places in members.items():
+            score = _products(chunk.rows[places], scores[places])
+            clusters[str(key)] = clusters[str(key)] + score if key in clusters else score
+    meat, squares = _summed(sums)
+    first, second = np.triu_indices(beta.shape[0])
+    for key in [key for key in clusters if key not in spread]:
+        score = clusters.pop(key)
+        meat += score[first] * score[second]
+    return meat, squares, clusters
 
 
-def _keys(source: Source, part: int, cluster: str, occupied: npt.NDArray[np.bool_]) -> list[str | None]:
+def _keys(source: Source, part: int, cluster: str | None, occupied: npt.NDArray[np.bool_]) -> list[str | None]:
     """Return the cluster of each document that is not empty."""
-    fields, _, _ = source.fields(part, [cluster])
-    if cluster not in fields:
+    fields = {} if cluster is None else source.fields(part, [cluster])[0]
+    if cluster is None or cluster not in fields:
         return [None] * int(occupied.sum())
     values = fields[cluster][occupied].tolist()
     return [None if value is None or value != value else level_text(value) for value in values]
+
+
+def _stored(run: _Pass, part: int, priors: DocumentPriors, scratch: str) -> SpillFiles:
+    return store_documents(part, priors, *run.rows(part), scratch)
 
 
 def _settings(run: _Pass, part: int, settings: Sequence[Mapping[str, float | str]]) -> Floats:
@@ -381,7 +435,7 @@ class Regression:
     ) -> None:
         self.source, self.executor, self.options, self.progress = source, executor, options, progress
         self.notes: list[str] = []
-        self.posteriors: list[Future[Posterior]] | None = None
+        self.posteriors: Sequence[Future[SpillFiles]] | None = None  # By `sample_posterior`
         self.weigh = weigh
 
     def _each(
@@ -389,31 +443,43 @@ class Regression:
         task: Callable[..., T],
         *arguments: object,
         by_document: bool = False,
-        permuted: Sequence[Mapping[str, Values]] | None = None,
+        permuted: Iterator[Permuted] | None = None,
     ) -> Iterator[T]:
         """Yield the results of a task for each part, in their order; with posteriors and permuted fields on request."""
+
+        def submitted(part: int) -> Future[T]:
+            own: list[object] = []
+            if by_document:
+                own.append(None if self.posteriors is None else self.posteriors[part])
+                own.append(None if permuted is None else next(permuted))
+            return self.executor.submit(task, arguments[0], part, *own, *arguments[1:])
+
+        return self._windows(submitted)
+
+    def _windows(self, submitted: Callable[[int], Future[T]]) -> Iterator[T]:
+        """Yield the results for each part, in their order, with few of them in memory."""
         window = 2 * self.executor.workers
         for first in range(0, self.source.parts, window):
-            futures = []
-            for part in range(first, min(first + window, self.source.parts)):
-                own: list[object] = []
-                if by_document:
-                    own.append(None if self.posteriors is None else self.posteriors[part])
-                    own.append(None if permuted is None else permuted[part])
-                futures.append(self.executor.submit(task, arguments[0], part, *own, *arguments[1:]))
-            yield from self.executor.collect(futures)
+            parts = range(first, min(first + window, self.source.parts))
+            yield from self.executor.collect([submitted(part) for part in parts])
 
     def prepare(self, formula: CheckedFormula) -> None:
         """Fit the design to the fields, and refuse columns that say nothing."""
         cluster = self.options.cluster
-        names = list(dict.fromkeys([*formula.names, *([cluster] if cluster is not None else [])]))
+        names = formula.names
         total: _Counted | None = None
-        for number, part in enumerate(self._each(_count, self.source, names), start=1):
+        spread: set[str] = set()
+        self.sizes: list[int] = []
+        for number, part in enumerate(self._each(_count, self.source, names, cluster), start=1):
+            self.sizes.append(part.documents)
             if total is not None:
+                spread |= total.clusters & part.clusters
+                total.clusters.update(part.clusters)
                 counts = {name: total.counts[name] + part.counts[name] for name in names}
                 part = _Counted(
-                    counts, total.documents + part.documents, total.empty + part.empty, total.known | part.known
-                )
+                    counts, total.documents + part.documents, total.empty + part.empty, total.known | part.known,
+                    total.clusters, total.alone + part.alone,
+                )  # fmt: skip
             total = part
             self.progress(number)
         if total is None or not total.documents:
@@ -423,6 +489,10 @@ class Regression:
             self.notes.append(f"{total.empty:,} empty documents are left out.")
         if cluster is not None and cluster not in total.known:
             raise OptionError(f"no field {cluster!r}{near(cluster, total.known)}", "cluster")
+        self.clusters = 0 if cluster is None else len(total.clusters) + total.alone
+        if cluster is not None and self.clusters < 2:
+            raise OptionError("expected two clusters or more, found one", "cluster")
+        self.spread: Future[frozenset[str]] = self.executor.submit(frozenset, spread)
         self.design = fit_design(formula, self.counts, total.documents, total.known)
         for name in formula.names:
             own = self.counts[name]
@@ -430,8 +500,8 @@ class Regression:
                 level = level_text(own.values[int((own.counts == 1).argmax())])
                 self.notes.append(f"{name}: {level!r} has a single document, whose interval is too narrow.")
         columns = len(self.design.columns)
-        self.run = _Pass(self.source, self.design, np.eye(columns), self.weigh)
-        self.gram = symmetric(_added(self._each(_gram, self.run)), columns)[0]
+        self.run = _Pass(self.source, self.design, np.eye(columns), self.weigh, cluster)
+        self.gram = symmetric(_summed((part,) for part in self._each(_gram, self.run))[0], columns)[0]
         indicators = range(columns - len(self.design.indicators), columns)
         change, used = basis(self.design.columns, self.gram, self.documents, list(indicators))
         if self.documents <= len(used):
@@ -441,7 +511,14 @@ class Regression:
             )
         self.used, self.run = used, replace(self.run, change=change)
 
-    def sample(self, model: Model, references: Sequence[ShardReference], ids: npt.NDArray[np.int64], seed: int) -> None:
+    def sample(
+        self,
+        model: Model,
+        references: Sequence[ShardReference],
+        ids: npt.NDArray[np.int64],
+        seed: int,
+        scratch: str,
+    ) -> None:
         """Sample the posteriors of the documents with a prior that depends on the formula, if the family allows it."""
         if not isinstance(model.family, IntegratesProportions):
             whose = "Averaged models have" if model.members else f"The family {model.record.family} has"
@@ -452,11 +529,14 @@ class Regression:
         centre = self._centre()
         mu = np.outer(centre, np.log(priors.prior))
         coefficients = mu
+        stored = [self.executor.submit(_stored, self.run, part, priors, scratch) for part in range(self.source.parts)]
         for step in range(POLISH_STEPS):
-            stream = Stream(seed, "polish", iteration=step)
-            sums = self._tasks(polish_step, priors, blocks, stream, coefficients)
-            gradient, pairs = _added(part[0] for part in sums), _added(part[1] for part in sums)
-            reach = np.max(np.stack([part[2] for part in sums]), axis=0)
+            arguments = (priors, blocks, Stream(seed, "polish", iteration=step), coefficients)
+            reach = np.zeros(centre.size)
+            sums: tuple[Floats, ...] = (np.zeros(1), np.zeros(1))
+            for *part, extent in self._windows(partial(self._polished, stored, arguments)):
+                sums, reach = _summed([sums, tuple(part)]), np.maximum(reach, extent)
+            gradient, pairs = sums
             matrices = symmetric(pairs, centre.size) + np.eye(centre.size)
             right = gradient - (coefficients - mu)
             change = np.linalg.solve(matrices, right.T[:, :, np.newaxis])[:, :, 0].T
@@ -464,69 +544,65 @@ class Regression:
             coefficients = coefficients + change * np.where(
                 distance > 0, np.log1p(distance) / np.maximum(distance, 1e-300), 1.0
             )
-        stream = Stream(seed, "posteriors")
+        arguments = (priors, blocks, Stream(seed, "posteriors"), coefficients)
         self.posteriors = [
-            self.executor.submit(sample_posterior, self.run, part, priors, blocks, stream, coefficients)
-            for part in range(self.source.parts)
+            self.executor.submit(sample_posterior, arrays, part, *arguments, scratch)
+            for part, arrays in enumerate(stored)
         ]
 
-    def _tasks(self, task: Callable[..., T], priors: DocumentPriors, blocks: list[Any], *arguments: object) -> list[T]:
-        return self.executor.collect(
-            [
-                self.executor.submit(task, self.run, part, priors, blocks, *arguments)
-                for part in range(self.source.parts)
-            ]
-        )
+    def _polished(
+        self, stored: Sequence[Future[SpillFiles]], arguments: tuple[object, ...], part: int
+    ) -> Future[tuple[Floats, Floats, Floats]]:
+        return self.executor.submit(polish_step, stored[part], part, *arguments)
 
     def _centre(self) -> Floats:
         """Return the coefficients of which the rows give one, or come closest to it."""
         rank = len(self.used)
-        squares, _, _, ones = self._moments(None)
+        squares, _, _, ones = _summed(self._each(_moments, self.run, by_document=True))
         return np.asarray(np.linalg.solve(symmetric(squares, rank)[0], ones[:, 0]), dtype=np.float64)
 
-    def _moments(self, permuted: Sequence[Mapping[str, Values]] | None) -> list[Floats]:
-        parts = list(self._each(_moments, self.run, by_document=True, permuted=permuted))
-        return [_added(column) for column in zip(*parts, strict=True)]
-
-    def solve(self, permuted: Sequence[Mapping[str, Values]] | None = None) -> tuple[Floats, Floats, float, int]:
-        """Return coefficients, covariances, degrees of freedom and clusters in the changed basis."""
+    def solve(self, permuted: Callable[[], Iterator[Permuted]] | None = None) -> tuple[Floats, Floats, float]:
+        """Return coefficients, covariances and degrees of freedom, in the changed basis."""
         options, rank = self.options, len(self.used)
-        squares, products, between, _ = self._moments(permuted)
+        squares, products, between, _ = _summed(self._documents(_moments, permuted))
         bread = np.linalg.inv(symmetric(squares, rank))
         beta = bread[0] @ products
         if options.link == "logit":
             beta, bread = self._logit(products, squares, permuted)
         spread = symmetric(between, rank)
-        arguments = (self.run, beta, options.link, options.cluster)
-        residuals = list(self._each(_residuals, *arguments, by_document=True, permuted=permuted))
-        meat = symmetric(_added(part.meat for part in residuals), rank)
-        documents, df, clusters = self.documents, float(self.documents - rank), 0
+        meat = totals = np.zeros(1)
+        clusters: dict[str, Floats] = {}
+        for within, squared, scores in self._documents(_residuals, permuted, beta, options.link, self.spread):
+            meat, totals = meat + within, totals + squared
+            for key, score in scores.items():
+                clusters[key] = clusters[key] + score if key in clusters else score
+        first, second = np.triu_indices(rank)
+        for score in clusters.values():
+            meat = meat + score[first] * score[second]
+        documents, df = self.documents, float(self.documents - rank)
         between_covariance = bread @ spread @ bread
         if options.cluster is not None:
-            totals: dict[str, Floats] = {}
-            for part in residuals:
-                for key, sums in part.clusters.items():
-                    totals[key] = totals[key] + sums if key in totals else sums
-            for key in sorted(totals):
-                meat = meat + np.einsum("pk,qk->kpq", totals[key], totals[key])
-            clusters = len(totals) + sum(part.single for part in residuals)
-            if clusters < 2:
-                raise OptionError("expected two clusters or more, found one", "cluster")
-            df = float(clusters - 1)
-            factor = clusters / (clusters - 1) * (documents - 1) / (documents - rank)
-            within = bread @ (meat + spread) @ bread * factor
+            df = float(self.clusters - 1)
+            factor = self.clusters / (self.clusters - 1) * (documents - 1) / (documents - rank)
+            within = bread @ (symmetric(meat, rank) + spread) @ bread * factor
         elif options.errors == "classical":
             if options.link == "logit" or self.weigh:
                 raise OptionError("classical errors need the identity link", "errors")
-            total = _added(part.squares for part in residuals)
-            residual = total.sum(axis=0) - np.einsum("kpq,kqp->k", np.broadcast_to(bread, spread.shape), spread)
+            residual = totals.sum(axis=0) - np.einsum("kpq,kqp->k", np.broadcast_to(bread, spread.shape), spread)
             within = bread * (residual / (documents - rank))[:, np.newaxis, np.newaxis]
         else:
-            within = bread @ meat @ bread * (documents / (documents - rank))
-        return beta, within + between_covariance, df, clusters
+            within = bread @ symmetric(meat, rank) @ bread * (documents / (documents - rank))
+        return beta, within + between_covariance, df
+
+    def _documents(
+        self, task: Callable[..., T], permuted: Callable[[], Iterator[Permuted]] | None, *arguments: object
+    ) -> Iterator[T]:
+        """Yield the results of a pass over the documents."""
+        fields = None if permuted is None else permuted()
+        return self._each(task, self.run, *arguments, by_document=True, permuted=fields)
 
     def _logit(
-        self, products: Floats, squares: Floats, permuted: Sequence[Mapping[str, Values]] | None
+        self, products: Floats, squares: Floats, permuted: Callable[[], Iterator[Permuted]] | None
     ) -> tuple[Floats, Floats]:
         """Return the coefficients of a fractional logit (Papke and Wooldridge 1996), and the inverse information."""
         rank = len(self.used)
@@ -537,13 +613,11 @@ class Regression:
             beta[0] = np.log(share / (1.0 - share))
         matrices = symmetric(np.zeros((squares.shape[0], products.shape[1])), rank)
         for _ in range(MAX_LOGIT_STEPS):
-            sums = list(
-                zip(*self._each(_logit_moments, self.run, beta, by_document=True, permuted=permuted), strict=True)
-            )
-            matrices = symmetric(_added(sums[1]), rank)
+            score, information = _summed(self._documents(_logit_moments, permuted, beta))
+            matrices = symmetric(information, rank)
             # Without a curvature, as of topics that no document has, there is no step.
             matrices += np.eye(rank) * (matrices[:, :1, :1] < 1e-12)
-            step = np.linalg.solve(matrices, _added(sums[0]).T[:, :, np.newaxis])[:, :, 0].T
+            step = np.linalg.solve(matrices, score.T[:, :, np.newaxis])[:, :, 0].T
             beta += np.clip(step, -2.0, 2.0)
             if np.abs(step).max() < LOGIT_TOLERANCE:
                 break
@@ -557,9 +631,9 @@ class Regression:
         options, design = self.options, self.design
         grid = self._grid(options.at)
         contrasts = self._contrasts(options.contrast)
-        beta, covariance, df, clusters = self.solve()
-        if 0 < clusters < FEW_CLUSTERS:
-            self.notes.append(f"{clusters} clusters are few (below {FEW_CLUSTERS}): intervals are too narrow.")
+        beta, covariance, df = self.solve()
+        if 0 < self.clusters < FEW_CLUSTERS:
+            self.notes.append(f"{self.clusters} clusters are few (below {FEW_CLUSTERS}): intervals are too narrow.")
         change = self.run.change
         coefficients = change @ beta
         covariances = change @ covariance @ change.T
@@ -585,7 +659,7 @@ class Regression:
             self.notes.append(f"{outside:,} predictions lie outside of 0 to 1; `link` logit keeps them inside.")
         return Effects(
             ids, words, terms, kind, estimate, se, low, high, p, options.link,
-            "cluster" if options.cluster is not None else options.errors, df, self.documents, clusters,
+            "cluster" if options.cluster is not None else options.errors, df, self.documents, self.clusters,
             list(design.columns), coefficients, covariances, values_of, self.notes,
         )  # fmt: skip
 
@@ -652,7 +726,7 @@ class Regression:
         varied = {name for values in settings for name in values}
         mixed = any(fields & varied and not fields <= varied for fields, _ in design.terms)
         if mixed or not design.intercept:
-            sums = _added(self._each(_settings, self.run, list(settings)))
+            [sums] = _summed((part,) for part in self._each(_settings, self.run, list(settings)))
             return sums / self.documents
         means = self.gram[0] / self.documents
         rows = np.tile(means, (len(settings), 1))
@@ -675,37 +749,32 @@ class Regression:
         columns = [self.used.index(column) for column in design.term_columns(name) if column in self.used]
         if not columns:
             raise OptionError(f"{name!r} is not a field of the formula{near(name, design.formula.names)}", "permute")
-        parts = [
-            self.source.fields(part, [name, *([options.cluster] if options.cluster else [])])
-            for part in range(self.source.parts)
-        ]
-        values = np.concatenate([_taken(fields, _only(design, name), occupied)[name] for fields, occupied, _ in parts])
-        keys = (
-            [
-                key
-                for part, (_, occupied, _) in enumerate(parts)
-                for key in _keys(self.source, part, options.cluster, occupied)
-            ]
-            if options.cluster
-            else []
-        )
-        masks, shares = [occupied for _, occupied, _ in parts], []
+        permutations = self._permutations(name)
+        shares = []
         for number in range(options.permutations):
-            generator = Stream(options.seed, "permutations", place=number).generator()
-            shuffled = _permuted(values, keys, generator)
-            pieces, first = [], 0
-            for occupied in masks:
-                count = int(occupied.sum())
-                piece = np.full(occupied.size, math.nan if values.dtype == np.float64 else None, dtype=values.dtype)
-                piece[occupied] = shuffled[first : first + count]
-                pieces.append({name: piece})
-                first += count
-            shares.append(self._significant(*self.solve(pieces)[:2], columns))
+            permuted = partial(permutations.parts, Stream(options.seed, "permutations", place=number))
+            shares.append(self._significant(*self.solve(permuted)[:2], columns))
         observed = self._significant(beta, covariance, columns)
         self.notes.append(
             f"Permutation check of {name}: |t| > {SIGNIFICANT} in {np.mean(shares):.1%} of the coefficients of "
             f"{options.permutations} permutations (5% are expected), and in {observed:.1%} unpermuted."
         )
+
+    def _permutations(self, name: str) -> _Permutations:
+        """Count a field's values: in all documents, or in each cluster."""
+        field = self.counts[name]
+        values = np.concatenate([field.values, np.array([math.nan] if field.is_number else [None])])
+        if self.options.cluster is None:
+            pool = np.arange(values.size), np.append(field.counts, field.missing)
+            return _Permutations(name, values, [{None: size} for size in self.sizes], {None: pool})
+        sizes: list[dict[str | None, int]] = []
+        pools: dict[str | None, _Pool] = {None: (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))}
+        for part in self._each(_codes, self.run, name, field):
+            sizes.append({key: int(counts.sum()) for key, (_, counts) in part.items()})
+            for key, pool in part.items():
+                before = pools.get(key)
+                pools[key] = pool if before is None else _merged(*map(np.concatenate, zip(before, pool, strict=True)))
+        return _Permutations(name, values, sizes, pools)
 
     def _significant(self, beta: Floats, covariance: Floats, columns: Sequence[int]) -> float:
         change = self.run.change
@@ -715,36 +784,84 @@ class Regression:
         return float((np.abs(estimate) > SIGNIFICANT * np.sqrt(np.maximum(variance, 1e-300))).mean())
 
 
-def _only(design: Design, name: str) -> Design:
-    """Return a design whose formula names a single field, to fill in where it is missing."""
-    return replace(design, formula=CheckedFormula(name, "", ((name, None),)))
+_Pool: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # Codes of values, and the documents of each
 
 
-def _permuted(values: Values, keys: Sequence[str | None], generator: np.random.Generator) -> Values:
-    """Return the values in another order: complete clusters where their values are equal, else within them."""
-    if not keys:
-        return values[generator.permutation(values.size)]
-    groups: dict[str, list[int]] = {}
-    for place, key in enumerate(keys):
-        groups.setdefault(f"{place} alone" if key is None else f"in {key}", []).append(place)
-    members = [np.array(places) for places in groups.values()]
-    texts = np.array([level_text(value) for value in values.tolist()], dtype=object)
-    shuffled = values.copy()
-    if all((texts[places] == texts[places[0]]).all() for places in members):
-        for places, other in zip(members, generator.permutation(len(members)).tolist(), strict=True):
-            shuffled[places] = values[members[other][0]]
+def _codes(run: _Pass, part: int, name: str, field: FieldCounts) -> dict[str | None, _Pool]:
+    """Return the values of a field in each cluster of a part, as codes; missing values have the last one."""
+    fields, occupied, _ = run.source.fields(part, run.design.formula.names)
+    column = _taken(fields, run.design, occupied)[name]
+    if field.is_number:
+        numbers = column.astype(np.float64)
+        codes = np.minimum(np.searchsorted(field.values, numbers), field.values.size - 1)
+        codes[np.isnan(numbers)] = field.values.size
     else:
-        for places in members:
-            shuffled[places] = values[generator.permutation(places)]
-    return shuffled
+        place = {value: code for code, value in enumerate(field.values.tolist())}
+        codes = np.array([place.get(value, field.values.size) for value in column.tolist()], dtype=np.int64)
+    return {
+        key: np.unique(codes[places], return_counts=True) for key, places in _members(run.keys(part, occupied)).items()
+    }
 
 
-def _added(parts: Any) -> Floats:
-    """Return the sum of arrays in their order."""
-    total: Floats | None = None
+def _merged(codes: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> _Pool:
+    """Return a pool in which each code occurs once."""
+    distinct, place = np.unique(codes, return_inverse=True)
+    totals = np.zeros(distinct.size, dtype=np.int64)
+    np.add.at(totals, place, counts)
+    return distinct, totals
+
+
+@dataclass(frozen=True)
+class _Permutations:
+    """Random permutations of a field: parts get values from pools in turn, so that no list of documents is needed.
+
+    Clusters whose documents have equal values are permuted as a whole; else the values within each cluster are, and
+    documents without a cluster keep theirs.
+    """
+
+    name: str
+    values: Values  # The value of each code
+    sizes: Sequence[Mapping[str | None, int]]  # Documents of each cluster in each part
+    pools: Mapping[str | None, _Pool]
+
+    def parts(self, stream: Stream) -> Iterator[Permuted]:
+        """Yield the values of each part; the same ones for the same stream."""
+        generator, clusters = stream.generator(), dict[str | None, int]()
+        pools, sizes = dict(self.pools), self.sizes
+        alone = pools.pop(None)
+        if all(codes.size == 1 for codes, _ in pools.values()):
+            # A cluster counts once, as a document without a cluster does.
+            firsts = [alone[0], *(codes for codes, _ in pools.values())]
+            ones = [alone[1], np.ones(len(pools), dtype=np.int64)]
+            units = _merged(np.concatenate(firsts), np.concatenate(ones))
+            left = units[1].copy()
+            drawn = _draw(generator, units[0], left, len(pools))
+            clusters = dict(zip(pools, drawn.tolist(), strict=True))
+            pools, sizes = {None: (units[0], left)}, [{None: part.get(None, 0)} for part in self.sizes]
+        remaining = {key: counts.copy() for key, (_, counts) in pools.items()}
+        for part, all_sizes in zip(sizes, self.sizes, strict=True):
+            codes = {key: np.array([clusters[key]]) for key in all_sizes if key in clusters}
+            for key, size in part.items():
+                if key in pools:
+                    codes[key] = _draw(generator, pools[key][0], remaining[key], size)
+            yield self.name, {key: self.values[drawn] for key, drawn in codes.items()}
+
+
+def _draw(
+    generator: np.random.Generator, codes: npt.NDArray[np.int64], left: npt.NDArray[np.int64], size: int
+) -> npt.NDArray[np.int64]:
+    """Take codes from those that are left, in random order."""
+    taken = generator.multivariate_hypergeometric(left, size, method="marginals")
+    left -= taken
+    return np.asarray(generator.permutation(np.repeat(codes, taken)), dtype=np.int64)
+
+
+def _summed(parts: Iterable[tuple[Floats, ...]]) -> tuple[Floats, ...]:
+    """Return the sums of arrays in their order."""
+    total: tuple[Floats, ...] | None = None
     for part in parts:
-        total = part if total is None else total + part
-    return np.zeros(0) if total is None else total
+        total = part if total is None else tuple(left + right for left, right in zip(total, part, strict=True))
+    return () if total is None else total
 
 
 def _setting_text(values: Mapping[str, float | str], before: str = "") -> str:

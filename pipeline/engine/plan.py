@@ -264,12 +264,19 @@ def scratch_folder(planned: Plan, executor: Executor) -> Iterator[str | None]:
     if not planned.on_disk:
         yield None
         return
-    parent = Path(planned.place.scratch).absolute()
-    if planned.place.scheduler in LOCAL_SCHEDULERS:
-        with unfinished(Folder(str(parent / "collapsium-scratch"))) as scratch:
+    with temporary_folder(planned.place.scratch, planned.place.scheduler, executor) as scratch:
+        yield scratch
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: str, scheduler: str, executor: Executor) -> Iterator[str]:
+    """Provide a folder in `parent` on each worker's machine for the duration of a piece of work."""
+    place = Path(parent).absolute()
+    if scheduler in LOCAL_SCHEDULERS:
+        with unfinished(Folder(str(place / "collapsium-scratch"))) as scratch:
             yield scratch.path
         return
-    folder = str(parent / f"collapsium-{uuid.uuid4().hex[:12]}")
+    folder = str(place / f"collapsium-{uuid.uuid4().hex[:12]}")
     try:
         yield folder
     finally:

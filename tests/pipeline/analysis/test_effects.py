@@ -14,13 +14,13 @@ from collapsium.pipeline import effects, fit, ingest, shares_by, shares_over, ta
 from collapsium.pipeline.analysis.design import check_formula
 from collapsium.pipeline.analysis.effects import TableSource
 from collapsium.pipeline.analysis.options import EffectOptions
-from collapsium.pipeline.analysis.posteriors import Posterior
 from collapsium.pipeline.analysis.regression import Regression
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.reporting.plots.effects import effects_figure
 from collapsium.storage.errors import AbsentError, InputError, OptionError
 from collapsium.storage.units import silent
+from collapsium.workers.arrays.random_streams import Stream
 from tests.naive.posteriors import composition
 
 
@@ -78,10 +78,8 @@ def test_posterior_variances__enter_as_in_the_twin(seed, errors):
     regression = Regression(TableSource(theta, columns, 13), executor, options, silent)
     regression.prepare(check_formula("~ group * year"))
     regression.posteriors = [
-        executor.hold(
-            Posterior(mean[start : start + 13], variance[start : start + 13], np.ones(len(mean[start : start + 13])))
-        )
-        for start in range(0, 60, 13)
+        executor.hold({"mean": mean[chosen], "variance": variance[chosen], "tokens": np.ones(len(mean[chosen]))})
+        for chosen in (slice(start, start + 13) for start in range(0, 60, 13))
     ]
     found = regression.estimate(np.arange(3), ["", "", ""])
     clusters = frame.cluster.tolist() if errors == "cluster" else None
@@ -147,6 +145,59 @@ def test_permutations__are_significant_about_as_often_as_they_should():
     share = float(note.split(" in ")[1].split("%")[0])
     assert 1.5 < share < 9.0
     assert float(note.rsplit(" in ", 1)[1].split("%")[0]) > 15.0
+
+
+@pytest.mark.parametrize("errors", ["robust", "cluster"])
+def test_errors__do_not_depend_on_parts_and_chunks(errors, monkeypatch):
+    theta, frame, _ = table(12, 90)
+    options = EffectOptions(cluster="cluster" if errors == "cluster" else None, permutations=3)
+    columns = {name: frame[name].to_numpy(dtype=float if name == "year" else object) for name in frame}
+    columns["cluster"] = np.sort(columns["cluster"])  # most clusters lie in one part
+    found = []
+    for rows, chunk in ((90, 8192), (30, 7), (11, 4)):
+        monkeypatch.setattr("collapsium.pipeline.analysis.regression.CHUNK", chunk)
+        regression = Regression(TableSource(theta, columns, rows), SerialExecutor(), options, silent)
+        regression.prepare(check_formula("~ group + year"))
+        found.append(regression.estimate(np.arange(3), ["", "", ""]))
+    for other in found[1:]:
+        np.testing.assert_allclose(other.estimate, found[0].estimate, rtol=1e-9)
+        np.testing.assert_allclose(other.se, found[0].se, rtol=1e-9)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_permutations__keep_the_values_of_all_documents_or_of_each_cluster(whole):
+    theta, frame, _ = table(13, 90)
+    frame.loc[:4, "cluster"], frame.loc[3:9, "group"] = None, None
+    if whole:
+        frame["group"] = frame.cluster.where(frame.cluster.notna(), frame.group)
+    options = EffectOptions(cluster="cluster")
+    columns = {"year": frame["year"].to_numpy(dtype=float)}
+    for name in ("group", "cluster"):
+        columns[name] = np.array([None if pd.isna(value) else value for value in frame[name]], dtype=object)
+    regression = Regression(TableSource(theta, columns, 13), SerialExecutor(), options, silent)
+    regression.prepare(check_formula("~ group"))
+    permutations = regression._permutations("group")
+    for seed in range(5):
+        shuffled = columns["group"].copy()
+        for part, (name, values) in enumerate(permutations.parts(Stream(seed, "permutations"))):
+            assert name == "group"
+            rows = slice(part * 13, (part + 1) * 13)
+            for key in {*columns["cluster"][rows]}:
+                places = np.flatnonzero([other == key for other in columns["cluster"]])
+                if key in values:
+                    shuffled[places[(places >= rows.start) & (places < rows.stop)]] = values[key]
+        after, before = ([str(value) for value in column] for column in (shuffled, columns["group"]))
+        assert after != before
+        keys = [str(key) for key in columns["cluster"]]
+        if whole:
+            assert len({*zip(keys[5:], after[5:], strict=True)}) == 6
+            units = [
+                {**dict(zip(keys[5:], texts[5:], strict=True)), **dict(enumerate(texts[:5]))}
+                for texts in (after, before)
+            ]
+            assert sorted(units[0].values()) == sorted(units[1].values())
+        else:
+            assert sorted(zip(keys, after, strict=True)) == sorted(zip(keys, before, strict=True))
 
 
 def test_missing_values__are_a_level_or_the_mean_with_a_column():
