@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.analysis.topic_shares import PERIODS, name_of_period, starts_of
+from collapsium.pipeline.analysis.periods import PERIODS, name_of_period, starts_of
 from collapsium.storage.corpus.list_columns import labels_of
 from collapsium.storage.corpus.shard_columns import LABELS, SEGMENTS
 from collapsium.storage.errors import InputError, MissingError, OptionError, near

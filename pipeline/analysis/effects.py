@@ -23,8 +23,8 @@ from collapsium.pipeline.analysis.design import (
 )
 from collapsium.pipeline.analysis.infer import THETA
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions, ShareOptions
+from collapsium.pipeline.analysis.periods import PERIODS
 from collapsium.pipeline.analysis.regression import KNOWN, Effects, Regression
-from collapsium.pipeline.analysis.topic_shares import PERIODS
 from collapsium.pipeline.engine.plan import temporary_folder
 from collapsium.pipeline.executors.base import TLS, SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
@@ -271,7 +271,7 @@ def _estimated(
     """Return the estimates of a run; `weigh` documents by their tokens."""
     checked = check_formula(formula)
     require_formulaic()
-    model, corpus = _opened(run, posterior.corpus)
+    model, corpus = open_training(run, posterior.corpus)
     executor = open_executor(scheduling.scheduler, scheduling.workers, tls=tls)
     with contextlib.ExitStack() as closing:
         closing.callback(executor.close)
@@ -343,7 +343,7 @@ def table_effects(proportions: object, data: object, formula: str, *, options: E
 # ---- sources
 
 
-def _opened(run: str | os.PathLike[str], corpus: str | os.PathLike[str] | None) -> tuple[Model, Corpus]:
+def open_training(run: str | os.PathLike[str], corpus: str | os.PathLike[str] | None) -> tuple[Model, Corpus]:
     """Open a model with proportions, and its training corpus."""
     model = Model(run)
     if not model.fitted:

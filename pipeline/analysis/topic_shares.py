@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from collapsium.pipeline.analysis.design import DATE
+from collapsium.pipeline.analysis.effects import shares_over
+from collapsium.pipeline.analysis.periods import PERIODS, following, name_of_period, starts_of
 from collapsium.pipeline.engine.summary import summary_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
@@ -24,8 +27,8 @@ from collapsium.storage.printable import ShortRepr
 from collapsium.storage.runs.run import RECORD, Run
 from collapsium.storage.runs.summary import DatesSummary, SummaryRecord, read_summary
 from collapsium.storage.units import Counting, silent
-from collapsium.workers.date_sums import floored, moment
-from collapsium.workers.ingest.dates import DAY, HOUR, MONTH, UNITS, YEAR
+from collapsium.workers.date_sums import moment
+from collapsium.workers.ingest.dates import UNITS
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,6 @@ def documents_summary(
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# Each period, with the precision that a date needs for it.
-PERIODS = {"hour": HOUR, "day": DAY, "week": DAY, "month": MONTH, "quarter": MONTH, "year": YEAR, "decade": YEAR}
-
-
 MIN_PERIODS = 10
 # The default period is one that gives about this many periods with documents; else decades are taken
 MAX_PERIODS = 60
@@ -107,12 +106,14 @@ class TimeShares(ShortRepr):
     shares : numpy.ndarray of float64, shape (periods, topics)
         Mean proportions of each period's documents, weighted by document length.
     errors : numpy.ndarray of float64, shape (periods, topics)
-        Standard errors of the shares. A period's variance is shrunk towards the overall variance, which has the weight
-        of four documents.
+        Standard errors of the shares. Without clusters a period's variance is shrunk towards the overall variance,
+        which has the weight of four documents.
     inexact : int
         Documents that are left out because their dates are not precise enough, such as a year alone for months.
     summary : DatesSummary
         Sums by date, and counts of unreadable and ambiguous dates.
+    cluster : str or None
+        Field whose values are clusters; the shares and errors then are those of `shares_over`.
     """
 
     period: str
@@ -125,11 +126,12 @@ class TimeShares(ShortRepr):
     errors: Floats
     inexact: int
     summary: DatesSummary
+    cluster: str | None = None
 
     @property
     def ends(self) -> list[datetime.datetime]:
         """Ends of the periods."""
-        return [_following(start, self.period) for start in self.starts]
+        return [following(start, self.period) for start in self.starts]
 
     @property
     def notes(self) -> list[str]:
@@ -180,6 +182,7 @@ def topic_shares(
     run: str | os.PathLike[str],
     *,
     period: str | None = None,
+    cluster: str | None = None,
     corpus: str | os.PathLike[str] | None = None,
     scheduling: SchedulerOptions,
     tls: TLS | None = None,
@@ -196,8 +199,11 @@ def topic_shares(
     period : str, optional
         ``hour``, ``day``, ``week``, ``month``, ``quarter``, ``year`` or ``decade``; by default the one that gives about
         10 to 60 periods.
+    cluster : str, optional
+        Field whose values are clusters, such as the speech that paragraphs are from. Shares and errors then are those
+        of `shares_over`, whose errors allow for documents of a cluster that resemble each other; this needs the corpus.
     corpus : str or path-like, optional
-        Present location of the training corpus, which is read only if there is no summary.
+        Present location of the training corpus, which is read only for clusters, or if there is no summary.
     scheduling : SchedulerOptions
         Executor of the tasks that read the corpus.
     tls : optional
@@ -228,7 +234,30 @@ def topic_shares(
         raise AbsentError(f"{os.fspath(run)}: {' '.join(notes)} Name the training corpus (`corpus`)")
     if summary.dates is None:
         raise OptionError(f"{os.fspath(run)}: its documents have no dates; ingest them with `date`")
-    return by_period(summary.dates, period)
+    shares = by_period(summary.dates, period)
+    return shares if cluster is None else clustered(shares, run, cluster, source)
+
+
+def clustered(shares: TimeShares, run: str | os.PathLike[str], cluster: str, source: SummarySource) -> TimeShares:
+    """Return the shares and errors of `shares_over`, in the same periods."""
+    if shares.summary.ordered or shares.summary.ambiguous:
+        raise OptionError(
+            "clustered errors need dates that can be read in one way only, such as 2020-04-03; some do not show "
+            "whether the day or the month is first",
+            "cluster",
+        )
+    by_clusters = shares_over(
+        run, shares.period, cluster=cluster, corpus=source.corpus, scheduler=source.scheduler, workers=source.workers,
+        tls=source.tls, progress=source.progress,
+    )  # fmt: skip
+    rows = {values[f"{DATE}:{shares.period}"]: row for row, values in enumerate(by_clusters.values)}
+    column_of = {topic: column for column, topic in enumerate(by_clusters.topics.tolist())}
+    own = [column for column, topic in enumerate(shares.topics.tolist()) if topic in column_of]
+    columns = [column_of[topic] for topic in shares.topics[own].tolist()]
+    chosen = np.ix_([rows[name] for name in shares.names], columns)
+    estimates, errors = np.zeros_like(shares.shares), np.zeros_like(shares.errors)  # of topics without tokens
+    estimates[:, own], errors[:, own] = by_clusters.estimate[chosen], by_clusters.se[chosen]
+    return replace(shares, shares=estimates, errors=errors, cluster=cluster)
 
 
 def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
@@ -291,21 +320,6 @@ def _errors(
     return errors
 
 
-def starts_of(hour: Ints, period: str) -> Ints:
-    """Return the starts of the periods that contain some times, both in hours since 1970."""
-    if period == "week":
-        # 1970-01-01 was a Thursday.
-        return (((hour // 24) + 3) // 7 * 7 - 3) * 24
-    start = floored(hour, PERIODS[period])
-    if period not in ("quarter", "decade"):
-        return start
-    months = (start // 24).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
-    # In months; both a quarter and a decade start with 1970-01.
-    size = 3 if period == "quarter" else 120
-    days: Ints = (months // size * size).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    return days * 24
-
-
 def _default_period(hour: Ints, precision: Ints, documents: Ints) -> str:
     """Return a period of which about 10 to 60 have documents, and for which nearly all dates are precise enough."""
     total = documents.sum()
@@ -322,32 +336,6 @@ def _default_period(hour: Ints, precision: Ints, documents: Ints) -> str:
     return min(few or ["decade"], key=lambda name: abs(math.log(max(counts.get(name, 1), 1) / middle)))
 
 
-def name_of_period(start: datetime.datetime, period: str) -> str:
-    """Return the name of a period."""
-    if period == "hour":
-        return f"{start:%Y-%m-%dT%H}".rjust(13, "0")
-    if period == "week":
-        year, week, _ = start.isocalendar()
-        return f"{year:04d}-W{week:02d}"
-    year_of = f"{start.year:04d}"
-    return {
-        "day": start.date().isoformat(),
-        "month": f"{year_of}-{start.month:02d}",
-        "quarter": f"{year_of}-Q{(start.month + 2) // 3}",
-        "year": year_of,
-        "decade": f"{year_of}s",
-    }[period]
-
-
-def _following(start: datetime.datetime, period: str) -> datetime.datetime:
-    """Return the start of the next period."""
-    if period in ("hour", "day", "week"):
-        step = {"hour": datetime.timedelta(hours=1), "day": datetime.timedelta(days=1)}.get(period)
-        return start + (step or datetime.timedelta(days=7))
-    months = start.year * 12 + start.month - 1 + {"month": 1, "quarter": 3, "year": 12, "decade": 120}[period]
-    return start.replace(year=min(months // 12, 9999), month=months % 12 + 1)
-
-
 def _notes(shares: TimeShares) -> list[str]:
     dates = shares.summary
     example = f" (such as {dates.examples[0]!r})" if dates.examples else ""
@@ -358,6 +346,8 @@ def _notes(shares: TimeShares) -> list[str]:
     ]
     left = [f"{count:,} {reason}" for count, reason in reasons if count]
     notes = [f"Documents left out: {', '.join(left)}."] if left else []
+    if shares.cluster is not None:
+        notes.append(f"Intervals allow for documents of the same {shares.cluster} that resemble each other.")
     if dates.ordered:
         first = "day" if dates.order == "day first" else "month"
         notes.append(f"{dates.ordered:,} dates such as 03/04/2020 are read with the {first} first, as other dates are.")

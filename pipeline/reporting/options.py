@@ -24,6 +24,11 @@ def _as_tuple(value: object) -> object:
 Candidates = Annotated[tuple[str | float, ...], BeforeValidator(_as_tuple)]
 TopicIds = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
 
+_CLUSTER = (
+    "field whose values are clusters, such as the speech that paragraphs are from: the bands of topics over time then "
+    "allow for documents of a cluster that resemble each other, for which the corpus is read"
+)
+
 
 class FoldingOptions(Options):
     """Branches of a tree that are folded into a single entry."""
@@ -66,6 +71,7 @@ class ReportOptions(Options):
     title: Annotated[str | None, Value("TEXT")] = Field(
         None, description="title of the page (default: the name of the run)"
     )
+    cluster: Annotated[str | None, Value("FIELD")] = Field(None, description=_CLUSTER)
 
 
 class PlotOptions(Options):
@@ -101,6 +107,7 @@ class TimePlotOptions(Options):
         None,
         description="hour, day, week, month, quarter, year or decade (default: one that gives about 10 to 60 periods)",
     )
+    cluster: Annotated[str | None, Value("FIELD")] = Field(None, description=_CLUSTER)
     csv: Annotated[Location | None, Value("FILE")] = Field(
         None, description="write the shares of all topics, one row for each period and topic"
     )

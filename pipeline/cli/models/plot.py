@@ -74,7 +74,8 @@ def execute(
         raise UsageError("--json requires --what time alone")
     drawn = pipeline.plot(run, out, **named)
     if output.as_json:
-        shares = pipeline.topic_shares(run, period=named.get("period"), corpus=named.get("corpus"))
+        request = {name: named[name] for name in ("period", "cluster", "corpus") if name in named}
+        shares = pipeline.topic_shares(run, **request)
         from collapsium.pipeline.reporting.plots import time as time_plots
 
         print_json(time_plots.record_of(shares))

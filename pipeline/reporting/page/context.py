@@ -11,7 +11,7 @@ import numpy as np
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
-from collapsium.pipeline.analysis.topic_shares import SummarySource, documents_summary
+from collapsium.pipeline.analysis.topic_shares import SummarySource, TimeShares, by_period, clustered, documents_summary
 from collapsium.pipeline.corpora.new_texts import MAX_SHARE
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import RankOptions
@@ -20,7 +20,7 @@ from collapsium.pipeline.reporting.charts import Events, events_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
 from collapsium.pipeline.reporting.topic_map import WORDS, Pool, TopicMap, map_names, relevant, topic_map
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import CollapsiumError
+from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.members import has_consensus, members_of, reference_of, samples_of
 from collapsium.storage.runs.published import RECORD, VersionRecord, read_version
@@ -85,6 +85,7 @@ class Material:
     map: TopicMap | None  # Positions of the topics; None for components of vectors
     figures: dict[str, float]  # The model's hyperparameters
     summary: SummaryRecord | None  # Summary of the documents; None if it can neither be read nor made
+    shares: TimeShares | None = None  # Shares of the topics by period; None without dates
     labels: LabelMap | None = None  # Positions of labels and topics; None without labels
     samples: int = 0  # Number of saved samples, with which the topics are compared
     joined: int = 0  # Number of models of which the model is the consensus or the mean; 0 for other models
@@ -108,7 +109,9 @@ class Material:
         return any(topic.level is not None for topic in self.topics)
 
 
-def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOptions) -> Material:
+def gather(
+    run: str | os.PathLike[str], source: SummarySource, ranking: RankOptions, cluster: str | None = None
+) -> Material:
     """Collect the content of a report."""
     run_topics = topics(run, WORDS, **dict(ranking))
     model = Model(run)
@@ -133,6 +136,7 @@ def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOpti
         map=None if signed else topic_map(model, ids, share),
         figures=model.figures(),
         summary=summary,
+        shares=_shares(run, summary, source, cluster),
         labels=label_map(label_topics(run, WORDS), map_names(model, run_topics, pools)) if table_of(model) else None,
         samples=len(samples_of(run)),
         joined=_joined(run, model),
@@ -140,6 +144,18 @@ def gather(run: str | os.PathLike[str], source: SummarySource, ranking: RankOpti
         version=version,
         ranked_by=ranking.rank_by,
     )
+
+
+def _shares(
+    run: str | os.PathLike[str], summary: SummaryRecord | None, source: SummarySource, cluster: str | None
+) -> TimeShares | None:
+    """Return the topics' shares by period; None if no document has a readable date."""
+    dates = None if summary is None else summary.dates
+    if dates is None or not sum(dates.documents):
+        if cluster is not None:
+            raise OptionError("the documents have no dates, so that the report has no bands over time", "cluster")
+        return None
+    return by_period(dates) if cluster is None else clustered(by_period(dates), run, cluster, source)
 
 
 def _joined(run: str | os.PathLike[str], model: Model) -> int:

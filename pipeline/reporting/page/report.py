@@ -156,7 +156,7 @@ def report(
         raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
     check_folding(folding.min_share, folding.levels)
     source = SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress)
-    material = gather(run, source, ranking)
+    material = gather(run, source, ranking, options.cluster)
     if not material.tree and (folding.min_share is not None or folding.levels is not None):
         raise OptionError("`min_share` and `levels` apply to trees, and this family's topics are not a tree; omit them")
     with source_files(run, options.texts) as sources:

@@ -10,7 +10,6 @@ from typing import Any, TypedDict
 import numpy as np
 
 from collapsium.pipeline.analysis.labels.lift import Lifted, by_lift
-from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.formatting import duration, number, plain, shown_options
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.models.topics import Topic
@@ -250,10 +249,7 @@ def circles(material: Material, topics_map: TopicMap) -> list[Circle]:
 
 def time_section(material: Material) -> TimeView | None:
     """Return the charts of topic shares by period; None if no document has a readable date."""
-    dates = None if material.summary is None else material.summary.dates
-    if dates is None or not sum(dates.documents):
-        return None
-    return time_view(by_period(dates), material.topics)
+    return None if material.shares is None else time_view(material.shares, material.topics)
 
 
 def label_lifts(material: Material) -> JsonObject:

@@ -277,6 +277,7 @@ PICTURES_OF_OPTION = {
     "topics": (SEGMENTS, TIME),
     "corpus": (SEGMENTS, TIME),
     "period": (TIME,),
+    "cluster": (TIME,),
     "csv": (TIME,),
     "min_share": (TREE,),
     "levels": (TREE,),
@@ -350,6 +351,7 @@ def plot(
             "compare_with": segments.compare_with,
             "corpus": chosen.corpus,
             "period": periods.period,
+            "cluster": periods.cluster,
             "csv": periods.csv,
             "min_share": folding.min_share,
             "levels": folding.levels,
@@ -373,7 +375,7 @@ def plot(
         target.write(_tree(run, kind, folding.min_share, folding.levels))
         return [TREE]
     if names == (TIME,):
-        shares = topic_shares(run, period=periods.period, corpus=chosen.corpus)
+        shares = topic_shares(run, period=periods.period, cluster=periods.cluster, corpus=chosen.corpus)
         data = draw_time(run, shares, kind, options.title, chosen.topics)
         if periods.csv is not None:
             File(periods.csv).write(csv_of(shares))

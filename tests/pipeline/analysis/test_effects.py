@@ -368,6 +368,22 @@ def test_shares_over_time__are_those_of_the_periods(run):
         shares_over(run / "run", "yaer")
 
 
+def test_shares_over_time__have_clustered_errors_in_tables_plots_and_reports(run, tmp_path, capsys):
+    plain, found = (topic_shares(run / "run", period="year", cluster=cluster) for cluster in (None, "speech"))
+    expected = shares_over(run / "run", "year", cluster="speech")
+    np.testing.assert_array_equal(found.shares, expected.estimate)
+    np.testing.assert_array_equal(found.errors, expected.se)
+    assert found.names == plain.names
+    assert "the same speech" in " ".join(found.notes)
+    words = ["plot", str(run / "run"), str(tmp_path / "time.svg"), "--what", "time", "--cluster", "speech"]
+    assert main(words) == 0
+    assert "the same speech" in capsys.readouterr().out
+    assert main(["report", str(run / "run"), str(tmp_path / "report.html"), "--cluster", "speech"]) == 0
+    assert "the same speech" in (tmp_path / "report.html").read_text()
+    with pytest.raises(OptionError, match="did you mean 'speech'"):
+        topic_shares(run / "run", cluster="spech")
+
+
 def test_sampled_posteriors__widen_the_intervals_of_the_proportions_of_the_fit(run):
     sampled = effects(run / "run", "~ party", scheduler="serial")
     known = effects(run / "run", "~ party", posteriors="fit", scheduler="serial")

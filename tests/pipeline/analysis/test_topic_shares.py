@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Model, fit, infer, plot, report, topic_shares
-from collapsium.pipeline.analysis.topic_shares import PERIODS, by_period, starts_of
+from collapsium.pipeline.analysis.periods import PERIODS, starts_of
+from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.summary import dates_summary
 from collapsium.storage.corpus.writer import CorpusWriter
