@@ -3,9 +3,9 @@
 Corpora: `ingest`, `append`, `split`, `explode`, `simulate`; `sample_texts` and `write_sample_texts` for trying things
 out. Fits: `estimate`, `fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `edit`,
 `topic_shares`, `expected_topics`, `label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`,
-`predict`, `effects`, `table_effects`, `shares_by`, `shares_over`, `report`, `plot` and `export`. Jobs: `batch`,
-`versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the same name. `__init__.pyi`
-has the types of all options, for editors and mypy.
+`predict`, `effects`, `table_effects`, `shares_by`, `shares_over`, `words_by`, `report`, `plot` and `export`. Jobs:
+`batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the same name.
+`__init__.pyi` has the types of all options, for editors and mypy.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _HOMES = {
     "Evaluation": "collapsium.pipeline.analysis.evaluate",
     "ExpectedTopic": "collapsium.pipeline.analysis.labels.expected_topics",
     "Exported": "collapsium.pipeline.reporting.export",
+    "GroupWords": "collapsium.pipeline.analysis.group_words",
     "Findings": "collapsium.pipeline.analysis.verify",
     "LabelTopics": "collapsium.pipeline.analysis.labels.expected_topics",
     "Measurement": "collapsium.pipeline.analysis.metrics.measurement",
@@ -67,6 +68,7 @@ _HOMES = {
     "topic_shares": "collapsium.pipeline.analysis.topic_shares",
     "topics": "collapsium.pipeline.models.topics",
     "verify": "collapsium.pipeline.analysis.verify",
+    "words_by": "collapsium.pipeline.analysis.group_words",
     "write_sample_texts": "collapsium.pipeline.workflows.demo.sample",
 }
 
@@ -81,6 +83,7 @@ __all__ = [
     "ExpectedTopic",
     "Exported",
     "Findings",
+    "GroupWords",
     "LabelTopics",
     "Measurement",
     "Model",
@@ -125,6 +128,7 @@ __all__ = [
     "topics",
     "verify",
     "versions",
+    "words_by",
     "write_sample_texts",
 ]
 

@@ -5,6 +5,7 @@
 
 import collapsium.pipeline.analysis.coherence
 import collapsium.pipeline.analysis.evaluate
+import collapsium.pipeline.analysis.group_words
 import collapsium.pipeline.analysis.infer
 import collapsium.pipeline.analysis.labels.expected_topics
 import collapsium.pipeline.analysis.metrics.measurement
@@ -46,6 +47,8 @@ from collapsium.pipeline.analysis.labels.expected_topics import ExpectedTopic as
 from collapsium.pipeline.reporting.export import Exported as Exported
 
 from collapsium.pipeline.analysis.verify import Findings as Findings
+
+from collapsium.pipeline.analysis.group_words import GroupWords as GroupWords
 
 from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics as LabelTopics
 
@@ -366,7 +369,10 @@ def verify(path: str | os.PathLike[str], *, progress: collections.abc.Callable[[
 def versions(job: str | os.PathLike[str]) -> list[tuple[collapsium.storage.runs.published.VersionRecord, bool]]:
     """Return the published versions of a job, the oldest first, each with True if it is the current one."""
 
+def words_by(run: str | os.PathLike[str], topic: int, field: str, *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., contrast: str | collections.abc.Sequence[str] | None = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.pipeline.analysis.group_words.GroupWords:
+    """Compare the words that groups of documents use for a topic."""
+
 def write_sample_texts(out: str | os.PathLike[str]) -> int:
     """Write the sample texts as JSON lines, an object a line."""
 
-__all__ = ['Coherence', 'Comparison', 'Corpus', 'Edited', 'Effects', 'Evaluation', 'ExpectedTopic', 'Exported', 'Findings', 'LabelTopics', 'Measurement', 'Model', 'Outcome', 'Plan', 'Prediction', 'Reconstruction', 'Report', 'TLS', 'TimeShares', 'Topic', 'append', 'batch', 'coherence', 'compare', 'edit', 'effects', 'estimate', 'evaluate', 'expected_topics', 'explode', 'export', 'fit', 'infer', 'info', 'ingest', 'label_topics', 'measure', 'name_topics', 'neighbour_distance', 'plot', 'predict', 'report', 'resume', 'rollback', 'sample_texts', 'shares_by', 'shares_over', 'simulate', 'split', 'table_effects', 'topic_shares', 'topics', 'verify', 'versions', 'write_sample_texts']
+__all__ = ['Coherence', 'Comparison', 'Corpus', 'Edited', 'Effects', 'Evaluation', 'ExpectedTopic', 'Exported', 'Findings', 'GroupWords', 'LabelTopics', 'Measurement', 'Model', 'Outcome', 'Plan', 'Prediction', 'Reconstruction', 'Report', 'TLS', 'TimeShares', 'Topic', 'append', 'batch', 'coherence', 'compare', 'edit', 'effects', 'estimate', 'evaluate', 'expected_topics', 'explode', 'export', 'fit', 'infer', 'info', 'ingest', 'label_topics', 'measure', 'name_topics', 'neighbour_distance', 'plot', 'predict', 'report', 'resume', 'rollback', 'sample_texts', 'shares_by', 'shares_over', 'simulate', 'split', 'table_effects', 'topic_shares', 'topics', 'verify', 'versions', 'words_by', 'write_sample_texts']

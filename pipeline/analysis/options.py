@@ -192,3 +192,14 @@ class PosteriorOptions(Options):
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="present location of the training corpus, if it was moved"
     )
+
+
+class GroupWordOptions(Options):
+    """Groups whose words are compared."""
+
+    contrast: Annotated[Names | None, Value("A,B")] = Field(
+        None, description="compare the group A with the group B (default: each group with all other documents)"
+    )
+    corpus: Annotated[Location | None, Value("CORPUS")] = Field(
+        None, description="present location of the training corpus, if it was moved"
+    )

@@ -21,6 +21,10 @@ with the topics fixed (families with Dirichlet proportions; others say so). They
 robust to unequal variances. Documents that belong together, such as paragraphs of
 a speech, need --cluster FIELD, or the intervals are too narrow.
 
+--words TOPIC compares words instead: which ones the groups of the formula's only field
+use more for a topic than other documents do (or, with --contrast A,B, than the other
+group does), by log-odds whose errors are summed over documents.
+
 Without RUN, --proportions and --data are tables of any tool: CSV files with a row
 for each document. The rows have the same order, or the first column of the
 proportions has ids, under the name of a column of the data.
@@ -31,6 +35,7 @@ p_adjusted (over the topics, by Holm's method).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -50,6 +55,7 @@ EPILOG = """examples:
   collapsium effects RUN --formula '~ party + bs(year, df=5)' --cluster speech
   collapsium effects RUN --formula '~ party * bs(date, df=5)' --at date --contrast party=R,D --picture gap.svg
   collapsium effects RUN --formula '~ president' --permutations 40
+  collapsium effects RUN --formula '~ party' --words 7 --contrast R,D
   collapsium effects --proportions theta.csv --data table.csv --formula '~ treatment'"""
 
 
@@ -68,6 +74,14 @@ class PictureOptions(Options):
         None,
         description="draw the estimates with their intervals, as .png or .svg: a curve for each topic along a number "
         "(`at`), else a forest of all terms",
+    )
+
+
+class WordsOptions(Options):
+    """A topic whose words are compared."""
+
+    words: Annotated[int | None, Value("TOPIC")] = Field(
+        None, description="compare the words of the topic with this id between groups, in place of the proportions"
     )
 
 
@@ -90,6 +104,7 @@ def execute(
     formula: FormulaOptions,
     options: EffectOptions,
     posterior: PosteriorOptions,
+    words: WordsOptions,
     tables: TableOptions,
     scheduling: SchedulerOptions,
     certificates: CertificateOptions,
@@ -102,6 +117,18 @@ def execute(
         from collapsium.pipeline.reporting.plots.style import picture_kind
 
         picture_kind(figure.picture, "picture")
+    if words.words is not None:
+        named = given(options, posterior, tables)
+        unused = next((name for name in named if name not in ("contrast", "corpus")), None)
+        if unused is not None or run is None:
+            raise UsageError(f"{flag_of(unused)} does not apply to --words" if unused else "--words requires a RUN")
+        with counting("comparing", "read") as progress:
+            named |= {**given(scheduling), **_sides(options.contrast), "tls": certificates.tls, "progress": progress}
+            compared = pipeline.words_by(run, words.words, _field(formula.formula), **named)
+        if figure.picture is not None:
+            plots.write_words(compared, figure.picture)
+        _print_words(compared, output.as_json)
+        return
     if (run is None) != (tables.proportions is not None and tables.data is not None):
         raise UsageError("expected either a RUN, or --proportions and --data")
     if run is None:
@@ -131,6 +158,35 @@ def execute(
     _print(estimates, options.level)
     if figure.picture is not None:
         print(f"{figure.picture}: estimates with intervals")
+
+
+def _field(formula: str) -> str:
+    """Return the only field of a formula."""
+    return formula.strip().removeprefix("~").strip().strip("`")
+
+
+def _sides(contrasts: Sequence[str]) -> dict[str, object]:
+    """Return the two groups of a contrast, such as ``party=R,D``."""
+    if len(contrasts) > 1:
+        raise UsageError("--words takes one --contrast")
+    return {"contrast": contrasts[0].rpartition("=")[2].split(",")} if contrasts else {}
+
+
+def _print_words(compared: pipeline.GroupWords, as_json: bool) -> None:
+    """Print the words of each group."""
+    rows = compared.records()
+    if as_json:
+        names = {"topic": compared.topic, "field": compared.field, "documents": compared.documents}
+        print_json({**names, "rows": rows})
+        return
+    print(plain(f"topic {compared.topic}: {compared.name}"))
+    for group in compared.groups:
+        print(plain(group))
+        print(f"  {'log-odds':>9} {'se':>8} {'z':>7} {'tokens':>9}  word")
+        for row in rows:
+            if row["group"] == group:
+                figures = f"{row['log_odds']:9.3f} {row['se']:8.3f} {row['z']:7.2f} {row['tokens']:9.1f}"
+                print(f"  {figures}  {plain(str(row['word']))}")
 
 
 def _print(estimates: pipeline.Effects, level: float) -> None:

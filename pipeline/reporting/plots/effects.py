@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from collapsium.pipeline.analysis.group_words import GroupWords
 from collapsium.pipeline.analysis.regression import Effects
 from collapsium.pipeline.formatting import plain, shortened
-from collapsium.pipeline.reporting.plots.style import COLOURS, drawn, new_panels, picture_kind
+from collapsium.pipeline.reporting.plots.style import ACROSS, COLOURS, drawn, new_panels, picture_kind
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.file import File
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_PANELS = 12  # Terms of a forest, or topics of a figure of curves
+MAX_WORDS = 12  # Words of each group
 MAX_LETTERS = 34  # Characters of a topic's words beside a forest
 ROW = 0.24  # Height of a row of a forest, in inches
 
@@ -60,6 +62,48 @@ def effects_figure(effects: Effects, *, topics: Sequence[int] | None = None, tit
 def write_effects(effects: Effects, path: str) -> None:
     """Write the figure of effects to a PNG or SVG file."""
     File(path).write(drawn(lambda: effects_figure(effects), picture_kind(path)))
+
+
+def words_figure(compared: GroupWords, *, count: int = MAX_WORDS, title: str | None = None) -> Figure:
+    """Return a figure of the words that groups use more: a panel for each group, an interval for each word.
+
+    Parameters
+    ----------
+    compared : GroupWords
+        Result of `words_by`.
+    count : int, optional
+        Words of each group.
+    title : str, optional
+        Title of the figure.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, which the caller may change.
+    """
+    groups = compared.groups[:MAX_PANELS]
+    heading = title or f"Topic {compared.topic} by {compared.field}: log-odds of words, with 95% intervals"
+    figure, axes = new_panels(len(groups), plain(heading), legend=False)
+    rows = compared.records(count)
+    chosen = [[row for row in rows if row["group"] == group] for group in groups]
+    width, height = figure.get_size_inches()
+    down = -(-len(groups) // ACROSS)
+    figure.set_size_inches(width + 1.5, max(height, down * (ROW * max(map(len, chosen)) + 1.2)))
+    for panel, group, words in zip(axes, groups, chosen, strict=True):
+        places = np.arange(len(words))[::-1]
+        estimate, spread = (np.array([float(row[name]) for row in words]) for name in ("log_odds", "se"))
+        panel.errorbar(estimate, places, xerr=1.96 * spread, fmt="o", markersize=4, color=COLOURS[0])
+        panel.axvline(0.0, color="#000000", linewidth=0.8)
+        names = [shortened(plain(str(row["word"])), MAX_LETTERS) for row in words]
+        panel.set_yticks(places, names, fontsize=8, parse_math=False)
+        panel.set_title(plain(group), fontsize=10, parse_math=False)
+        panel.set_xlabel("log-odds")
+    return figure
+
+
+def write_words(compared: GroupWords, path: str) -> None:
+    """Write the figure of words by group to a PNG or SVG file."""
+    File(path).write(drawn(lambda: words_figure(compared), picture_kind(path)))
 
 
 def _columns(effects: Effects, topics: Sequence[int] | None) -> list[int]:

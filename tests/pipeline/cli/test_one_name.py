@@ -29,7 +29,7 @@ FUNCTIONS = {
 }
 # Flags that choose another function (whose first argument they are), how much is printed, or where the result goes.
 APART = {
-    "effects": {"picture"},
+    "effects": {"picture", "words"},
     "evaluate": {"coherence", "documents", "words"},
     "fit": {"resume", "run"},
     "topics": {
