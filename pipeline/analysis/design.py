@@ -57,6 +57,7 @@ _TOKEN = re.compile(
     r"`(?P<quoted>[^`]+)`|(?P<name>[^\W\d]\w*)|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     r"|(?P<operator>\*\*|[-+*/:^(),=\[\]])|(?P<space>\s+)"
 )
+_CURVE = re.compile(r"\b((?:bs|cr|cs|poly)\([^()]*\))\[[^\]]*\]")  # Column of a basis, as in bs(year, df=5)[2]
 _PLACEHOLDER = re.compile(r"zz(\d+)zz")
 _CENTRED = ", constraints='center'"  # Natural splines sum to one, as the intercept does
 
@@ -506,6 +507,19 @@ def _first_line(error: Exception) -> str:
     return unicodedata.normalize("NFC", text)[:300] or type(error).__name__
 
 
+def _advice(column: str) -> str:
+    """Return what to do about a curve of some documents alone; empty for other columns."""
+    curve = _CURVE.search(column)
+    others = "" if curve is None else (column[: curve.start()] + column[curve.end() :]).strip(":")
+    if curve is None or not others:
+        return ""
+    group = re.sub(r"\[(?:T\.)?([^\]]*)\]", r"=\1", others)
+    return (
+        f"the documents with {group} are too few or too alike for a curve of their own, {curve[1]}: lower its df, add "
+        f"{others.partition('[')[0]} with + instead of *, or merge its rare levels"
+    )
+
+
 def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequence[int]) -> tuple[Floats, list[int]]:
     """Return a change of basis A in which the columns X A are far from collinear, and the columns that are used.
 
@@ -521,7 +535,8 @@ def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequenc
         if variance <= CONSTANT * gram[column, column] / documents:
             if column in aliased:
                 continue
-            raise OptionError(f"the column {columns[column]!r} is constant; leave it out", "formula")
+            advice = _advice(columns[column]) or "leave it out"
+            raise OptionError(f"the column {columns[column]!r} is constant; {advice}", "formula")
         change[column, column] = 1.0 / math.sqrt(variance)
         if constant:
             change[0, column] = -means[column] / math.sqrt(variance)
@@ -539,7 +554,8 @@ def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequenc
                 continue
             largest = [other for other in np.argsort(-np.abs(vector)).tolist() if other != column and vector[other]][:3]
             others = ", ".join(repr(columns[other]) for other in largest)
-            raise OptionError(f"the column {columns[column]!r} is a combination of {others}; leave one out", "formula")
+            advice = _advice(columns[column]) or "leave one out"
+            raise OptionError(f"the column {columns[column]!r} is a combination of {others}; {advice}", "formula")
         vectors[:, column] = vector / math.sqrt(left)
         columns_used.append(column)
     scale = np.diag(1.0 / np.sqrt(np.maximum(np.diag(gram), 1e-300) / documents))[:, columns_used]

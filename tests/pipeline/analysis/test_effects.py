@@ -247,6 +247,7 @@ def test_formulas__of_any_characters_raise_nothing_else(text):
         ("~ one", {}, "the column 'one' is constant"),
         ("~ same", {}, "'same' is constant: all documents have 'x'"),
         ("~ year + twice", {}, "the column 'twice' is a combination of 'year'"),
+        ("~ bs(year, df=6) * rare", {}, "the documents with rare=z are too few or too alike for a curve of their own, bs("),
         ("~ key", {}, "'key' has another value in every document"),
         ("~ bs(group)", {}, "'group': expected numbers or dates, found 'a'"),
         ("~ log(zero)", {}, "not a finite number"),
@@ -265,7 +266,12 @@ def test_formulas__of_any_characters_raise_nothing_else(text):
 def test_bad_input__ends_in_one_line(formula, options, message):
     theta, frame, _ = table(1, 40)
     frame = frame.assign(
-        one=1.0, same="x", twice=2 * frame.year + 1, key=[f"k{n}" for n in range(40)], zero=np.arange(40.0)
+        one=1.0,
+        same="x",
+        rare=np.where(np.arange(40) < 37, "y", "z"),
+        twice=2 * frame.year + 1,
+        key=[f"k{n}" for n in range(40)],
+        zero=np.arange(40.0),
     )
     with pytest.raises(OptionError) as caught:
         table_effects(theta, frame, formula, **options)
