@@ -768,7 +768,7 @@ class Regression:
             pool = np.arange(values.size), np.append(field.counts, field.missing)
             return _Permutations(name, values, [{None: size} for size in self.sizes], {None: pool})
         sizes: list[dict[str | None, int]] = []
-        pools: dict[str | None, _Pool] = {None: (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))}
+        pools: dict[str | None, _Pool] = {}
         for part in self._each(_codes, self.run, name, field):
             sizes.append({key: int(counts.sum()) for key, (_, counts) in part.items()})
             for key, pool in part.items():
@@ -815,8 +815,8 @@ def _merged(codes: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> _Poo
 class _Permutations:
     """Random permutations of a field: parts get values from pools in turn, so that no list of documents is needed.
 
-    Clusters whose documents have equal values are permuted as a whole; else the values within each cluster are, and
-    documents without a cluster keep theirs.
+    Each cluster gets the values of another one, in random order and repeated if it is larger, so that values remain as
+    alike within clusters as they are. Documents without a cluster exchange theirs.
     """
 
     name: str
@@ -826,34 +826,36 @@ class _Permutations:
 
     def parts(self, stream: Stream) -> Iterator[Permuted]:
         """Yield the values of each part; the same ones for the same stream."""
-        generator, clusters = stream.generator(), dict[str | None, int]()
-        pools, sizes = dict(self.pools), self.sizes
-        alone = pools.pop(None)
-        if all(codes.size == 1 for codes, _ in pools.values()):
-            # A cluster counts once, as a document without a cluster does.
-            firsts = [alone[0], *(codes for codes, _ in pools.values())]
-            ones = [alone[1], np.ones(len(pools), dtype=np.int64)]
-            units = _merged(np.concatenate(firsts), np.concatenate(ones))
-            left = units[1].copy()
-            drawn = _draw(generator, units[0], left, len(pools))
-            clusters = dict(zip(pools, drawn.tolist(), strict=True))
-            pools, sizes = {None: (units[0], left)}, [{None: part.get(None, 0)} for part in self.sizes]
-        remaining = {key: counts.copy() for key, (_, counts) in pools.items()}
-        for part, all_sizes in zip(sizes, self.sizes, strict=True):
-            codes = {key: np.array([clusters[key]]) for key in all_sizes if key in clusters}
-            for key, size in part.items():
-                if key in pools:
-                    codes[key] = _draw(generator, pools[key][0], remaining[key], size)
-            yield self.name, {key: self.values[drawn] for key, drawn in codes.items()}
+        generator = stream.generator()
+        clusters = [key for key in self.pools if key is not None]
+        others = [clusters[place] for place in generator.permutation(len(clusters)).tolist()]
+        source: dict[str | None, str | None] = {None: None, **dict(zip(clusters, others, strict=True))}
+        left = {key: self.pools[other][1].copy() for key, other in source.items() if other in self.pools}
+        for sizes in self.sizes:
+            values = {}
+            for key, size in sizes.items():
+                codes, counts = self.pools[source[key]]
+                values[key] = self.values[_draw(generator, codes, counts, left[key], size)]
+            yield self.name, values
 
 
 def _draw(
-    generator: np.random.Generator, codes: npt.NDArray[np.int64], left: npt.NDArray[np.int64], size: int
+    generator: np.random.Generator,
+    codes: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
+    left: npt.NDArray[np.int64],
+    size: int,
 ) -> npt.NDArray[np.int64]:
-    """Take codes from those that are left, in random order."""
-    taken = generator.multivariate_hypergeometric(left, size, method="marginals")
-    left -= taken
-    return np.asarray(generator.permutation(np.repeat(codes, taken)), dtype=np.int64)
+    """Take codes from those that are left, in random order; all of them are back when none is left."""
+    drawn = []
+    while size:
+        if not left.any():
+            left += counts
+        taken = generator.multivariate_hypergeometric(left, min(size, int(left.sum())), method="marginals")
+        left -= taken
+        size -= int(taken.sum())
+        drawn.append(generator.permutation(np.repeat(codes, taken)))
+    return np.concatenate([np.zeros(0, dtype=np.int64), *drawn])
 
 
 def _summed(parts: Iterable[tuple[Floats, ...]]) -> tuple[Floats, ...]:

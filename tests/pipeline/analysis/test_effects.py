@@ -165,39 +165,32 @@ def test_errors__do_not_depend_on_parts_and_chunks(errors, monkeypatch):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_permutations__keep_the_values_of_all_documents_or_of_each_cluster(whole):
-    theta, frame, _ = table(13, 90)
-    frame.loc[:4, "cluster"], frame.loc[3:9, "group"] = None, None
+def test_permutations__give_clusters_the_values_of_other_clusters(whole):
+    theta, frame, _ = table(13, 95)
+    keys = [None] * 5 + [f"c{number // 10}" for number in range(90)]
+    group = frame["group"].to_numpy(dtype=object)
+    group[:5] = list("aabbc")
     if whole:
-        frame["group"] = frame.cluster.where(frame.cluster.notna(), frame.group)
-    options = EffectOptions(cluster="cluster")
-    columns = {"year": frame["year"].to_numpy(dtype=float)}
-    for name in ("group", "cluster"):
-        columns[name] = np.array([None if pd.isna(value) else value for value in frame[name]], dtype=object)
-    regression = Regression(TableSource(theta, columns, 13), SerialExecutor(), options, silent)
+        group[5:] = keys[5:]
+    columns = {"group": group, "cluster": np.array(keys, dtype=object)}
+    regression = Regression(TableSource(theta, columns, 13), SerialExecutor(), EffectOptions(cluster="cluster"), silent)
     regression.prepare(check_formula("~ group"))
     permutations = regression._permutations("group")
+    places = {key: np.flatnonzero([other == key for other in keys]) for key in {*keys}}
     for seed in range(5):
-        shuffled = columns["group"].copy()
+        shuffled = np.full(95, None, dtype=object)
         for part, (name, values) in enumerate(permutations.parts(Stream(seed, "permutations"))):
             assert name == "group"
-            rows = slice(part * 13, (part + 1) * 13)
-            for key in {*columns["cluster"][rows]}:
-                places = np.flatnonzero([other == key for other in columns["cluster"]])
-                if key in values:
-                    shuffled[places[(places >= rows.start) & (places < rows.stop)]] = values[key]
-        after, before = ([str(value) for value in column] for column in (shuffled, columns["group"]))
-        assert after != before
-        keys = [str(key) for key in columns["cluster"]]
-        if whole:
-            assert len({*zip(keys[5:], after[5:], strict=True)}) == 6
-            units = [
-                {**dict(zip(keys[5:], texts[5:], strict=True)), **dict(enumerate(texts[:5]))}
-                for texts in (after, before)
-            ]
-            assert sorted(units[0].values()) == sorted(units[1].values())
-        else:
-            assert sorted(zip(keys, after, strict=True)) == sorted(zip(keys, before, strict=True))
+            for key, own in values.items():
+                shuffled[[place for place in places[key] if place // 13 == part]] = own
+        assert sorted(shuffled[:5]) == list("aabbc")
+        # Clusters of equal sizes exchange all their values.
+        before, after = (
+            sorted(tuple(sorted(column[places[key]])) for key in places if key is not None)
+            for column in (group, shuffled)
+        )
+        assert before == after
+        assert shuffled.tolist() != group.tolist()
 
 
 def test_missing_values__are_a_level_or_the_mean_with_a_column():
