@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.design import (
-    DATE,
-    Floats,
-    Values,
-    check_formula,
-    fields_of,
-    names_in,
-    require_formulaic,
-)
 from collapsium.pipeline.analysis.infer import THETA
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions, ShareOptions
-from collapsium.pipeline.analysis.periods import PERIODS
 from collapsium.pipeline.analysis.regression import KNOWN, Effects, Regression
 from collapsium.pipeline.engine.plan import temporary_folder
 from collapsium.pipeline.executors.base import TLS, SerialExecutor
@@ -39,6 +29,16 @@ from collapsium.storage.errors import AbsentError, MismatchError, OptionError, n
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.run import RECORD, Run
 from collapsium.storage.units import Counting, silent
+from collapsium.workers.design import (
+    DATE,
+    Floats,
+    Values,
+    check_formula,
+    fields_of,
+    names_in,
+    require_formulaic,
+)
+from collapsium.workers.periods import PERIODS
 
 if TYPE_CHECKING:
     import pandas as pd

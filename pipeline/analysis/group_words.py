@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.design import DATE, MISSING, FieldCounts, Floats, count_values, level_text
 from collapsium.pipeline.analysis.effects import WORDS, RunSource, open_training
 from collapsium.pipeline.analysis.infer import THETA
 from collapsium.pipeline.analysis.options import GroupWordOptions
@@ -34,6 +33,7 @@ from collapsium.storage.errors import OptionError, near
 from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
+from collapsium.workers.design import DATE, MISSING, FieldCounts, Floats, count_values, level_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,18 +26,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.design import (
-    MISSING,
-    CheckedFormula,
-    Design,
-    FieldCounts,
-    Floats,
-    Values,
-    basis,
-    count_values,
-    fit_design,
-    level_text,
-)
 from collapsium.pipeline.analysis.options import EffectOptions
 from collapsium.pipeline.analysis.posteriors import (
     CHUNK,
@@ -56,6 +44,18 @@ from collapsium.storage.units import Counting
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles, read_rows
 from collapsium.workers.arrays.state import Array
+from collapsium.workers.design import (
+    MISSING,
+    CheckedFormula,
+    Design,
+    FieldCounts,
+    Floats,
+    Values,
+    basis,
+    count_values,
+    fit_design,
+    level_text,
+)
 from collapsium.workers.families.family import IntegratesProportions
 from collapsium.workers.kernels.posteriors import weighted_squares, weighted_sums
 

@@ -11,9 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.analysis.design import DATE
 from collapsium.pipeline.analysis.effects import shares_over
-from collapsium.pipeline.analysis.periods import PERIODS, following, name_of_period, starts_of
 from collapsium.pipeline.engine.summary import summary_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
@@ -28,7 +26,9 @@ from collapsium.storage.runs.run import RECORD, Run
 from collapsium.storage.runs.summary import DatesSummary, SummaryRecord, read_summary
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.date_sums import moment
+from collapsium.workers.design import DATE
 from collapsium.workers.ingest.dates import UNITS
+from collapsium.workers.periods import PERIODS, following, name_of_period, starts_of
 
 
 @dataclass(frozen=True)

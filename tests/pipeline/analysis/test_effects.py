@@ -11,7 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import effects, fit, ingest, shares_by, shares_over, table_effects, topic_shares
-from collapsium.pipeline.analysis.design import check_formula
 from collapsium.pipeline.analysis.effects import TableSource
 from collapsium.pipeline.analysis.options import EffectOptions
 from collapsium.pipeline.analysis.regression import Regression
@@ -21,6 +20,7 @@ from collapsium.pipeline.reporting.plots.effects import effects_figure
 from collapsium.storage.errors import AbsentError, InputError, OptionError
 from collapsium.storage.units import silent
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.design import check_formula
 from tests.naive.posteriors import composition
 
 

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Model, fit, infer, plot, report, topic_shares
-from collapsium.pipeline.analysis.periods import PERIODS, starts_of
 from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.summary import dates_summary
@@ -25,6 +24,7 @@ from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.summary import parse_summary, read_summary
 from collapsium.workers.date_sums import date_sums
 from collapsium.workers.ingest.dates import hours_of
+from collapsium.workers.periods import PERIODS, starts_of
 from tests.conftest import planted_rows
 from tests.strategies import documents_of
 

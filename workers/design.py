@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.analysis.periods import PERIODS, name_of_period, starts_of
 from collapsium.storage.corpus.list_columns import labels_of
 from collapsium.storage.corpus.shard_columns import LABELS, SEGMENTS
 from collapsium.storage.errors import InputError, MissingError, OptionError, near
 from collapsium.storage.readers.texts.values import is_missing
 from collapsium.workers.date_sums import moment
 from collapsium.workers.ingest.dates import EPOCH, hours_of, read_date
+from collapsium.workers.periods import PERIODS, name_of_period, starts_of
 
 if TYPE_CHECKING:
     import formulaic
