@@ -39,6 +39,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.design import ModelDesign, require_formulaic, unpacked_design
 from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.special import elementary
 from collapsium.workers.shard_loading import document_parts
@@ -164,6 +165,57 @@ class Model(models.Model):
             frame["parent"] = frame["parent"].astype("Int64")
         return frame
 
+    def prevalence(self) -> pd.DataFrame:
+        """Return the coefficients of the documents' priors in a fit with `prevalence` as a data frame.
+
+        Numbers are in standard deviations from their mean, and levels of labels against the most frequent one. A
+        coefficient is the change of the logarithm of a topic's Dirichlet parameter.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each column of the formula, and a column for each topic by its permanent id.
+
+        Raises
+        ------
+        AbsentError
+            The model was fitted without `prevalence`.
+        """
+        design, coefficients = self._prevalence()
+        frame: pd.DataFrame = require_pandas().DataFrame(coefficients, index=design.columns)
+        return frame.rename_axis(index="term", columns="topic")
+
+    def shares_at(self, **values: float | str) -> Floats:
+        """Return the topic shares that a fit with `prevalence` expects of a document before any of its words is read.
+
+        Parameters
+        ----------
+        **values
+            Values of fields of the formula; other numbers are at their means, and other labels at the most frequent.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (topics,)
+            Shares by permanent id.
+
+        Raises
+        ------
+        AbsentError
+            The model was fitted without `prevalence`.
+        OptionError
+            A field is not in the formula, or no document has the value.
+        """
+        design, coefficients = self._prevalence()
+        shares = np.exp(design.row_at({name: str(value) for name, value in values.items()}) @ coefficients)
+        return np.asarray(shares / shares.sum(), dtype=np.float64)
+
+    def _prevalence(self) -> tuple[ModelDesign, Floats]:
+        packed, coefficients = self.family.design(self.global_state), self.family.design_coefficients(self.global_state)
+        if packed is None or coefficients is None:
+            raise AbsentError(f"{self.folder.url}: the model was fitted without `prevalence`")
+        require_formulaic()
+        return unpacked_design(packed), coefficients
+
     def document_topics(self) -> pd.DataFrame:
         """Return `document_topic` as a data frame.
 
@@ -243,6 +295,11 @@ def _proportions(model: models.Model, local: LocalState) -> Floats:
     return np.asarray(model.family.infer(local, model.global_state)["document_topic"], dtype=np.float64)
 
 
+def parts_for(model: models.Model) -> dict[str, Any]:
+    """Return the keyword arguments of `Shard.of` and `ShardReference.load` for documents that a model reads."""
+    return document_parts(model.family, model.family.design(model.global_state))
+
+
 def load_blocks(model: models.Model, executor: Executor) -> list[Future[tasks.Block]]:
     """Load the blocks of the vocabulary on the workers."""
     # Without a dashboard tasks run in this process, where an interrupt would wait for the compiler.
@@ -271,7 +328,7 @@ def fold_in(model: models.Model, corpus: Corpus, seed: int = 0) -> Floats:
 
 
 def _folded(model: models.Model, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
-    shard = reference.load(**document_parts(model.family))
+    shard = reference.load(**parts_for(model))
     local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "infer"))
     return _proportions(model, local)
 

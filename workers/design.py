@@ -7,20 +7,23 @@ so that what is evaluated contains no other name.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from collapsium.storage.corpus.labels import DocumentRows
 from collapsium.storage.corpus.list_columns import labels_of
 from collapsium.storage.corpus.shard_columns import LABELS, SEGMENTS
-from collapsium.storage.errors import InputError, MissingError, OptionError, near
+from collapsium.storage.errors import DamagedError, InputError, MissingError, OptionError, near
 from collapsium.storage.readers.texts.values import is_missing
 from collapsium.workers.date_sums import moment
 from collapsium.workers.ingest.dates import EPOCH, hours_of, read_date
@@ -272,6 +275,12 @@ class FieldCounts:
         values = self.values.astype(np.float64)
         return float((values * self.counts).sum() / max(int(self.counts.sum()), 1))
 
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of a number."""
+        squares = (self.values.astype(np.float64) - self.mean) ** 2
+        return math.sqrt(float((squares * self.counts).sum() / max(int(self.counts.sum()), 1)))
+
     def __add__(self, other: FieldCounts) -> FieldCounts:
         if not self.counts.size or not other.counts.size:
             some = self if self.counts.size else other
@@ -289,13 +298,13 @@ def count_values(values: Values) -> FieldCounts:
     return _counted(known, np.ones(known.size, dtype=np.int64), values.size - known.size)
 
 
-def _counted(values: Values, counts: npt.NDArray[np.int64], missing: int) -> FieldCounts:
+def _counted(values: Values, counts: npt.NDArray[np.int64], missing: int, most: int = MAX_DISTINCT) -> FieldCounts:
     distinct, index = np.unique(values, return_inverse=True)
-    if values.dtype == np.float64 and distinct.size > MAX_DISTINCT:
+    if values.dtype == np.float64 and distinct.size > most:
         # The ends stay exact, as splines refuse what lies beyond them.
         low, high = distinct[0], distinct[-1]
-        step = (high - low) / (MAX_DISTINCT // 2)
-        return _counted(np.minimum(low + np.rint((values - low) / step) * step, high), counts, missing)
+        step = (high - low) / (most // 2)
+        return _counted(np.minimum(low + np.rint((values - low) / step) * step, high), counts, missing, most)
     return FieldCounts(distinct, np.bincount(index, counts, distinct.size).astype(np.int64), missing)
 
 
@@ -313,6 +322,8 @@ class Design:
     levels: Mapping[int, tuple[str, ...]]  # Levels of the labels, the most frequent first, by placeholder
     counts: Mapping[str, FieldCounts]  # Values of the fields
     indicators: tuple[str, ...]  # Numbers with missing values, each with a column of its own at the end
+    # Whether numbers outside of functions are standardised, so that their products with others are, too
+    standard: bool = False
 
     @property
     def intercept(self) -> bool:
@@ -321,7 +332,7 @@ class Design:
 
     def rows(self, fields: Mapping[str, Values]) -> Floats:
         """Return the rows of documents, shape (documents, columns)."""
-        frame = _frame(self.formula, fields, self.levels, self.counts)
+        frame = _frame(self.formula, fields, self.levels, self.counts, standard=self.standard)
         parts = [_evaluated(self.spec, frame, self.counts)]
         parts += [np.isnan(fields[name].astype(np.float64)).astype(np.float64)[:, None] for name in self.indicators]
         rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
@@ -369,7 +380,14 @@ class Design:
         return [*columns, *(place for place, column in enumerate(self.columns) if column == f"{name}[missing]")]
 
 
-def fit_design(formula: CheckedFormula, counts: Mapping[str, FieldCounts], documents: int, known: set[str]) -> Design:
+def fit_design(
+    formula: CheckedFormula,
+    counts: Mapping[str, FieldCounts],
+    documents: int,
+    known: set[str],
+    *,
+    standard: bool = False,
+) -> Design:
     """Return the design of a formula: levels, scales and knots follow from the values of the fields."""
     require_formulaic()
     import formulaic
@@ -388,7 +406,7 @@ def fit_design(formula: CheckedFormula, counts: Mapping[str, FieldCounts], docum
         if not counts[name].is_number or is_number is False:
             levels[number] = _levels(name, counts[name], documents)
     reference = _reference(formula, counts, documents)
-    frame = _frame(formula, reference, levels, counts)
+    frame = _frame(formula, reference, levels, counts, standard=standard)
     try:
         parsed = formulaic.Formula(formula.coded)
         if len(parsed) > MAX_COLUMNS:
@@ -413,7 +431,7 @@ def fit_design(formula: CheckedFormula, counts: Mapping[str, FieldCounts], docum
         (frozenset(formula.fields[int(number)][0] for number in _PLACEHOLDER.findall(str(term))), span)
         for term, span in spec.term_slices.items()
     )
-    return Design(formula, spec, tuple(columns), terms, levels, dict(counts), indicators)
+    return Design(formula, spec, tuple(columns), terms, levels, dict(counts), indicators, standard)
 
 
 def _levels(name: str, counts: FieldCounts, documents: int) -> tuple[str, ...]:
@@ -457,12 +475,14 @@ def _frame(
     fields: Mapping[str, Values],
     levels: Mapping[int, tuple[str, ...]],
     counts: Mapping[str, FieldCounts],
+    *,
+    standard: bool,
 ) -> pd.DataFrame:
     """Return the fields under their placeholders, with missing numbers replaced by the mean."""
     import pandas as pd
 
     columns = {}
-    for number, (name, _) in enumerate(formula.fields):
+    for number, (name, inside) in enumerate(formula.fields):
         values = fields[name]
         if number in levels:
             place = {level: code for code, level in enumerate(levels[number])}
@@ -477,7 +497,10 @@ def _frame(
             columns[f"zz{number}zz"] = pd.Categorical.from_codes(codes, categories=list(levels[number]))
         else:
             numbers = values.astype(np.float64)
-            columns[f"zz{number}zz"] = np.where(np.isnan(numbers), counts[name].mean, numbers)
+            numbers = np.where(np.isnan(numbers), counts[name].mean, numbers)
+            if standard and inside is None:
+                numbers = (numbers - counts[name].mean) / (counts[name].deviation or 1.0)
+            columns[f"zz{number}zz"] = numbers
     if not columns:
         columns["none"] = np.zeros(len(next(iter(fields.values()), np.zeros(1))))
     return pd.DataFrame(columns)
@@ -563,3 +586,183 @@ def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequenc
     if roots[-1] < WELL_CONDITIONED * roots[0]:
         return scale, columns_used
     return change @ vectors[:, columns_used], columns_used
+
+
+def taken_fields(fields: Mapping[str, Values], design: Design, occupied: npt.NDArray[np.bool_]) -> dict[str, Values]:
+    """Return the fields of some documents; those that no document of the part has are missing."""
+    taken = {}
+    for name in design.formula.names:
+        if name in fields:
+            taken[name] = fields[name][occupied]
+        else:
+            number = design.counts[name].is_number
+            taken[name] = np.full(int(occupied.sum()), math.nan if number else None, dtype=None if number else object)
+    return taken or {"": np.zeros(int(occupied.sum()))}
+
+
+# ---- designs of models
+
+
+MAX_STORED = 1000  # Distinct numbers of a field of a model's design; more are rounded, which moves knots a little
+
+
+@dataclass(frozen=True)
+class ModelDesign:
+    """The design of a model: made from a formula and counts of fields, so that no code comes with a model."""
+
+    design: Design
+    used: tuple[int, ...]  # Columns that are used: all but indicators of values that are missing together
+    # Numbers are centred and scaled; indicators and the intercept are not; float64 (columns used,)
+    center: Floats
+    scale: Floats
+    documents: int
+    known: tuple[str, ...]  # Names of the fields of the corpus
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return [self.design.columns[column] for column in self.used]
+
+    @property
+    def terms(self) -> npt.NDArray[np.int64]:
+        """Number of the term of each column; int64 (columns,)."""
+        term = np.arange(len(self.design.columns)) + len(self.design.terms)
+        for number, (_, span) in enumerate(self.design.terms):
+            term[span] = number
+        return np.unique(term[list(self.used)], return_inverse=True)[1].astype(np.int64)
+
+    def rows(self, fields: Mapping[str, Values], documents: int) -> Floats:
+        """Return the rows of documents, shape (documents, columns)."""
+        taken = taken_fields(fields, self.design, np.ones(documents, dtype=np.bool_))
+        rows: Floats = (self.design.rows(taken)[:, list(self.used)] - self.center) * self.scale
+        return rows
+
+    def row_at(self, values: Mapping[str, str]) -> Floats:
+        """Return the row of a document with some values, shape (columns,); others are at the mean or the reference."""
+        design, fields = self.design, dict[str, Values]()
+        for name in values:
+            design.require(name)
+        for name in design.formula.names:
+            counts = design.counts[name]
+            value: float | str = design.levels_of(name)[0] if design.has_levels(name) else counts.mean
+            if name in values:
+                value = design.value(name, values[name])
+            fields[name] = np.array([float(value)]) if counts.is_number else np.array([value], dtype=object)
+        row: Floats = self.rows(fields, 1)[0]
+        return row
+
+    def packed(self) -> npt.NDArray[np.uint8]:
+        """Return the design as JSON in an array of bytes."""
+        counts = {
+            name: [field.values.tolist(), field.counts.tolist(), field.missing, field.is_number]
+            for name, field in self.design.counts.items()
+        }
+        record = {
+            "formula": self.design.formula.text,
+            "counts": counts,
+            "used": self.used,
+            "center": self.center.tolist(),
+            "scale": self.scale.tolist(),
+            "documents": self.documents,
+            "known": self.known,
+        }
+        return np.frombuffer(json.dumps(record, separators=(",", ":")).encode(), dtype=np.uint8)
+
+
+def unpacked_design(packed: npt.NDArray[np.uint8]) -> ModelDesign:
+    """Return the design that `ModelDesign.packed` has packed; anyone may have written it."""
+    return _unpacked(packed.tobytes())
+
+
+@lru_cache(maxsize=8)
+def _unpacked(packed: bytes) -> ModelDesign:
+    try:
+        record = json.loads(packed)
+        counts = {
+            str(name): FieldCounts(
+                np.array(values, dtype=np.float64 if number else np.str_), np.array(numbers, np.int64), int(missing)
+            )
+            for name, (values, numbers, missing, number) in record["counts"].items()
+        }
+        documents, known = int(record["documents"]), tuple(map(str, record["known"]))
+        center, scale = (np.array(record[name], dtype=np.float64) for name in ("center", "scale"))
+        used = tuple(map(int, record["used"]))
+        formula = check_formula(record["formula"])
+        if not set(formula.names) <= set(counts):
+            raise ValueError("a field has no counts")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError("prevalence_design", f"not a design: {_first_line(error)}") from None
+    design = fit_design(formula, counts, documents, set(known), standard=True)
+    if (
+        center.shape != (len(used),)
+        or scale.shape != center.shape
+        or not all(0 <= n < len(design.columns) for n in used)
+    ):
+        raise DamagedError("prevalence_design", "expected as many columns as the formula has")
+    return ModelDesign(design, used, center, scale, documents, known)
+
+
+def count_fields(
+    extras: Mapping[str, pa.Array], documents: int, names: Sequence[str], place: str
+) -> tuple[dict[str, FieldCounts], set[str]]:
+    """Return the counts of some fields of a shard's documents, and the names of all fields."""
+    fields, counts = fields_of(extras, documents, names, place), {}
+    for name in names:
+        none = FieldCounts(np.zeros(0), np.zeros(0, dtype=np.int64), documents)
+        counts[name] = count_values(fields[name]) if name in fields else none
+    return counts, names_in(extras, documents)
+
+
+def model_design(
+    formula: CheckedFormula, counts: Mapping[str, FieldCounts], documents: int, known: set[str]
+) -> ModelDesign:
+    """Return the design of a formula before its columns are scaled."""
+    stored = {}
+    for name, field in counts.items():
+        stored[name] = _counted(field.values, field.counts, field.missing, MAX_STORED)
+    design = fit_design(formula, stored, documents, known, standard=True)
+    if not design.intercept:
+        raise OptionError(f"{formula.text!r}: leaves out the intercept, which `prevalence` needs", "prevalence")
+    columns = len(design.columns)
+    return ModelDesign(
+        design, tuple(range(columns)), np.zeros(columns), np.ones(columns), documents, tuple(sorted(known))
+    )
+
+
+def scaled_design(design: ModelDesign, gram: Floats) -> ModelDesign:
+    """Return a design whose numbers have mean 0 and variance 1; `gram` is X'X over all documents.
+
+    A constant or collinear column is an error that names it.
+    """
+    parts = design.design
+    aliased = range(len(parts.columns) - len(parts.indicators), len(parts.columns))
+    used = basis(parts.columns, gram, design.documents, aliased)[1]
+    used = sorted({0, *used})
+    center, scale = np.zeros(len(parts.columns)), np.ones(len(parts.columns))
+    for (_, span), numeric in zip(parts.terms, _numeric_terms(parts), strict=True):
+        if numeric:
+            columns = np.arange(span.start, span.stop)
+            mean = gram[0, columns] / design.documents
+            center[columns] = mean
+            scale[columns] = 1.0 / np.sqrt(np.maximum(gram[columns, columns] / design.documents - mean**2, 1e-300))
+    return replace(design, used=tuple(used), center=center[used], scale=scale[used])
+
+
+def _numeric_terms(design: Design) -> list[bool]:
+    """Return for each term whether a number is in it."""
+    return [
+        any(int(number) not in design.levels for number in _PLACEHOLDER.findall(str(term)))
+        for term in design.spec.term_slices
+    ]
+
+
+def rows_of_documents(packed: npt.NDArray[np.uint8], extras: Mapping[str, pa.Array], documents: int) -> DocumentRows:
+    """Return the rows of documents by a packed design; documents with equal fields share a row."""
+    require_formulaic()
+    design = unpacked_design(packed)
+    fields = fields_of(extras, documents, design.design.formula.names, "documents")
+    rows = design.rows(fields, documents).astype(np.float32) + np.float32(0.0)
+    if not len(rows):
+        return DocumentRows(np.zeros((0, len(design.used)), dtype=np.float32), np.zeros(0, dtype=np.int32))
+    distinct, place = np.unique(rows, axis=0, return_inverse=True)
+    return DocumentRows(np.ascontiguousarray(distinct), place.reshape(-1).astype(np.int32))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.labels import DocumentRows, Labels
 from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard, VectorShard
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.spill import SpillFiles, spill
+from collapsium.workers.design import rows_of_documents
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
@@ -32,10 +35,14 @@ class ShardOnDisk:
 
 
 def load_shard(
-    reference: ShardReference, scratch: str | None = None, reserve: float = 0.0, model: AnyPredicts | None = None
+    reference: ShardReference,
+    scratch: str | None = None,
+    reserve: float = 0.0,
+    model: AnyPredicts | None = None,
+    design: npt.NDArray[np.uint8] | None = None,
 ) -> AnyShard | ShardOnDisk:
     """Read a shard and check its digest; return it in memory or, with a scratch folder, in spill files."""
-    shard = with_all_words(reference.load(**document_parts(model)), reference.words)
+    shard = with_all_words(reference.load(**document_parts(model, design)), reference.words)
     # With scratch files memory is short. Fits may share a worker, so that each task sets it anew.
     buffers.pool.lean = scratch is not None
     # Arrow would never give back the memory that decompression took.
@@ -45,11 +52,17 @@ def load_shard(
     return store_shard(shard, scratch)
 
 
-def document_parts(model: AnyPredicts | type[AnyPredicts] | None) -> dict[str, bool]:
-    """Return the keyword arguments of `Shard.of` and `ShardReference.load` for the parts of documents a family uses."""
+def document_parts(
+    model: AnyPredicts | type[AnyPredicts] | None, design: npt.NDArray[np.uint8] | None = None
+) -> dict[str, Any]:
+    """Return the keyword arguments of `Shard.of` and `ShardReference.load` for the parts of documents a family uses.
+
+    `design` is the design that a fit or a model has, as `Predicts.design` returns it.
+    """
     return {
         "labelled": model is not None and model.uses_labels,
         "segmented": model is not None and model.uses_segments,
+        "design": None if design is None else partial(rows_of_documents, design),
     }
 
 
@@ -68,6 +81,8 @@ def store_shard(shard: AnyShard, scratch: str | None) -> AnyShard | ShardOnDisk:
     arrays = {name: getattr(shard, name) for name in names}
     for metadata in () if isinstance(shard, VectorShard) else (shard.labels, shard.segments):
         arrays |= {} if metadata is None else metadata.arrays()
+    if not isinstance(shard, VectorShard) and shard.design is not None:
+        arrays |= {"design_rows": shard.design.rows, "design_place": shard.design.place}
     return ShardOnDisk(shard.number, spill(arrays, scratch))
 
 
@@ -78,12 +93,14 @@ def open_shard(shard: AnyShard | ShardOnDisk) -> AnyShard:
     if "values" in shard.arrays:
         return VectorShard(shard.number, **shard.arrays)
     arrays = dict(shard.arrays)
-    labels, segments = (
-        {name: arrays.pop(name) for name in list(arrays) if name.startswith(head)} for head in ("label_", "segment_")
+    labels, segments, design = (
+        {name: arrays.pop(name) for name in list(arrays) if name.startswith(head)}
+        for head in ("label_", "segment_", "design_")
     )
     return Shard(
         shard.number,
         **arrays,
         labels=Labels.from_arrays(labels) if labels else None,
         segments=Segments.from_arrays(segments) if segments else None,
+        design=DocumentRows(design["design_rows"], design["design_place"]) if design else None,
     )

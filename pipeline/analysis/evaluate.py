@@ -33,7 +33,7 @@ from collapsium.pipeline.engine.setup.request import require_tokens
 from collapsium.pipeline.executors.base import TLS, Executor, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
-from collapsium.pipeline.fitted_model import load_blocks
+from collapsium.pipeline.fitted_model import load_blocks, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
 from collapsium.pipeline.models.training_corpus import training_corpus
@@ -48,7 +48,6 @@ from collapsium.storage.runs.members import leaves
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.shard_loading import document_parts
 
 
 def require_same_vocabulary(named: Sequence[tuple[str, Model]], corpus: Corpus) -> None:
@@ -135,7 +134,7 @@ def score_in_document(
 
 def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Logs:
     model = Model(url)
-    shard = Shard.of(reference.number, reference.documents(), **document_parts(model.family))
+    shard = Shard.of(reference.number, reference.documents(), **parts_for(model))
     if not shard.pairs:
         return Logs(np.zeros(shard.documents), 0)
     local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "unseen"))

@@ -19,7 +19,7 @@ from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
-from collapsium.pipeline.fitted_model import load_blocks
+from collapsium.pipeline.fitted_model import load_blocks, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family, require_corpus
 from collapsium.pipeline.options import keywords, without_none
@@ -42,7 +42,6 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
-from collapsium.workers.shard_loading import document_parts
 
 THETA, PREFIX = "document_topic", "document_"
 SEGMENT_THETA, SEGMENTS = "segment_topic", "segments"
@@ -212,7 +211,7 @@ def _proportions(
     if seen:
         local: LocalState = model.documents(reference.number)
     else:
-        shard = reference.load(**document_parts(model.family))
+        shard = reference.load(**parts_for(model))
         local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(layout.seed, "infer"))
     inferred = model.family.infer(local, model.global_state)
     ids = reference.documents().ids

@@ -55,6 +55,7 @@ from collapsium.workers.design import (
     count_values,
     fit_design,
     level_text,
+    taken_fields,
 )
 from collapsium.workers.families.family import IntegratesProportions
 from collapsium.workers.kernels.posteriors import weighted_squares, weighted_sums
@@ -219,7 +220,7 @@ class _Pass:
     def rows(self, part: int, permuted: Permuted | None = None) -> tuple[Floats, npt.NDArray[np.bool_]]:
         """Return the changed rows of the documents that are not empty."""
         fields, occupied, _ = self.source.fields(part, self.design.formula.names)
-        taken = _taken(fields, self.design, occupied)
+        taken = taken_fields(fields, self.design, occupied)
         if permuted is not None:
             name, values = permuted
             taken[name] = taken[name].copy()
@@ -259,18 +260,6 @@ def _members(keys: Sequence[str | None]) -> dict[str | None, list[int]]:
     for document, key in enumerate(keys):
         members.setdefault(key, []).append(document)
     return members
-
-
-def _taken(fields: Mapping[str, Values], design: Design, occupied: npt.NDArray[np.bool_]) -> dict[str, Values]:
-    """Return the fields of some documents; those that no document of the part has are missing."""
-    taken = {}
-    for name in design.formula.names:
-        if name in fields:
-            taken[name] = fields[name][occupied]
-        else:
-            number = design.counts[name].is_number
-            taken[name] = np.full(int(occupied.sum()), math.nan if number else None, dtype=None if number else object)
-    return taken or {"": np.zeros(int(occupied.sum()))}
 
 
 @dataclass(frozen=True)
@@ -412,7 +401,7 @@ def _stored(run: _Pass, part: int, priors: DocumentPriors, scratch: str) -> Spil
 def _settings(run: _Pass, part: int, settings: Sequence[Mapping[str, float | str]]) -> Floats:
     """Return the sums of the documents' rows with fields set to given values; (settings, columns)."""
     fields, occupied, _ = run.source.fields(part, run.design.formula.names)
-    taken = _taken(fields, run.design, occupied)
+    taken = taken_fields(fields, run.design, occupied)
     return np.stack([run.design.rows(_set(taken, values, run.design)).sum(axis=0) for values in settings])
 
 
@@ -790,7 +779,7 @@ _Pool: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # Codes 
 def _codes(run: _Pass, part: int, name: str, field: FieldCounts) -> dict[str | None, _Pool]:
     """Return the values of a field in each cluster of a part, as codes; missing values have the last one."""
     fields, occupied, _ = run.source.fields(part, run.design.formula.names)
-    column = _taken(fields, run.design, occupied)[name]
+    column = taken_fields(fields, run.design, occupied)[name]
     if field.is_number:
         numbers = column.astype(np.float64)
         codes = np.minimum(np.searchsorted(field.values, numbers), field.values.size - 1)

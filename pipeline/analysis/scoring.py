@@ -24,7 +24,7 @@ from collapsium.pipeline.engine.setup.request import HeldoutReference, align
 from collapsium.pipeline.executors.base import TLS, Executor, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler
-from collapsium.pipeline.fitted_model import load_blocks
+from collapsium.pipeline.fitted_model import load_blocks, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.building.split import split_documents
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -37,7 +37,6 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
 from collapsium.workers.families.family import AnyPredicts
-from collapsium.workers.shard_loading import document_parts
 
 Named = Sequence[tuple[str, Model]]
 
@@ -185,7 +184,7 @@ def _predict_unseen(url: str, reference: ShardReference, first: int, blocks: lis
     model = Model(url)
     known, scored = split_documents(reference.documents(), first, 0.5, seed)
     stream = Stream(seed, "unseen")
-    shard, held = (Shard.of(reference.number, part, **document_parts(model.family)) for part in (known, scored))
+    shard, held = (Shard.of(reference.number, part, **parts_for(model)) for part in (known, scored))
     local = tasks.fold_in(model.family, shard, blocks, model.global_state, stream)
     return predict_pairs(model.family, held, local, blocks, model.global_state)
 
@@ -195,7 +194,7 @@ def _predict_observed(
 ) -> Predicted:
     """Fit proportions to all tokens of a shard's documents and predict further tokens of the same documents."""
     model = Model(url)
-    parts = document_parts(model.family)
+    parts = parts_for(model)
     held = scored.load(segmented=parts["segmented"])
     local = tasks.fold_in(model.family, reference.load(**parts), blocks, model.global_state, Stream(seed, "unseen"))
     return predict_pairs(model.family, held, local, blocks, model.global_state)
@@ -327,7 +326,7 @@ def _predict_completion(
 ) -> Predicted:
     """Predict the held-out pairs of a shard's documents."""
     model = Model(url)
-    parts = document_parts(model.family)
+    parts = parts_for(model)
     held = _among(heldout.load(segmented=parts["segmented"]), words)
     half = model.family
     if not held.pairs:

@@ -416,7 +416,8 @@ def _invariants(model: Model, findings: Findings) -> Iterator[str]:
     for number in range(len(model.record.shards)):
         shard = None
         if corpus is not None:
-            loaded = corpus.references[number].load(**document_parts(model.family))
+            design = model.family.design(model.global_state)
+            loaded = corpus.references[number].load(**document_parts(model.family, design))
             local = model.local_arrays(number)
             if local is not None:
                 model.check_local(local, loaded, f"{url}/local_states/{number:05d}")

@@ -20,7 +20,7 @@ from collapsium.storage.io.folder import Folder
 
 # Readers of shards import PyArrow, which opening a manifest does not need.
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     import numpy.typing as npt
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus import shard
     from collapsium.storage.corpus import vectors as vector_files
     from collapsium.storage.corpus import vocabulary as vocabulary_file
-    from collapsium.storage.corpus.labels import Labels
+    from collapsium.storage.corpus.labels import DocumentRows, Labels
 
 
 @dataclass(frozen=True)
@@ -103,15 +103,21 @@ class ShardReference:
             raise MismatchError(f"{self.folder.url}: expected a corpus of vectors, found one of documents")
         return vector_files.read_values(self.folder, self.dense, self.number, self.record, self.words)
 
-    def load(self, *, labelled: bool = False, segmented: bool = False) -> vector_files.AnyShard:
-        """Read the shard for sweeping, with labels and segments on request."""
+    def load(
+        self,
+        *,
+        labelled: bool = False,
+        segmented: bool = False,
+        design: Callable[[Mapping[str, pa.Array], int], DocumentRows] | None = None,
+    ) -> vector_files.AnyShard:
+        """Read the shard for sweeping, with labels, segments and rows of a design on request."""
         from collapsium.storage.corpus import shard
 
         if self.dense is not None:
             from collapsium.storage.corpus import vectors as vector_files
 
             return vector_files.VectorShard.of(self.number, self._values())
-        return shard.Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented)
+        return shard.Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented, design=design)
 
     def labels(self) -> Labels:
         """Read the labels and covariates of the shard's documents, without decoding ids and words."""

@@ -83,3 +83,11 @@ class Labels(ShortRepr):
         retained = keep[self.position]
         running = np.concatenate([[0], np.cumsum(retained)])
         return Labels(self.names, running[self.offsets], self.position[retained], numbers)
+
+
+@dataclass(frozen=True)
+class DocumentRows:
+    """Rows of a design for the documents of a shard; documents with equal fields share a row."""
+
+    rows: npt.NDArray[np.float32]  # Distinct rows; float32 (rows, columns)
+    place: npt.NDArray[np.int32]  # Row of each document; int32 (documents,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.labels import DocumentRows, Labels
 from collapsium.storage.corpus.list_columns import labels_of, segment_bounds, segment_counts, segment_lists, segments_of
 from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.parquet import LABELS, decode_table, encode_columns, read_part, shard_damage
@@ -125,6 +125,7 @@ class Shard(ShortRepr):
     segments: Segments | None = None
     # Weight of each token of a pair, in fits with weights of words; None where all weigh one; float32 (pairs,)
     weights: npt.NDArray[np.float32] | None = None
+    design: DocumentRows | None = None  # Rows of the documents, in fits whose priors follow a design
     of_vectors: ClassVar[Literal[False]] = False  # False; see `collapsium.storage.corpus.vectors.AnyShard`
 
     def __sizeof__(self) -> int:
@@ -168,7 +169,9 @@ class Shard(ShortRepr):
         """Return the same documents without their words."""
         none = np.zeros(0, dtype=np.int32)
         segments = None if self.segments is None else self.segments.emptied()
-        return Shard(self.number, np.zeros_like(self.offsets), none, none, none, self.labels, segments)
+        return Shard(
+            self.number, np.zeros_like(self.offsets), none, none, none, self.labels, segments, design=self.design
+        )
 
     def of_documents(self, keep: npt.NDArray[np.bool_]) -> Shard:
         """Return the same documents, of which those that are not in `keep` have no words."""
@@ -183,11 +186,22 @@ class Shard(ShortRepr):
         offsets, words = running[self.offsets], self.words[occurs]
         weights = None if self.weights is None else self.weights[pairs]
         counts = self.counts[pairs]
-        return Shard(self.number, offsets, words, renumbered[position], counts, self.labels, segments, weights)
+        own = self.labels, segments, weights, self.design
+        return Shard(self.number, offsets, words, renumbered[position], counts, *own)
 
     @staticmethod
-    def of(number: int, documents: Documents, *, labelled: bool = False, segmented: bool = False) -> Shard:
-        """Return a shard of documents, whose words are numbered by occurrence."""
+    def of(
+        number: int,
+        documents: Documents,
+        *,
+        labelled: bool = False,
+        segmented: bool = False,
+        design: Callable[[Mapping[str, pa.Array], int], DocumentRows] | None = None,
+    ) -> Shard:
+        """Return a shard of documents, whose words are numbered by occurrence.
+
+        `design` makes the rows of the documents from their further columns and their number.
+        """
         documents = documents if segmented else merge_segments(documents)
         occurs = np.zeros(int(documents.words.max(initial=-1)) + 1, dtype=bool)
         occurs[documents.words] = True
@@ -201,6 +215,7 @@ class Shard(ShortRepr):
             np.ascontiguousarray(documents.counts),
             labels_of(len(documents), documents.extras) if labelled else None,
             segments_of(documents.offsets, documents.extras) if segmented else None,
+            design=None if design is None else design(documents.extras, len(documents)),
         )
 
 

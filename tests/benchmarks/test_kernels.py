@@ -13,6 +13,7 @@ import pytest
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import MIN_TOKENS, max_active, starts_of
 from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS, DOCUMENT_PASSES
+from collapsium.workers.families.dirichlet import SAME_PRIOR
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb.active import STEP, sweep_active
 from collapsium.workers.kernels.cvb.active_carry import carry
@@ -146,7 +147,7 @@ def test_prediction(benchmark, state):
 def test_fold_in(benchmark, state):
     shard, _, mean, _, _ = state
     phi, found = (mean + 0.1) / (mean + 0.1).sum(axis=0), np.empty((shard.documents, TOPICS))
-    benchmark(fold_in, document_pairs(shard), phi, np.full(TOPICS, 0.1), 20, found)
+    benchmark(fold_in, document_pairs(shard), phi, np.full((1, TOPICS), 0.1), SAME_PRIOR, 20, found)
     np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-6)
 
 

@@ -69,7 +69,7 @@ def to_power(weights, power):
 
 def sweep(
     offsets, position, counts, b, background, a, ratio, powers, lists, topic, starts, share, running, row_topic,
-    weights=None, least=0.0,
+    weights=None, least=0.0, own=None,
 ):  # fmt: skip
     """One pass over the documents: new responsibilities, the change of E[n_kw], and B + E[n_k].
 
@@ -77,33 +77,35 @@ def sweep(
     document gives to a topic counts for it from the next pair on by E[n_dk] and E[n_kw], and from the next document on
     by E[n_k], but never by `ratio`. B + E[n_k] counts as `least` where it is less.
     `counts` are the weights of all tokens of the pairs, and `weights` those of one, which is excluded. `powers` are those
-    of documents with even and with odd places.
+    of documents with even and with odd places. `own` are the documents' own a_dk, of which `a` is then a mean.
     """
     weights = np.ones(len(position)) if weights is None else weights.astype(np.float64)
     row_topic = np.array(row_topic, dtype=np.float64)
     row_change, background = np.zeros_like(row_topic), np.array(background, dtype=np.float64)
     running, blocks = np.array(running, dtype=np.float64), []
-    for number, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+    for number, (pairs, listed, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         here, power = counts[pairs] @ q, powers[number % 2]
         rest, before = counts[pairs] @ (1 - q.sum(axis=1)), here
-        unlisted = a.size - own.size
-        a_own, a_rest = a[own], np.delete(a, own).sum()
-        total = np.maximum(running[own], least)
+        unlisted = a.size - listed.size
+        a_rest = np.delete(a, listed).sum()
+        a_document = a if own is None else own[number]
+        a_own, own_rest = a_document[listed], np.delete(a_document, listed).sum()
+        total = np.maximum(running[listed], least)
         for i, (w, c, one) in enumerate(zip(position[pairs], counts[pairs], weights[pairs], strict=True)):
-            old, n_kw = one * q[i], row_topic[w, own] + row_change[w, own]
+            old, n_kw = one * q[i], row_topic[w, listed] + row_change[w, listed]
             each = (a_own + np.maximum(here - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
             others = 0.0
             if unlisted:
-                others = background[w] - (ratio[own] * (b[w] + n_kw)).sum()
+                others = background[w] - (ratio[listed] * (b[w] + n_kw)).sum()
                 others = others if others > 1e-5 * background[w] else 0.0  # below, rounding alone
-                others *= 1 + max(rest - one * (1 - q[i].sum()), 0.0) / a_rest
+                others *= (own_rest + max(rest - one * (1 - q[i].sum()), 0.0)) / a_rest
                 others = unlisted * to_power(others / unlisted, power)  # as many equal topics
             each = to_power(each, power)
             before_pair, q[i] = q[i].copy(), np.floor(each / (each.sum() + others) * NEARLY) / UNIT
             here = here + c * (q[i] - before_pair)
-            row_change[w, own] += c * (q[i] - before_pair)
-            background[w] += (ratio[own] * c * (q[i] - before_pair)).sum()
+            row_change[w, listed] += c * (q[i] - before_pair)
+            background[w] += (ratio[listed] * c * (q[i] - before_pair)).sum()
             rest += c * (before_pair.sum() - q[i].sum())
-        running[own] += here - before
+        running[listed] += here - before
         blocks.append(q)
     return in_steps(blocks), row_change, running

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FloatT = TypeVar("FloatT", np.float32, np.float64)
 Vector = npt.NDArray[np.float64]
 
+SAME_PRIOR = np.zeros(0, dtype=np.int32)  # Places of documents' priors where all have the same
 FOLD_IN_SWEEPS = 100  # Most zeroth-order sweeps over a document; nearly all documents converge earlier
 FOLD_IN_KERNELS = (prediction.fold_in, prediction.pair_probability)
 MIN_REST = 1e-9  # Share of the concentration below which a rest of it is taken for rounding
@@ -57,10 +58,15 @@ def dirichlet_topics(word_topic: Vector, prior: Vector, concentration: float, re
     return DirichletTopics(np.ascontiguousarray(phi), prior)
 
 
-def fold_in_counts(shard: Shard, word_probability: Vector, prior: Vector) -> npt.NDArray[np.float32]:
-    """Return the expected counts of unseen documents, fitted by zeroth-order sweeps (CVB0)."""
-    counts = np.zeros((shard.documents, prior.size))
-    prediction.fold_in(document_pairs(shard), word_probability, prior, FOLD_IN_SWEEPS, counts)
+def fold_in_counts(
+    shard: Shard, word_probability: Vector, prior: Vector, place: npt.NDArray[np.int32] = SAME_PRIOR
+) -> npt.NDArray[np.float32]:
+    """Return the expected counts of unseen documents, fitted by zeroth-order sweeps (CVB0).
+
+    `prior` is a_k of all documents or, with the `place` of each document's, rows of priors.
+    """
+    counts = np.zeros((shard.documents, prior.shape[-1]))
+    prediction.fold_in(document_pairs(shard), word_probability, np.atleast_2d(prior), place, FOLD_IN_SWEEPS, counts)
     return counts.astype(np.float32)
 
 

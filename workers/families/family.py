@@ -103,6 +103,15 @@ class SeedTable:
 
 
 @dataclass(frozen=True)
+class DesignTable:
+    """Design that the documents' priors follow, and the sizes of its columns over the corpus."""
+
+    packed: npt.NDArray[np.uint8]  # The design as JSON; see `collapsium.workers.design.ModelDesign`
+    terms: npt.NDArray[np.int64]  # Term of each column; int64 (columns,)
+    reach: Vector  # Largest sum of absolute values over the columns of each term; float64 (terms,)
+
+
+@dataclass(frozen=True)
 class Summary:
     """Sizes of the corpus and plans of the fit, from which a family begins.
 
@@ -126,6 +135,8 @@ class Summary:
         Pseudo-counts of seeded topics; None without seeds.
     weights : WordWeights or None
         Weights of words; None where all tokens count as one.
+    design : DesignTable or None
+        Design that the documents' priors follow; None where all documents have the same prior.
     """
 
     documents: int
@@ -142,6 +153,7 @@ class Summary:
     seeds: SeedTable | None = None
     start: int = 0
     weights: WordWeights | None = None
+    design: DesignTable | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -260,6 +272,14 @@ class Predicts(ABC, Generic[GlobalStateT, RowsT, LocalT]):
     uses_labels: ClassVar[bool] = False
     uses_segments: ClassVar[bool] = False
     folds_in_at_a_point: ClassVar[bool] = False
+
+    def design(self, global_state: GlobalStateT) -> npt.NDArray[np.uint8] | None:
+        """Return the packed design that the documents' priors follow, with whose rows shards come; None without one."""
+        return None
+
+    def design_coefficients(self, global_state: GlobalStateT) -> Vector | None:
+        """Return the coefficients of the documents' priors, shape (columns, topics); None without a design."""
+        return None
 
     def load_local(self, arrays: Arrays) -> LocalT:
         """Return the local state in a checkpoint or in spill files; a family may leave its arrays on disk."""

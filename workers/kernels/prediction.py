@@ -81,7 +81,8 @@ def pair_probability(
 def fold_in(
     pairs: DocumentPairs,
     word_probability: Float64Matrix,
-    prior: Float64Vector,
+    prior: Float64Matrix,
+    prior_place: Int32Vector,
     sweeps: int,
     document_topic: OutFloat64Matrix,
 ) -> None:
@@ -94,9 +95,13 @@ def fold_in(
     Responsibilities have single precision, and are updated eight at a time (`lanes`). Counts have double precision, to
     which a sweep's changes are added, so that they do not drift in long documents.
 
-    Shapes: `word_probability` (rows, topics); `prior` (topics,); `document_topic` (documents, topics).
+    `prior` has a row for all documents or, with `prior_place`, rows of which each document has one.
+
+    Shapes: `word_probability` (rows, topics); `prior` (n, topics); `prior_place` (documents,) or (0,); `document_topic`
+    (documents, topics).
     """
-    topics, width, longest = prior.size, -(-prior.size // (2 * LANES)) * 2 * LANES, 0
+    topics, longest = prior.shape[1], 0
+    width = -(-topics // (2 * LANES)) * 2 * LANES
     for document in range(pairs.offsets.size - 1):
         longest = max(longest, pairs.offsets[document + 1] - pairs.offsets[document])
     phi = np.zeros((len(word_probability), width), dtype=np.float32)
@@ -104,13 +109,14 @@ def fold_in(
         for k in range(topics):
             phi[row, k] = np.float32(max(word_probability[row, k], MIN_PROBABILITY))
     counts, change, weight = np.zeros(width, dtype=np.float32), np.zeros(width, np.float32), np.zeros(width, np.float32)
-    share, smallest = np.zeros(longest * width, dtype=np.float32), np.float32(prior.min() if topics else 0.0)
+    share, smallest = np.zeros(longest * width, dtype=np.float32), np.float32(prior.min() if prior.size else 0.0)
     work = FoldInWorkspace(width, phi.reshape(-1), smallest, counts, change, weight, share)
     for document in range(pairs.offsets.size - 1):
         here, tokens, moving = document_topic[document], 0.0, False
+        own = prior[prior_place[document] if prior_place.size else 0]
         here[:] = 0.0
         for k in range(topics):
-            counts[k] = np.float32(prior[k])
+            counts[k] = np.float32(own[k])
         for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
             tokens += pairs.counts[pair] * token_weight(pairs.weights, pair)
         for sweep in range(sweeps):
@@ -121,7 +127,7 @@ def fold_in(
             for k in range(topics):
                 here[k] += change[k]
                 moved, total = max(moved, abs(np.float64(change[k]))), total + here[k]
-                counts[k], change[k] = np.float32(prior[k] + here[k]), ZERO
+                counts[k], change[k] = np.float32(own[k] + here[k]), ZERO
             moving = moved >= MOVED_TOKENS
             if not (moving or relaxed):
                 break

@@ -74,6 +74,30 @@ def _far_tetragamma(x: float) -> float:
     return -r * (1.0 + 1.0 / x + r * series)
 
 
+@helper
+def derivatives(x: float) -> tuple[float, float, float, float]:
+    """Return digamma and its first three derivatives at x > 0, which share their divisions."""
+    first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+    while x < _ENOUGH:
+        r = 1.0 / x
+        square = r * r
+        first += r
+        second += square
+        third += 2.0 * square * r
+        fourth += 6.0 * square * square
+        x += 1.0
+    r = 1.0 / x
+    t = r * r
+    series = 1 / 6 - t * (1 / 30 - t * (1 / 42 - t * (1 / 30 - t * (5 / 66 - t * (691 / 2730)))))
+    bend = 2.0 - t * (1.0 - t * (4 / 3 - t * (3.0 - t * (10.0 - t * (691 / 15)))))
+    return (
+        _far_digamma(x) - first,
+        (1.0 + 0.5 * r + t * series * x) * r + second if False else r + 0.5 * t + r * t * series + second,
+        _far_tetragamma(x) - third,
+        2.0 * r * t + 3.0 * t * t + r * t * t * bend + fourth,
+    )
+
+
 @kernel
 def polygammas(x: Float64Vector, first: OutFloat64Vector, second: OutFloat64Vector, third: OutFloat64Vector) -> None:
     """Fill `first`, `second` and `third` with digamma, trigamma and tetragamma of `x`.

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.analysis.scoring import MemberScore, Named, Predicted, predict_pairs, score_members
 from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.fitted_model import parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -23,7 +24,6 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
-from collapsium.workers.shard_loading import document_parts
 
 FROM_LABELS = (
     "given labels: proportions expected from a document's labels and covariates alone, without its words, or those of "
@@ -133,7 +133,7 @@ def load_labelled(model: Model, reference: ShardReference, first: int = 0, last:
     documents = reference.documents()
     if last is not None:
         documents = documents.slice(first, last)
-    shard = Shard.of(reference.number, documents, **document_parts(model.family))
+    shard = Shard.of(reference.number, documents, **parts_for(model))
     if shard.labels is not None:
         for one in table_of(model).numbers:
             if np.isinf(shard.labels.numbers.get(one.name, np.zeros(1))).any():

@@ -17,7 +17,7 @@ from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.metrics.catalogue import Metric
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
 from collapsium.pipeline.executors.base import Executor, Future
-from collapsium.pipeline.fitted_model import load_blocks
+from collapsium.pipeline.fitted_model import load_blocks, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.labels import Labels
@@ -26,7 +26,6 @@ from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import InputError, OptionError, optional, suggestion
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.shard_loading import document_parts
 
 MISSING = "agreement with labels needs scikit-learn, which is not installed: pip install 'collapsium[sklearn]'"
 
@@ -260,7 +259,7 @@ def _labelled(
     url: str, reference: ShardReference, blocks: list[tasks.Block], field: str, share: float, seed: int
 ) -> LabelledDocuments:
     model = Model(url)
-    shard = reference.load(**document_parts(model.family))
+    shard = reference.load(**parts_for(model))
     if blocks:
         if isinstance(shard, Shard) and shard.labels is not None:
             # A label must not help to fit the proportions that are compared with it.

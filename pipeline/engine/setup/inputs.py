@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +15,7 @@ from collapsium.pipeline.engine.state import Shards
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.building.label_split import covariates_of
-from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.label_index import LabelTable, label_table
 from collapsium.storage.corpus.segments import COLUMN as SEGMENTS
 from collapsium.storage.corpus.shard import Shard
@@ -21,13 +23,26 @@ from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.corpus.vocabulary import Vocabulary, as_spelled_in, named_unknown
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
-from collapsium.workers.families.family import FamilyOptions, SeedTable
+from collapsium.workers.design import (
+    CheckedFormula,
+    FieldCounts,
+    check_formula,
+    count_fields,
+    fields_of,
+    model_design,
+    require_formulaic,
+    scaled_design,
+    unpacked_design,
+)
+from collapsium.workers.families.family import DesignTable, FamilyOptions, SeedTable
 from collapsium.workers.families.plain_tokens import WordWeights
 from collapsium.workers.families.word_weights import LOG_TF_IDF, WeightedOptions, WeightTable
+from collapsium.workers.kernels.posteriors import weighted_sums
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 Vector = npt.NDArray[np.float64]
 SEEDS, WEIGHTS = "seeds", "weights"  # Options that name words
+PREVALENCE = "prevalence"  # Option of a formula of fields
 # Least weight of a word, as a share of the mean over the tokens. A word in all documents then still has
 # responsibilities, from which its plain tokens in each topic are known.
 SMALLEST_WEIGHT = 1e-3
@@ -83,6 +98,84 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[s
             "labels takes those of documents"
         )
     return lines
+
+
+@contextmanager
+def _option_named() -> Iterator[None]:
+    """Name the option in errors of a formula, which other commands take by another name."""
+    try:
+        yield
+    except OptionError as error:
+        raise OptionError(error.message, PREVALENCE) from None
+
+
+def prevalence_of(config: FamilyOptions) -> CheckedFormula | None:
+    """Return the formula that the documents' priors follow; raise an error for whatever is not allowed in one."""
+    formula = getattr(config, PREVALENCE, None)
+    if formula is None:
+        return None
+    with _option_named():
+        checked = check_formula(formula)
+    require_formulaic()
+    return checked
+
+
+def design_of(corpus: Corpus, config: FamilyOptions, executor: Executor) -> DesignTable | None:
+    """Return the design that the documents' priors follow, without the reach of its terms; None without one.
+
+    Takes two passes over the fields of the corpus: their values, and the products of the columns.
+    """
+    formula = prevalence_of(config)
+    if formula is None:
+        return None
+    counts: dict[str, FieldCounts] = {}
+    known: set[str] = set()
+    with _option_named():
+        # In the order of the shards, so that sums have the same bits for any executor.
+        counting = [executor.submit(count_shard_fields, reference, formula.names) for reference in corpus.references]
+        for of_shard, names in executor.collect(counting):
+            counts = {name: counts[name] + field if name in counts else field for name, field in of_shard.items()}
+            known |= names
+        design = model_design(formula, counts, corpus.manifest.documents, known)
+        packed, gram = design.packed(), np.zeros((design.center.size, design.center.size))
+        for products in executor.collect(
+            [executor.submit(shard_products, reference, packed) for reference in corpus.references]
+        ):
+            gram += products
+        design = scaled_design(design, gram)
+    return DesignTable(design.packed(), design.terms, np.zeros(int(design.terms.max(initial=-1)) + 1))
+
+
+def count_shard_fields(reference: ShardReference, names: Sequence[str]) -> tuple[dict[str, FieldCounts], set[str]]:
+    """Return the counts of some fields of a shard's documents, and the names of all fields."""
+    place = f"{reference.folder.url}/{reference.record.file}"
+    return count_fields(reference.further(), reference.record.documents, names, place)
+
+
+def shard_products(reference: ShardReference, packed: npt.NDArray[np.uint8]) -> Vector:
+    """Return X'X of a shard's documents."""
+    design, documents = unpacked_design(packed), reference.record.documents
+    fields = fields_of(reference.further(), documents, design.design.formula.names, reference.folder.url)
+    rows = np.ascontiguousarray(design.rows(fields, documents))
+    products = np.zeros((rows.shape[1], rows.shape[1]))
+    weighted_sums(rows, rows, products)
+    return products
+
+
+def reached(design: DesignTable, executor: Executor, shards: Shards) -> DesignTable:
+    """Return a design with the largest sum of absolute values over the columns of each term."""
+    reach = executor.collect([executor.submit(shard_reach, shard, design.terms) for shard in shards])
+    return replace(design, reach=np.max([design.reach, *reach], axis=0))
+
+
+def shard_reach(shard: AnyShard | ShardOnDisk, terms: npt.NDArray[np.int64]) -> Vector:
+    """Return the largest sum of absolute values over the columns of each term, over a shard's documents."""
+    opened, reach = open_shard(shard), np.zeros(int(terms.max()) + 1)
+    if isinstance(opened, Shard) and opened.design is not None:
+        rows = np.abs(opened.design.rows.astype(np.float64))
+        for term in range(reach.size):
+            reach[term] = rows[:, terms == term].sum(axis=1).max(initial=0.0)
+    return reach
 
 
 def seeds_of(corpus: Corpus, config: FamilyOptions) -> SeedTable | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from collapsium.pipeline.engine.save import documents_of
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
-from collapsium.pipeline.engine.setup.inputs import labels_of, seeds_of, weights_of
+from collapsium.pipeline.engine.setup.inputs import design_of, labels_of, reached, seeds_of, weights_of
 from collapsium.pipeline.engine.setup.request import HeldoutReference, Request, align
 from collapsium.pipeline.engine.setup.starts import Start, computed_topics
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
@@ -66,7 +66,10 @@ class LoadedCorpus:
         )
         self._footprint = make_family(request.family, request.config).footprint(self._summary)
         self._lock, self._reads = threading.Lock(), 0
+        self._design = design_of(request.corpus, request.config, executor)
         self._shards, self._held = self._read()
+        if self._design is not None:
+            self._summary = replace(self._summary, design=reached(self._design, executor, self._shards))
         weights = weights_of(request.corpus, request.config, executor, self._shards)
         self._summary = replace(self._summary, weights=weights)
 
@@ -139,9 +142,10 @@ class LoadedCorpus:
         executor, references = self._executor, self._request.corpus.references
         reserve = 0.0 if self._summary.stochastic else self._footprint.pair
         model = make_family(self._request.family, self._request.config)
+        packed = None if self._design is None else self._design.packed
         homes = [number * executor.homes // len(references) for number in range(len(references))]
         shards = [
-            executor.submit(load_shard, reference, self._scratch, reserve, model, home=home)
+            executor.submit(load_shard, reference, self._scratch, reserve, model, packed, home=home)
             for reference, home in zip(references, homes, strict=True)
         ]
         held = [

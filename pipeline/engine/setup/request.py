@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import accumulate
 
-from collapsium.pipeline.engine.setup.inputs import require_labels, seeds_of, unknown_words
+from collapsium.pipeline.engine.setup.inputs import PREVALENCE, prevalence_of, require_labels, seeds_of, unknown_words
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, FitOptions, Limits
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
@@ -100,7 +100,7 @@ SHAPING = ("schedule", "local_sweeps", "batch_shards")
 # Options of the loop besides `SHAPING` that may not change when a run is resumed
 SAVED = ("samples", "sample_every", "grow")
 # Options of families that 0.1 did not have; where they are empty, digests are those of 0.1
-ADDED = ("seeds", "weights")
+ADDED = ("prevalence", "seeds", "weights")
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,8 @@ class Request:
         require_labels(self.corpus, self.family, self.config)
         seeds_of(self.corpus, self.config)
         unknown_words(self.corpus, self.config)
+        if prevalence_of(self.config) is not None:
+            self._require_prevalence()
         if not LEAST_INTEGER <= self.seed <= MOST_INTEGER:
             raise OptionError(f"expected a whole number of 64 bits, found {self.seed}", "seed")
         if self.keep == "best" and not self.restarts:
@@ -155,6 +157,18 @@ class Request:
         self.limits.sampled(len(self.corpus.manifest.shards))
         if self.limits.stop_on == "score" and self.heldout is None:
             raise OptionError("'score' requires a held-out corpus (`heldout`)", "stop_on")
+
+    def _require_prevalence(self) -> None:
+        """Raise `OptionError` if documents' own priors do not go with other options."""
+        others = {
+            "the stochastic `schedule`": self.stochastic,
+            "`warm`": self.warm is not None,
+            "`restarts`": bool(self.restarts),
+            "`samples`": bool(self.limits.samples),
+        }
+        for other, used in others.items():
+            if used:
+                raise OptionError(f"does not go with {other}", PREVALENCE)
 
     def _require_start(self, start: StartSource) -> None:
         """Raise `OptionError` if the fit cannot begin from a start."""

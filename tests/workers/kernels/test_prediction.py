@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.workers.families.dirichlet import SAME_PRIOR
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.prediction import MOVED_TOKENS, fold_in, pair_probability
 from collapsium.workers.kernels.records import DocumentPairs
@@ -37,7 +38,7 @@ def test_fold_in__equals_its_twin_and_counts_every_token(drawn, seed, sweeps, we
     )
     prior = generator.uniform(0.01, 1.0, q.shape[1])
     found = np.empty((shard.documents, q.shape[1]))
-    fold_in(document_pairs(shard), phi, prior, sweeps, found)
+    fold_in(document_pairs(shard), phi, np.atleast_2d(prior), SAME_PRIOR, sweeps, found)
     twin = naive.fold_in(shard.offsets, shard.position, pair_totals(shard), phi, prior, sweeps, shard.weights)
     np.testing.assert_allclose(found, twin, rtol=1e-6, atol=2e-4)
     np.testing.assert_allclose(found.sum(axis=1), shard.weighted_lengths, rtol=1e-9, atol=1e-9)
@@ -61,9 +62,9 @@ def test_fold_in__ends_where_a_plain_sweep_moves_no_count(seed, topics):
     generator = np.random.default_rng(seed)
     phi, prior = topics_of(generator, 40, topics)
     pairs, found = documents_of(generator, 40, [3, 30]), np.empty((2, topics))
-    fold_in(pairs, phi, prior, 2000, found)
+    fold_in(pairs, phi, np.atleast_2d(prior), SAME_PRIOR, 2000, found)
     again = np.empty_like(found)
-    fold_in(pairs, phi, prior, 1000, again)
+    fold_in(pairs, phi, np.atleast_2d(prior), SAME_PRIOR, 1000, again)
     np.testing.assert_array_equal(found, again)
     for document, here in enumerate(found):
         first, last = pairs.offsets[document : document + 2]
@@ -84,7 +85,7 @@ def test_fold_in__gives_the_same_bits_wherever_arrays_lie():
         shifted = np.empty(phi.size + shift)[shift:].reshape(phi.shape)
         shifted[:] = phi
         found = np.empty(3 * 21 + shift)[shift:].reshape(3, 21)
-        fold_in(pairs, shifted, prior, 100, found)
+        fold_in(pairs, shifted, np.atleast_2d(prior), SAME_PRIOR, 100, found)
         first = found.copy() if first is None else first
         np.testing.assert_array_equal(found, first)
 
@@ -93,5 +94,20 @@ def test_fold_in__gives_words_that_no_topic_makes_to_the_topics_of_the_document(
     phi = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     pairs = DocumentPairs(np.array([0, 2]), np.array([0, 1], dtype=np.int32), np.array([50, 1], dtype=np.int32))
     found = np.empty((1, 3))
-    fold_in(pairs, phi, np.full(3, 0.1), 100, found)
+    fold_in(pairs, phi, np.atleast_2d(np.full(3, 0.1)), SAME_PRIOR, 100, found)
     np.testing.assert_allclose(found, [[50 + 50.1 / 50.3, 0.1 / 50.3, 0.1 / 50.3]], rtol=1e-4)
+
+
+@given(shards(some_token=False), st.integers(0, 1000))
+def test_fold_in__with_priors_of_documents_equals_that_of_single_documents(drawn, seed):
+    shard, q = drawn
+    generator = np.random.default_rng(seed)
+    phi = generator.random((shard.words.size, q.shape[1])) + 0.01
+    priors = generator.uniform(0.01, 1.0, (3, q.shape[1]))
+    place = generator.integers(0, 3, shard.documents).astype(np.int32)
+    found = np.empty((shard.documents, q.shape[1]))
+    fold_in(document_pairs(shard), phi, priors, place, 100, found)
+    for row, prior in enumerate(priors):
+        alone = np.empty_like(found)
+        fold_in(document_pairs(shard), phi, prior[np.newaxis], SAME_PRIOR, 100, alone)
+        np.testing.assert_allclose(found[place == row], alone[place == row], rtol=1e-6, atol=2e-3)

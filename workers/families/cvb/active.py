@@ -24,6 +24,7 @@ from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families.cvb import prevalence
 from collapsium.workers.families.cvb.active_topics import (
     OLD_PSEUDO,
     DocumentChunk,
@@ -204,6 +205,7 @@ def sweep(
         working.running.rows.background[place] += tokens
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.running.rows.cells.shape)) if parameters.moments else np.zeros((2, 0, 0))
+    learning = prevalence.Learning(parameters.own)
     if statistics:
         for chunk in _chunks(shard, before_sweep, moving):
             for sums_before in statistics:
@@ -227,8 +229,9 @@ def sweep(
             old = before.pairs if moving is None else moving.before(before)
             sums.active_moments(old, before.active, before.state, -1.0, moved[0], moved[1])
             sums.active_moments(new.pairs, new.active, new.state, 1.0, moved[0], moved[1])
+        learning.add(new)
         after.add(new)
-    parts = working.changes()
+    parts = {**working.changes(), **learning.parts()}
     for sums_before in statistics:
         parts.update(sums_before.parts())
     if parameters.moments:
@@ -280,7 +283,7 @@ def _sweep(
         chunk.pairs,
         chunk.active,
         chunk.state,
-        parameters.priors,
+        parameters.priors_of(chunk.document, chunk.documents),
         powers,
         working.running,
         after,

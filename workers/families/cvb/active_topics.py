@@ -32,6 +32,7 @@ Vector = npt.NDArray[np.float64]
 # Arrays of a local state that each sweep writes anew, with their types
 SWEPT_ARRAYS = {"pair_shares": np.uint16, "document_counts": np.float64, "document_rest": np.float64}
 
+DESIGN = ("design_rows", "design_place")  # Arrays that sweeps leave as they are, where priors follow a design
 PSEUDO = "start_counts"  # Array of pseudo-counts that a start leaves in the prior; topics that are dropped lose theirs
 
 # Array of checkpoints up to release 0.1: the pseudo-counts of each document, which its counts include
@@ -101,7 +102,7 @@ def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> 
         chunk.pairs,
         chunk.active,
         chunk.weighing,
-        parameters.priors,
+        parameters.priors_of(chunk.document, chunk.documents),
         working.selection,
         np.maximum(parameters.topics, MIN_TOKENS),
         active_selection.Selection(room, topic, sizes),
@@ -209,6 +210,7 @@ class LocalStateBuilder:
         if PSEUDO in before or OLD_PSEUDO in before:
             self._swept[PSEUDO] = np.float32
         self._lists, topic = before["document_lists"], before["document_topics"]
+        self._design = {name: np.asarray(before[name]) for name in DESIGN if name in before}
         self._done = dict.fromkeys(self._swept, 0)
         self._arrays: dict[str, Array] = {}
         if self._writer is not None:
@@ -246,8 +248,8 @@ class LocalStateBuilder:
     def finish(self, age: int) -> Arrays:
         """Return the local state."""
         if self._writer is None:
-            return {**self._arrays, "document_lists": self._lists, "age": np.array(age)}
+            return {**self._arrays, **self._design, "document_lists": self._lists, "age": np.array(age)}
         sizes = np.concatenate([*self._sizes, np.zeros(0, np.int64)])
         lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._writer.add({"document_lists": lists, "age": np.array(age)})
+        self._writer.add({**self._design, "document_lists": lists, "age": np.array(age)})
         return self._writer.finish()

@@ -40,6 +40,7 @@ from collapsium.workers.families.cvb.global_state import (
 )
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import (
+    OwnPriors,
     Parameters,
     counts_of,
     finished_counts,
@@ -78,6 +79,7 @@ from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
 
 if TYPE_CHECKING:
+    from collapsium.storage.corpus.labels import DocumentRows
     from collapsium.storage.corpus.shard import Shard
 
 
@@ -127,6 +129,10 @@ class CollapsedFamily(
             return part
         place = np.searchsorted(shard.words, part.words)
         return weighed(part, rows.word_weight[place], log_counts=self.options.log_counts)
+
+    def own_priors(self, design: DocumentRows | None, global_state: GlobalStateT) -> OwnPriors | None:
+        """Return the priors of documents, where these follow a design."""
+        return None
 
     def moves(self, global_state: GlobalStateT) -> MovesState | None:
         """Return the state of split-merge moves; None without them."""
@@ -185,6 +191,12 @@ class CollapsedFamily(
         self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
     ) -> tuple[Local, Delta]:
         """Return a shard's first local state, drawn at random or from another run, and its counts."""
+        local, delta = self._start(shard, rows, global_state, stream, warm)
+        return local.with_design(shard.design), delta
+
+    def _start(
+        self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None
+    ) -> tuple[DenseLocal | ActiveLocal, Delta]:
         shard = self.weighed(shard, rows)
         shard = split_merge.counted_part(shard, split_merge.held_copies(shard, global_state.held))
         if warm is not None:
@@ -219,6 +231,7 @@ class CollapsedFamily(
         joining: Shard | None = None,
     ) -> tuple[Local, Delta]:
         began, parameters = time.perf_counter(), self.update_parameters(rows, global_state)
+        parameters = replace(parameters, own=self.own_priors(local.design, global_state))
         shard, tables, bound = self.weighed(shard, rows), None, np.zeros(2)
         if isinstance(local, DenseLocal):
             new: Local
@@ -290,23 +303,26 @@ class CollapsedFamily(
     def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Local:
         """Fit the counts of unseen documents under fixed topics."""
         parameters, shard = self.predictive_parameters(rows, global_state), self.weighed(shard, rows)
-        return DenseDocuments(
-            fold_in_counts(shard, word_probability(rows, global_state, parameters), parameters.topics)
-        )
+        own, phi = self.own_priors(shard.design, global_state), word_probability(rows, global_state, parameters)
+        priors = (parameters.topics,) if own is None else (own.priors, own.place)
+        return DenseDocuments(fold_in_counts(shard, phi, *priors)).with_design(shard.design)
 
     def predict(self, heldout: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT) -> Arrays:
         """Return the probability of each held-out pair, sum_k theta_dk phi_kw + theta_rest tau_w."""
         # The mass beyond the truncation, theta_rest = (A - sum_k a_k) / (A + n_d), predicts with b_w / B, so that
         # probabilities sum to one.
         parameters, documents = self.predictive_parameters(rows, global_state), local.loaded()
+        parameters = replace(parameters, own=self.own_priors(documents.design, global_state))
         rows, ratio = plain_rows(rows, parameters), global_state.plain_ratio
         plain = None if ratio is None else documents.mean(parameters.topics, parameters.concentration, ratio)
-        if isinstance(documents, ActiveDocuments):
+        if isinstance(documents, ActiveDocuments) and parameters.own is None:
             counts, totals = counts_of(rows, parameters), global_state.topic_moments
             probability = active.probability(heldout, documents, counts, totals, parameters)
             return {"probability": normalised(probability, heldout, plain)}
         theta = _proportions(documents, parameters)
         rest, probability = np.maximum(1.0 - theta.sum(axis=1), 0.0), np.empty(heldout.pairs)
+        if parameters.own is not None:
+            rest[:] = 0.0
         pairs, phi = document_pairs(heldout), word_probability(rows, global_state, parameters)
         rest_word = parameters.words / parameters.total
         prediction.pair_probability(pairs.offsets, pairs.position, theta, phi, rest, rest_word, probability)
@@ -326,8 +342,9 @@ class CollapsedFamily(
 
     def infer(self, local: CollapsedDocuments, global_state: GlobalStateT) -> Arrays:
         """Return the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""
-        parameters = self.predictive_parameters(NO_ROWS, global_state)
-        return {"document_topic": _proportions(local.loaded(), parameters)}
+        parameters, documents = self.predictive_parameters(NO_ROWS, global_state), local.loaded()
+        parameters = replace(parameters, own=self.own_priors(documents.design, global_state))
+        return {"document_topic": _proportions(documents, parameters)}
 
     def word_tokens(self, rows: CollapsedRows) -> Vector | None:
         """Return the tokens that a finished model expects of each word."""
@@ -378,8 +395,11 @@ def _word_sums(after: CollapsedRows, parameters: Parameters) -> tuple[CollapsedR
 
 def _proportions(documents: CollapsedDocuments, parameters: Parameters) -> Vector:
     """Return theta_dk = (a_k + E[n_dk]) / (A + n_d), shape (documents, topics)."""
-    tokens = documents.counts(parameters.topics)
-    theta: Vector = (tokens + parameters.topics) / (parameters.concentration + tokens.sum(axis=1, keepdims=True))
+    prior, concentration = parameters.of_documents, np.asarray(parameters.concentration)
+    if parameters.own is not None:
+        concentration = prior.sum(axis=1, keepdims=True)
+    tokens = documents.counts(prior)
+    theta: Vector = (tokens + prior) / (concentration + tokens.sum(axis=1, keepdims=True))
     return theta
 
 

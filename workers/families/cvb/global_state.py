@@ -201,10 +201,39 @@ class CollapsedGlobalState(WeighedGlobalState):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrevalenceState(State):
+    """Priors of documents that follow a design; see `kernels.cvb.prevalence`."""
+
+    # The design as JSON; see `collapsium.workers.design.ModelDesign`
+    prevalence_design: Annotated[npt.NDArray[np.uint8], numbers("design_byte", 0, 255)]
+    # Largest sum of |x_dp| over the columns of each term and, for each column, its term
+    prevalence_reach: Annotated[Vector, numbers("design_term", low=0)]
+    prevalence_terms: Annotated[Ints, indices("design_column", below="design_term")]
+    prevalence_coefficients: Annotated[Vector, numbers("design_column topic", -1e6, 1e6)]  # lambda_kp
+    prevalence_concentration: Annotated[float, numbers(low=MIN_POSITIVE)]  # A where it is held, and its prior mean
+    prevalence_free: bool = False  # Whether concentrations are free; held while responsibilities are tempered
+    # Sweeps so far, and those after which coefficients are learned
+    prevalence_sweeps: NonNegativeInt = 0
+    prevalence_first: NonNegativeInt = 0
+
+    @property
+    def held(self) -> float:
+        """A where it is held, as kernels take it; 0 where concentrations are free."""
+        return 0.0 if self.prevalence_free else self.prevalence_concentration
+
+    @property
+    def learns(self) -> bool:
+        """True if coefficients are learned after the next sweep."""
+        after = self.prevalence_sweeps - self.prevalence_first
+        return after >= 0 and after % schedule.PREVALENCE_INTERVAL == 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class LdaGlobalState(CollapsedGlobalState):
     """Global state of latent Dirichlet allocation."""
 
-    alpha: Annotated[Vector, non_negative("topic")]  # a_k
+    alpha: Annotated[Vector, non_negative("topic")]  # a_k; of documents with priors of their own the mean
+    prevalence: PrevalenceState | None = None  # Priors that follow a design
     beta_rate: NonNegative = 0.0  # - sum_k E[log xi_k], where b_w is learned; 0 before
     word_tables_prior: NonNegative  # Pseudo-tables of each word
     asymmetric_beta: bool  # Whether b_w differs by word

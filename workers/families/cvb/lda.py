@@ -5,27 +5,34 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); zeroth order (CVB0) or the paper
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+import numpy.typing as npt
+from pydantic import Field, ValidationInfo, field_validator
 
+from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.cvb import collapsed, plain_topics, updates
+from collapsium.workers.families.cvb import collapsed, plain_topics, prevalence, updates
 from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER, NO_ROWS
 from collapsium.workers.families.cvb.global_state import LdaGlobalState, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
-from collapsium.workers.families.cvb.parameters import Parameters, active_settings
+from collapsium.workers.families.cvb.parameters import OwnPriors, Parameters, active_settings
 from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.cvb.seeds import with_seeds
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import SweepSums, WordSums
 from collapsium.workers.families.family import Description, Summary
+from collapsium.workers.kernels.jit import AnyKernel
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.labels import DocumentRows
 
 
 def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector:
@@ -76,6 +83,29 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
         "each topic), asymmetric-beta (one value for each word)",
     )
 
+    prevalence: str | None = Field(
+        None,
+        description="formula of fields that the documents' priors follow, such as '~ party + bs(year, df=5)': labels, "
+        "numbers and dates that are stored with the corpus (Dirichlet-multinomial regression; needs the extra "
+        "`covariates`)",
+    )
+
+    @field_validator("prevalence")
+    @classmethod
+    def _prevalence_alone(cls, prevalence: str | None, info: ValidationInfo) -> str | None:
+        given = info.data
+        dense = given.get("order") == 2 or given.get("responsibilities") == "dense"
+        other = next((name for name in ("seeds", "weights") if given.get(name)), None)
+        if prevalence is None:
+            return None
+        if dense:
+            raise ValueError("takes active responsibilities, with `order` 0")
+        if {"alpha", "asymmetric-alpha"} & set(given.get("learn", ())):
+            raise ValueError("learns the priors of documents itself, so it does not go with alpha in `learn`")
+        if other is not None:
+            raise ValueError(f"does not go with `{other}`")
+        return prevalence
+
     @field_validator("learn")
     @classmethod
     def _one_kind_each(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
@@ -115,6 +145,8 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         """Return the global state before any document was swept."""
         options = self.options
         collapsed.require_schedule(summary, moments=options.needs_moments)
+        if options.prevalence is not None and summary.design is None:
+            raise OptionError("needs a corpus whose documents have the fields", "prevalence")
         counts = collapsed.initial_counts(summary, options, stream)
         default = min(DEFAULT_CONCENTRATION / options.topics, DEFAULT_ALPHA) if counts["active"] else DEFAULT_ALPHA
         global_state = LdaGlobalState(
@@ -124,6 +156,9 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
             word_tables_prior=options.tau / summary.words,
             asymmetric_beta="asymmetric-beta" in options.learn,
         )
+        if summary.design is not None:
+            begun = prevalence.begin(summary.design, global_state.alpha, summary.iterations)
+            global_state = replace(global_state, prevalence=begun)
         return with_seeds(global_state, summary, options)
 
     def carry(
@@ -147,6 +182,8 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         after, sums = updates.of_corpus(global_state, delta)
         parameters = self.update_parameters(NO_ROWS, global_state)
         after = updates.counted(global_state, after, delta, parameters)
+        if after.prevalence is not None:
+            after = prevalence.updated(after, delta, options.inverse_temperature)
         if sums is None or after.searching:
             return after
         if sums.tables is not None and options.needs_tables and sums.log_eta < 0:
@@ -173,7 +210,37 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
     def figures(self, global_state: LdaGlobalState) -> dict[str, float]:
         """Return the mean a_k, B and, where a fit chooses it, the inverse temperature."""
         figures = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
+        if global_state.prevalence is not None:
+            figures["concentration"] = float(global_state.alpha.sum())
         return figures | updates.figures(global_state)
+
+    def own_priors(self, design: DocumentRows | None, global_state: LdaGlobalState) -> OwnPriors | None:
+        """Return the priors of documents, where these follow a design; documents without rows have the mean prior."""
+        if global_state.prevalence is None or design is None:
+            return None
+        return prevalence.own_priors(design, global_state.prevalence)
+
+    def design(self, global_state: LdaGlobalState) -> npt.NDArray[np.uint8] | None:
+        """Return the packed design that the documents' priors follow."""
+        return None if global_state.prevalence is None else global_state.prevalence.prevalence_design
+
+    def design_coefficients(self, global_state: LdaGlobalState) -> npt.NDArray[np.float64] | None:
+        """Return the coefficients of the documents' priors, shape (columns, topics); None without a design."""
+        return None if global_state.prevalence is None else global_state.prevalence.prevalence_coefficients
+
+    def kernels(self, global_state: LdaGlobalState) -> Sequence[AnyKernel]:
+        """Return the kernels that a fit calls in every iteration."""
+        return [*super().kernels(global_state), *(prevalence.KERNELS if global_state.prevalence is not None else ())]
+
+    def can_grow(self) -> bool:
+        """Return true of active responsibilities and one prior for all documents."""
+        return super().can_grow() and self.options.prevalence is None
+
+    def uneditable(self, global_state: LdaGlobalState) -> str | None:
+        """Return the reason for which the topics of a model cannot be edited; None if they can."""
+        if global_state.prevalence is not None:
+            return "coefficients of `prevalence` do not add up"
+        return super().uneditable(global_state)
 
     def describe(self, block: CollapsedRows, global_state: LdaGlobalState, count: int) -> Description:
         """Describe the topics, the largest first."""

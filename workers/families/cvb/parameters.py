@@ -83,6 +83,24 @@ def active_settings(
 
 
 @dataclass(frozen=True)
+class OwnPriors:
+    """Priors of a shard's documents that follow a design."""
+
+    design: npt.NDArray[np.float32]  # Distinct rows; float32 (design rows, columns)
+    place: npt.NDArray[np.int32]  # Row of each document; int32 (documents,)
+    priors: Vector  # a_dk of the distinct rows; float64 (design rows, topics)
+    log_total: Vector  # log sum_k exp(x_d.lambda_k) of the distinct rows; float64 (design rows,)
+    held: float  # A where it is held; 0 where concentrations are free
+    learned: bool  # Whether coefficients are learned after the sweep
+
+    @property
+    def of_documents(self) -> Vector:
+        """a_dk of all documents, shape (documents, topics)."""
+        priors: Vector = self.priors[self.place]
+        return priors
+
+
+@dataclass(frozen=True)
 class Parameters:
     """Dirichlet parameters, as the updates use them or as prediction does."""
 
@@ -96,11 +114,24 @@ class Parameters:
     active: ActiveSettings | None = None  # Settings of active responsibilities; None where they are dense
     # Pseudo-counts of seeds that the rows at hand leave out; see `CollapsedGlobalState.seed_rows`; int32
     seeds: SeedRows | None = None
+    own: OwnPriors | None = None  # Priors of the documents at hand, where these differ; `topics` is then their mean
 
     @property
     def priors(self) -> Priors:
-        """Dirichlet parameters as kernels take them."""
+        """Dirichlet parameters as kernels take them, of all documents."""
         return Priors(self.topics, self.words, self.total)
+
+    def priors_of(self, first: int, documents: int) -> Priors:
+        """Return Dirichlet parameters as kernels take them, of some documents in a row."""
+        if self.own is None:
+            return self.priors
+        place = self.own.place[first : first + documents]
+        return self.priors._replace(own=self.own.priors, own_place=np.ascontiguousarray(place))
+
+    @property
+    def of_documents(self) -> Vector:
+        """a_k, or a_dk of the documents at hand, shape (documents, topics)."""
+        return self.topics if self.own is None else self.own.of_documents
 
     @property
     def active_settings(self) -> ActiveSettings:

@@ -135,6 +135,10 @@ def trial_sweeps() -> int:
     return full_selection() + TRIAL_SMALL_SWEEPS
 
 
+# Coefficients of prevalence: sweeps before the first step, in which topics form, and sweeps from one step to the next
+PREVALENCE_FIRST = 20
+PREVALENCE_INTERVAL = 3
+
 # Split-merge moves; the values were tuned on corpora simulated from known topics --------------------------------------
 
 # Iterations of a fit whose topics merge and split by default, at least: topics must converge after the last round

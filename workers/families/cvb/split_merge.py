@@ -328,7 +328,8 @@ class HeldScore:
         held, none = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size], np.zeros(0, dtype=np.int64)
         merges = merge_scores.Merges(none, none, self._plain_ratio, np.zeros(0), np.zeros(0))
         documents, score = (chunk.active, chunk.weighing), np.zeros_like(self._score)
-        merge_scores.score_merges(chunk.pairs, held, *documents, parameters.priors, working.topics, merges, score)
+        priors = parameters.priors_of(chunk.document, chunk.documents)
+        merge_scores.score_merges(chunk.pairs, held, *documents, priors, working.topics, merges, score)
         self._score += np.roll(score, chunk.document % SCORED_GROUPS, axis=1)
 
     def parts(self) -> dict[str, Part]:

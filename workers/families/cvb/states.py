@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.corpus.labels import DocumentRows
 from collapsium.workers.arrays.annotations import (
     ROUNDING_TOLERANCE,
     ascending,
@@ -16,10 +17,11 @@ from collapsium.workers.arrays.annotations import (
     non_negative,
     numbers,
     offsets,
+    presence_faults,
 )
 from collapsium.workers.arrays.spill import SpillFiles
 from collapsium.workers.arrays.state import Array, CheckContext, LocalState, block_only
-from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, LdaGlobalState
 from collapsium.workers.families.document_entries import DocumentEntries
 from collapsium.workers.families.plain_tokens import WeighedRows
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, UNIT
@@ -31,6 +33,7 @@ MAX_DRIFT = 1e-3
 T = TypeVar("T")
 Counts: TypeAlias = npt.NDArray[np.float32]
 Ints: TypeAlias = npt.NDArray[np.int64]
+Places: TypeAlias = npt.NDArray[np.int32]
 Numbers: TypeAlias = npt.NDArray[np.floating]
 Topics: TypeAlias = npt.NDArray[np.uint16]
 Vector: TypeAlias = npt.NDArray[np.float64]
@@ -121,6 +124,19 @@ class CollapsedRows(WeighedRows):
         return self if self.block_active is None else replace(self, word_active=self.block_active, block_active=None)
 
 
+def _document_rows(rows: Counts | None, place: Places | None) -> DocumentRows | None:
+    return None if rows is None or place is None else DocumentRows(np.asarray(rows), np.asarray(place))
+
+
+def _design_faults(rows: Counts | None, place: Places | None, context: CheckContext) -> Iterator[str]:
+    """Yield the fault of rows of a design of which the model has no coefficients, or other ones."""
+    prevalence = context.global_state.prevalence if isinstance(context.global_state, LdaGlobalState) else None
+    yield from presence_faults(rows, "design_rows", expected=prevalence is not None)
+    yield from presence_faults(place, "design_place", expected=prevalence is not None)
+    if rows is not None and prevalence is not None and rows.shape[1] != len(prevalence.prevalence_coefficients):
+        yield f"expected {len(prevalence.prevalence_coefficients)} columns in 'design_rows', found {rows.shape[1]}"
+
+
 def _present(values: T | None, name: str) -> T:
     if values is None:
         raise ValueError(f"expected rows with {name}")
@@ -155,6 +171,16 @@ class CollapsedDocuments(LocalState):
     def loaded(self) -> CollapsedDocuments:
         """Return the documents with their arrays in memory."""
         return self
+
+    @property
+    def design(self) -> DocumentRows | None:
+        """Rows of a design that the documents' priors follow."""
+        return None
+
+    def with_design(self, design: DocumentRows | None) -> Self:
+        """Return the documents with rows of a design."""
+        rows: dict[str, Any] = {} if design is None else {"design_rows": design.rows, "design_place": design.place}
+        return replace(self, **rows) if rows else self
 
     def rounded(self) -> CollapsedDocuments:
         """Return the documents with counts in single precision, as finished models have them."""
@@ -196,6 +222,19 @@ class DenseDocuments(CollapsedDocuments):
     """Counts of all topics."""
 
     document_topic: Annotated[Counts, non_negative("document topic")]  # E[n_dk]
+    # Distinct rows of a design that the documents' priors follow, and the row of each document
+    design_rows: Annotated[Counts | None, numbers("design_row design_column")] = field(default=None, kw_only=True)
+    design_place: Annotated[Places | None, indices("document", below="design_row")] = field(default=None, kw_only=True)
+
+    @property
+    def design(self) -> DocumentRows | None:
+        """Rows of a design that the documents' priors follow."""
+        return _document_rows(self.design_rows, self.design_place)
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the faults of the design."""
+        yield from super().faults(context)
+        yield from _design_faults(self.design_rows, self.design_place, context)
 
     def counts(self, prior: Vector) -> Vector:
         """Return E[n_dk], shape (documents, topics)."""
@@ -248,6 +287,14 @@ class ActiveDocuments(CollapsedDocuments):
     document_pseudo: Annotated[Numbers | None, non_negative("document", dtypes="f4 f8")] = field(
         default=None, kw_only=True
     )
+    # Distinct rows of a design that the documents' priors follow, and the row of each document
+    design_rows: Annotated[Counts | None, numbers("design_row design_column")] = field(default=None, kw_only=True)
+    design_place: Annotated[Places | None, indices("document", below="design_row")] = field(default=None, kw_only=True)
+
+    @property
+    def design(self) -> DocumentRows | None:
+        """Rows of a design that the documents' priors follow."""
+        return _document_rows(self.design_rows, self.design_place)
 
     def faults(self, context: CheckContext) -> Iterator[str]:
         """Yield the faults of topics that do not ascend, and of counts below zero.
@@ -255,6 +302,7 @@ class ActiveDocuments(CollapsedDocuments):
         Releases up to 0.1 have rounded the counts of long documents.
         """
         yield from super().faults(context)
+        yield from _design_faults(self.design_rows, self.design_place, context)
         yield from ascending(self, "document_lists", "document_topics")
         lists = np.asarray(self.document_lists)
         count, rest = np.asarray(self.document_counts), np.asarray(self.document_rest)
@@ -289,7 +337,7 @@ class ActiveDocuments(CollapsedDocuments):
     def counts(self, prior: Vector) -> Vector:
         """Return E[n_dk], a_k E[n_d,rest] / a_rest where a topic is inactive; shape (documents, topics)."""
         owner, growth = self._owners_and_growth(prior)
-        counts: Vector = growth[:, np.newaxis] * prior
+        counts: Vector = growth[:, np.newaxis] * prior  # `prior` may have a row for each document
         counts[owner, self.document_topics] = self.expected
         return counts
 
@@ -297,8 +345,9 @@ class ActiveDocuments(CollapsedDocuments):
         """Return the document of each active topic, and E[n_d,rest] / a_rest of each document."""
         starts, topics = self.document_lists, self.document_topics
         owner = np.repeat(np.arange(starts.size - 1), np.diff(starts))
-        left = prior.sum() - np.bincount(owner, weights=prior[topics], minlength=starts.size - 1)
-        some = (left > MIN_INACTIVE_PRIOR * prior.sum()) & (np.diff(starts) < prior.size)
+        total, active = prior.sum(axis=-1), prior[topics] if prior.ndim == 1 else prior[owner, topics]
+        left = total - np.bincount(owner, weights=active, minlength=starts.size - 1)
+        some = (left > MIN_INACTIVE_PRIOR * total) & (np.diff(starts) < prior.shape[-1])
         return owner, np.where(some, self.document_rest / np.where(some, left, 1.0), 0.0)
 
     def sums(self, prior: Vector, values: Vector) -> Vector:
@@ -385,6 +434,11 @@ class SpilledLocal(CollapsedDocuments):
         """Return the documents with their arrays in memory."""
         documents: ActiveDocuments = ActiveDocuments.from_arrays(self.files)
         return documents
+
+    @property
+    def design(self) -> DocumentRows | None:
+        """Rows of a design that the documents' priors follow."""
+        return _document_rows(*(self.files.get(name) for name in ("design_rows", "design_place")))
 
     def pseudo_counts(self) -> Numbers | None:
         """Return the tokens of a start that stays in each document's prior, shape (documents,); None without one."""

@@ -46,6 +46,18 @@ class SweepSums(State):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrevalenceSums(State):
+    """Sums over documents whose priors follow a design."""
+
+    prior_total: Vector  # a_dk of the sweep; float64 (topics,)
+    log_prior_total: float  # log sum_k exp(x_d.lambda_k)
+    # Derivatives by the coefficients; None in sweeps after which none are learned; see
+    # `kernels.cvb.prevalence.CoefficientSums`
+    prevalence_gradient: Vector | None = None
+    prevalence_curvature: Vector | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepSums(State):
     """Sums over the shards of a minibatch."""
 

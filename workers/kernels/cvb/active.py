@@ -113,6 +113,7 @@ def sweep_active(
     words, seeds = (rows.units, priors.words, weight, rows.background), (rows.seed_place, rows.seed_counts.reshape(-1))
     flat = FlatRows(topics, row_cells, *words, rows.long_place, long_changes, *seeds)
     all_prior, growth, tokens, windows = priors.topics.sum(), ZERO, ZERO, _windows(pairs, active_offsets, starts)
+    share = ONE
     documents, window_offsets, is_long = windows.documents, windows.offsets, windows.long
     for window in range(documents.size):
         document, long = documents[window], is_long[window] and not weighted
@@ -121,9 +122,11 @@ def sweep_active(
         if first == offsets[document]:
             left = _begin_document((begin, size), all_prior, active, before, priors, running, cells, places)
             tokens, growth = np.float32(background_before[document]), np.float32(1.0 / max(left, 1e-9))
+            if priors.own_place.size:
+                share = _begin_own(document, (begin, size), left, active, before, priors, cells)
             if long:
                 _begin_window(begin, size, before, cells, exact, own_prior)
-        power, background = np.float32(powers[document % 2]), (tokens, growth)
+        power, background = np.float32(powers[document % 2]), (tokens, growth, share)
         if starts[document + 1] + LANES <= responsibilities.size:
             work = DocumentWorkspace(places, cells, steps, power, True)
             tokens = _update_pairs((window, size), windows, pairs, background, before, after, work, flat)
@@ -179,6 +182,29 @@ def _begin_document(
         cells[at + RATIO] = np.float32(running.ratio[k]) if j < size else ZERO
         cells[at + UNITS] = STEP if j < size else ZERO
     return left
+
+
+@borrower
+def _begin_own(
+    document: int,
+    span: tuple[int, int],
+    left: float,
+    active: ActiveTopics,
+    before: ActiveState,
+    priors: Priors,
+    cells: Array,
+) -> Number:
+    """Fill a document's own a_dk of its active topics; return that of its inactive ones, divided by `left`."""
+    (begin, size), own, inactive = span, priors.own[priors.own_place[document]], 0.0
+    if size < own.size:
+        inactive = own.sum()
+    for j in range(size):
+        a = own[active.topics[begin + j]]
+        inactive -= a
+        cells[place_of(j) + PRIOR] = max(np.float32(a), MIN_PRIOR)
+        if before.pseudo.size:
+            cells[place_of(j) + PRIOR] += before.pseudo[begin + j]
+    return np.float32(max(inactive, 0.0) / max(left, 1e-9))
 
 
 @borrower
@@ -367,7 +393,7 @@ def _update_pairs(
     place: tuple[int, int],
     windows: _Windows,
     pairs: DocumentPairs,
-    background: tuple[Number, Number],
+    background: tuple[Number, Number, Number],
     before: ActiveState,
     after: NewActiveState,
     work: DocumentWorkspace,
@@ -375,10 +401,11 @@ def _update_pairs(
 ) -> Number:
     """Update the pairs of a window over the active topics of its document, eight at a time.
 
-    The place is the window's number and the number of its document's topics. The document's background is a pair of
-    numbers: its tokens, and 1 / a_rest. Return its tokens after the update.
+    The place is the window's number and the number of its document's topics. The document's background is three
+    numbers: its tokens, 1 / a_rest, and by how much its own a_rest differs, a_d,rest / a_rest. Return its tokens after
+    the update.
     """
-    (window, size), (tokens, growth) = place, background
+    (window, size), (tokens, growth, share) = place, background
     at = windows.starts[window]
     for pair in range(windows.offsets[window], windows.offsets[window + 1]):
         ahead = min(pair + AHEAD, pairs.position.size - 1)
@@ -392,7 +419,8 @@ def _update_pairs(
             total, known = _add_seeds(row, size, total, known, work.cells, work.places, rows)
         others = ZERO
         if size < rows.topics:
-            others = _background_weight(np.float32(rows.background_weight[row]), known, tokens - own + held, growth)
+            more = share + max(tokens - own + held, ZERO) * growth
+            others = _background_weight(np.float32(rows.background_weight[row]), known, more)
         if work.power != ONE:
             total, others = _temper(size, rows.topics, total, others, work)
         scale, unit = NEARLY / max(total + others, MIN_TOTAL), rows.units[row]
@@ -545,12 +573,15 @@ def _add_seeds(
 
 
 @helper
-def _background_weight(total: Number, known: Number, tokens: Number, growth: Number) -> Number:
-    """Return the weight of the background: S_w without the active topics, times 1 + E'[n_d,rest] / a_rest."""
+def _background_weight(total: Number, known: Number, more: Number) -> Number:
+    """Return the weight of the background: S_w without the active topics, times 1 + E'[n_d,rest] / a_rest.
+
+    With priors of its own, the document's background weighs (a_d,rest + E'[n_d,rest]) / a_rest.
+    """
     weight = total - known
     if weight <= max(total, ZERO) * ROUNDING:
         weight = ZERO
-    return weight * (ONE + max(tokens, ZERO) * growth)
+    return weight * more
 
 
 @borrower

@@ -132,12 +132,25 @@ def select(
                 _background_counts(document, size, pairs, state, inside, flat, sums, count)
             else:
                 _background_counts(document, size, pairs, state, last, flat, sums, count)
+            if priors.own_place.size:
+                _share_by_own(priors.own[priors.own_place[document]], priors.topics, active_ratio, count)
         for j in range(size):
             count[active_topics[begin + j]] = state.counts[begin + j]
         size = _pick(count, least, selection.most[document], passing)
         selection.topics[chosen : chosen + size] = passing.topics[:size]
         selection.sizes[document] = size
         chosen += size
+
+
+@borrower
+def _share_by_own(own: Array, mean: Array, active: Array, count: Array) -> None:
+    """Share a document's background by its own a_dk: inactive topics have no ratio in `active`."""
+    rest, own_rest = 0.0, 0.0
+    for k in range(count.size):
+        if active[k] == ZERO:
+            rest, own_rest = rest + mean[k], own_rest + own[k]
+    for k in range(count.size):
+        count[k] *= np.float32(own[k] * rest / max(mean[k] * own_rest, 1e-300))
 
 
 @borrower

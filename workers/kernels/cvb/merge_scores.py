@@ -106,7 +106,11 @@ def score_merges(
                 continue
             if not known:
                 own, count = active_topics[first:last], active_counts[first:last]
-                fill_proportions(own, count, background[document], prior, all_prior, theta)
+                if priors.own_place.size:
+                    a = priors.own[priors.own_place[document]]
+                    fill_proportions(own, count, background[document], a, a.sum(), theta)
+                else:
+                    fill_proportions(own, count, background[document], prior, all_prior, theta)
                 known, mass = True, theta.sum()
                 if merges.plain_ratio.size:
                     mass = 0.0

@@ -29,7 +29,7 @@ from tests.workers.kernels.cvb.listed import (
 pytestmark = pytest.mark.kernels
 
 
-def select(state, rows, threshold, room):
+def select(state, rows, threshold, room, priors=None):
     """Select: the topics of each document."""
     chosen = np.full(int(room.sum()) + 1, 999, dtype=np.uint16)
     sizes = np.full(room.size, -1, dtype=np.int64)
@@ -37,7 +37,7 @@ def select(state, rows, threshold, room):
         state.pairs,
         state.active,
         state.sparse,
-        priors_of(rows),
+        priors or priors_of(rows),
         SelectionRows(rows["row_topic"], rows["background"], rows["totals"]),
         threshold,
         Selection(room.astype(np.int64), chosen, sizes),

@@ -1,0 +1,71 @@
+"""Priors of documents that follow a design: the formulas with NumPy and SciPy, at given moments of the counts."""
+
+import numpy as np
+from scipy.special import gammaln, polygamma, psi
+
+from tests.naive.active import documents
+
+
+def design_priors(design, coefficients, concentration):
+    """a_dk of rows of a design, and log sum_k exp(x.lambda_k); concentration 0 is free."""
+    sizes = np.exp(design.astype(np.float64) @ coefficients)
+    total = sizes.sum(axis=1, keepdims=True)
+    return (concentration * sizes / total if concentration else sizes), np.log(total[:, 0])
+
+
+def count_moments(offsets, counts, lists, topic, starts, share, rest, priors):
+    """E, V and Z of the documents' counts, with the response of their tokens; `priors` has a row for each document."""
+    mean, variance, absent = np.zeros((3, *priors.shape))
+    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        c, mean[d, own] = counts[pairs], counts[pairs] @ q
+        q = np.minimum(q, 1 - 1e-7)
+        others = np.delete(np.arange(priors.shape[1]), own)
+        if others.size:
+            mean[d, others] = variance[d, others] = rest[d] * priors[d, others] / priors[d, others].sum()
+            absent[d, others] = -mean[d, others]
+        variance[d, own], absent[d, own] = c @ (q * (1 - q)), c @ np.log1p(-q)
+    response = np.clip(variance / np.maximum(priors + mean, 1e-300), 0.0, 0.95)
+    r = 1 / (1 - response)
+    factor = np.where(response > 1e-6, np.log(r) / np.maximum(r - 1, 1e-12), 1.0)
+    return mean, variance * r, absent * factor
+
+
+def _positive(mean, variance, absent):
+    present = -np.expm1(absent)
+    above = np.maximum(np.divide(mean, present, out=np.ones_like(mean), where=present > 0), 1.0)
+    spread = np.divide(variance, present, out=np.zeros_like(mean), where=present > 0) - np.exp(absent) * above**2
+    return present, above, np.maximum(spread, 0.0)
+
+
+def objective(design, coefficients, concentration, lengths, moments):
+    """L at given moments, without the prior of the coefficients; `design` has a row for each document."""
+    a = design_priors(design, coefficients, concentration)[0]
+    present, mean, variance = _positive(*moments)
+    rising = present * (gammaln(a + mean) - gammaln(a) + 0.5 * variance * polygamma(1, a + mean))
+    total = a.sum(axis=1)
+    return (gammaln(total) - gammaln(total + lengths)).sum() + rising.sum()
+
+
+def coefficient_sums(design, coefficients, concentration, lengths, moments, least):
+    """The gradient (columns, topics) and the curvatures (topics, columns, columns)."""
+    a = design_priors(design, coefficients, concentration)[0]
+    present, mean, variance = _positive(*moments)
+    s = a * present * (psi(a + mean) - psi(a) + 0.5 * variance * polygamma(2, a + mean))
+    v = polygamma(1, a + mean) - polygamma(1, a) + 0.5 * variance * polygamma(3, a + mean)
+    v = s + a**2 * present * v
+    total = a.sum(axis=1, keepdims=True)
+    n = np.asarray(lengths)[:, np.newaxis]
+    if concentration:
+        h, t = s.sum(axis=1, keepdims=True) / total, a / total
+        w = s.sum(axis=1, keepdims=True) * t * (1 - t) - v * (1 - 2 * t) - v.sum(axis=1, keepdims=True) * t**2
+    else:
+        h = psi(total + n) - psi(total)
+        w = h * a - v - a**2 * (polygamma(1, total) - polygamma(1, total + n))
+    w = np.maximum(w, least * h * a)
+    x = design.astype(np.float64)
+    return x.T @ (s - h * a), np.einsum("dp,dq,dk->kpq", x, x, w)
+
+
+def newton_steps(gradient, curvature, precision):
+    """(H_k + diag rho)^-1 g_k of each topic; curvatures are matrices."""
+    return np.stack([np.linalg.solve(h + np.diag(precision), g) for h, g in zip(curvature, gradient.T, strict=True)], 1)

@@ -1,0 +1,206 @@
+"""Fits whose documents' priors follow fields of these (`prevalence`)."""
+
+import json
+
+import numpy as np
+import pytest
+
+from collapsium.pipeline import Model, effects, evaluate, fit, infer, ingest, resume, split, verify
+from collapsium.pipeline.cli.main import main
+from collapsium.storage.errors import AbsentError, OptionError
+from collapsium.workers.families.cvb import prevalence, schedule
+from tests.fits import bits, scores_of
+
+TOPICS, WORDS, TOKENS = 4, 60, 25
+FORMULA = "~ party * year + bs(date, df=4)"
+
+
+def written(path, documents, seed, parties=("a", "a", "b", "c")):
+    """Write documents whose topics follow their party and year; return their shares of topics."""
+    noise = np.random.default_rng(seed)
+    phi = np.random.default_rng(0).dirichlet(np.full(WORDS, 0.05), TOPICS)
+    party, year = noise.choice(parties, documents), noise.normal(2000.0, 10.0, documents)
+    size = np.full((documents, TOPICS), 0.2)
+    size[:, 0] *= np.exp((party == "b") * 2.0)
+    size[:, 1] *= np.exp((year - 2000.0) / 10.0)
+    theta = np.array([noise.dirichlet(row) for row in size])
+    with path.open("w", encoding="utf-8") as file:
+        for number, (own, shares) in enumerate(zip(party, theta, strict=True)):
+            words = noise.choice(WORDS, TOKENS if number % 50 else 0, p=shares @ phi)
+            row = {
+                "id": str(number),
+                "text": " ".join(f"w{word}" for word in words),
+                "date": f"{1990 + number % 20}-05-01",
+            }
+            row["year"] = None if number % 17 == 3 else round(float(year[number]), 1)
+            row |= {} if number % 19 == 3 else {"party": str(own)}
+            file.write(json.dumps(row) + "\n")
+    return theta
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    """A corpus with its held-out tokens, and one of unseen documents; some have no text, no party or no year."""
+    place = tmp_path_factory.mktemp("prevalence")
+    written(place / "seen.jsonl", 600, 1)
+    written(place / "unseen.jsonl", 80, 2)
+    fields = {"labels": ["party"], "covariates": ["year"], "date": "date", "scheduler": "serial"}
+    ingest(place / "seen.jsonl", place / "all", text="text", shard_tokens=3000, **fields)
+    ingest(place / "unseen.jsonl", place / "unseen", like=place / "all", scheduler="serial")
+    split(place / "all", place / "train", place / "heldout", fraction=0.1)
+    return place
+
+
+def fitted(corpora, out, **options):
+    given = {"family": "lda", "topics": TOPICS, "prevalence": FORMULA, "iterations": 30, "seed": 3}
+    return fit(corpora / "train", out, **{**given, "heldout": corpora / "heldout", **options})
+
+
+@pytest.fixture(scope="module")
+def reference(corpora):
+    """A run whose coefficients are free from some sweep on."""
+    fitted(corpora, corpora / "run", scheduler="serial", inverse_temperature=1.0, iterations=60)
+    return corpora / "run"
+
+
+def test_coefficients__follow_the_fields(reference):
+    model = Model(reference)
+    frame = model.prevalence()
+    assert frame.shape == (len(frame), TOPICS)
+    assert {"Intercept", "year", "year[missing]"} <= set(frame.index)
+    steep = frame.loc["year"].idxmax()
+    assert frame.loc["year", steep] > 0.4
+    early, late = model.shares_at(year=1985), model.shares_at(year=2015)
+    assert late[steep] > early[steep] + 0.1
+    assert late.sum() == pytest.approx(1.0)
+    party = next(name for name in frame.index if "party" in name and "b" in name and "year" not in name)
+    assert frame.loc[party].max() > 0.8
+    with pytest.raises(OptionError, match="no document has the value 'z'"):
+        model.shares_at(party="z")
+    with pytest.raises(OptionError, match="'state' is not a field"):
+        model.shares_at(state="z")
+
+
+def test_scores__gain_by_the_fields_and_states_are_sound(reference, corpora, tmp_path):
+    scores = {}
+    for name, formula in (("own", "~ party + year"), ("same", None)):
+        out = tmp_path / name
+        fitted(corpora, out, scheduler="serial", inverse_temperature=1.0, iterations=60, prevalence=formula)
+        scores[name] = scores_of(out)[-1], evaluate(out, unseen=corpora / "unseen", scheduler="serial").score
+    assert scores["own"][0] > scores["same"][0]
+    assert scores["own"][1] > scores["same"][1]
+    assert verify(reference).broken == []
+    with pytest.raises(AbsentError, match="without `prevalence`"):
+        Model(tmp_path / "same").prevalence()
+
+
+def test_unseen_documents__without_words_have_the_shares_of_their_fields(reference, corpora, tmp_path):
+    infer(reference, corpora / "unseen", tmp_path / "theta.npy", scheduler="serial")
+    theta = np.load(tmp_path / "theta.npy")
+    first = json.loads((corpora / "unseen.jsonl").read_text(encoding="utf-8").splitlines()[50])
+    expected = Model(reference).shares_at(party=first["party"], year=first["year"], date=first["date"])
+    np.testing.assert_allclose(theta[50], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("where", ["serial", "threads", "processes"])
+@pytest.mark.parametrize("options", [{}, {"inverse_temperature": 1.0, "local_sweeps": 2}])
+def test_bits__do_not_depend_on_the_executor(corpora, where, options, tmp_path, clusters):
+    scheduler = clusters(2) if where == "processes" else where
+    model = fitted(corpora, tmp_path / "run", scheduler=scheduler, **options)
+    again = fitted(corpora, tmp_path / "again", scheduler="serial", **options)
+    shards = len(model.record.shards)
+    assert shards > 2
+    assert bits(model, shards) == bits(again, shards)
+    assert scores_of(tmp_path / "run") == scores_of(tmp_path / "again")
+
+
+@pytest.mark.parametrize("stop", [5, 21])
+def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, stop, tmp_path):
+    def sink(event):
+        if event["event"] == "iteration" and event["iteration"] == stop:
+            raise KeyboardInterrupt
+
+    whole = fitted(corpora, tmp_path / "whole", scheduler="serial", inverse_temperature=1.0)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(corpora, tmp_path / "run", scheduler="serial", inverse_temperature=1.0, sinks=[sink])
+    assert verify(tmp_path / "run").broken == []
+    resume(tmp_path / "run", scheduler="threads")
+    shards = len(whole.record.shards)
+    assert bits(Model(tmp_path / "run"), shards) == bits(whole, shards)
+
+
+def test_bits__do_not_depend_on_where_local_states_lie(corpora, tmp_path, monkeypatch):
+    monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
+    models = [
+        fitted(corpora, tmp_path / name, scheduler="serial", scratch=scratch)
+        for name, scratch in (("memory", None), ("disk", tmp_path / "scratch"))
+    ]
+    shards = len(models[0].record.shards)
+    assert bits(models[0], shards) == bits(models[1], shards)
+
+
+def test_coefficients_at_their_prior__give_the_scores_of_lda(corpora, tmp_path, monkeypatch):
+    monkeypatch.setattr(prevalence, "stepped", lambda state, *_: state.prevalence_coefficients)
+    for name, formula in (("own", "~ party"), ("same", None)):
+        fitted(corpora, tmp_path / name, scheduler="serial", prevalence=formula, inverse_temperature=1.0)
+    own, same = scores_of(tmp_path / "own"), scores_of(tmp_path / "same")
+    np.testing.assert_allclose(own, same, atol=1e-5)
+
+
+def test_documents_with_many_topics__learn_too(corpora, tmp_path):
+    """With small active sets, inactive topics share a background."""
+    model = fitted(corpora, tmp_path / "run", scheduler="serial", most_active=2, inverse_temperature=1.0, iterations=60)
+    assert Model(tmp_path / "run").prevalence().loc["year"].max() > 0.2
+    assert model.document_topic.sum(axis=1) == pytest.approx(1.0)
+
+
+def test_effects__are_estimated_for_such_models(reference):
+    result = effects(reference, "~ year", scheduler="serial", corpus=reference.parent / "train")
+    assert np.isfinite(result.estimate).all()
+
+
+def test_a_fit_with_few_iterations__learns_after_a_third(corpora, tmp_path):
+    model = fitted(corpora, tmp_path / "run", scheduler="serial", iterations=9)
+    assert schedule.PREVALENCE_FIRST > 3
+    assert np.abs(model.prevalence().drop("Intercept").to_numpy()).max() > 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prevalence": "~ partly"}, "no field 'partly' (did you mean 'party'?)"),
+        ({"prevalence": "~ open(party)"}, "the function 'open' is not allowed"),
+        ({"prevalence": "~ 0 + party"}, "leaves out the intercept"),
+        ({"prevalence": "~ year + I(2 * year)"}, "is a combination of"),
+        ({"prevalence": "~ bs(party)"}, "expected numbers or dates"),
+        ({"restarts": 2}, "does not go with `restarts`"),
+        ({"samples": 1}, "does not go with `samples`"),
+        ({"schedule": "stochastic", "iterations": None}, "does not go with the stochastic `schedule`"),
+        ({"grow": "always"}, "'always' does not apply"),
+        ({"learn": "alpha"}, "does not go with alpha in `learn`"),
+        ({"weights": "idf"}, "does not go with `weights`"),
+        ({"order": 2}, "takes active responsibilities"),
+        ({"responsibilities": "dense"}, "takes active responsibilities"),
+    ],
+)
+def test_faults__end_in_one_line(corpora, tmp_path, options, message):
+    with pytest.raises(OptionError) as caught:
+        fitted(corpora, tmp_path / "run", scheduler="serial", **options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_unseen_documents__with_another_level_or_beyond_a_spline_end_in_one_line(reference, corpora, tmp_path):
+    written(tmp_path / "other.jsonl", 10, 5, parties=("z",))
+    ingest(tmp_path / "other.jsonl", tmp_path / "other", like=corpora / "all", scheduler="serial")
+    with pytest.raises(OptionError, match="party: no document has the value 'z'"):
+        infer(reference, tmp_path / "other", tmp_path / "theta.npy", scheduler="serial")
+
+
+def test_the_command_line__takes_a_formula(corpora, tmp_path, capsys):
+    command = ["fit", corpora / "train", tmp_path / "run", "--family", "lda", "--topics", 3, "--iterations", 3]
+    assert main([*map(str, command), "--prevalence", "~ party + year", "--scheduler", "serial"]) == 0
+    command[2] = tmp_path / "other"
+    assert main([*map(str, command), "--prevalence", "~ partly", "--scheduler", "serial"]) != 0
+    assert "--prevalence: no field 'partly'" in capsys.readouterr().err

@@ -1,0 +1,215 @@
+"""Priors that follow a design: kernels against their twins, derivatives against differences, and steps that climb."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.workers.families.cvb import prevalence as family
+from collapsium.workers.families.cvb.global_state import PrevalenceState
+from collapsium.workers.kernels.cvb import active, merge_scores
+from collapsium.workers.kernels.cvb import prevalence as kernels
+from collapsium.workers.kernels.cvb.records import NewActiveState, TopicCounts
+from tests.naive import active as naive_active
+from tests.naive import active_topics as naive_topics
+from tests.naive import prevalence as naive
+from tests.naive import topic_moves as naive_moves
+from tests.workers.kernels.cvb import test_active_selection as selecting
+from tests.workers.kernels.cvb.listed import (
+    KEYS,
+    STEPS,
+    difference,
+    held_out,
+    listed_shards,
+    powers_of,
+    priors_of,
+    running_counts,
+    weighed_shards,
+)
+
+pytestmark = pytest.mark.kernels
+HELD = pytest.mark.parametrize("concentration", [0.0, 1.0, 3.0])
+
+
+def symmetric(pairs, columns):
+    """Matrices (topics, columns, columns) of pairs of columns."""
+    matrices = np.zeros((pairs.shape[1], columns, columns))
+    first, second = np.triu_indices(columns)
+    matrices[:, first, second] = matrices[:, second, first] = pairs.T
+    return matrices
+
+
+def example(seed, documents=40, columns=4, topics=5):
+    """A design with coefficients, lengths and moments of counts that tokens could have."""
+    noise = np.random.default_rng(seed)
+    design = np.column_stack([np.ones(documents), noise.normal(size=(documents, columns - 1))]).astype(np.float32)
+    coefficients = noise.normal(size=(columns, topics)) * 0.7
+    coefficients[0] -= noise.choice([0.0, 2.0])
+    lengths, moments = noise.integers(1, 40, documents).astype(float), np.zeros((3, documents, topics))
+    for d, n in enumerate(lengths.astype(int)):
+        q = np.clip(noise.dirichlet(np.full(topics, 0.2), n), 1e-12, 1 - 1e-7)
+        q /= q.sum(axis=1, keepdims=True)
+        moments[:, d] = q.sum(axis=0), (q * (1 - q)).sum(axis=0), np.log1p(-q).sum(axis=0)
+    return design, coefficients, lengths, moments
+
+
+def summed(design, coefficients, concentration, lengths, moments, least):
+    """Gradient and curvatures by the kernels."""
+    (rows, columns), topics = design.shape, coefficients.shape[1]
+    priors, log_total = np.empty((rows, topics)), np.empty(rows)
+    kernels.design_priors(design, coefficients, concentration, priors, log_total)
+    documents = kernels.DocumentPriors(design, priors, np.arange(rows, dtype=np.int32), lengths)
+    sums = kernels.CoefficientSums(np.zeros((columns, topics)), np.zeros((columns * (columns + 1) // 2, topics)))
+    kernels.coefficient_sums(documents, kernels.CountMoments(*moments), concentration, least, sums)
+    return sums
+
+
+@HELD
+@given(seed=st.integers(0, 10_000))
+def test_design_priors__equal_their_twin(concentration, seed):
+    design, coefficients, _, _ = example(seed)
+    priors, log_total = np.empty((len(design), 5)), np.empty(len(design))
+    kernels.design_priors(design, coefficients, concentration, priors, log_total)
+    expected = naive.design_priors(design, coefficients, concentration)
+    np.testing.assert_allclose(priors, expected[0], rtol=1e-12)
+    np.testing.assert_allclose(log_total, expected[1], rtol=1e-12, atol=1e-12)
+
+
+@given(listed_shards(), st.integers(0, 1000))
+def test_count_moments__equal_their_twin(state, seed):
+    noise, documents = np.random.default_rng(seed), state.shard.documents
+    priors, place = noise.gamma(0.5, size=(3, state.topics)) + 1e-3, noise.integers(0, 3, documents).astype(np.int32)
+    moments = kernels.CountMoments(*np.full((3, documents, state.topics), np.nan))
+    own = kernels.DocumentPriors(np.ones((3, 1), np.float32), priors, place, np.ones(documents))
+    kernels.count_moments(state.pairs, state.active, state.sparse, own, moments)
+    rest = state.counts[1]
+    twin = naive.count_moments(state.given[0], state.given[2], *state.where, rest, priors[place])
+    for found, expected in zip(moments, twin, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@HELD
+@given(seed=st.integers(0, 10_000), least=st.sampled_from([0.3, 1.0]))
+def test_coefficient_sums__equal_their_twin(concentration, seed, least):
+    design, coefficients, lengths, moments = example(seed)
+    sums = summed(design, coefficients, concentration, lengths, moments, least)
+    gradient, curvature = naive.coefficient_sums(design, coefficients, concentration, lengths, moments, least)
+    scale = np.abs(gradient).max()
+    np.testing.assert_allclose(sums.gradient, gradient, rtol=1e-7, atol=1e-7 * scale)
+    np.testing.assert_allclose(symmetric(sums.curvature, 4), curvature, rtol=1e-6, atol=1e-6 * np.abs(curvature).max())
+
+
+@HELD
+@given(seed=st.integers(0, 10_000))
+def test_gradient__equals_differences_of_the_objective_at_frozen_moments(concentration, seed):
+    design, coefficients, lengths, moments = example(seed)
+    gradient = summed(design, coefficients, concentration, lengths, moments, 1.0).gradient
+    step, differences = 1e-5, np.zeros_like(gradient)
+    for place in np.ndindex(gradient.shape):
+        values = []
+        for sign in (1.0, -1.0):
+            moved = coefficients.copy()
+            moved[place] += sign * step
+            values.append(naive.objective(design, moved, concentration, lengths, moments))
+        differences[place] = (values[0] - values[1]) / (2 * step)
+    assert np.abs(gradient - differences).max() < 1e-6 * np.abs(gradient).max()
+
+
+@given(seed=st.integers(0, 10_000))
+def test_newton_steps__equal_their_twin(seed):
+    design, coefficients, lengths, moments = example(seed)
+    sums, precision = summed(design, coefficients, 0.0, lengths, moments, 0.3), np.array([0.1, 1.0, 1.0, 1.0])
+    steps = np.empty_like(coefficients)
+    kernels.newton_steps(sums.gradient, sums.curvature, precision, steps)
+    twin = naive.newton_steps(sums.gradient, symmetric(sums.curvature, 4), precision)
+    np.testing.assert_allclose(steps, twin, rtol=1e-8, atol=1e-10)
+
+
+@HELD
+@pytest.mark.parametrize("seed", range(6))
+def test_steps__never_lower_the_objective_from_far_away(concentration, seed):
+    design, coefficients, lengths, moments = example(seed)
+    noise = np.random.default_rng(seed + 100)
+    state = PrevalenceState(
+        prevalence_design=np.zeros(0, np.uint8),
+        prevalence_reach=np.abs(design).max(axis=0).astype(np.float64),
+        prevalence_terms=np.arange(4),
+        prevalence_coefficients=coefficients + noise.normal(size=coefficients.shape) * 2.0,
+        prevalence_concentration=concentration or 1.0,
+        prevalence_free=not concentration,
+    )
+    precision, means = np.array([0.1, 1.0, 1.0, 1.0])[:, np.newaxis], family.prior_means(state)[:, np.newaxis]
+
+    def value(found):
+        prior = 0.5 * (precision * (found - means) ** 2).sum()
+        return naive.objective(design, found, concentration, lengths, moments) - prior
+
+    path = [value(state.prevalence_coefficients)]
+    for _ in range(200):
+        sums = summed(design, state.prevalence_coefficients, concentration, lengths, moments, 1.0)
+        state = replace(state, prevalence_coefficients=family.stepped(state, sums.gradient, sums.curvature))
+        path.append(value(state.prevalence_coefficients))
+    assert np.diff(path).min() > -1e-9 * abs(path[-1])
+
+
+@given(listed_shards(), st.integers(0, 1000), st.data())
+def test_select__shares_the_background_by_the_documents_own_priors(state, seed, data):
+    rows, noise = state.rows(50.0), np.random.default_rng(seed)
+    own, place = (
+        noise.uniform(0.05, 3.0, (2, state.topics)),
+        noise.integers(0, 2, state.shard.documents).astype(np.int32),
+    )
+    threshold = 0.3 * noise.uniform(0.5, 1.0, state.topics)
+    priors = priors_of(rows)._replace(own=own, own_place=place)
+    room = np.full(state.shard.documents, state.topics)
+    found = selecting.select(state, rows, threshold, room, priors)
+    for d, counts in enumerate(selecting.expected(state, rows)):
+        inactive = np.setdiff1d(np.arange(state.topics), state.topic[state.lists[d] : state.lists[d + 1]])
+        a, mean = own[place[d]][inactive], rows["a"][inactive]
+        counts[inactive] *= a / mean * mean.sum() / max(a.sum(), 1e-300)
+        if state.shard.lengths[d] and not np.isclose(counts, threshold, rtol=1e-3).any():
+            np.testing.assert_array_equal(found[d], naive_topics.select(counts, threshold, state.topics))
+
+
+@given(listed_shards(), st.integers(0, 1000), KEYS)
+def test_score_merges__scores_held_out_tokens_by_the_documents_own_priors(state, seed, key):
+    rows, noise, held = state.rows(5.0), np.random.default_rng(seed), held_out(state.shard, key, 0.5)
+    own, place = (
+        noise.uniform(0.05, 3.0, (2, state.topics)),
+        noise.integers(0, 2, state.shard.documents).astype(np.int32),
+    )
+    none, score = np.zeros(0, dtype=np.int64), np.zeros((2, 1))
+    candidates = merge_scores.Merges(none, none, np.zeros(0), np.zeros(0), np.zeros(0))
+    priors = priors_of(rows, rows["b"].sum())._replace(own=own, own_place=place)
+    topics = TopicCounts(rows["row_topic"], rows["totals"])
+    merge_scores.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
+    twin = np.zeros(2)
+    document = np.repeat(np.arange(state.shard.documents), np.diff(state.shard.offsets))
+    for row, a in enumerate(own):
+        where = *state.given[:2], np.where(place[document] == row, held, 0), state.lists, state.topic, *state.counts
+        twin += naive_moves.score(*where, a, rows["b"], rows["totals"], rows["row_topic"])
+    np.testing.assert_allclose(score[:, 0], twin, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("shards", [listed_shards, weighed_shards])
+@given(data=st.data(), extra=st.sampled_from([0.0, 1.0, 50.0]), seed=st.integers(0, 1000))
+def test_sweep__with_priors_of_documents_equals_its_twin(shards, data, extra, seed):
+    state = data.draw(shards())
+    rows, noise = state.rows(extra), np.random.default_rng(seed)
+    own, place = (
+        noise.uniform(0.05, 3.0, (2, state.topics)),
+        noise.integers(0, 2, state.shard.documents).astype(np.int32),
+    )
+    share, counts = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in state.counts)
+    priors = priors_of(rows)._replace(own=own, own_place=place)
+    active.sweep_active(
+        state.pairs, state.active, state.sparse, priors, powers_of(1.0), running_counts(rows),
+        NewActiveState(state.starts, share, *counts),
+    )  # fmt: skip
+    twin = naive_active.sweep(
+        *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(1.0),
+        *state.where, rows["totals"], rows["row_topic"], state.shard.weights, own=own[place],
+    )[0]  # fmt: skip
+    assert difference(share, twin) <= STEPS

@@ -1,0 +1,243 @@
+"""Priors of documents that follow a design (Mimno and McCallum 2008), and the sums from which they are learned.
+
+Document d has a row x_d of a design, topic k coefficients lambda_k. The concentration is free, a_dk = exp(x_d.lambda_k)
+and A_d = sum_k a_dk, or held: a_dk = A t_dk with t_d = softmax_k(x_d.lambda_k).
+
+E, V and Z of a count n_dk are sums over its tokens of q, q (1 - q) and log(1 - q). Tokens of a document respond to its
+counts (Welling and Teh 2004), which spreads n_dk: with kappa = V / (a + E) and r = 1 / (1 - kappa), V becomes r V and,
+as of a negative binomial, Z becomes Z log(r) / (r - 1).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from collapsium.workers.kernels.argument_types import (
+    Float32Matrix,
+    Float64Matrix,
+    Float64Vector,
+    Int32Vector,
+    OutFloat64Matrix,
+    OutFloat64Vector,
+)
+from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, UNIT
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
+from collapsium.workers.kernels.jit import helper, kernel
+from collapsium.workers.kernels.moments import LARGEST, positive
+from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.special import derivatives, digamma, trigamma
+
+MAX_RESPONSE = 0.95  # Largest kappa: beyond, the linear response diverges
+LEAST_CURVATURE = 0.3  # Share of h a below which the curvature of a document is not taken: faster than 1, and as safe
+MAX_LOG_PRIOR = 30.0  # Bound on |x_d.lambda_k|, against overflow far from the data
+SINGLE = 1e-6  # E+ - 1 below which a positive count is as good as always 1
+
+
+class CountMoments(NamedTuple):
+    """Moments of the numbers of tokens by document and topic; each (documents, topics)."""
+
+    mean: OutFloat64Matrix  # E
+    variance: OutFloat64Matrix  # V
+    log_absent: OutFloat64Matrix  # Z
+
+
+class DocumentPriors(NamedTuple):
+    """Documents with their rows of a design, and the priors that follow from these."""
+
+    design: Float32Matrix  # Distinct rows; (design rows, columns)
+    priors: Float64Matrix  # a_dk of the distinct rows; (design rows, topics)
+    place: Int32Vector  # Row of each document; (documents,)
+    lengths: Float64Vector  # Tokens of each document; (documents,)
+
+
+class CoefficientSums(NamedTuple):
+    """Derivatives by the coefficients, without the coefficients' prior."""
+
+    gradient: OutFloat64Matrix  # (columns, topics)
+    curvature: OutFloat64Matrix  # Of pairs of columns p <= q, in the order of rows; (columns (columns + 1) / 2, topics)
+
+
+@kernel
+def design_priors(
+    design: Float32Matrix,
+    coefficients: Float64Matrix,
+    concentration: float,
+    priors: OutFloat64Matrix,
+    log_total: OutFloat64Vector,
+) -> None:
+    """Fill a_dk of rows of a design, and log sum_k exp(x_d.lambda_k); twin: `naive.prevalence.design_priors`.
+
+    `concentration` is A where it is held, and 0 where it is free.
+
+    Shapes: `design` (rows, columns); `coefficients` (columns, topics); `priors` (rows, topics); `log_total` (rows,).
+    """
+    topics = coefficients.shape[1]
+    for row in range(design.shape[0]):
+        for k in range(topics):
+            priors[row, k] = 0.0
+        for p in range(design.shape[1]):
+            x = float(design[row, p])
+            for k in range(topics):
+                priors[row, k] += x * coefficients[p, k]
+        total = 0.0
+        for k in range(topics):
+            priors[row, k] = math.exp(min(max(priors[row, k], -MAX_LOG_PRIOR), MAX_LOG_PRIOR))
+            total += priors[row, k]
+        log_total[row] = math.log(total)
+        if concentration > 0.0:
+            for k in range(topics):
+                priors[row, k] *= concentration / total
+
+
+@kernel
+def count_moments(
+    pairs: DocumentPairs, active: ActiveTopics, state: ActiveState, documents: DocumentPriors, moments: CountMoments
+) -> None:
+    """Fill E, V and Z of the documents' counts; twin: `naive.prevalence.count_moments`.
+
+    V and Z include the response of the tokens. Inactive topics share the background in proportion to a_dk, spread thin:
+    V = E and Z = -E.
+    """
+    steps = np.minimum(np.arange(UNIT + 1) / UNIT, LARGEST)
+    log_absent, topics = np.log(1.0 - steps), documents.priors.shape[1]
+    for document in range(pairs.offsets.size - 1):
+        begin, at = active.offsets[document], state.starts[document]
+        size, own = active.offsets[document + 1] - begin, documents.priors[documents.place[document]]
+        mean, variance = moments.mean[document], moments.variance[document]
+        absent, left, total = moments.log_absent[document], 0.0, 0.0
+        for k in range(topics):
+            mean[k] = variance[k] = absent[k] = 0.0
+            total += own[k]
+        left = total
+        for j in range(size):
+            left -= own[active.topics[begin + j]]
+        if size < topics and left > MIN_INACTIVE_PRIOR * total:
+            growth = max(state.background[document], 0.0) / left
+            for k in range(topics):
+                mean[k] = variance[k] = growth * own[k]
+                absent[k] = -mean[k]
+        for j in range(size):
+            k = active.topics[begin + j]
+            mean[k], variance[k], absent[k] = max(state.counts[begin + j], 0.0), 0.0, 0.0
+        for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
+            for j in range(size):
+                k, step = active.topics[begin + j], state.responsibilities[at + j]
+                variance[k] += pairs.counts[pair] * steps[step] * (1.0 - steps[step])
+                absent[k] += pairs.counts[pair] * log_absent[step]
+            at += size
+        for k in range(topics):
+            if mean[k] > 0.0:
+                response = min(variance[k] / (own[k] + mean[k]), MAX_RESPONSE)
+                r = 1.0 / (1.0 - response)
+                variance[k] *= r
+                if response > SINGLE:
+                    absent[k] *= math.log(r) / (r - 1.0)
+
+
+@helper
+def tables_and_spread(prior: float, mean: float, variance: float, log_absent: float) -> tuple[float, float]:
+    """Return s, the expected tables, which is the derivative by log a of F[log G(a + n) / G(a)], and ds / d log a."""
+    present = -math.expm1(log_absent)
+    present, mean, variance = positive(mean, variance, 1.0 - present, present)
+    if present <= 0.0:
+        return 0.0, 0.0
+    if mean - 1.0 < SINGLE:
+        return present, 0.0
+    above = derivatives(prior + mean)
+    tables = prior * present * (above[0] - digamma(prior) + 0.5 * variance * above[2])
+    spread = above[1] - trigamma(prior) + 0.5 * variance * above[3]
+    return tables, tables + prior * prior * present * spread
+
+
+@kernel
+def coefficient_sums(
+    documents: DocumentPriors, moments: CountMoments, concentration: float, least: float, sums: CoefficientSums
+) -> None:
+    """Add the derivatives by the coefficients at given moments; twin: `naive.prevalence.coefficient_sums`.
+
+    With s the expected tables, v their derivatives, and h_d = psi(A_d + n_d) - psi(A_d) where the concentration is
+    free, or the sum of s_d over A where it is held (`concentration` is A, else 0):
+
+        gradient   sum_d x_d (s_dk - h_d a_dk)
+        curvature  sum_d w_dk x_d x_d'
+        w_dk = max( h a - v - a^2 (psi'(A) - psi'(A + n)), least h a )                   free
+               max( s. t (1 - t) - v (1 - 2 t) - v. t^2,  least h a )                    held
+    """
+    topics, columns = documents.priors.shape[1], documents.design.shape[1]
+    tables, spread, weight = np.empty(topics), np.empty(topics), np.empty(topics)
+    for document in range(documents.place.size):
+        n = documents.lengths[document]
+        if n <= 0.0:
+            continue
+        own, x = documents.priors[documents.place[document]], documents.design[documents.place[document]]
+        total, all_tables, all_spread = 0.0, 0.0, 0.0
+        for k in range(topics):
+            total += own[k]
+            tables[k], spread[k] = tables_and_spread(
+                own[k], moments.mean[document, k], moments.variance[document, k], moments.log_absent[document, k]
+            )
+            all_tables, all_spread = all_tables + tables[k], all_spread + spread[k]
+        if concentration > 0.0:
+            growth, bend = all_tables / total, 0.0
+        else:
+            growth = digamma(total + n) - digamma(total)
+            bend = trigamma(total) - trigamma(total + n)
+        for k in range(topics):
+            t, expected = own[k] / total, growth * own[k]
+            if concentration > 0.0:
+                curvature = all_tables * t * (1.0 - t) - spread[k] * (1.0 - 2.0 * t) - all_spread * t * t
+            else:
+                curvature = expected - spread[k] - own[k] * own[k] * bend
+            weight[k] = max(curvature, least * expected)
+            tables[k] -= expected
+        pair = 0
+        for p in range(columns):
+            value = float(x[p])
+            for k in range(topics):
+                sums.gradient[p, k] += value * tables[k]
+            for q in range(p, columns):
+                product = value * float(x[q])
+                if product != 0.0:
+                    for k in range(topics):
+                        sums.curvature[pair, k] += product * weight[k]
+                pair += 1
+
+
+@kernel
+def newton_steps(
+    gradient: Float64Matrix, curvature: Float64Matrix, precision: Float64Vector, steps: OutFloat64Matrix
+) -> None:
+    """Fill (H_k + diag rho)^-1 g_k of each topic, by Cholesky factors; twin: `naive.prevalence.newton_steps`.
+
+    Shapes: `gradient`, `steps` (columns, topics); `curvature` (columns (columns + 1) / 2, topics); `precision`
+    (columns,).
+    """
+    columns = gradient.shape[0]
+    lower, solved = np.zeros((columns, columns)), np.empty(columns)
+    for k in range(gradient.shape[1]):
+        pair = 0
+        for p in range(columns):
+            for q in range(p, columns):
+                lower[q, p] = curvature[pair, k] + (precision[p] if p == q else 0.0)
+                pair += 1
+        for p in range(columns):
+            for i in range(p):
+                lower[p, p] -= lower[p, i] * lower[p, i]
+            lower[p, p] = math.sqrt(max(lower[p, p], 1e-300))
+            for q in range(p + 1, columns):
+                for i in range(p):
+                    lower[q, p] -= lower[q, i] * lower[p, i]
+                lower[q, p] /= lower[p, p]
+        for p in range(columns):
+            solved[p] = gradient[p, k]
+            for i in range(p):
+                solved[p] -= lower[p, i] * solved[i]
+            solved[p] /= lower[p, p]
+        for p in range(columns - 1, -1, -1):
+            for i in range(p + 1, columns):
+                solved[p] -= lower[i, p] * solved[i]
+            solved[p] /= lower[p, p]
+            steps[p, k] = solved[p]
