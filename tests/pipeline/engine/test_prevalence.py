@@ -7,7 +7,9 @@ import pytest
 
 from collapsium.pipeline import Model, effects, evaluate, fit, infer, ingest, resume, split, verify
 from collapsium.pipeline.cli.main import main
-from collapsium.storage.errors import AbsentError, OptionError
+from collapsium.storage.corpus.labels import DocumentRows
+from collapsium.storage.errors import AbsentError, DamagedError, OptionError
+from collapsium.workers.design import unpacked_design
 from collapsium.workers.families.cvb import prevalence, schedule
 from tests.fits import bits, scores_of
 
@@ -196,6 +198,19 @@ def test_unseen_documents__with_another_level_or_beyond_a_spline_end_in_one_line
     ingest(tmp_path / "other.jsonl", tmp_path / "other", like=corpora / "all", scheduler="serial")
     with pytest.raises(OptionError, match="party: no document has the value 'z'"):
         infer(reference, tmp_path / "other", tmp_path / "theta.npy", scheduler="serial")
+
+
+def test_designs_that_do_not_belong_to_a_model__are_refused(reference):
+    model = Model(reference)
+    state = model.global_state.prevalence
+    rows = DocumentRows(np.ones((1, 2), dtype=np.float32), np.zeros(1, dtype=np.int32))
+    with pytest.raises(DamagedError, match="expected .* columns, found 2"):
+        prevalence.own_priors(rows, state)
+    record = json.loads(state.prevalence_design.tobytes())
+    for change in ({"formula": "~ __import__('os')"}, {"used": [0, 99]}, {"counts": {}}, {"center": [0.0]}):
+        data = json.dumps({**record, **change}).encode()
+        with pytest.raises((DamagedError, OptionError)):
+            unpacked_design(np.frombuffer(data, dtype=np.uint8))
 
 
 def test_the_command_line__takes_a_formula(corpora, tmp_path, capsys):

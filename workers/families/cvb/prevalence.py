@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.errors import DamagedError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.families.cvb import schedule
@@ -52,6 +53,8 @@ def begin(design: DesignTable, alpha: Vector, iterations: int) -> PrevalenceStat
 def own_priors(design: DocumentRows, state: PrevalenceState) -> OwnPriors:
     """Return the priors of documents with rows of the design."""
     rows, coefficients = np.ascontiguousarray(design.rows), state.prevalence_coefficients
+    if rows.shape[1] != len(coefficients):
+        raise DamagedError("prevalence_design", f"expected {len(coefficients)} columns, found {rows.shape[1]}")
     priors, log_total = np.empty((len(rows), coefficients.shape[1])), np.empty(len(rows))
     kernels.design_priors(rows, coefficients, state.held, priors, log_total)
     return OwnPriors(rows, np.ascontiguousarray(design.place), priors, log_total, state.held, state.learns)
