@@ -173,6 +173,8 @@ def test_select__shares_the_background_by_the_documents_own_priors(state, seed, 
             np.testing.assert_array_equal(found[d], naive_topics.select(counts, threshold, state.topics))
 
 
+# Hashes are sums and products of whole numbers of 64 bits, which NumPy's scalars, not arrays, tell to overflow.
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @given(listed_shards(), st.integers(0, 1000), KEYS)
 def test_score_merges__scores_held_out_tokens_by_the_documents_own_priors(state, seed, key):
     rows, noise, held = state.rows(5.0), np.random.default_rng(seed), held_out(state.shard, key, 0.5)
