@@ -107,11 +107,11 @@ def _smacof(apart: Floats) -> Floats:
 
 def scaled(apart: Floats, iterations: int = SMACOF_ITERATIONS) -> Floats:
     """Return the positions of smallest stress by SMACOF, started from classical scaling, shape (objects, 2)."""
-    from sklearn import manifold
-
     begin = classical_scaling(apart)
     if len(begin) < 3 or not begin.any() or not _has_scikit_learn():
         return begin
+    from sklearn import manifold
+
     places, _ = manifold.smacof(apart, init=begin, n_init=1, max_iter=iterations, normalized_stress=False)
     return np.asarray(places, dtype=np.float64)
 

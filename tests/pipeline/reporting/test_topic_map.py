@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -178,6 +179,7 @@ def test_a_map_of_topics_without_tokens__has_circles_alike():
 
 def test_a_map__needs_no_scikit_learn(monkeypatch):
     monkeypatch.setattr(embedding, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)  # so that an import fails
     places = np.random.default_rng(0).normal(size=(40, 2))
     on_map, method = embedding.embed(cdist(places, places))
     assert (method, on_map.shape) == (embedding.CLASSICAL, (40, 2))
