@@ -23,11 +23,10 @@ from collapsium.pipeline.fitted_model import require_pandas
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import topics
+from collapsium.pipeline.models.training_corpus import training_corpus_of
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
-from collapsium.storage.errors import AbsentError, MismatchError, OptionError, near
-from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.run import RECORD, Run
+from collapsium.storage.errors import AbsentError, OptionError, near
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.design import (
     DATE,
@@ -348,17 +347,7 @@ def open_training(run: str | os.PathLike[str], corpus: str | os.PathLike[str] | 
     model = Model(run)
     if not model.fitted:
         raise AbsentError(f"{os.fspath(run)}: the run has not ended; it has no document proportions yet")
-    if corpus is None and Folder(run).exists(RECORD):
-        corpus = Run(run).place_of("corpus")
-    if corpus is None:
-        raise AbsentError(f"{os.fspath(run)}: the training corpus is not recorded; name it (`corpus`)")
-    try:
-        training = Corpus(corpus)
-    except AbsentError as error:
-        raise AbsentError(f"{error}; name the present location of the training corpus (`corpus`)") from None
-    if training.manifest.digest != model.record.corpus:
-        raise MismatchError(f"{training.url}: it is not the corpus that the model was fitted to")
-    return model, training
+    return model, training_corpus_of(run, model, corpus)
 
 
 def _matched(proportions: object, data: object) -> tuple[Floats, list[str], dict[str, Values]]:

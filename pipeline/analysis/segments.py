@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topic_matching import matched
+from collapsium.pipeline.models.training_corpus import training_corpus_of
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.list_columns import segment_counts
@@ -19,7 +20,6 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.segments import COLUMN
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.run import RECORD, Run
 from collapsium.workers.document_summaries import mean_hellinger_distance
 
 Floats = npt.NDArray[np.float64]
@@ -93,7 +93,8 @@ def segment_proportions(
 ) -> SegmentProportions:
     """Return the topic proportions of a document's segments; see `neighbour_distance`."""
     model, name = Model(run), Folder(run).address.rpartition("/")[2]
-    family, training = model.record.family, _training(run, model, corpus)
+    family, training = model.record.family, training_corpus_of(run, model, corpus)
+    training.require(DOCUMENTS, "a picture of segments")
     if not model.fitted:
         raise AbsentError(f"{os.fspath(run)}: the run has not ended; it has no document proportions yet")
     if model.family.uses_segments and COLUMN in training.manifest.fields:
@@ -104,22 +105,6 @@ def segment_proportions(
         return SegmentProportions(name, family, document, "segment", _normalised(shares))
     shares = _documents(model, training, document)
     return SegmentProportions(name, family, document, "document", _normalised(shares))
-
-
-def _training(run: str | os.PathLike[str], model: Model, corpus: str | os.PathLike[str] | None) -> Corpus:
-    """Open the corpus that a model was fitted to."""
-    if corpus is None and Folder(run).exists(RECORD):
-        corpus = Run(run).place_of("corpus")
-    if corpus is None:
-        raise AbsentError(f"{os.fspath(run)}: the training corpus is not recorded; name it (`corpus`)")
-    try:
-        training = Corpus(corpus)
-    except AbsentError as error:
-        raise AbsentError(f"{error}; name the present location of the training corpus (`corpus`)") from None
-    if training.manifest.digest != model.record.corpus:
-        raise MismatchError(f"{training.url}: it is not the corpus that the model was fitted to")
-    training.require(DOCUMENTS, "a picture of segments")
-    return training
 
 
 def _longest(corpus: Corpus) -> tuple[str, ShardReference, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST
@@ -34,3 +36,18 @@ def require_training_corpus(model: Model) -> Corpus:
     if corpus.manifest.digest != model.record.corpus:
         raise MismatchError(f"{url}: it is not the corpus that the model was fitted to")
     return corpus
+
+
+def training_corpus_of(run: str | os.PathLike[str], model: Model, corpus: str | os.PathLike[str] | None) -> Corpus:
+    """Open the corpus that the model of a run was fitted to: the one that is named, or else the run's."""
+    if corpus is None and Folder(run).exists(RECORD):
+        corpus = Run(run).place_of("corpus")
+    if corpus is None:
+        raise AbsentError(f"{os.fspath(run)}: the training corpus is not recorded; name it (`corpus`)")
+    try:
+        training = Corpus(corpus)
+    except AbsentError as error:
+        raise AbsentError(f"{error}; name the present location of the training corpus (`corpus`)") from None
+    if training.manifest.digest != model.record.corpus:
+        raise MismatchError(f"{training.url}: it is not the corpus that the model was fitted to")
+    return training

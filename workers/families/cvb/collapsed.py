@@ -340,7 +340,7 @@ class CollapsedFamily(
         phi = phi if ratio is None else phi / ratio
         return dirichlet_topics(phi, parameters.topics, parameters.concentration, rest_word)
 
-    def infer(self, local: CollapsedDocuments, global_state: GlobalStateT) -> Arrays:
+    def infer(self, local: Local, global_state: GlobalStateT) -> Arrays:
         """Return the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""
         parameters, documents = self.predictive_parameters(NO_ROWS, global_state), local.loaded()
         parameters = replace(parameters, own=self.own_priors(documents.design, global_state))
@@ -354,7 +354,7 @@ class CollapsedFamily(
         tokens = tokens if rows.word_pseudo is None else tokens - rows.word_pseudo
         return tokens if rows.word_mean is None else tokens / rows.word_mean
 
-    def document_lengths(self, local: CollapsedDocuments) -> Vector:
+    def document_lengths(self, local: Local) -> Vector:
         """Return the expected tokens of each document."""
         return local.loaded().lengths()
 

@@ -17,7 +17,7 @@ from collapsium.workers.families.cvb import stochastic
 from collapsium.workers.families.cvb.collapsed import NO_ROWS, CollapsedFamily, Local, rows_ahead, start_every
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
-from collapsium.workers.families.cvb.states import CollapsedDocuments, CollapsedRows
+from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.document_entries import DocumentEntries
 from collapsium.workers.families.family import (
     COMPUTED_STARTS,
@@ -178,11 +178,11 @@ class PlainTopicsFamily(
         """Return sum_w n_kw / m_w over the rows' words; None without weights of words."""
         return None if rows.word_mean is None else plain_sums(counts, rows.word_mean)["topic_plain"].values
 
-    def entries(self, local: CollapsedDocuments) -> DocumentEntries:
+    def entries(self, local: Local) -> DocumentEntries:
         """Return E[n_dk] of the documents of a finished model."""
         return local.loaded().entries()
 
-    def with_entries(self, local: CollapsedDocuments, entries: DocumentEntries, topics: int) -> Local:
+    def with_entries(self, local: Local, entries: DocumentEntries, topics: int) -> Local:
         """Return the documents of a finished model with other counts, in the same form."""
         documents: Local = local.loaded().with_entries(entries, topics)
         return documents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self, TypeAlias, TypeVar
@@ -143,7 +144,7 @@ def _present(values: T | None, name: str) -> T:
     return values
 
 
-class CollapsedDocuments(LocalState):
+class CollapsedDocuments(LocalState, ABC):
     """Documents as a finished model saves them: active topics with their counts, or counts of all topics."""
 
     @classmethod
@@ -186,21 +187,21 @@ class CollapsedDocuments(LocalState):
         """Return the documents with counts in single precision, as finished models have them."""
         return self
 
+    @abstractmethod
     def counts(self, prior: Vector) -> Vector:
         """Return E[n_dk], shape (documents, topics)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lengths(self) -> Vector:
         """Return the expected tokens of each document, shape (documents,)."""
-        raise NotImplementedError
 
     def pseudo_counts(self) -> Numbers | None:
         """Return the tokens of a start that stays in each document's prior, shape (documents,); None without one."""
         return None
 
+    @abstractmethod
     def sums(self, prior: Vector, values: Vector) -> Vector:
         """Return the sums over the topics of (a_k + E[n_dk]) times a value of the topic, shape (documents,)."""
-        raise NotImplementedError
 
     def mean(self, prior: Vector, concentration: float, values: Vector) -> Vector:
         """Return sum_k theta_dk v_k + theta_rest of values of topics that are 1 beyond them, shape (documents,)."""
@@ -208,13 +209,13 @@ class CollapsedDocuments(LocalState):
         mean: Vector = (self.sums(prior, values) + rest) / (self.sums(prior, np.ones_like(values)) + rest)
         return mean
 
+    @abstractmethod
     def entries(self) -> DocumentEntries:
         """Return the counts as sparse entries."""
-        raise NotImplementedError
 
+    @abstractmethod
     def with_entries(self, entries: DocumentEntries, topics: int) -> Any:
         """Return documents of the same form with other counts, of so many topics."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -416,7 +417,7 @@ class ActiveLocal(ActiveDocuments):
 
 
 @dataclass(frozen=True)
-class SpilledLocal(CollapsedDocuments):
+class SpilledLocal(LocalState):
     """Sparse responsibilities on disk, which sweeps read in chunks."""
 
     files: SpillFiles  # The arrays of an `ActiveLocal`
