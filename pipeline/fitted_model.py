@@ -183,6 +183,8 @@ class Model(models.Model):
         """
         design, coefficients = self._prevalence()
         frame: pd.DataFrame = require_pandas().DataFrame(coefficients, index=design.columns)
+        # The HDP deletes topics, whose priors are zero.
+        frame = frame.loc[:, np.isfinite(coefficients[0])]
         return frame.rename_axis(index="term", columns="topic")
 
     def shares_at(self, **values: float | str) -> Floats:

@@ -659,6 +659,7 @@ class ModelDesign:
         }
         record = {
             "formula": self.design.formula.text,
+            "columns": self.columns,
             "counts": counts,
             "used": self.used,
             "center": self.center.tolist(),

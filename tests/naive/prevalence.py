@@ -37,6 +37,12 @@ def _positive(mean, variance, absent):
     return present, above, np.maximum(spread, 0.0)
 
 
+def tables(priors, moments):
+    """The expected tables s, (documents, topics)."""
+    present, mean, variance = _positive(*moments)
+    return priors * present * (psi(priors + mean) - psi(priors) + 0.5 * variance * polygamma(2, priors + mean))
+
+
 def objective(design, coefficients, concentration, lengths, moments):
     """L at given moments, without the prior of the coefficients; `design` has a row for each document."""
     a = design_priors(design, coefficients, concentration)[0]
@@ -46,14 +52,14 @@ def objective(design, coefficients, concentration, lengths, moments):
     return (gammaln(total) - gammaln(total + lengths)).sum() + rising.sum()
 
 
-def coefficient_sums(design, coefficients, concentration, lengths, moments, least):
+def coefficient_sums(design, coefficients, concentration, lengths, moments, least, rest=0.0):
     """The gradient (columns, topics) and the curvatures (topics, columns, columns)."""
     a = design_priors(design, coefficients, concentration)[0]
     present, mean, variance = _positive(*moments)
-    s = a * present * (psi(a + mean) - psi(a) + 0.5 * variance * polygamma(2, a + mean))
+    s = tables(a, moments)
     v = polygamma(1, a + mean) - polygamma(1, a) + 0.5 * variance * polygamma(3, a + mean)
     v = s + a**2 * present * v
-    total = a.sum(axis=1, keepdims=True)
+    total = a.sum(axis=1, keepdims=True) + rest
     n = np.asarray(lengths)[:, np.newaxis]
     if concentration:
         h, t = s.sum(axis=1, keepdims=True) / total, a / total
@@ -61,9 +67,31 @@ def coefficient_sums(design, coefficients, concentration, lengths, moments, leas
     else:
         h = psi(total + n) - psi(total)
         w = h * a - v - a**2 * (polygamma(1, total) - polygamma(1, total + n))
-    w = np.maximum(w, least * h * a)
+    w = np.maximum(w, least * h * a) if least < 1 else h * a
     x = design.astype(np.float64)
     return x.T @ (s - h * a), np.einsum("dp,dq,dk->kpq", x, x, w)
+
+
+def share_objective(design, coefficients, tables, growth):
+    """sum s x.lambda - sum_k s_k log sum_d h_d exp(x_d.lambda_k) - |lambda|^2 / 2 of coefficients without an intercept.
+
+    `tables` is s, (documents, topics), and `growth` h, (documents,).
+    """
+    linear = design.astype(np.float64) @ coefficients
+    totals = np.log((growth[:, np.newaxis] * np.exp(linear)).sum(axis=0))
+    return (tables * linear).sum() - (tables.sum(axis=0) * totals).sum() - 0.5 * (coefficients**2).sum()
+
+
+def share_steps(design, coefficients, tables, growth):
+    """Newton steps of `share_objective`."""
+    x, steps = design.astype(np.float64), np.empty_like(coefficients)
+    for k, s in enumerate(tables.T):
+        w = growth * np.exp(x @ coefficients[:, k])
+        w /= w.sum()
+        mean = w @ x
+        curvature = s.sum() * ((x - mean).T @ (w[:, np.newaxis] * (x - mean))) + np.eye(x.shape[1])
+        steps[:, k] = np.linalg.solve(curvature, s @ (x - mean) - coefficients[:, k])
+    return steps
 
 
 def newton_steps(gradient, curvature, precision):

@@ -92,6 +92,19 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
     def __init__(self, models: Sequence[AnyPredicts], columns: npt.NDArray[np.int64]) -> None:
         self.models, self.columns = tuple(models), columns
 
+    def design(self, global_state: MeanGlobalState) -> npt.NDArray[np.uint8] | None:
+        """Return the packed design of the first model, which all share."""
+        return self.models[0].design(global_state.models[0])
+
+    def design_coefficients(self, global_state: MeanGlobalState) -> Floats | None:
+        """Return the mean coefficients, over the models that have a match for the topic."""
+        parts = zip(self.models, global_state.models, strict=True)
+        known = [own for own in (model.design_coefficients(state) for model, state in parts) if own is not None]
+        if len(known) < len(self.models):
+            return None
+        total, matches = self._matched(known)
+        return total / np.maximum(matches, 1.0)
+
     def fold_in_kernels(self, global_state: MeanGlobalState) -> list[AnyKernel]:
         """Return the kernels that fold documents into any of the models."""
         each = [model.fold_in_kernels(state) for model, state in zip(self.models, global_state.models, strict=True)]

@@ -134,8 +134,8 @@ class Request:
         require_labels(self.corpus, self.family, self.config)
         seeds_of(self.corpus, self.config)
         unknown_words(self.corpus, self.config)
-        if prevalence_of(self.config) is not None:
-            self._require_prevalence()
+        if prevalence_of(self.config) is not None and self.stochastic:
+            raise OptionError("does not go with the stochastic `schedule`", PREVALENCE)
         if not LEAST_INTEGER <= self.seed <= MOST_INTEGER:
             raise OptionError(f"expected a whole number of 64 bits, found {self.seed}", "seed")
         if self.keep == "best" and not self.restarts:
@@ -157,18 +157,6 @@ class Request:
         self.limits.sampled(len(self.corpus.manifest.shards))
         if self.limits.stop_on == "score" and self.heldout is None:
             raise OptionError("'score' requires a held-out corpus (`heldout`)", "stop_on")
-
-    def _require_prevalence(self) -> None:
-        """Raise `OptionError` if documents' own priors do not go with other options."""
-        others = {
-            "the stochastic `schedule`": self.stochastic,
-            "`warm`": self.warm is not None,
-            "`restarts`": bool(self.restarts),
-            "`samples`": bool(self.limits.samples),
-        }
-        for other, used in others.items():
-            if used:
-                raise OptionError(f"does not go with {other}", PREVALENCE)
 
     def _require_start(self, start: StartSource) -> None:
         """Raise `OptionError` if the fit cannot begin from a start."""

@@ -105,7 +105,7 @@ def test_unseen_documents__without_words_have_the_shares_of_their_fields(referen
 
 
 @pytest.mark.parametrize("where", ["serial", "threads", "processes"])
-@pytest.mark.parametrize("options", [{}, {"inverse_temperature": 1.0, "local_sweeps": 2}])
+@pytest.mark.parametrize("options", [{}, {"inverse_temperature": 1.0, "local_sweeps": 2}, {"family": "hdp"}])
 def test_bits__do_not_depend_on_the_executor(corpora, where, options, tmp_path, clusters):
     scheduler = clusters(2) if where == "processes" else where
     model = fitted(corpora, tmp_path / "run", scheduler=scheduler, **options)
@@ -116,25 +116,28 @@ def test_bits__do_not_depend_on_the_executor(corpora, where, options, tmp_path, 
     assert scores_of(tmp_path / "run") == scores_of(tmp_path / "again")
 
 
+@pytest.mark.parametrize("family", ["lda", "hdp"])
 @pytest.mark.parametrize("stop", [5, 21])
-def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, stop, tmp_path):
+def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, family, stop, tmp_path):
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == stop:
             raise KeyboardInterrupt
 
-    whole = fitted(corpora, tmp_path / "whole", scheduler="serial", inverse_temperature=1.0)
+    options = {"family": family, "scheduler": "serial", "inverse_temperature": 1.0}
+    whole = fitted(corpora, tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
-        fitted(corpora, tmp_path / "run", scheduler="serial", inverse_temperature=1.0, sinks=[sink])
+        fitted(corpora, tmp_path / "run", **options, sinks=[sink])
     assert verify(tmp_path / "run").broken == []
     resume(tmp_path / "run", scheduler="threads")
     shards = len(whole.record.shards)
     assert bits(Model(tmp_path / "run"), shards) == bits(whole, shards)
 
 
-def test_bits__do_not_depend_on_where_local_states_lie(corpora, tmp_path, monkeypatch):
+@pytest.mark.parametrize("family", ["lda", "hdp"])
+def test_bits__do_not_depend_on_where_local_states_lie(corpora, family, tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
     models = [
-        fitted(corpora, tmp_path / name, scheduler="serial", scratch=scratch)
+        fitted(corpora, tmp_path / name, family=family, scheduler="serial", scratch=scratch)
         for name, scratch in (("memory", None), ("disk", tmp_path / "scratch"))
     ]
     shards = len(models[0].record.shards)
@@ -147,6 +150,64 @@ def test_coefficients_at_their_prior__give_the_scores_of_lda(corpora, tmp_path, 
         fitted(corpora, tmp_path / name, scheduler="serial", prevalence=formula, inverse_temperature=1.0)
     own, same = scores_of(tmp_path / "own"), scores_of(tmp_path / "same")
     np.testing.assert_allclose(own, same, atol=1e-5)
+
+
+def test_shares_at_their_prior__give_the_bits_of_the_hdp(corpora, tmp_path, monkeypatch):
+    monkeypatch.setattr(prevalence, "_share_steps", lambda state, *_: np.zeros_like(state.prevalence_coefficients))
+    for name, formula in (("own", "~ party"), ("same", None)):
+        fitted(corpora, tmp_path / name, family="hdp", scheduler="serial", prevalence=formula, inverse_temperature=1.0)
+    own, same = scores_of(tmp_path / "own"), scores_of(tmp_path / "same")
+    np.testing.assert_allclose(own, same, atol=1e-5)
+
+
+def test_the_hdp__finds_effects_and_leaves_the_shares_of_the_corpus(corpora, tmp_path):
+    model = fitted(corpora, tmp_path / "run", family="hdp", topics=8, scheduler="serial", prevalence="~ party + year")
+    frame = Model(tmp_path / "run").prevalence()
+    steep = frame.loc["year"].idxmax()
+    assert frame.loc["year", steep] > 0.3
+    assert Model(tmp_path / "run").shares_at(year=2015)[steep] > Model(tmp_path / "run").shares_at(year=1985)[steep]
+    assert model.document_topic.sum(axis=1) == pytest.approx(1.0, abs=0.05)
+    assert verify(tmp_path / "run").broken == []
+    # With a fit of 100 iterations or more, topics merge and split first.
+    moved = fitted(corpora, tmp_path / "moved", family="hdp", topics=8, scheduler="serial", prevalence="~ party + year",
+                   iterations=100)  # fmt: skip
+    assert moved.prevalence().loc["year"].max() > 0.3
+
+
+def test_a_warm_start__begins_from_the_coefficients(corpora, reference, tmp_path):
+    for family, known in (("lda", reference), ("hdp", tmp_path / "hdp")):
+        if family == "hdp":
+            fitted(corpora, known, family=family, scheduler="serial", inverse_temperature=1.0)
+        options = {"family": family, "scheduler": "serial", "inverse_temperature": 1.0, "warm": known}
+        after = fitted(corpora, tmp_path / f"{family}-more", iterations=3, **options)
+        before = Model(known).global_state.prevalence.prevalence_coefficients
+        begun = after.global_state.prevalence.prevalence_coefficients
+        np.testing.assert_allclose(begun[1:], before[1:], atol=0.3)
+        assert np.corrcoef(begun[1:].ravel(), before[1:].ravel())[0, 1] > 0.95
+        # Another formula, or none, begins from the topics alone.
+        fitted(corpora, tmp_path / f"{family}-other", iterations=3, **{**options, "prevalence": "~ party"})
+        fitted(corpora, tmp_path / f"{family}-none", iterations=3, **{**options, "prevalence": None})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weights": "idf", "seeds": {"first": ["w1", "w32"]}},
+        pytest.param({"restarts": 2}, marks=pytest.mark.long),
+        pytest.param({"samples": 2, "sample_every": 2}, marks=pytest.mark.long),
+        pytest.param({"grow": "always", "iterations": 60}, marks=pytest.mark.long),
+    ],
+)
+def test_other_options__go_with_prevalence(corpora, options, tmp_path):
+    options = {"iterations": 24, "prevalence": "~ party + year", **options}
+    model = fitted(corpora, tmp_path / "run", scheduler="serial", **options)
+    assert verify(tmp_path / "run").broken == []
+    opened = Model(tmp_path / "run")
+    assert opened.prevalence().loc["year"].max() > 0.2
+    assert np.isfinite(evaluate(tmp_path / "run", unseen=corpora / "unseen", scheduler="serial").score)
+    again = fitted(corpora, tmp_path / "again", scheduler="threads", **options)
+    np.testing.assert_array_equal(opened.prevalence(), again.prevalence())
+    assert model.document_topic.sum(axis=1) == pytest.approx(1.0)
 
 
 def test_documents_with_many_topics__learn_too(corpora, tmp_path):
@@ -175,12 +236,8 @@ def test_a_fit_with_few_iterations__learns_after_a_third(corpora, tmp_path):
         ({"prevalence": "~ 0 + party"}, "leaves out the intercept"),
         ({"prevalence": "~ year + I(2 * year)"}, "is a combination of"),
         ({"prevalence": "~ bs(party)"}, "expected numbers or dates"),
-        ({"restarts": 2}, "does not go with `restarts`"),
-        ({"samples": 1}, "does not go with `samples`"),
         ({"schedule": "stochastic", "iterations": None}, "does not go with the stochastic `schedule`"),
-        ({"grow": "always"}, "'always' does not apply"),
         ({"learn": "alpha"}, "does not go with alpha in `learn`"),
-        ({"weights": "idf"}, "does not go with `weights`"),
         ({"order": 2}, "takes active responsibilities"),
         ({"responsibilities": "dense"}, "takes active responsibilities"),
     ],

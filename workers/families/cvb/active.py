@@ -224,7 +224,8 @@ def sweep(
             chunk = carry_(before, working, chosen)
         new = _sweep(chunk, working, parameters, _inverse_temperatures(age, chunk, parameters), after.allocate(chunk))
         if parameters.tables:
-            sums.active_tables(new.pairs, new.active, new.state, prior, tables, grown)
+            priors = parameters.priors_of(new.document, new.documents)
+            sums.active_tables(new.pairs, new.active, new.state, priors, tables, grown)
         if parameters.moments:
             old = before.pairs if moving is None else moving.before(before)
             sums.active_moments(old, before.active, before.state, -1.0, moved[0], moved[1])
@@ -314,7 +315,7 @@ def probability(
 ) -> npt.NDArray[np.float64]:
     """Return the probability of each held-out pair's word in its document, shape (held-out pairs,)."""
     probability = np.empty(heldout.pairs)
-    rest = np.array([max(parameters.concentration - parameters.topics.sum(), 0.0), parameters.total])
+    rest = np.array([parameters.rest, parameters.total])
     topics = TopicCounts(row_topic, totals[0] + parameters.total)
     counts = local.expected, np.asarray(local.document_rest, dtype=np.float64)
     sums.active_probability(

@@ -130,8 +130,10 @@ class CollapsedFamily(
         place = np.searchsorted(shard.words, part.words)
         return weighed(part, rows.word_weight[place], log_counts=self.options.log_counts)
 
-    def own_priors(self, design: DocumentRows | None, global_state: GlobalStateT) -> OwnPriors | None:
-        """Return the priors of documents, where these follow a design."""
+    def own_priors(
+        self, design: DocumentRows | None, global_state: GlobalStateT, parameters: Parameters
+    ) -> OwnPriors | None:
+        """Return the priors of documents, where these follow a design; documents without rows have the mean prior."""
         return None
 
     def moves(self, global_state: GlobalStateT) -> MovesState | None:
@@ -211,10 +213,13 @@ class CollapsedFamily(
         self, shard: Shard, saved: Arrays, rows: CollapsedRows, global_state: GlobalStateT
     ) -> tuple[Local, Delta]:
         """Return the local state that another run saved of the shard, and its counts."""
-        shard = self.weighed(shard, rows)
+        shard, moments = self.weighed(shard, rows), global_state.moments
+        local: Local
         if global_state.active:
-            return active.continue_from(shard, saved, self.options.topics, moments=global_state.moments)
-        return dense.initial_state(shard, DenseLocal.from_arrays(saved).pair_topic, moments=global_state.moments)
+            local, delta = active.continue_from(shard, saved, self.options.topics, moments=moments)
+        else:
+            local, delta = dense.initial_state(shard, DenseLocal.from_arrays(saved).pair_topic, moments=moments)
+        return local.with_design(shard.design), delta
 
     def sweep(
         self, shard: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream
@@ -231,7 +236,7 @@ class CollapsedFamily(
         joining: Shard | None = None,
     ) -> tuple[Local, Delta]:
         began, parameters = time.perf_counter(), self.update_parameters(rows, global_state)
-        parameters = replace(parameters, own=self.own_priors(local.design, global_state))
+        parameters = replace(parameters, own=self.own_priors(local.design, global_state, parameters))
         shard, tables, bound = self.weighed(shard, rows), None, np.zeros(2)
         if isinstance(local, DenseLocal):
             new: Local
@@ -303,7 +308,8 @@ class CollapsedFamily(
     def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Local:
         """Fit the counts of unseen documents under fixed topics."""
         parameters, shard = self.predictive_parameters(rows, global_state), self.weighed(shard, rows)
-        own, phi = self.own_priors(shard.design, global_state), word_probability(rows, global_state, parameters)
+        own = self.own_priors(shard.design, global_state, parameters)
+        phi = word_probability(rows, global_state, parameters)
         priors = (parameters.topics,) if own is None else (own.priors, own.place)
         return DenseDocuments(fold_in_counts(shard, phi, *priors)).with_design(shard.design)
 
@@ -312,16 +318,16 @@ class CollapsedFamily(
         # The mass beyond the truncation, theta_rest = (A - sum_k a_k) / (A + n_d), predicts with b_w / B, so that
         # probabilities sum to one.
         parameters, documents = self.predictive_parameters(rows, global_state), local.loaded()
-        parameters = replace(parameters, own=self.own_priors(documents.design, global_state))
+        parameters = replace(parameters, own=self.own_priors(documents.design, global_state, parameters))
         rows, ratio = plain_rows(rows, parameters), global_state.plain_ratio
-        plain = None if ratio is None else documents.mean(parameters.topics, parameters.concentration, ratio)
+        plain = None if ratio is None else documents.mean(parameters.of_documents, parameters.rest, ratio)
         if isinstance(documents, ActiveDocuments) and parameters.own is None:
             counts, totals = counts_of(rows, parameters), global_state.topic_moments
             probability = active.probability(heldout, documents, counts, totals, parameters)
             return {"probability": normalised(probability, heldout, plain)}
         theta = _proportions(documents, parameters)
         rest, probability = np.maximum(1.0 - theta.sum(axis=1), 0.0), np.empty(heldout.pairs)
-        if parameters.own is not None:
+        if parameters.own is not None and not parameters.own.rest:
             rest[:] = 0.0
         pairs, phi = document_pairs(heldout), word_probability(rows, global_state, parameters)
         rest_word = parameters.words / parameters.total
@@ -343,7 +349,7 @@ class CollapsedFamily(
     def infer(self, local: Local, global_state: GlobalStateT) -> Arrays:
         """Return the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""
         parameters, documents = self.predictive_parameters(NO_ROWS, global_state), local.loaded()
-        parameters = replace(parameters, own=self.own_priors(documents.design, global_state))
+        parameters = replace(parameters, own=self.own_priors(documents.design, global_state, parameters))
         return {"document_topic": _proportions(documents, parameters)}
 
     def word_tokens(self, rows: CollapsedRows) -> Vector | None:
@@ -365,7 +371,7 @@ def _document_sums(
     """Return `SweepSums`; where a start stays in the prior, its pseudo-counts have tables, as tokens have."""
     eta, lengths = np.zeros(2), shard.weighted_lengths
     lengths = lengths if pseudo is None else lengths + pseudo
-    words.log_eta(lengths, np.array([parameters.concentration]), eta)
+    words.log_eta(lengths, parameters.totals, eta)
     parts = {"documents": fresh(float(shard.documents)), "tokens": fresh(float(shard.tokens))}
     if parameters.tables or parameters.order == 2:
         parts["log_eta"] = fresh(eta[0])
@@ -395,11 +401,9 @@ def _word_sums(after: CollapsedRows, parameters: Parameters) -> tuple[CollapsedR
 
 def _proportions(documents: CollapsedDocuments, parameters: Parameters) -> Vector:
     """Return theta_dk = (a_k + E[n_dk]) / (A + n_d), shape (documents, topics)."""
-    prior, concentration = parameters.of_documents, np.asarray(parameters.concentration)
-    if parameters.own is not None:
-        concentration = prior.sum(axis=1, keepdims=True)
+    prior = parameters.of_documents
     tokens = documents.counts(prior)
-    theta: Vector = (tokens + prior) / (concentration + tokens.sum(axis=1, keepdims=True))
+    theta: Vector = (tokens + prior) / (parameters.totals[:, np.newaxis] + tokens.sum(axis=1, keepdims=True))
     return theta
 
 

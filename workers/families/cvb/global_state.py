@@ -209,9 +209,11 @@ class PrevalenceState(State):
     # Largest sum of |x_dp| over the columns of each term and, for each column, its term
     prevalence_reach: Annotated[Vector, numbers("design_term", low=0)]
     prevalence_terms: Annotated[Ints, indices("design_column", below="design_term")]
-    prevalence_coefficients: Annotated[Vector, numbers("design_column topic", -1e6, 1e6)]  # lambda_kp
+    # lambda_kp; in the HDP, intercepts are -log m_k
+    prevalence_coefficients: Annotated[Vector, numbers("design_column topic", -1e6, 1e6)]
     prevalence_concentration: Annotated[float, numbers(low=MIN_POSITIVE)]  # A where it is held, and its prior mean
     prevalence_free: bool = False  # Whether concentrations are free; held while responsibilities are tempered
+    prevalence_multiplies: bool = False  # Whether the design multiplies the shares of topics, as in the HDP
     # Sweeps so far, and those after which coefficients are learned
     prevalence_sweeps: NonNegativeInt = 0
     prevalence_first: NonNegativeInt = 0
@@ -219,7 +221,7 @@ class PrevalenceState(State):
     @property
     def held(self) -> float:
         """A where it is held, as kernels take it; 0 where concentrations are free."""
-        return 0.0 if self.prevalence_free else self.prevalence_concentration
+        return 0.0 if self.prevalence_free or self.prevalence_multiplies else self.prevalence_concentration
 
     @property
     def learns(self) -> bool:
@@ -229,11 +231,17 @@ class PrevalenceState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LdaGlobalState(CollapsedGlobalState):
+class PlainTopicsGlobalState(CollapsedGlobalState):
+    """Global state of LDA or the HDP."""
+
+    prevalence: PrevalenceState | None = None  # Priors that follow a design
+
+
+@dataclass(frozen=True, kw_only=True)
+class LdaGlobalState(PlainTopicsGlobalState):
     """Global state of latent Dirichlet allocation."""
 
     alpha: Annotated[Vector, non_negative("topic")]  # a_k; of documents with priors of their own the mean
-    prevalence: PrevalenceState | None = None  # Priors that follow a design
     beta_rate: NonNegative = 0.0  # - sum_k E[log xi_k], where b_w is learned; 0 before
     word_tables_prior: NonNegative  # Pseudo-tables of each word
     asymmetric_beta: bool  # Whether b_w differs by word
@@ -285,7 +293,7 @@ class MovesState(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HdpGlobalState(CollapsedGlobalState):
+class HdpGlobalState(PlainTopicsGlobalState):
     """Global state of the hierarchical Dirichlet process."""
 
     # Sweeps so far, and the first ones, in which nothing is learned

@@ -23,10 +23,10 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.cvb import collapsed, plain_topics, schedule, split_merge, updates
+from collapsium.workers.families.cvb import collapsed, plain_topics, prevalence, schedule, split_merge, updates
 from collapsium.workers.families.cvb.collapsed import NO_ROWS
 from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesState, Vector
-from collapsium.workers.families.cvb.options import CollapsedOptions
+from collapsium.workers.families.cvb.options import PlainTopicsOptions
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings
 from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.cvb.schedule import Phase
@@ -127,7 +127,7 @@ LEARNED: tuple[Learned, ...] = get_args(Learned)
 SHARES: tuple[Learned, ...] = ("gamma", "pi")
 
 
-class HdpOptions(CollapsedOptions, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
+class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, collapsed variational inference (CV-HDP)"):
     """Options of the family."""
 
     topics: int = Field(200, ge=1, le=65_535, description="truncation K: the largest number of topics")
@@ -234,6 +234,7 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
             tau_prior=options.tau / summary.words,
             moves=moves,
         )
+        global_state = self.with_prevalence(global_state, summary, None)
         return with_seeds(global_state, summary, options)
 
     def carry(
@@ -247,7 +248,7 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
             or self.uncounted_tokens(known) > 0
         ):
             return None
-        after = updates.carried(global_state, known, options)
+        after = updates.carried(plain_topics.with_known_prevalence(global_state, known), known, options)
         if "alpha" in options.learned:
             geometric, posterior = known.alpha_geometric, known.alpha_posterior
             after = replace(after, alpha=known.alpha, alpha_geometric=geometric, alpha_posterior=posterior)
@@ -271,6 +272,7 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
         after, sums = updates.of_corpus(global_state, delta)
         parameters = self.update_parameters(NO_ROWS, global_state)
         after = updates.counted(global_state, after, delta, parameters)
+        after = prevalence.updated_shares(after, delta, parameters.topics)
         if sums is None:
             return after
         step = delta.read(StepSums)
@@ -357,6 +359,20 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
         """Return alpha pi."""
         prior: Vector = global_state.alpha * global_state.pi
         return prior
+
+    def follows_design(self, global_state: HdpGlobalState) -> bool:
+        """Return true once topics no longer merge and split."""
+        moving = (Phase.SPLIT_MERGE, Phase.RELEASE)
+        return super().follows_design(global_state) and global_state.phase not in moving
+
+    def design_coefficients(self, global_state: HdpGlobalState) -> Vector | None:
+        """Return the coefficients with the logarithms of the shares in the intercepts, -inf for deleted topics."""
+        coefficients = super().design_coefficients(global_state)
+        if coefficients is None:
+            return None
+        shares, coefficients = global_state.alpha * global_state.pi, np.array(coefficients)
+        coefficients[0] = np.where(shares > 0.0, coefficients[0] + special.log(np.maximum(shares, MIN_SHARE)), -np.inf)
+        return coefficients
 
     def moves(self, global_state: HdpGlobalState) -> MovesState | None:
         """Return the state of split-merge moves; None without them."""

@@ -5,13 +5,11 @@ theta_d ~ Dir(a_1..a_K), phi_k ~ Dir(b_1..b_W); zeroth order (CVB0) or the paper
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
@@ -22,17 +20,13 @@ from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.cvb import collapsed, plain_topics, prevalence, updates
 from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER, NO_ROWS
 from collapsium.workers.families.cvb.global_state import LdaGlobalState, Vector
-from collapsium.workers.families.cvb.options import CollapsedOptions
-from collapsium.workers.families.cvb.parameters import OwnPriors, Parameters, active_settings
+from collapsium.workers.families.cvb.options import PlainTopicsOptions
+from collapsium.workers.families.cvb.parameters import Parameters, active_settings
 from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.cvb.seeds import with_seeds
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.cvb.sums import SweepSums, WordSums
 from collapsium.workers.families.family import Description, Summary
-from collapsium.workers.kernels.jit import AnyKernel
-
-if TYPE_CHECKING:
-    from collapsium.storage.corpus.labels import DocumentRows
 
 
 def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector:
@@ -52,7 +46,7 @@ DEFAULT_ALPHA = 0.1  # a_k of other fits, as common in the literature, and at mo
 Learned = Literal["alpha", "beta", "asymmetric-alpha", "asymmetric-beta"]
 
 
-class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed variational inference"):
+class LdaOptions(PlainTopicsOptions, title="latent Dirichlet allocation, collapsed variational inference"):
     """Options of the family."""
 
     topics: int = Field(ge=1, le=65_535, description="number of topics K")
@@ -83,28 +77,13 @@ class LdaOptions(CollapsedOptions, title="latent Dirichlet allocation, collapsed
         "each topic), asymmetric-beta (one value for each word)",
     )
 
-    prevalence: str | None = Field(
-        None,
-        description="formula of fields that the documents' priors follow, such as '~ party + bs(year, df=5)': labels, "
-        "numbers and dates that are stored with the corpus (Dirichlet-multinomial regression; needs the extra "
-        "`covariates`)",
-    )
-
-    @field_validator("prevalence")
-    @classmethod
-    def _prevalence_alone(cls, prevalence: str | None, info: ValidationInfo) -> str | None:
-        given = info.data
-        dense = given.get("order") == 2 or given.get("responsibilities") == "dense"
-        other = next((name for name in ("seeds", "weights") if given.get(name)), None)
-        if prevalence is None:
-            return None
-        if dense:
-            raise ValueError("takes active responsibilities, with `order` 0")
-        if {"alpha", "asymmetric-alpha"} & set(given.get("learn", ())):
-            raise ValueError("learns the priors of documents itself, so it does not go with alpha in `learn`")
-        if other is not None:
-            raise ValueError(f"does not go with `{other}`")
-        return prevalence
+    @model_validator(mode="after")
+    def _prevalence_learns_alpha(self) -> LdaOptions:
+        if self.prevalence is not None and {"alpha", "asymmetric-alpha"} & set(self.learn):
+            raise OptionError(
+                "learns the priors of documents itself, so it does not go with alpha in `learn`", "prevalence"
+            )
+        return self
 
     @field_validator("learn")
     @classmethod
@@ -145,8 +124,6 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         """Return the global state before any document was swept."""
         options = self.options
         collapsed.require_schedule(summary, moments=options.needs_moments)
-        if options.prevalence is not None and summary.design is None:
-            raise OptionError("needs a corpus whose documents have the fields", "prevalence")
         counts = collapsed.initial_counts(summary, options, stream)
         default = min(DEFAULT_CONCENTRATION / options.topics, DEFAULT_ALPHA) if counts["active"] else DEFAULT_ALPHA
         global_state = LdaGlobalState(
@@ -156,9 +133,7 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
             word_tables_prior=options.tau / summary.words,
             asymmetric_beta="asymmetric-beta" in options.learn,
         )
-        if summary.design is not None:
-            begun = prevalence.begin(summary.design, global_state.alpha, summary.iterations)
-            global_state = replace(global_state, prevalence=begun)
+        global_state = self.with_prevalence(global_state, summary, global_state.alpha)
         return with_seeds(global_state, summary, options)
 
     def carry(
@@ -170,6 +145,7 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         alpha = known.alpha if self.options.needs_tables else global_state.alpha
         beta = known.beta if "beta" in self.options.learn else global_state.beta
         after = replace(global_state, alpha=alpha, beta=beta)
+        after = plain_topics.with_known_prevalence(after, known)
         return updates.carried(after, known, self.options), self.options.topics
 
     def update(self, global_state: LdaGlobalState, delta: Delta, stream: Stream) -> LdaGlobalState:
@@ -182,8 +158,7 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         after, sums = updates.of_corpus(global_state, delta)
         parameters = self.update_parameters(NO_ROWS, global_state)
         after = updates.counted(global_state, after, delta, parameters)
-        if after.prevalence is not None:
-            after = prevalence.updated(after, delta, options.inverse_temperature)
+        after = prevalence.updated(after, delta, options.inverse_temperature)
         if sums is None or after.searching:
             return after
         if sums.tables is not None and options.needs_tables and sums.log_eta < 0:
@@ -213,34 +188,6 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         if global_state.prevalence is not None:
             figures["concentration"] = float(global_state.alpha.sum())
         return figures | updates.figures(global_state)
-
-    def own_priors(self, design: DocumentRows | None, global_state: LdaGlobalState) -> OwnPriors | None:
-        """Return the priors of documents, where these follow a design; documents without rows have the mean prior."""
-        if global_state.prevalence is None or design is None:
-            return None
-        return prevalence.own_priors(design, global_state.prevalence)
-
-    def design(self, global_state: LdaGlobalState) -> npt.NDArray[np.uint8] | None:
-        """Return the packed design that the documents' priors follow."""
-        return None if global_state.prevalence is None else global_state.prevalence.prevalence_design
-
-    def design_coefficients(self, global_state: LdaGlobalState) -> npt.NDArray[np.float64] | None:
-        """Return the coefficients of the documents' priors, shape (columns, topics); None without a design."""
-        return None if global_state.prevalence is None else global_state.prevalence.prevalence_coefficients
-
-    def kernels(self, global_state: LdaGlobalState) -> Sequence[AnyKernel]:
-        """Return the kernels that a fit calls in every iteration."""
-        return [*super().kernels(global_state), *(prevalence.KERNELS if global_state.prevalence is not None else ())]
-
-    def can_grow(self) -> bool:
-        """Return true of active responsibilities and one prior for all documents."""
-        return super().can_grow() and self.options.prevalence is None
-
-    def uneditable(self, global_state: LdaGlobalState) -> str | None:
-        """Return the reason for which the topics of a model cannot be edited; None if they can."""
-        if global_state.prevalence is not None:
-            return "coefficients of `prevalence` do not add up"
-        return super().uneditable(global_state)
 
     def describe(self, block: CollapsedRows, global_state: LdaGlobalState, count: int) -> Description:
         """Describe the topics, the largest first."""

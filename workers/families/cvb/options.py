@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from collapsium.storage.errors import OptionError
 from collapsium.workers.families.cvb.seeds import SeededOptions
 from collapsium.workers.options import Formerly
 
@@ -76,3 +77,20 @@ class CollapsedOptions(SeededOptions):
     @abstractmethod
     def needs_moments(self) -> bool:
         """True if V[n_kw] and Z[n_kw] are summed."""
+
+
+class PlainTopicsOptions(CollapsedOptions):
+    """Options that LDA and the HDP share."""
+
+    prevalence: str | None = Field(
+        None,
+        description="formula of fields that the documents' priors follow, such as '~ party + bs(year, df=5)': labels, "
+        "numbers and dates that are stored with the corpus (Dirichlet-multinomial regression; needs the extra "
+        "`covariates`)",
+    )
+
+    @model_validator(mode="after")
+    def _prevalence_of_active_topics(self) -> PlainTopicsOptions:
+        if self.prevalence is not None and not self.active:
+            raise OptionError("takes active responsibilities, with `order` 0", "prevalence")
+        return self

@@ -92,12 +92,21 @@ class OwnPriors:
     log_total: Vector  # log sum_k exp(x_d.lambda_k) of the distinct rows; float64 (design rows,)
     held: float  # A where it is held; 0 where concentrations are free
     learned: bool  # Whether coefficients are learned after the sweep
+    # Whether the rows multiply the shares of topics (HDP), whose means they leave as they are; else they have a_dk
+    multiplies: bool = False
+    rest: float = 0.0  # Part of A_d that belongs to no topic
 
     @property
     def of_documents(self) -> Vector:
         """a_dk of all documents, shape (documents, topics)."""
         priors: Vector = self.priors[self.place]
         return priors
+
+    @property
+    def totals(self) -> Vector:
+        """A_d of all documents, shape (documents,)."""
+        totals: Vector = self.priors.sum(axis=1)[self.place] + self.rest
+        return totals
 
 
 @dataclass(frozen=True)
@@ -132,6 +141,16 @@ class Parameters:
     def of_documents(self) -> Vector:
         """a_k, or a_dk of the documents at hand, shape (documents, topics)."""
         return self.topics if self.own is None else self.own.of_documents
+
+    @property
+    def rest(self) -> float:
+        """Part of A that belongs to no topic there is."""
+        return max(self.concentration - float(self.topics.sum()), 0.0)
+
+    @property
+    def totals(self) -> Vector:
+        """A, shape (1,), or A_d of the documents at hand, shape (documents,)."""
+        return np.array([self.concentration]) if self.own is None else self.own.totals
 
     @property
     def active_settings(self) -> ActiveSettings:

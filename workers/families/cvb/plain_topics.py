@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.cvb import stochastic
+from collapsium.workers.families.cvb import prevalence, stochastic
 from collapsium.workers.families.cvb.collapsed import NO_ROWS, CollapsedFamily, Local, rows_ahead, start_every
-from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, Vector
-from collapsium.workers.families.cvb.options import CollapsedOptions
+from collapsium.workers.families.cvb.global_state import PlainTopicsGlobalState, Vector
+from collapsium.workers.families.cvb.options import PlainTopicsOptions
+from collapsium.workers.families.cvb.parameters import OwnPriors, Parameters
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.document_entries import DocumentEntries
 from collapsium.workers.families.family import (
@@ -33,10 +36,12 @@ from collapsium.workers.families.family import (
 from collapsium.workers.families.plain_tokens import plain_sums, weighed_rows
 
 if TYPE_CHECKING:
+    from collapsium.storage.corpus.labels import DocumentRows
     from collapsium.storage.corpus.shard import Documents, Shard
+    from collapsium.workers.kernels.jit import AnyKernel
 
-OptionsT = TypeVar("OptionsT", bound=CollapsedOptions)
-GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
+OptionsT = TypeVar("OptionsT", bound=PlainTopicsOptions)
+GlobalStateT = TypeVar("GlobalStateT", bound=PlainTopicsGlobalState)
 
 
 class PlainTopicsFamily(
@@ -50,6 +55,40 @@ class PlainTopicsFamily(
 
     schedules = ("batch", "stochastic")
     starts = (FILE_START, *COMPUTED_STARTS)
+
+    def with_prevalence(self, global_state: GlobalStateT, summary: Summary, alpha: Vector | None) -> GlobalStateT:
+        """Return the first global state with coefficients of the design; `alpha` is as for `prevalence.begin`."""
+        if self.options.prevalence is None:
+            return global_state
+        if summary.design is None:
+            raise OptionError("needs a corpus whose documents have the fields", "prevalence")
+        begun = prevalence.begin(summary.design, self.options.topics, alpha, summary.iterations)
+        return replace(global_state, prevalence=begun)
+
+    def follows_design(self, global_state: GlobalStateT) -> bool:
+        """Return true if the documents' priors follow a design in the next sweep."""
+        return global_state.prevalence is not None
+
+    def own_priors(
+        self, design: DocumentRows | None, global_state: GlobalStateT, parameters: Parameters
+    ) -> OwnPriors | None:
+        """Return the priors of documents, where these follow a design; documents without rows have the mean prior."""
+        state = global_state.prevalence
+        if state is None or design is None or not self.follows_design(global_state):
+            return None
+        return prevalence.own_priors(design, state, parameters)
+
+    def design(self, global_state: GlobalStateT) -> npt.NDArray[np.uint8] | None:
+        """Return the packed design that the documents' priors follow."""
+        return None if global_state.prevalence is None else global_state.prevalence.prevalence_design
+
+    def design_coefficients(self, global_state: GlobalStateT) -> Vector | None:
+        """Return the coefficients of the documents' priors, shape (columns, topics); None without a design."""
+        return None if global_state.prevalence is None else global_state.prevalence.prevalence_coefficients
+
+    def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
+        """Return the kernels that a fit calls in every iteration."""
+        return [*super().kernels(global_state), *(prevalence.KERNELS if global_state.prevalence is not None else ())]
 
     def corpus_tokens(self, global_state: GlobalStateT) -> float:
         """Return the tokens of the whole corpus."""
@@ -150,6 +189,8 @@ class PlainTopicsFamily(
 
     def uneditable(self, global_state: GlobalStateT) -> str | None:
         """Return the reason for which the topics of a model cannot be edited; None if they can."""
+        if global_state.prevalence is not None:
+            return "coefficients of `prevalence` do not add up"
         if global_state.seed_topics is not None:
             return "the word priors of seeded topics do not move with them"
         if global_state.moments:
@@ -188,7 +229,14 @@ class PlainTopicsFamily(
         return documents
 
 
-def seeded_rows(rows: CollapsedRows, low: int, high: int, global_state: CollapsedGlobalState) -> CollapsedRows:
+def with_known_prevalence(global_state: GlobalStateT, known: PlainTopicsGlobalState) -> GlobalStateT:
+    """Return the global state with coefficients as another run has learned them, if its design has the same columns."""
+    if global_state.prevalence is None or known.prevalence is None:
+        return global_state
+    return replace(global_state, prevalence=prevalence.carried(global_state.prevalence, known.prevalence))
+
+
+def seeded_rows(rows: CollapsedRows, low: int, high: int, global_state: PlainTopicsGlobalState) -> CollapsedRows:
     """Return the rows of a block of the vocabulary before the first document, with pseudo-counts of seeds."""
     words, topics, counts = global_state.seed_words, global_state.seed_topics, global_state.seed_counts
     if words is None or topics is None or counts is None:
@@ -208,7 +256,7 @@ def seeded_rows(rows: CollapsedRows, low: int, high: int, global_state: Collapse
 
 
 def edited_counts(
-    global_state: CollapsedGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
+    global_state: PlainTopicsGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
 ) -> dict[str, Any]:
     """Return the fields of the global state that follow from the counts after an edit."""
     tables = global_state.corpus_tables

@@ -1,12 +1,20 @@
 """Dirichlet-multinomial regression (Mimno and McCallum 2008): priors of documents that follow fields of these.
 
-log a_dk = x_d.lambda_k, lambda_kp ~ N(mu_p, 1/rho_p), mu = (log alpha, 0, ..) and rho = (0.1, 1, 1, ..), so that
-lambda = mu is LDA. Every few sweeps, lambda takes a damped Newton step, from sums over the documents. Tempered
+In LDA, log a_dk = x_d.lambda_k, lambda_kp ~ N(mu_p, 1/rho_p), mu = (log alpha, 0, ..) and rho = (0.1, 1, 1, ..), so
+that lambda = mu is LDA. Every few sweeps, lambda takes a damped Newton step, from sums over the documents. Tempered
 responsibilities spread over topics, which would let concentrations grow: A_d is held at A while they are tempered.
+
+In the HDP, the design multiplies the shares of topics, and an intercept keeps the means of these factors at one:
+
+    a_dk = G[alpha] G[pi_k] exp(x_d.lambda_k) / m_k,  m_k = sum_d h_d exp(x_d.lambda_k) / sum_d h_d
+
+with h_d = psi(A_d + n_d) - psi(A_d). Then sum_d h_d a_dk does not depend on lambda, and alpha, gamma and the sticks
+keep the updates of CV-HDP. Covariates move documents around the shares of the corpus.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,15 +25,17 @@ from collapsium.storage.errors import DamagedError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.families.cvb import schedule
-from collapsium.workers.families.cvb.global_state import LdaGlobalState, PrevalenceState
-from collapsium.workers.families.cvb.parameters import OwnPriors
+from collapsium.workers.families.cvb.global_state import HdpGlobalState, LdaGlobalState, PrevalenceState
+from collapsium.workers.families.cvb.parameters import OwnPriors, Parameters
 from collapsium.workers.families.cvb.sums import PrevalenceSums, SweepSums
 from collapsium.workers.families.family import DesignTable
 from collapsium.workers.kernels.cvb import prevalence as kernels
+from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.labels import DocumentRows
     from collapsium.workers.families.cvb.active_topics import DocumentChunk
+    from collapsium.workers.kernels.records import DocumentPairs
 
 Vector = npt.NDArray[np.float64]
 
@@ -35,29 +45,62 @@ MIN_PRIOR = 1e-8  # Smallest mean prior of a topic
 CELLS = 1 << 18  # Moments of documents and topics that are summed together, in each of three arrays of 2 MB
 
 
-def begin(design: DesignTable, alpha: Vector, iterations: int) -> PrevalenceState:
-    """Return the state with which a fit of so many iterations begins: all documents have the prior `alpha`."""
-    coefficients = np.zeros((design.terms.size, alpha.size))
-    coefficients[0] = special.log(alpha)
+def begin(design: DesignTable, topics: int, alpha: Vector | None, iterations: int) -> PrevalenceState:
+    """Return the state with which a fit of so many iterations begins: all documents have the same prior.
+
+    This is `alpha` or, where it is None, the prior that the design multiplies.
+    """
+    coefficients = np.zeros((design.terms.size, topics))
+    if alpha is not None:
+        coefficients[0] = special.log(alpha)
     first = min(schedule.PREVALENCE_FIRST, iterations // 3) if iterations else schedule.PREVALENCE_FIRST
     return PrevalenceState(
         prevalence_design=design.packed,
         prevalence_reach=design.reach,
         prevalence_terms=design.terms,
         prevalence_coefficients=coefficients,
-        prevalence_concentration=float(alpha.sum()),
+        prevalence_concentration=1.0 if alpha is None else float(alpha.sum()),
+        prevalence_multiplies=alpha is None,
         prevalence_first=first,
     )
 
 
-def own_priors(design: DocumentRows, state: PrevalenceState) -> OwnPriors:
+def carried(state: PrevalenceState, known: PrevalenceState) -> PrevalenceState:
+    """Return the first state with the coefficients of another run, if both have the same columns and topics."""
+    columns = [_columns(design) for design in (state.prevalence_design, known.prevalence_design)]
+    coefficients = known.prevalence_coefficients
+    if columns[0] is None or columns[0] != columns[1] or coefficients.shape != state.prevalence_coefficients.shape:
+        return state
+    return replace(
+        state,
+        prevalence_coefficients=coefficients,
+        prevalence_free=known.prevalence_free,
+        prevalence_sweeps=max(known.prevalence_sweeps, schedule.PREVALENCE_FIRST),
+        prevalence_first=0,
+    )
+
+
+def _columns(design: npt.NDArray[np.uint8]) -> object:
+    """Return the names of the columns of a packed design; None where anyone has written something else."""
+    try:
+        record = json.loads(design.tobytes())
+    except ValueError:
+        return None
+    return record.get("columns") if isinstance(record, dict) else None
+
+
+def own_priors(design: DocumentRows, state: PrevalenceState, parameters: Parameters) -> OwnPriors:
     """Return the priors of documents with rows of the design."""
     rows, coefficients = np.ascontiguousarray(design.rows), state.prevalence_coefficients
     if rows.shape[1] != len(coefficients):
         raise DamagedError("prevalence_design", f"expected {len(coefficients)} columns, found {rows.shape[1]}")
     priors, log_total = np.empty((len(rows), coefficients.shape[1])), np.empty(len(rows))
     kernels.design_priors(rows, coefficients, state.held, priors, log_total)
-    return OwnPriors(rows, np.ascontiguousarray(design.place), priors, log_total, state.held, state.learns)
+    rest = 0.0
+    if state.prevalence_multiplies:
+        priors, rest = priors * parameters.topics, parameters.rest
+    place, multiplies = np.ascontiguousarray(design.place), state.prevalence_multiplies
+    return OwnPriors(rows, place, priors, log_total, state.held, state.learns, multiplies, rest)
 
 
 class Learning:
@@ -66,26 +109,41 @@ class Learning:
     def __init__(self, own: OwnPriors | None) -> None:
         columns, topics = (0, 0) if own is None else (own.design.shape[1], own.priors.shape[1])
         self._own = own
+        self._weight = np.zeros(0 if own is None else len(own.design))
         self._sums = kernels.CoefficientSums(
             np.zeros((columns, topics)), np.zeros((columns * (columns + 1) // 2, topics))
         )
 
     def add(self, chunk: DocumentChunk) -> None:
         """Add the sums of a chunk after its sweep."""
-        own, pairs = self._own, chunk.pairs
-        if own is None or not own.learned:
+        own = self._own
+        if own is None:
             return
-        running = np.concatenate([[0], np.cumsum(pairs.counts, dtype=np.int64)])
-        lengths = (running[pairs.offsets[1:]] - running[pairs.offsets[:-1]]).astype(np.float64)
-        topics = own.priors.shape[1]
+        places = own.place[chunk.document : chunk.document + chunk.documents]
+        lengths = _lengths(chunk.pairs)
+        weight: Vector = np.ones(chunk.documents)
+        if own.multiplies:
+            total = own.priors.sum(axis=1)[places] + own.rest
+            weight = np.asarray(digamma(total + lengths) - digamma(total))
+        self._weight += np.bincount(places, weight, self._weight.size)
+        if own.learned:
+            self._add_derivatives(own, chunk, places, lengths)
+
+    def _add_derivatives(
+        self, own: OwnPriors, chunk: DocumentChunk, places: npt.NDArray[np.int32], lengths: Vector
+    ) -> None:
+        pairs, topics = chunk.pairs, own.priors.shape[1]
         step = max(CELLS // topics, 1)
         moments = kernels.CountMoments(*np.empty((3, min(step, chunk.documents), topics)))
+        least = 1.0 if own.multiplies else kernels.LEAST_CURVATURE
         for first in range(0, chunk.documents, step):
             last = min(first + step, chunk.documents)
             offsets, lists = pairs.offsets[first : last + 1], chunk.active.offsets[first : last + 1]
-            place = own.place[chunk.document + first : chunk.document + last]
             documents = kernels.DocumentPriors(
-                own.design, own.priors, np.ascontiguousarray(place), np.ascontiguousarray(lengths[first:last])
+                own.design,
+                own.priors,
+                np.ascontiguousarray(places[first:last]),
+                np.ascontiguousarray(lengths[first:last]),
             )
             part = chunk.state._replace(
                 starts=chunk.state.starts[first : last + 1], background=chunk.state.background[first:last]
@@ -93,17 +151,17 @@ class Learning:
             kernels.count_moments(
                 pairs._replace(offsets=offsets), chunk.active._replace(offsets=lists), part, documents, moments
             )
-            kernels.coefficient_sums(documents, moments, own.held, kernels.LEAST_CURVATURE, self._sums)
+            kernels.coefficient_sums(documents, moments, own.held, own.rest, least, self._sums)
 
     def parts(self) -> dict[str, Part]:
         """Return `PrevalenceSums`."""
-        own = self._own
+        own, weight = self._own, self._weight
         if own is None:
             return {}
-        documents = np.bincount(own.place, minlength=len(own.design)).astype(np.float64)
         parts = {
-            "prior_total": fresh((documents[:, np.newaxis] * own.priors).sum(axis=0)),
-            "log_prior_total": fresh((documents * own.log_total).sum()),
+            "prior_total": fresh((weight[:, np.newaxis] * own.priors).sum(axis=0)),
+            "prior_weight": fresh(weight.sum()),
+            "log_prior_total": fresh((weight * own.log_total).sum()),
         }
         if own.learned:
             parts["prevalence_gradient"] = fresh(self._sums.gradient)
@@ -111,12 +169,20 @@ class Learning:
         return parts
 
 
+def _lengths(pairs: DocumentPairs) -> Vector:
+    """Return the tokens of each document by their weights, shape (documents,)."""
+    tokens = pairs.counts if not pairs.weights.size else pairs.counts * pairs.weights.astype(np.float64)
+    running = np.concatenate([[0], np.cumsum(tokens, dtype=np.float64 if pairs.weights.size else np.int64)])
+    lengths: Vector = (running[pairs.offsets[1:]] - running[pairs.offsets[:-1]]).astype(np.float64)
+    return lengths
+
+
 def updated(global_state: LdaGlobalState, delta: Delta, inverse_temperature: float | None) -> LdaGlobalState:
     """Return the global state after a sweep: the mean prior and, if they are due, other coefficients."""
-    state, sums, swept = global_state.prevalence, delta.read(PrevalenceSums), delta.read(SweepSums)
-    if state is None or sums is None or swept is None:
+    state, sums = global_state.prevalence, delta.read(PrevalenceSums)
+    if state is None or sums is None:
         return global_state
-    alpha = np.maximum(sums.prior_total / max(swept.documents, 1.0), MIN_PRIOR)
+    alpha = np.maximum(sums.prior_total / max(sums.prior_weight, 1.0), MIN_PRIOR)
     coefficients = state.prevalence_coefficients
     if sums.prevalence_gradient is not None and sums.prevalence_curvature is not None:
         coefficients = stepped(state, sums.prevalence_gradient, sums.prevalence_curvature)
@@ -127,11 +193,55 @@ def updated(global_state: LdaGlobalState, delta: Delta, inverse_temperature: flo
     free = power == 1.0 and not global_state.searching and sweeps >= schedule.PREVALENCE_FIRST
     if free and not state.prevalence_free:
         # Held concentrations leave the size of exp(x.lambda) open.
-        excess = sums.log_prior_total / max(swept.documents, 1.0) - special.log(state.prevalence_concentration)
+        excess = sums.log_prior_total / max(sums.prior_weight, 1.0) - special.log(state.prevalence_concentration)
         coefficients = np.array(coefficients)
         coefficients[0] -= excess
     after = replace(state, prevalence_coefficients=coefficients, prevalence_free=free, prevalence_sweeps=sweeps)
     return replace(global_state, alpha=alpha, prevalence=after)
+
+
+def updated_shares(global_state: HdpGlobalState, delta: Delta, topics: Vector) -> HdpGlobalState:
+    """Return the global state after a sweep in which the design multiplied `topics`, shape (topics,)."""
+    state, sums = global_state.prevalence, delta.read(PrevalenceSums)
+    if state is None or delta.read(SweepSums) is None:
+        return global_state
+    state = replace(state, prevalence_sweeps=state.prevalence_sweeps + 1)
+    if sums is not None:
+        coefficients = np.array(state.prevalence_coefficients)
+        expected = sums.prior_weight * topics
+        mean = np.divide(sums.prior_total, expected, out=np.ones_like(topics), where=expected > 0.0)
+        coefficients[0] -= np.asarray(special.log(np.where(mean > 0.0, mean, 1.0)))
+        if sums.prevalence_gradient is not None and sums.prevalence_curvature is not None:
+            coefficients += _share_steps(state, sums.prevalence_gradient, sums.prevalence_curvature)
+        state = replace(state, prevalence_coefficients=coefficients)
+    return replace(global_state, prevalence=state)
+
+
+def _share_steps(state: PrevalenceState, gradient: Vector, curvature: Vector) -> Vector:
+    """Return damped Newton steps of coefficients that multiply shares, shape (columns, topics).
+
+    They climb sum_dk s_dk x_d.lambda_k - sum_k s_k log sum_d h_d exp(x_d.lambda_k) - |lambda|^2 / 2, with gradient
+    X's_k - s_k xbar_k - lambda_k and curvature s_k Cov_k(x) + 1, weighted by h_d a_dk. All these are in the sums: with
+    g = X'(s - h a) and H = X' diag(h a) X, whose first rows are the intercept's: s_k = g_0 + H_00, xbar = H_0 / H_00,
+    and X's - s_k xbar = g - xbar g_0. The intercept makes up for the change of log m_k, to the second order.
+    """
+    columns, topics = gradient.shape
+    rows, places = np.triu_indices(columns)
+    total = np.maximum(curvature[0], 1e-300)
+    mean = curvature[:columns] / total
+    inner = rows > 0
+    spread = curvature[inner] / total - mean[rows[inner]] * mean[places[inner]]
+    tables = np.maximum(gradient[0] + curvature[0], 0.0)
+    before = state.prevalence_coefficients[1:]
+    climbing = gradient[1:] - mean[1:] * gradient[0] - PRECISION * before
+    steps, precision = np.zeros((columns - 1, topics)), np.full(columns - 1, PRECISION)
+    kernels.newton_steps(np.ascontiguousarray(climbing), np.ascontiguousarray(tables * spread), precision, steps)
+    # x_d.step may lie on both sides of its mean, by the bound each.
+    steps *= _shortened(2.0 * _reached(state, steps, state.prevalence_terms[1:]))
+    halves = np.where(rows == places, 0.5, 1.0)[inner][:, np.newaxis]
+    change = (mean[1:] * steps).sum(axis=0)
+    change += (halves * spread * steps[rows[inner] - 1] * steps[places[inner] - 1]).sum(axis=0)
+    return np.concatenate([-change[np.newaxis], steps])
 
 
 def prior_means(state: PrevalenceState) -> Vector:
@@ -152,12 +262,22 @@ def stepped(state: PrevalenceState, gradient: Vector, curvature: Vector) -> Vect
     steps = np.empty_like(before)
     gradient = gradient - precision[:, np.newaxis] * (before - means)
     kernels.newton_steps(np.ascontiguousarray(gradient), np.ascontiguousarray(curvature), precision, steps)
-    reached = np.zeros(before.shape[1])
-    for term, reach in enumerate(state.prevalence_reach.tolist()):
-        reached += reach * np.abs(steps[state.prevalence_terms == term]).max(axis=0)
-    factors = np.asarray(special.log1p(reached)) / np.maximum(reached, 1e-300)
-    after: Vector = before + np.where(reached > 0.0, factors, 1.0) * steps
+    after: Vector = before + _shortened(_reached(state, steps, state.prevalence_terms)) * steps
     if state.held:
         # What all topics have in common cancels, and its prior wants it at its mean.
         after -= (after - means).mean(axis=1, keepdims=True)
     return after
+
+
+def _reached(state: PrevalenceState, steps: Vector, terms: npt.NDArray[np.int64]) -> Vector:
+    """Return a bound on |x_d.step| over all documents, shape (topics,); `terms` has the term of each row of `steps`."""
+    reached = np.zeros(steps.shape[1])
+    for term, reach in enumerate(state.prevalence_reach.tolist()):
+        reached += reach * np.abs(steps[terms == term]).max(axis=0, initial=0.0)
+    return reached
+
+
+def _shortened(reached: Vector) -> Vector:
+    """Return log(1 + D) / D, shape (topics,)."""
+    factors: Vector = np.asarray(special.log1p(reached)) / np.maximum(reached, 1e-300)
+    return np.where(reached > 0.0, factors, 1.0)

@@ -22,7 +22,7 @@ from collapsium.workers.arrays.annotations import (
 )
 from collapsium.workers.arrays.spill import SpillFiles
 from collapsium.workers.arrays.state import Array, CheckContext, LocalState, block_only
-from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, LdaGlobalState
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, PlainTopicsGlobalState
 from collapsium.workers.families.document_entries import DocumentEntries
 from collapsium.workers.families.plain_tokens import WeighedRows
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, UNIT
@@ -131,7 +131,8 @@ def _document_rows(rows: Counts | None, place: Places | None) -> DocumentRows | 
 
 def _design_faults(rows: Counts | None, place: Places | None, context: CheckContext) -> Iterator[str]:
     """Yield the fault of rows of a design of which the model has no coefficients, or other ones."""
-    prevalence = context.global_state.prevalence if isinstance(context.global_state, LdaGlobalState) else None
+    state = context.global_state
+    prevalence = state.prevalence if isinstance(state, PlainTopicsGlobalState) else None
     yield from presence_faults(rows, "design_rows", expected=prevalence is not None)
     yield from presence_faults(place, "design_place", expected=prevalence is not None)
     if rows is not None and prevalence is not None and rows.shape[1] != len(prevalence.prevalence_coefficients):
@@ -203,9 +204,8 @@ class CollapsedDocuments(LocalState, ABC):
     def sums(self, prior: Vector, values: Vector) -> Vector:
         """Return the sums over the topics of (a_k + E[n_dk]) times a value of the topic, shape (documents,)."""
 
-    def mean(self, prior: Vector, concentration: float, values: Vector) -> Vector:
+    def mean(self, prior: Vector, rest: float, values: Vector) -> Vector:
         """Return sum_k theta_dk v_k + theta_rest of values of topics that are 1 beyond them, shape (documents,)."""
-        rest = max(concentration - float(prior.sum()), 0.0)
         mean: Vector = (self.sums(prior, values) + rest) / (self.sums(prior, np.ones_like(values)) + rest)
         return mean
 
@@ -355,8 +355,9 @@ class ActiveDocuments(CollapsedDocuments):
         """Return the sums over the topics of (a_k + E[n_dk]) times a value of the topic, shape (documents,)."""
         owner, growth = self._owners_and_growth(prior)
         topics = self.document_topics
-        more = (self.expected - growth[owner] * prior[topics]) * values[topics]
-        every: Vector = (1.0 + growth) * float((prior * values).sum())
+        active = prior[topics] if prior.ndim == 1 else prior[owner, topics]
+        more = (self.expected - growth[owner] * active) * values[topics]
+        every: Vector = (1.0 + growth) * (prior * values).sum(axis=-1)
         return every + np.bincount(owner, weights=more, minlength=growth.size)
 
     def lengths(self) -> Vector:

@@ -49,7 +49,9 @@ class SweepSums(State):
 class PrevalenceSums(State):
     """Sums over documents whose priors follow a design."""
 
-    prior_total: Vector  # a_dk of the sweep; float64 (topics,)
+    # a_dk of the sweep, in the HDP times h_d; float64 (topics,)
+    prior_total: Vector
+    prior_weight: float  # Number of documents; in the HDP, the sum of h_d
     log_prior_total: float  # log sum_k exp(x_d.lambda_k)
     # Derivatives by the coefficients; None in sweeps after which none are learned; see
     # `kernels.cvb.prevalence.CoefficientSums`

@@ -40,7 +40,7 @@ def active_tables(
     pairs: DocumentPairs,
     active: ActiveTopics,
     state: ActiveState,
-    prior: Float64Vector,
+    priors: Priors,
     tables: OutFloat64Vector,
     growth: OutFloat64Vector,
 ) -> None:
@@ -48,9 +48,9 @@ def active_tables(
 
     Pseudo-counts of a start have tables as tokens do.
 
-    Shapes: `prior`, `tables` (topics,); `growth` (topics + 1,).
+    Shapes: `tables` (topics,); `growth` (topics + 1,).
     """
-    offsets, active_offsets, active_topics = pairs.offsets, active.offsets, active.topics
+    offsets, active_offsets, active_topics, prior = pairs.offsets, active.offsets, active.topics, priors.topics
     topics, all_prior, below = prior.size, prior.sum(), np.empty(prior.size)
     for k in range(topics):
         below[k] = digamma(prior[k])
@@ -78,7 +78,11 @@ def active_tables(
                 mean, chance = mean + state.pseudo[begin + j], 1.0
             present, mean, spread = positive(mean, float(sums.variance[j]), 1.0 - chance, chance)
             if present > 0.0:
-                tables[k] += expected_tables(prior[k], below[k], present, mean, spread)
+                a, psi = prior[k], below[k]
+                if priors.own_place.size:
+                    a = priors.own[priors.own_place[document], k]
+                    psi = digamma(a)
+                tables[k] += expected_tables(a, psi, present, mean, spread)
         if size < topics and left > MIN_INACTIVE_PRIOR * all_prior:
             more = state.background[document] / left
             growth[topics] += more

@@ -27,7 +27,7 @@ from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, UNIT
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.moments import LARGEST, positive
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.records import DocumentPairs, token_weight
 from collapsium.workers.kernels.special import derivatives, digamma, trigamma
 
 MAX_RESPONSE = 0.95  # Largest kappa: beyond, the linear response diverges
@@ -50,7 +50,7 @@ class DocumentPriors(NamedTuple):
     design: Float32Matrix  # Distinct rows; (design rows, columns)
     priors: Float64Matrix  # a_dk of the distinct rows; (design rows, topics)
     place: Int32Vector  # Row of each document; (documents,)
-    lengths: Float64Vector  # Tokens of each document; (documents,)
+    lengths: Float64Vector  # Tokens of each document, by their weights; (documents,)
 
 
 class CoefficientSums(NamedTuple):
@@ -98,8 +98,8 @@ def count_moments(
 ) -> None:
     """Fill E, V and Z of the documents' counts; twin: `naive.prevalence.count_moments`.
 
-    V and Z include the response of the tokens. Inactive topics share the background in proportion to a_dk, spread thin:
-    V = E and Z = -E.
+    V and Z include the response of the tokens, each of which has the weight of its pair. Inactive topics share the
+    background in proportion to a_dk, spread thin: V = E and Z = -E.
     """
     steps = np.minimum(np.arange(UNIT + 1) / UNIT, LARGEST)
     log_absent, topics = np.log(1.0 - steps), documents.priors.shape[1]
@@ -123,10 +123,11 @@ def count_moments(
             k = active.topics[begin + j]
             mean[k], variance[k], absent[k] = max(state.counts[begin + j], 0.0), 0.0, 0.0
         for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
+            tokens = pairs.counts[pair] * token_weight(pairs.weights, pair)
             for j in range(size):
                 k, step = active.topics[begin + j], state.responsibilities[at + j]
-                variance[k] += pairs.counts[pair] * steps[step] * (1.0 - steps[step])
-                absent[k] += pairs.counts[pair] * log_absent[step]
+                variance[k] += tokens * steps[step] * (1.0 - steps[step])
+                absent[k] += tokens * log_absent[step]
             at += size
         for k in range(topics):
             if mean[k] > 0.0:
@@ -154,12 +155,18 @@ def tables_and_spread(prior: float, mean: float, variance: float, log_absent: fl
 
 @kernel
 def coefficient_sums(
-    documents: DocumentPriors, moments: CountMoments, concentration: float, least: float, sums: CoefficientSums
+    documents: DocumentPriors,
+    moments: CountMoments,
+    concentration: float,
+    rest: float,
+    least: float,
+    sums: CoefficientSums,
 ) -> None:
     """Add the derivatives by the coefficients at given moments; twin: `naive.prevalence.coefficient_sums`.
 
     With s the expected tables, v their derivatives, and h_d = psi(A_d + n_d) - psi(A_d) where the concentration is
-    free, or the sum of s_d over A where it is held (`concentration` is A, else 0):
+    free, or the sum of s_d over A where it is held (`concentration` is A, else 0). A_d includes `rest`, the prior of
+    what belongs to no topic. A `least` of 1 makes w_dk = h_d a_dk:
 
         gradient   sum_d x_d (s_dk - h_d a_dk)
         curvature  sum_d w_dk x_d x_d'
@@ -173,7 +180,7 @@ def coefficient_sums(
         if n <= 0.0:
             continue
         own, x = documents.priors[documents.place[document]], documents.design[documents.place[document]]
-        total, all_tables, all_spread = 0.0, 0.0, 0.0
+        total, all_tables, all_spread = rest, 0.0, 0.0
         for k in range(topics):
             total += own[k]
             tables[k], spread[k] = tables_and_spread(
@@ -187,7 +194,9 @@ def coefficient_sums(
             bend = trigamma(total) - trigamma(total + n)
         for k in range(topics):
             t, expected = own[k] / total, growth * own[k]
-            if concentration > 0.0:
+            if least >= 1.0:
+                curvature = expected
+            elif concentration > 0.0:
                 curvature = all_tables * t * (1.0 - t) - spread[k] * (1.0 - 2.0 * t) - all_spread * t * t
             else:
                 curvature = expected - spread[k] - own[k] * own[k] * bend

@@ -121,10 +121,13 @@ def topic_totals(
 def log_eta(lengths: Float64Vector, prior: Float64Vector, sums: OutFloat64Vector) -> None:
     """Add sum_d E[log eta_d] and sum_d log G(A)/G(A + n_d) over documents; twin: `naive.words.log_eta`.
 
-    Shapes: `lengths` (documents,); `prior` (1,); `sums` (2,).
+    `prior` is A, or A_d of each document.
+
+    Shapes: `lengths` (documents,); `prior` (1,) or (documents,); `sums` (2,).
     """
     unit = np.ones(1)
     for document in range(lengths.size):
         if lengths[document] > 0.0:
-            sums[0] += expected_log_beta(prior[0], unit[0], lengths[document], 0.0)
-            sums[1] += math.lgamma(prior[0]) - math.lgamma(prior[0] + lengths[document])
+            total = prior[document if prior.size > 1 else 0]
+            sums[0] += expected_log_beta(total, unit[0], lengths[document], 0.0)
+            sums[1] += math.lgamma(total) - math.lgamma(total + lengths[document])

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.kernels.cvb import active_sums as sums
-from collapsium.workers.kernels.cvb.records import ActiveTopics, TopicCounts
+from collapsium.workers.kernels.cvb.records import ActiveTopics, Priors, TopicCounts
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active_topics as naive
 from tests.strategies import documents_of, pair_totals
@@ -14,12 +14,17 @@ from tests.workers.kernels.cvb.listed import Listed, listed_shards, priors_of, w
 pytestmark = pytest.mark.kernels
 
 
+def same(prior):
+    """Priors of documents that all have the same."""
+    return Priors(prior, np.ones(1), 1.0)
+
+
 @given(listed_shards(max_count=9) | weighed_shards(max_count=9))
 def test_active_tables__equal_their_twin(state):
     prior = state.noise.uniform(0.1, 2.0, state.topics)
     tables, grown = np.ones(state.topics), np.ones(state.topics + 1)
     given_ = state.shard.offsets, pair_totals(state.shard), *state.where
-    sums.active_tables(state.pairs, state.active, state.sparse, prior, tables, grown)
+    sums.active_tables(state.pairs, state.active, state.sparse, same(prior), tables, grown)
     twin, twin_grown = naive.tables(*given_, prior)
     np.testing.assert_allclose(tables - 1, twin, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(grown[:-1] - 1 + grown[-1] - 1, twin_grown, rtol=1e-6, atol=1e-6)
@@ -30,12 +35,24 @@ def test_active_tables__equal_their_twin(state):
     np.testing.assert_allclose(tokens, state.shard.weighted_lengths.sum(), rtol=1e-6)
 
 
+@given(listed_shards(max_count=9))
+def test_active_tables__of_documents_own_priors_equal_their_twin(state):
+    prior, own = state.noise.uniform(0.1, 2.0, state.topics), state.noise.uniform(0.1, 2.0, (2, state.topics))
+    place = state.noise.integers(0, 2, state.shard.documents).astype(np.int32)
+    tables, grown = np.zeros(state.topics), np.zeros(state.topics + 1)
+    priors = same(prior)._replace(own=own, own_place=place)
+    sums.active_tables(state.pairs, state.active, state.sparse, priors, tables, grown)
+    twin, twin_grown = naive.tables(state.shard.offsets, pair_totals(state.shard), *state.where, prior, own=own[place])
+    np.testing.assert_allclose(tables, twin, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(grown[:-1] + grown[-1], twin_grown, rtol=1e-6, atol=1e-6)
+
+
 @given(listed_shards(max_count=9) | weighed_shards(max_count=9), st.sampled_from([1.0, 30.0, 1e4]))
 def test_active_tables__of_pseudo_counts_are_those_of_tokens_that_are_certain(state, pseudo):
     prior = state.noise.uniform(0.1, 2.0, state.topics)
     tables, grown = np.ones(state.topics), np.ones(state.topics + 1)
     sparse = state.sparse._replace(pseudo=np.full(state.topic.size, pseudo, np.float32))
-    sums.active_tables(state.pairs, state.active, sparse, prior, tables, grown)
+    sums.active_tables(state.pairs, state.active, sparse, same(prior), tables, grown)
     given_ = state.shard.offsets, pair_totals(state.shard), *state.where
     np.testing.assert_allclose(tables - 1, naive.tables(*given_, prior, pseudo)[0], rtol=1e-4, atol=1e-5)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import psi
 
 from collapsium.workers.families.cvb import prevalence as family
 from collapsium.workers.families.cvb.global_state import PrevalenceState
@@ -55,14 +56,14 @@ def example(seed, documents=40, columns=4, topics=5):
     return design, coefficients, lengths, moments
 
 
-def summed(design, coefficients, concentration, lengths, moments, least):
+def summed(design, coefficients, concentration, lengths, moments, least, rest=0.0):
     """Gradient and curvatures by the kernels."""
     (rows, columns), topics = design.shape, coefficients.shape[1]
     priors, log_total = np.empty((rows, topics)), np.empty(rows)
     kernels.design_priors(design, coefficients, concentration, priors, log_total)
     documents = kernels.DocumentPriors(design, priors, np.arange(rows, dtype=np.int32), lengths)
     sums = kernels.CoefficientSums(np.zeros((columns, topics)), np.zeros((columns * (columns + 1) // 2, topics)))
-    kernels.coefficient_sums(documents, kernels.CountMoments(*moments), concentration, least, sums)
+    kernels.coefficient_sums(documents, kernels.CountMoments(*moments), concentration, rest, least, sums)
     return sums
 
 
@@ -151,6 +152,64 @@ def test_steps__never_lower_the_objective_from_far_away(concentration, seed):
         sums = summed(design, state.prevalence_coefficients, concentration, lengths, moments, 1.0)
         state = replace(state, prevalence_coefficients=family.stepped(state, sums.gradient, sums.curvature))
         path.append(value(state.prevalence_coefficients))
+    assert np.diff(path).min() > -1e-9 * abs(path[-1])
+
+
+def share_state(design, coefficients):
+    """The state of a design that multiplies shares."""
+    return PrevalenceState(
+        prevalence_design=np.zeros(0, np.uint8),
+        prevalence_reach=np.abs(design).max(axis=0).astype(np.float64),
+        prevalence_terms=np.arange(design.shape[1]),
+        prevalence_coefficients=coefficients,
+        prevalence_concentration=1.0,
+        prevalence_multiplies=True,
+    )
+
+
+def share_sums(design, coefficients, shares, lengths, moments, rest):
+    """Sums of a shard whose design multiplies shares; also s, h and a, which the twins take."""
+    priors = np.exp(design.astype(np.float64) @ coefficients) * shares
+    documents = kernels.DocumentPriors(design, priors, np.arange(len(design), dtype=np.int32), lengths)
+    columns, topics = coefficients.shape
+    sums = kernels.CoefficientSums(np.zeros((columns, topics)), np.zeros((columns * (columns + 1) // 2, topics)))
+    kernels.coefficient_sums(documents, kernels.CountMoments(*moments), 0.0, rest, 1.0, sums)
+    total = priors.sum(axis=1) + rest
+    return sums, naive.tables(priors, moments), psi(total + lengths) - psi(total), priors
+
+
+@given(seed=st.integers(0, 10_000), rest=st.sampled_from([0.0, 0.7]))
+def test_steps_of_shares__equal_their_twin_and_keep_the_means(seed, rest):
+    design, coefficients, lengths, moments = example(seed)
+    shares = np.random.default_rng(seed).uniform(0.05, 1.0, 5)
+    sums, tables, growth, before = share_sums(design, coefficients, shares, lengths, moments, rest)
+    small = 1e-4  # Of steps that a large reach shortens, the intercept's second order is exact enough
+    state = share_state(design, coefficients)
+    state = replace(state, prevalence_reach=state.prevalence_reach / small**2)
+    steps = family._share_steps(state, sums.gradient, sums.curvature)
+    expected = naive.share_steps(design[:, 1:], coefficients[1:], tables, growth)
+    for found, twin in zip(steps[1:].T, expected.T, strict=True):
+        np.testing.assert_allclose(found / np.abs(found).max(), twin / np.abs(twin).max(), rtol=1e-6, atol=1e-6)
+    after = np.exp(design.astype(np.float64) @ (coefficients + steps)) * shares
+    np.testing.assert_allclose(growth @ after, growth @ before, rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_of_shares__never_lower_the_objective_from_far_away(seed):
+    design, coefficients, lengths, moments = example(seed)
+    noise, shares = np.random.default_rng(seed + 100), np.full(5, 0.2)
+    _, tables, growth, _ = share_sums(design, coefficients, shares, lengths, moments, 0.5)
+    found = coefficients + noise.normal(size=coefficients.shape)
+    path = [naive.share_objective(design[:, 1:], found[1:], tables, growth)]
+    columns = np.triu_indices(4)
+    for _ in range(100):
+        a = np.exp(design.astype(np.float64) @ found)
+        a *= growth.sum() / (growth @ a)
+        x, expected = design.astype(np.float64), growth[:, np.newaxis] * a
+        gradient = x.T @ (tables - expected)
+        curvature = np.einsum("dp,dq,dk->pqk", x, x, expected)[columns]
+        found = found + family._share_steps(share_state(design, found), gradient, curvature)
+        path.append(naive.share_objective(design[:, 1:], found[1:], tables, growth))
     assert np.diff(path).min() > -1e-9 * abs(path[-1])
 
 
