@@ -18,12 +18,12 @@ def count_moments(offsets, counts, lists, topic, starts, share, rest, priors):
     mean, variance, absent = np.zeros((3, *priors.shape))
     for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         c, mean[d, own] = counts[pairs], counts[pairs] @ q
-        q = np.minimum(q, 1 - 1e-7)
         others = np.delete(np.arange(priors.shape[1]), own)
         if others.size:
             mean[d, others] = variance[d, others] = rest[d] * priors[d, others] / priors[d, others].sum()
             absent[d, others] = -mean[d, others]
-        variance[d, own], absent[d, own] = c @ (q * (1 - q)), c @ np.log1p(-q)
+        variance[d, own] = c @ (q * (1 - q))
+        absent[d, own] = np.log(np.maximum(np.prod((1 - q) ** c[:, np.newaxis], axis=0), 1e-37))
     response = np.clip(variance / np.maximum(priors + mean, 1e-300), 0.0, 0.95)
     r = 1 / (1 - response)
     factor = np.where(response > 1e-6, np.log(r) / np.maximum(r - 1, 1e-12), 1.0)

@@ -120,8 +120,8 @@ class Learning:
         if own is None:
             return
         places = own.place[chunk.document : chunk.document + chunk.documents]
-        lengths = _lengths(chunk.pairs)
-        weight: Vector = np.ones(chunk.documents)
+        lengths = _lengths(chunk.pairs) if own.learned or own.multiplies else np.zeros(0)
+        weight = None
         if own.multiplies:
             total = own.priors.sum(axis=1)[places] + own.rest
             weight = np.asarray(digamma(total + lengths) - digamma(total))

@@ -137,7 +137,7 @@ def trial_sweeps() -> int:
 
 # Coefficients of prevalence: sweeps before the first step, in which topics form, and sweeps from one step to the next
 PREVALENCE_FIRST = 20
-PREVALENCE_INTERVAL = 3
+PREVALENCE_INTERVAL = 4
 
 # Split-merge moves; the values were tuned on corpora simulated from known topics --------------------------------------
 

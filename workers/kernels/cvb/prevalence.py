@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
+    Array,
     Float32Matrix,
     Float64Matrix,
     Float64Vector,
@@ -23,9 +24,11 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Matrix,
     OutFloat64Vector,
 )
-from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, UNIT
-from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
-from collapsium.workers.kernels.jit import helper, kernel
+from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, ONE, STEP, ZERO, steps_at
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentWorkspace
+from collapsium.workers.kernels.jit import borrower, helper, kernel
+from collapsium.workers.kernels.lane_size import LANES
+from collapsium.workers.kernels.lanes import Lanes, load, spread_evenly, store
 from collapsium.workers.kernels.moments import LARGEST, positive
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
 from collapsium.workers.kernels.special import derivatives, digamma, trigamma
@@ -33,6 +36,7 @@ from collapsium.workers.kernels.special import derivatives, digamma, trigamma
 MAX_RESPONSE = 0.95  # Largest kappa: beyond, the linear response diverges
 LEAST_CURVATURE = 0.3  # Share of h a below which the curvature of a document is not taken: faster than 1, and as safe
 MAX_LOG_PRIOR = 30.0  # Bound on |x_d.lambda_k|, against overflow far from the data
+LEAST_ABSENT = 1e-37  # Smallest P(n_dk = 0), which single precision holds: below, a topic is there for certain
 SINGLE = 1e-6  # E+ - 1 below which a positive count is as good as always 1
 
 
@@ -42,6 +46,15 @@ class CountMoments(NamedTuple):
     mean: OutFloat64Matrix  # E
     variance: OutFloat64Matrix  # V
     log_absent: OutFloat64Matrix  # Z
+
+
+class PairSums(NamedTuple):
+    """Sums over the pairs of a document by its active topics, filled up to a multiple of eight."""
+
+    units: Array  # Value of a step of a responsibility: 2^-15, and 0 beyond the list; float32
+    absent: Array  # P(n_dk = 0); float32
+    variance: Array  # V[n_dk]; float32
+    eight: Array  # For numbers of eight topics; float32 (8,)
 
 
 class DocumentPriors(NamedTuple):
@@ -101,10 +114,13 @@ def count_moments(
     V and Z include the response of the tokens, each of which has the weight of its pair. Inactive topics share the
     background in proportion to a_dk, spread thin: V = E and Z = -E.
     """
-    steps = np.minimum(np.arange(UNIT + 1) / UNIT, LARGEST)
-    log_absent, topics = np.log(1.0 - steps), documents.priors.shape[1]
+    topics = documents.priors.shape[1]
+    numbers = np.zeros((3, (topics + LANES - 1) // LANES * LANES), np.float32)
+    sums, steps = PairSums(numbers[0], numbers[1], numbers[2], np.zeros(LANES, np.float32)), np.zeros(LANES, np.uint16)
+    work = DocumentWorkspace(np.zeros(0, np.int32), sums.units, steps, ONE, True)
+    at_end = DocumentWorkspace(work.places, sums.units, steps, ONE, False)
     for document in range(pairs.offsets.size - 1):
-        begin, at = active.offsets[document], state.starts[document]
+        begin = active.offsets[document]
         size, own = active.offsets[document + 1] - begin, documents.priors[documents.place[document]]
         mean, variance = moments.mean[document], moments.variance[document]
         absent, left, total = moments.log_absent[document], 0.0, 0.0
@@ -119,16 +135,17 @@ def count_moments(
             for k in range(topics):
                 mean[k] = variance[k] = growth * own[k]
                 absent[k] = -mean[k]
+        for j in range((size + LANES - 1) // LANES * LANES):
+            sums.units[j] = STEP if j < size else ZERO
+            sums.absent[j], sums.variance[j] = ONE, ZERO
+        if state.starts[document + 1] + LANES <= state.responsibilities.size:
+            _sum_pairs(document, size, pairs, state, work, sums)
+        else:
+            _sum_pairs(document, size, pairs, state, at_end, sums)
         for j in range(size):
             k = active.topics[begin + j]
-            mean[k], variance[k], absent[k] = max(state.counts[begin + j], 0.0), 0.0, 0.0
-        for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
-            tokens = pairs.counts[pair] * token_weight(pairs.weights, pair)
-            for j in range(size):
-                k, step = active.topics[begin + j], state.responsibilities[at + j]
-                variance[k] += tokens * steps[step] * (1.0 - steps[step])
-                absent[k] += tokens * log_absent[step]
-            at += size
+            mean[k], variance[k] = max(state.counts[begin + j], 0.0), float(sums.variance[j])
+            absent[k] = math.log(max(float(sums.absent[j]), LEAST_ABSENT))
         for k in range(topics):
             if mean[k] > 0.0:
                 response = min(variance[k] / (own[k] + mean[k]), MAX_RESPONSE)
@@ -136,6 +153,40 @@ def count_moments(
                 variance[k] *= r
                 if response > SINGLE:
                     absent[k] *= math.log(r) / (r - 1.0)
+
+
+@borrower
+def _sum_pairs(
+    document: int, size: int, pairs: DocumentPairs, state: ActiveState, work: DocumentWorkspace, sums: PairSums
+) -> None:
+    """Sum up the pairs of a document by its active topics, eight at a time."""
+    at, one = state.starts[document], spread_evenly(ONE)
+    for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
+        count, weight = pairs.counts[pair], token_weight(pairs.weights, pair)
+        tokens, single = spread_evenly(np.float32(count * weight)), count == 1 and weight == 1.0
+        for j in range(0, size, LANES):
+            q = steps_at(state.responsibilities, at + j, size - j, work) * load(sums.units, j)
+            none = one - q if single else _absence(q, count, weight, sums.eight)
+            store(sums.absent, j, load(sums.absent, j) * none)
+            store(sums.variance, j, load(sums.variance, j) + tokens * q * (one - q))
+        at += size
+
+
+@borrower
+def _absence(q: Lanes, count: int, weight: float, eight: Array) -> Lanes:
+    """Return the probabilities that no token of a pair has a topic."""
+    if weight == 1.0:
+        absent, base = spread_evenly(ONE), spread_evenly(ONE) - q
+        while count > 0:
+            if count & 1:
+                absent = absent * base
+            count >>= 1
+            base = base * base
+        return absent
+    store(eight, 0, q)
+    for lane in range(LANES):
+        eight[lane] = math.exp(weight * count * math.log1p(-min(float(eight[lane]), LARGEST)))
+    return load(eight, 0)
 
 
 @helper

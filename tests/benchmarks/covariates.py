@@ -1,0 +1,242 @@
+"""Figures of covariates: fits with `prevalence`, and effects with intervals.
+
+``python -m tests.benchmarks.covariates planted OUT``: coverage and slopes of effects on corpora simulated from known
+coefficients, and how many topics are found.
+``python -m tests.benchmarks.covariates gadarian RESPONSES OUT``: the effect of a treatment on answers (K = 3).
+``python -m tests.benchmarks.covariates yelp REVIEWS OUT``: held-out scores with and without stars, and permuted stars.
+``python -m tests.benchmarks.covariates speed REVIEWS OUT``: CPU seconds of fits with and without 12 columns, in turn.
+RESPONSES is a CSV file with columns treatment, pid_rep and text, REVIEWS are JSON lines with stars and text. Results are
+printed, one line for each fit, and appended to OUT/covariates.jsonl.
+"""
+
+import csv
+import gzip
+import json
+import shutil
+import time
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from collapsium.pipeline import Model, effects, evaluate, fit, ingest, split, table_effects
+from tests.benchmarks.commands import run_command
+
+FORMULA = "~ x1 + x2 + bs(day, df=5) + party + source + region"
+LABELS, NUMBERS = ("party", "source", "region"), ("x1", "x2", "day")
+FOUND = 0.95  # Bhattacharyya coefficient with a true topic from which a topic is found
+
+
+def report(out, **figures):
+    """Print figures and append them to the results."""
+    shown = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+    print(json.dumps(shown), flush=True)
+    with (out / "covariates.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(shown) + "\n")
+
+
+def corpus_of(place, rows, *, labels=(), covariates=(), **options):
+    """Write documents, dicts with texts and fields, and return their corpus."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    with (place / "rows.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"id": str(number), **row}) + "\n" for number, row in enumerate(rows))
+    ingest(place / "rows.jsonl", place / "corpus", labels=list(labels), covariates=list(covariates), **options)
+    return place / "corpus"
+
+
+def simulated(seed, documents, topics, words, length):
+    """Documents of known coefficients: rows, a frame of fields, expected and drawn proportions, and topics by word."""
+    import pandas as pd
+    from formulaic import model_matrix
+
+    noise = np.random.default_rng(seed)
+    frame = pd.DataFrame({
+        "x1": noise.normal(size=documents),
+        "x2": noise.uniform(-1.7, 1.7, documents),
+        "day": noise.uniform(0, 366, documents),
+        "party": noise.choice(["left", "right"], documents, p=[0.6, 0.4]),
+        "source": noise.choice(list("abcd"), documents, p=[0.4, 0.3, 0.2, 0.1]),
+        "region": noise.choice(["n", "s", "w"], documents),
+    })  # fmt: skip
+    matrix = model_matrix(FORMULA, frame)
+    design, names = np.asarray(matrix, dtype=float), list(matrix.columns)
+    coefficients = noise.normal(size=(len(names), topics)) * 0.5
+    coefficients[0] = np.log(0.1) + noise.normal(size=topics) * 0.3
+    day = [place for place, name in enumerate(names) if name.startswith("bs(")]
+    basis = np.column_stack([np.ones(documents), design[:, day]])
+    for topic, phase in enumerate(noise.uniform(0, 2 * np.pi, topics)):
+        # Coefficients of the spline that fit a sine of one and a half periods.
+        wave = np.sin(3 * np.pi * frame["day"] / 366 + phase)
+        coefficients[day, topic] = np.linalg.lstsq(basis, wave, rcond=None)[0][1:]
+    prior = np.exp(design @ coefficients)
+    theta = np.maximum(noise.gamma(prior), 1e-300)
+    theta /= theta.sum(axis=1, keepdims=True)
+    phi = noise.dirichlet(np.full(words, 0.05), topics)
+    running, rows = phi.cumsum(axis=1), []
+    lengths = np.maximum(noise.poisson(length, documents), 2)
+    for shares, size, fields in zip(theta, lengths.tolist(), frame.to_dict("records"), strict=True):
+        drawn = [
+            np.searchsorted(running[topic], noise.random(tokens) * running[topic, -1])
+            for topic, tokens in enumerate(noise.multinomial(size, shares))
+        ]
+        text = " ".join(f"w{min(word, words - 1):05d}x" for word in np.concatenate(drawn).tolist())
+        rows.append({"text": text, **fields})
+    return rows, frame, prior / prior.sum(axis=1, keepdims=True), theta, phi
+
+
+def planted(out, seeds, first, lengths, documents, topics, words, iterations, start, formula):
+    """Coverage of 95% intervals and slopes of effects on simulated documents."""
+    for length in lengths:
+        for seed in range(first, first + seeds):
+            rows, frame, expected, theta, phi = simulated(seed, documents, topics, words, length)
+            place = out / f"planted-{length}-{seed}"
+            corpus = corpus_of(place, rows, labels=LABELS, covariates=NUMBERS, min_documents=1)
+            init = None
+            if start == "truth":
+                init = place / "theta.parquet"
+                _write_proportions(init, theta)
+            began = time.process_time()
+            options = {"topics": topics, "iterations": iterations, "seed": seed, "init": init, "scheduler": "serial"}
+            fit(corpus, place / "run", family="lda", prevalence=formula or None, **options)
+            fitted = time.process_time()
+            found = effects(place / "run", FORMULA, scheduler="serial")
+            ended = time.process_time()
+            true = table_effects(expected, frame, FORMULA)
+            figures = _compared(Model(place / "run"), found, true, phi)
+            seconds = {"fit_seconds": fitted - began, "effects_seconds": ended - fitted}
+            report(out, which="planted", length=length, seed=seed, start=start, formula=formula, **figures, **seconds)
+            shutil.rmtree(place)
+
+
+def _write_proportions(path, theta):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {f"topic_{topic}": theta[:, topic] for topic in range(theta.shape[1])}
+    pq.write_table(pa.table({"id": [str(number) for number in range(len(theta))], **columns}), path)
+
+
+def _compared(model, found, true, phi):
+    """Return coverage and slopes over the topics that were found."""
+    words = [int(word[1:6]) for word in model.vocabulary.words]
+    own = np.zeros_like(phi)
+    topics = found.topics.tolist()
+    own[:, words] = model.topic_word[topics]
+    alike = np.sqrt(own) @ np.sqrt(phi).T
+    places, matches = linear_sum_assignment(-alike)
+    good = alike[places, matches] > FOUND
+    terms = [place for place, term in enumerate(true.terms) if term != "Intercept"]
+    order = [found.terms.index(true.terms[place]) for place in terms]
+    target = true.estimate[np.ix_(terms, matches)]
+    low, high, estimate = (values[np.ix_(order, places)] for values in (found.low, found.high, found.estimate))
+    inside = (low <= target) & (target <= high)
+    return {
+        "found": int(good.sum()),
+        "coverage": float(inside[:, good].mean()),
+        "coverage_of_all": float(inside.mean()),
+        "slope": float((target[:, good] * estimate[:, good]).sum() / (target[:, good] ** 2).sum()),
+    }
+
+
+def gadarian(responses, out, seeds, iterations):
+    """The effect of the treatment on the topics of raw answers, with default options."""
+    with responses.open(encoding="utf-8", newline="") as file:
+        rows = [{**row, "treatment": float(row["treatment"])} for row in csv.DictReader(file)]
+    for row in rows:
+        row["pid_rep"] = float(row["pid_rep"]) if row["pid_rep"] else None
+    corpus = corpus_of(out / "gadarian", rows, covariates=("treatment", "pid_rep"), min_documents=2)
+    for formula in (None, "~ treatment * pid_rep"):
+        for seed in range(seeds):
+            run = out / "gadarian" / f"{formula is None}-{seed}"
+            options = {"topics": 3, "iterations": iterations, "seed": seed, "scheduler": "serial"}
+            fit(corpus, run, family="lda", prevalence=formula, **options)
+            result = effects(run, "~ treatment", scheduler="serial")
+            term = result.terms.index("treatment")
+            pairs = sorted(zip(result.estimate[term].tolist(), result.se[term].tolist(), strict=True))
+            report(out, which="gadarian", formula=formula, seed=seed, effects=np.round(pairs, 3).tolist())
+
+
+def _reviews(reviews, count, seed):
+    """A random sample of reviews."""
+    content = gzip.decompress(reviews.read_bytes()) if reviews.suffix == ".gz" else reviews.read_bytes()
+    rows = [json.loads(line) for line in content.decode().splitlines()]
+    order = np.random.default_rng(seed).permutation(len(rows))[:count]
+    return [{"text": rows[place]["text"], "stars": float(rows[place]["stars"])} for place in order.tolist()]
+
+
+def _halves(place, rows, covariates=("stars",), labels=()):
+    """A training corpus and held-out tokens of its documents."""
+    corpus = corpus_of(place, rows, covariates=covariates, labels=labels, min_documents=10, max_document_share=0.3)
+    split(corpus, place / "train", place / "heldout", fraction=0.1)
+    return place / "train", place / "heldout"
+
+
+def yelp(reviews, out, documents, topics, iterations, permutations):
+    """Held-out scores with stars as a number, and how often coefficients of permuted stars look significant."""
+    rows = _reviews(reviews, documents, 0)
+    train, heldout = _halves(out / "yelp", rows)
+    for family in ("lda", "hdp"):
+        for formula in (None, "~ stars"):
+            run = out / "yelp" / f"{family}-{formula is None}"
+            fit(train, run, family=family, topics=topics, iterations=iterations, prevalence=formula, scheduler="serial")
+            figures = {"score": evaluate(run, heldout=heldout, scheduler="serial").score}
+            if formula is not None:
+                figures["deviation"] = float(Model(run).prevalence().loc["stars"].std())
+            report(out, which="yelp", family=family, formula=formula, **figures)
+    for number in range(permutations):
+        order = np.random.default_rng(number + 1).permutation(len(rows))
+        permuted = [{**row, "stars": rows[place]["stars"]} for row, place in zip(rows, order.tolist(), strict=True)]
+        train, _ = _halves(out / "permuted", permuted)
+        run = out / "permuted" / "run"
+        fit(train, run, family="lda", topics=topics, iterations=iterations, prevalence="~ stars", scheduler="serial")
+        result = effects(run, "~ stars", scheduler="serial", corpus=train)
+        term = result.terms.index("stars")
+        share = float((np.abs(result.estimate[term] / result.se[term]) > 1.96).mean())
+        deviation = float(Model(run).prevalence().loc["stars"].std())
+        report(out, which="permuted", number=number, significant=share, deviation=deviation)
+
+
+def speed(reviews, out, documents, topics, iterations, rounds):
+    """CPU seconds of fits without and with 3 covariates of 12 columns, which take turns."""
+    noise = np.random.default_rng(0)
+    rows = _reviews(reviews, documents, 0)
+    for row in rows:
+        row.update(day=float(noise.uniform(0, 366)), kind=str(noise.choice(list("abcdefg"))))
+    train, _ = _halves(out / "speed", rows, ("stars", "day"), ("kind",))
+    for number in range(rounds + 1):
+        seconds = []
+        for formula in (None, "~ stars + kind + bs(day, df=4)"):
+            shutil.rmtree(out / "speed" / "run", ignore_errors=True)
+            began = time.process_time()
+            options = {"topics": topics, "iterations": iterations if number else 2, "scheduler": "serial"}
+            fit(train, out / "speed" / "run", family="lda", prevalence=formula, **options)
+            seconds.append(time.process_time() - began)
+        if number:  # The first two fits wait for the compiler.
+            plain, own = seconds
+            report(out, which="speed", topics=topics, lda=plain, prevalence=own, ratio=own / plain)
+
+
+COMMANDS = {  # the function, its paths, and its options with their defaults
+    "planted": (
+        planted,
+        ("out",),
+        {"seeds": 10, "first": 0, "lengths": (15, 60), "documents": 10_000, "topics": 20, "words": 2000,
+         "iterations": 100, "start": "default", "formula": FORMULA},
+    ),
+    "gadarian": (gadarian, ("responses", "out"), {"seeds": 5, "iterations": 100}),
+    "yelp": (
+        yelp,
+        ("reviews", "out"),
+        {"documents": 8000, "topics": 30, "iterations": 100, "permutations": 40},
+    ),
+    "speed": (speed, ("reviews", "out"), {"documents": 8000, "topics": 30, "iterations": 60, "rounds": 3}),
+}  # fmt: skip
+
+
+def main(arguments=None):
+    """Run what is asked for."""
+    run_command(__doc__, COMMANDS, arguments)
+
+
+if __name__ == "__main__":
+    main()
