@@ -19,11 +19,13 @@ from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.label_index import LabelTable, label_table
 from collapsium.storage.corpus.segments import COLUMN as SEGMENTS
 from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.corpus.shard_columns import LABELS
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.corpus.vocabulary import Vocabulary, as_spelled_in, named_unknown
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.design import (
+    DATE,
     CheckedFormula,
     FieldCounts,
     check_formula,
@@ -76,6 +78,28 @@ def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
         )
 
 
+def used_fields(corpus: Corpus, family: str, config: FamilyOptions) -> str | None:
+    """Return a line on the documents' fields that enter a model; None for a corpus without fields."""
+    numbers = covariates_of(corpus.manifest.fields)
+    labels, date = ([name] if name in corpus.manifest.fields else [] for name in (LABELS, DATE))
+    stored = [*labels, *numbers, *date]
+    if not stored:
+        return None
+    formula, used, hint = prevalence_of(config), [], ""
+    if formula is not None:
+        used = formula.names
+    elif load_family(family).uses_labels and config.takes_labels:
+        used = [*(getattr(config, LABELS, ()) or labels)]
+        if not config.covariates_need:
+            used += [*(getattr(config, "covariates", ()) or numbers)]
+        elif numbers:
+            hint = f"; '{family}' uses covariates with {config.covariates_need}"
+    elif PREVALENCE in type(config).model_fields:
+        hint = "; it follows those that `prevalence` names"
+    names = ", ".join(used) or "none"
+    return f"{corpus.url}: of the documents' fields ({', '.join(stored)}), the model uses {names}{hint}"
+
+
 def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[str]:
     """Return a line for each input that a family uses and a corpus does not have, or that the options leave unused."""
     unknown = unknown_words(corpus, config)
@@ -85,12 +109,8 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[s
             f"{corpus.url}: has no segments, so that each document is one segment of '{family}'; "
             "ingest with segments keeps those of texts"
         )
-    numbers = covariates_of(corpus.manifest.fields) if config.covariates_need else ()
-    if numbers:
-        lines.append(
-            f"{corpus.url}: its covariates ({', '.join(numbers)}) are not used; '{family}' uses them with "
-            f"{config.covariates_need}"
-        )
+    used = used_fields(corpus, family, config)
+    lines += [] if used is None else [used]
     table = labels_of(corpus, family, config) if config.takes_labels else None
     if table is not None and not len(table):
         lines.append(

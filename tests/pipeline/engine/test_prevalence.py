@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Model, effects, evaluate, fit, infer, ingest, resume, split, verify
+from collapsium.pipeline import Corpus, Model, effects, evaluate, fit, infer, ingest, resume, split, verify
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.engine.setup.inputs import missing_inputs
+from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.corpus.labels import DocumentRows
 from collapsium.storage.errors import AbsentError, DamagedError, OptionError
 from collapsium.workers.design import unpacked_design
@@ -276,3 +278,16 @@ def test_the_command_line__takes_a_formula(corpora, tmp_path, capsys):
     command[2] = tmp_path / "other"
     assert main([*map(str, command), "--prevalence", "~ partly", "--scheduler", "serial"]) != 0
     assert "--prevalence: no field 'partly'" in capsys.readouterr().err
+
+
+def test_one_line__says_which_fields_enter_the_model(corpora):
+    corpus = Corpus(corpora / "train")
+    lines = [
+        missing_inputs(corpus, "lda", make_options("lda", {"topics": 2, "prevalence": formula}))
+        for formula in (None, "~ party * year")
+    ]
+    stored = "of the documents' fields (labels, year, date), the model uses"
+    assert lines == [
+        [f"{corpus.url}: {stored} none; it follows those that `prevalence` names"],
+        [f"{corpus.url}: {stored} party, year"],
+    ]

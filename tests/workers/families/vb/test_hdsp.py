@@ -286,8 +286,9 @@ def test_covariates__that_the_scaling_does_not_use_are_said_or_refused(tmp_path)
     said = [missing_inputs(corpus, "hdsp", make_options("hdsp", {"topics": 2, **options})) for options in (
         {}, {"scaling": "linear"}, {"scaling": "linear", "covariates": "stars"}
     )]  # fmt: skip
-    assert [len(lines) for lines in said] == [1, 1, 0]
-    assert "its covariates (stars) are not used; 'hdsp' uses them with scaling = linear and covariates" in said[0][0]
+    assert [len(lines) for lines in said] == [1, 1, 1]
+    assert "(labels, stars), the model uses labels; 'hdsp' uses covariates with scaling = linear and cov" in said[0][0]
+    assert said[2][0].endswith("of the documents' fields (labels, stars), the model uses labels, stars")
 
 
 def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
