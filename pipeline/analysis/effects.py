@@ -27,6 +27,7 @@ from collapsium.pipeline.models.training_corpus import training_corpus_of
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.errors import AbsentError, OptionError, near
+from collapsium.storage.runs.posteriors import PosteriorRecord
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.design import (
     DATE,
@@ -270,6 +271,8 @@ def _estimated(
     """Return the estimates of a run; `weigh` documents by their tokens."""
     checked = check_formula(formula)
     require_formulaic()
+    if posterior.store and posterior.posteriors != "sampled":
+        raise OptionError("applies only to sampled `posteriors`", "store")
     model, corpus = open_training(run, posterior.corpus)
     executor = open_executor(scheduling.scheduler, scheduling.workers, tls=tls)
     with contextlib.ExitStack() as closing:
@@ -288,7 +291,14 @@ def _estimated(
             scratch = closing.enter_context(
                 temporary_folder(tempfile.gettempdir(), str(scheduling.scheduler), executor)
             )
-            regression.sample(model, corpus.references, ids, options.seed, scratch)
+            request = PosteriorRecord(
+                model=model.record.digest,
+                corpus=corpus.manifest.digest,
+                formula=checked.text,
+                seed=options.seed,
+                topics=ids.tolist(),
+            )
+            regression.sample(model, corpus.references, ids, options.seed, scratch, request, store=posterior.store)
         else:
             regression.notes.append(f"By request, {KNOWN}")
         return regression.estimate(ids, [named[topic] for topic in ids.tolist()])

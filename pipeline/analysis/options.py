@@ -189,6 +189,11 @@ class PosteriorOptions(Options):
         "a prior that follows the formula, for families with Dirichlet proportions; fit: the proportions of "
         "the fit, taken as known, which is faster and gives intervals that are too narrow",
     )
+    store: bool = Field(
+        False,
+        description="store the sampled posteriors with the model (8 bytes per document and topic), where later calls "
+        "with the same formula and seed find them: other contrasts, curves or errors then take seconds",
+    )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="present location of the training corpus, if it was moved"
     )

@@ -25,6 +25,9 @@ from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import ShardReference
 from collapsium.storage.corpus.shard import Documents, Shard
+from collapsium.storage.errors import DamagedError
+from collapsium.storage.io.arrays import read_arrays, write_arrays
+from collapsium.storage.io.folder import Folder
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
@@ -41,6 +44,7 @@ from collapsium.workers.kernels.posteriors import (
 
 Floats = npt.NDArray[np.float64]
 
+POSTERIOR = ("mean", "variance", "tokens")  # Arrays of a part's posteriors
 POLISH_SKIPPED, POLISH_COUNTED = 5, 10  # Sweeps of a step of the prior: skipped, and averaged
 SKIPPED, COUNTED = 10, 30  # Sweeps of the posteriors
 MAX_LOG_PRIOR = 30.0  # Bound on the logarithm of a prior, against overflow far from the data
@@ -149,6 +153,24 @@ def polish_step(
         weighted_squares(chunk.design, np.ascontiguousarray(expected), curvature)
         reach = np.maximum(reach, np.abs(chunk.design).max(axis=0))
     return gradient, curvature, reach
+
+
+def store_posterior(arrays: Mapping[str, Array], url: str, part: int) -> str:
+    """Write a part's posteriors into a folder that stays; return the digest of its arrays."""
+    return write_arrays(Folder(url) / f"{part:05d}", {name: np.asarray(arrays[name][...]) for name in POSTERIOR})
+
+
+def read_posterior(url: str, part: int, digest: str, documents: int, topics: int, scratch: str) -> SpillFiles:
+    """Read what `store_posterior` has written, of which anyone may have written other arrays."""
+    folder = Folder(url) / f"{part:05d}"
+    arrays = read_arrays(folder, digest)
+    shapes = {"mean": (documents, topics), "variance": (documents, topics), "tokens": (documents,)}
+    if {name: values.shape for name, values in arrays.items()} != shapes:
+        names = ", ".join(POSTERIOR)
+        raise DamagedError(folder.url, f"expected {names} of {documents:,} documents and {topics} topics")
+    if not all(np.isfinite(values).all() and (values >= 0.0).all() for values in arrays.values()):
+        raise DamagedError(folder.url, "expected numbers of 0 or more")
+    return spill(arrays, scratch)
 
 
 def sample_posterior(

@@ -31,8 +31,10 @@ from collapsium.pipeline.analysis.posteriors import (
     CHUNK,
     DocumentPriors,
     polish_step,
+    read_posterior,
     sample_posterior,
     store_documents,
+    store_posterior,
 )
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
@@ -40,6 +42,7 @@ from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import ShardReference
 from collapsium.storage.errors import OptionError, near
 from collapsium.storage.printable import ShortRepr
+from collapsium.storage.runs.posteriors import PosteriorRecord
 from collapsium.storage.units import Counting
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles, read_rows
@@ -507,8 +510,22 @@ class Regression:
         ids: npt.NDArray[np.int64],
         seed: int,
         scratch: str,
+        request: PosteriorRecord,
+        *,
+        store: bool,
     ) -> None:
-        """Sample the posteriors of the documents with a prior that depends on the formula, if the family allows it."""
+        """Sample the posteriors of the documents with a prior that depends on the formula, if the family allows it.
+
+        Those that the model has stored are read instead; `store` stores others.
+        """
+        known = request.stored(model.folder)
+        if known is not None and len(known.digests) == self.source.parts:
+            url = known.folder(model.folder).address
+            self.posteriors = [
+                self.executor.submit(read_posterior, url, part, digest, size, ids.size, scratch)
+                for part, (digest, size) in enumerate(zip(known.digests, self.sizes, strict=True))
+            ]
+            return
         if not isinstance(model.family, IntegratesProportions):
             whose = "Averaged models have" if model.members else f"The family {model.record.family} has"
             self.notes.append(f"{whose} no posteriors of documents: {KNOWN}")
@@ -538,6 +555,12 @@ class Regression:
             self.executor.submit(sample_posterior, arrays, part, *arguments, scratch)
             for part, arrays in enumerate(stored)
         ]
+        if store:
+            url = request.folder(model.folder).address
+            writing = [
+                self.executor.submit(store_posterior, arrays, url, part) for part, arrays in enumerate(self.posteriors)
+            ]
+            request.model_copy(update={"digests": tuple(self.executor.collect(writing))}).write(model.folder)
 
     def _polished(
         self, stored: Sequence[Future[SpillFiles]], arguments: tuple[object, ...], part: int

@@ -1,6 +1,7 @@
 """Effects of covariates: against statsmodels and a slow twin, and on corpora with fields."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -9,14 +10,15 @@ import statsmodels.api as sm
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from collapsium.pipeline import effects, fit, ingest, shares_by, shares_over, table_effects, topic_shares
+from collapsium.pipeline import effects, fit, ingest, shares_by, shares_over, table_effects, topic_shares, verify
+from collapsium.pipeline.analysis import posteriors
 from collapsium.pipeline.analysis.effects import TableSource
 from collapsium.pipeline.analysis.options import EffectOptions
 from collapsium.pipeline.analysis.regression import Regression
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.reporting.plots.effects import effects_figure
-from collapsium.storage.errors import AbsentError, InputError, OptionError
+from collapsium.storage.errors import AbsentError, DamagedError, InputError, OptionError
 from collapsium.storage.units import silent
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.design import check_formula
@@ -394,6 +396,31 @@ def test_sampled_posteriors__widen_the_intervals_of_the_proportions_of_the_fit(r
     known = effects(run / "run", "~ party", posteriors="fit", scheduler="serial")
     assert (sampled.se[1] > known.se[1]).all()
     assert (np.abs(sampled.estimate[1]) > np.abs(known.estimate[1]) * 0.95).all()
+
+
+def test_stored_posteriors__are_found_by_the_same_formula_and_checked(run, tmp_path, monkeypatch):
+    copied = tmp_path / "run"
+    shutil.copytree(run / "run", copied)
+    options = {"scheduler": "serial", "corpus": run / "corpus"}
+    first = effects(copied, "~ party", store=True, **options)
+    assert verify(copied).broken == []
+
+    def fail(*_):
+        raise AssertionError("sampled again")
+
+    monkeypatch.setattr(posteriors, "_sampled", fail)
+    again = effects(copied, "~ party", contrast=["party"], **options)
+    np.testing.assert_array_equal(again.coefficients, first.coefficients)
+    np.testing.assert_array_equal(again.covariances, first.covariances)
+    for formula, other in (("~ score", {}), ("~ party", {"seed": 1})):
+        with pytest.raises(AssertionError, match="sampled again"):
+            effects(copied, formula, **other, **options)
+    with pytest.raises(OptionError, match="store: applies only to sampled `posteriors`"):
+        effects(copied, "~ party", store=True, posteriors="fit", **options)
+    [damaged] = copied.glob("**/posteriors/*/00000/mean/c.0.0")
+    damaged.write_bytes(b"other")
+    with pytest.raises(DamagedError, match="the bytes do not have their digest"):
+        effects(copied, "~ party", **options)
 
 
 def test_commands__print_tables_and_json(run, capsys):
