@@ -3,9 +3,9 @@
 Corpora: `ingest`, `append`, `split`, `explode`, `simulate`; `sample_texts` and `write_sample_texts` for trying things
 out. Fits: `estimate`, `fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `edit`,
 `topic_shares`, `expected_topics`, `label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`,
-`predict`, `effects`, `table_effects`, `shares_by`, `shares_over`, `words_by`, `report`, `plot` and `export`. Jobs:
-`batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the same name.
-`__init__.pyi` has the types of all options, for editors and mypy.
+`predict`, `examples`, `effects`, `table_effects`, `shares_by`, `shares_over`, `words_by`, `report`, `plot` and
+`export`. Jobs: `batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the
+same name. `__init__.pyi` has the types of all options, for editors and mypy.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _HOMES = {
     "estimate": "collapsium.pipeline.engine.estimate",
     "evaluate": "collapsium.pipeline.analysis.evaluate",
     "expected_topics": "collapsium.pipeline.analysis.labels.expected_topics",
+    "examples": "collapsium.pipeline.analysis.examples",
     "export": "collapsium.pipeline.reporting.export",
     "fit": "collapsium.pipeline.engine.fit",
     "explode": "collapsium.pipeline.corpora.ingest",
@@ -102,6 +103,7 @@ __all__ = [
     "effects",
     "estimate",
     "evaluate",
+    "examples",
     "expected_topics",
     "explode",
     "export",

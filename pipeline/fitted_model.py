@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
+import contextlib
+import os
 import warnings
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,34 +14,43 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.pipeline.corpora.new_texts import documents_for
-from collapsium.pipeline.corpora.options import READING
-from collapsium.pipeline.corpora.recorded_reading import reading_of_model
-from collapsium.pipeline.corpora.texts_in_memory import (
-    column_names,
-    fields_of,
-    in_memory,
-    is_path,
-    named_texts,
-    table_of,
-    write_texts,
-)
+from collapsium.pipeline.corpora.options import READING, TextsInMemory
+from collapsium.pipeline.corpora.texts_in_memory import in_memory, index_of, is_path
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.models import model as models
+from collapsium.pipeline.models.rank_options import Measure
 from collapsium.pipeline.models.registry import load_family, require_corpus
+from collapsium.pipeline.models.topic_matching import matched
 from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.models.training_corpus import require_training_corpus
+from collapsium.pipeline.monitoring.progress import shown
 from collapsium.pipeline.options import python_number, python_value
+from collapsium.pipeline.outputs import overwrites
+from collapsium.storage import html
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents, Shard
-from collapsium.storage.errors import AbsentError, MissingError, OptionError, suggestion
-from collapsium.storage.readers.open import ReadOptions
+from collapsium.storage.errors import (
+    MAX_NAMES,
+    AbsentError,
+    InputError,
+    MismatchError,
+    MissingError,
+    OptionError,
+    suggestion,
+)
+from collapsium.storage.html import Html
+from collapsium.storage.io.atomic import is_hidden
+from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.runs.run import RECORD as RUN_RECORD
+from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
-from collapsium.workers.design import ModelDesign, require_formulaic, unpacked_design
+from collapsium.workers.design import ModelDesign, names_in, require_formulaic, unpacked_design
+from collapsium.workers.design import fields_of as fields_of_documents
 from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.special import elementary
 from collapsium.workers.shard_loading import document_parts
@@ -47,29 +58,28 @@ from collapsium.workers.shard_loading import document_parts
 if TYPE_CHECKING:
     import pandas as pd
 
+    from collapsium.pipeline import Effects, Report
+
 
 Floats = npt.NDArray[np.float64]
 
-# Large cached properties that are not pickled; a worker computes them again on first use
-CACHED_PROPERTIES = ("topic_word", "document_topic", "document_ids")
+SEPARATOR = ", "  # Between the words of a topic, as text
+NAME_WORDS = 5  # Words that name a topic
+SHOWN_TOPICS = 20  # Topics of a model in a notebook; the others are folded
+TITLE, TOKENS = "title", "tokens"
 
 
-class Model(models.Model):
-    """A model: finished, or as a checkpoint has it.
+class Model:
+    """A fitted model: its topics and documents as frames, texts, effects, pictures and reports.
 
     Parameters
     ----------
-    url : str or path-like
+    run : str or path-like
         Folder of a run, a model, a checkpoint, or a simulated corpus with its ground truth. A run is opened at its
         latest checkpoint if it has no model, or an older one. Of restarts or samples that were matched, their mean is
         opened; of restarts whose topics cannot be matched, such as trees, the first.
-
-    Attributes
-    ----------
-    folder : Folder
-        Folder of the model, or of the checkpoint.
-    record : ModelRecord
-        Record of the model.
+    texts : paths, sequence of str, column or frame, optional
+        Texts that the model was fitted to, for passages and reports. The model that `fit` returns has them already.
 
     Raises
     ------
@@ -79,9 +89,46 @@ class Model(models.Model):
         A file is not of its format.
     """
 
+    def __init__(self, run: str | os.PathLike[str], *, texts: Any = None) -> None:
+        self._opened = run if isinstance(run, models.Model) else models.Model(run)
+        self._texts, self._index = texts, index_of(texts)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return a part of the open model, for code of its own; such parts are no public interface."""
+            if name.startswith("_"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(self._opened, name)
+
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without large arrays."""
-        return {name: value for name, value in super().__getstate__().items() if name not in CACHED_PROPERTIES}
+        """Return the state without texts and large arrays, which are computed again on first use."""
+        left_out = ("topic_word", "document_topic", "document_ids")
+        return {name: value for name, value in vars(self).items() if name not in left_out} | {"_texts": None}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._opened.location!r})"
+
+    def __fspath__(self) -> str:
+        """Return the path that was opened, so that functions of a run accept the model."""
+        return os.fspath(self._opened)
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        """Return a table of the topics, for notebooks."""
+        return model_html(self._opened)
+
+    # Topics
+
+    @property
+    def topic_names(self) -> dict[int, str]:
+        """Names of topics by permanent id, as they were given by hand, by a namer or by seeds."""
+        return self._opened.topic_names
 
     @cached_property
     def topic_word(self) -> Floats:
@@ -95,19 +142,148 @@ class Model(models.Model):
         numpy.ndarray of float64, shape (topics, words)
             Ids that no topic has have rows of equal probabilities.
         """
-        if load_family(self.record.family).corpus_kind != DOCUMENTS:
+        model = self._opened
+        if load_family(model.record.family).corpus_kind != DOCUMENTS:
             raise OptionError(
-                f"topic_word: '{self.record.family}' has components of vectors, not topics over words; `topics` lists "
+                f"topic_word: '{model.record.family}' has components of vectors, not topics over words; `topics` lists "
                 "them"
             )
-        words, phi = self.record.blocks[-1], np.zeros((0, self.record.blocks[-1]))
-        for number, (low, high) in enumerate(self.blocks):
-            described = self.describe(self.rows(number), high - low)
+        words, phi = model.record.blocks[-1], np.zeros((0, model.record.blocks[-1]))
+        for number, (low, high) in enumerate(model.blocks):
+            described = model.describe(model.rows(number), high - low)
             if not number:
-                phi = np.zeros((max(self._width(), int(described.ids.max(initial=-1)) + 1), words))
+                phi = np.zeros((max(_width(model), int(described.ids.max(initial=-1)) + 1), words))
             phi[described.ids[:, np.newaxis], described.words + low] = described.probability
         sums = phi.sum(axis=1, keepdims=True)
         return np.where(sums > 0.0, phi / np.where(sums > 0.0, sums, 1.0), 1.0 / max(words, 1))
+
+    def topics(
+        self, words: int = 10, *, rank_by: Measure = "probability", rank_weight: float | None = None
+    ) -> pd.DataFrame:
+        """Return the topics that have tokens as a data frame.
+
+        Parameters
+        ----------
+        words : int, optional
+            Top words of each topic.
+        rank_by, rank_weight : str and float, optional
+            Measure that orders a topic's words, and its weight; see `collapsium.pipeline.topics`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Indexed by permanent id, the largest first: share of the tokens, and the words as text; where there are
+            some, also the title; of trees parent, level, and the share of the node with those below; of ensembles
+            stability, and the number of members in which each topic was found.
+        """
+        rows: list[dict[str, Any]] = []
+        for topic in topics(self._opened, words, rank_by=rank_by, rank_weight=rank_weight):
+            row: dict[str, Any] = {"topic": topic.id, "share": topic.share, "words": SEPARATOR.join(topic.names)}
+            further = {"stability": topic.stability, "support": topic.support, "title": topic.title}
+            row |= {name: value for name, value in further.items() if value is not None}
+            if topic.level is not None:
+                row |= {"parent": topic.parent, "level": topic.level, "below": topic.below}
+            rows.append(row)
+        frame = require_pandas().DataFrame(rows).set_index("topic")
+        if "parent" in frame:
+            frame["parent"] = frame["parent"].astype("Int64")
+        return frame
+
+    def words(
+        self,
+        topic: int | None = None,
+        n: int = 10,
+        *,
+        rank_by: Measure = "probability",
+        rank_weight: float | None = None,
+    ) -> pd.DataFrame:
+        """Return the words of a topic, or of all topics, with their probabilities.
+
+        Parameters
+        ----------
+        topic : int, optional
+            Permanent id of the topic.
+        n : int, optional
+            Number of words of each topic.
+        rank_by, rank_weight : str and float, optional
+            As for `topics`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each word: word and probability, or the loading of a column of vectors; indexed by topic and rank.
+
+        Raises
+        ------
+        OptionError
+            There is no such topic.
+        """
+        ranked = topics(self._opened, n, rank_by=rank_by, rank_weight=rank_weight)
+        chosen = [one for one in ranked if topic is None or one.id == topic]
+        if not chosen:
+            raise _unknown_topic(topic, [one.id for one in ranked])
+        value = "loading" if chosen[0].signed else "probability"
+        rows = [(one.id, rank, *pair) for one in chosen for rank, pair in enumerate(one.words, start=1)]
+        frame: pd.DataFrame = require_pandas().DataFrame(rows, columns=["topic", "rank", "word", value])
+        return frame.set_index(["topic", "rank"])
+
+    def compare_with(self, other: str | os.PathLike[str] | Model) -> pd.DataFrame:
+        """Match the topics of this model with those of another one that has the same words.
+
+        Topics are matched one to one, with the smallest sum of Hellinger distances between their word probabilities.
+
+        Parameters
+        ----------
+        other : Model, str or path-like
+            The other model, or its folder.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each topic of this model: share and words, then id, share and words of its match, and their
+            similarity, one minus the distance, from 0 to 1. Topics without a match come last.
+
+        Raises
+        ------
+        MismatchError
+            The vocabularies differ.
+        """
+        theirs = models.Model(other)
+        ours, place = self._opened, theirs.folder.url
+        if theirs.record.vocabulary.words_sha256 != ours.record.vocabulary.words_sha256:
+            raise MismatchError(f"{place}: its vocabulary is not that of this model; compare models of the same words")
+        pairs = {topic: (match, 1.0 - far) for topic, match, far in matched(ours, theirs)}
+        before = {topic.id: topic for topic in topics(theirs)}
+        rows = []
+        for topic in topics(ours):
+            match, similarity = pairs.get(topic.id, (-1, None))
+            partner = before.get(match)
+            rows.append(
+                {
+                    "topic": topic.id,
+                    "share": topic.share,
+                    "words": SEPARATOR.join(topic.names),
+                    "other": None if partner is None else partner.id,
+                    "other_share": None if partner is None else partner.share,
+                    "other_words": None if partner is None else SEPARATOR.join(partner.names),
+                    "similarity": similarity,
+                }
+            )
+        frame: pd.DataFrame = require_pandas().DataFrame(rows).astype({"other": "Int64"}).set_index("topic")
+        return frame.sort_values("similarity", ascending=False, kind="stable", na_position="last")
+
+    # Documents
+
+    @property
+    def index(self) -> pd.Index | None:
+        """The index of the pandas frame or column that the model was fitted to; None for other documents."""
+        return self._index
+
+    @cached_property
+    def document_ids(self) -> list[str]:
+        """Ids of the training documents, in the order of `document_topic`, from the training corpus."""
+        references = require_training_corpus(self._opened).references
+        return [name for reference in references for name in reference.ids().to_pylist()]
 
     @cached_property
     def document_topic(self) -> Floats:
@@ -122,48 +298,174 @@ class Model(models.Model):
         numpy.ndarray of float64, shape (documents, topics)
             Proportions; of restarts and samples the means of theirs, or those of their consensus.
         """
-        if not self.record.shards or not self.fitted:
-            raise AbsentError(f"{self.folder.url}: the model holds no proportions of training documents")
-        return np.concatenate([_proportions(self, self.documents(n)) for n in range(len(self.record.shards))])
+        model = self._opened
+        if not model.record.shards or not model.fitted:
+            raise AbsentError(f"{model.folder.url}: the model holds no proportions of training documents")
+        shards = range(len(model.record.shards))
+        return np.concatenate([_proportions(model, model.local_state(shard)) for shard in shards])
 
-    @cached_property
-    def document_ids(self) -> list[str]:
-        """Ids of the training documents, in the order of `document_topic`, from the training corpus."""
-        references = require_training_corpus(self).references
-        return [name for reference in references for name in reference.documents().ids.to_pylist()]
-
-    def topics(
-        self, words: int = 10, *, rank_by: str = "probability", rank_weight: float | None = None
-    ) -> pd.DataFrame:
-        """Return the topics that have tokens as a data frame.
-
-        Parameters
-        ----------
-        words : int, optional
-            Top words of each topic.
-        rank_by, rank_weight : str and float, optional
-            Measure that orders a topic's words, and its weight; see `collapsium.pipeline.topics`.
+    def document_topics(self) -> pd.DataFrame:
+        """Return `document_topic` as a data frame.
 
         Returns
         -------
         pandas.DataFrame
-            Indexed by permanent id: share of the tokens, words and their probabilities; of trees also parent, level,
-            and the share of the node with those below; of ensembles also stability, and the number of members in
-            which each topic was found.
+            A row for each training document and a column for each topic. The model that `fit` returns for a pandas
+            frame or column has its index, so that the two can be joined; others are indexed by the documents' ids.
         """
-        rows: list[dict[str, Any]] = []
-        for topic in topics(self, words, rank_by=rank_by, rank_weight=rank_weight):
-            row: dict[str, Any] = {"topic": topic.id, "share": topic.share, "words": topic.names}
-            row["probabilities" if not topic.signed else "loadings"] = [value for _, value in topic.words]
-            further = {"stability": topic.stability, "support": topic.support, "title": topic.title}
-            row |= {name: value for name, value in further.items() if value is not None}
-            if topic.level is not None:
-                row |= {"parent": topic.parent, "level": topic.level, "below": topic.below}
-            rows.append(row)
-        frame = require_pandas().DataFrame(rows).set_index("topic")
-        if "parent" in frame:
-            frame["parent"] = frame["parent"].astype("Int64")
+        pd = require_pandas()
+        shares = self.document_topic
+        columns = pd.RangeIndex(shares.shape[1], name="topic")
+        return pd.DataFrame(shares, index=self._document_index(), columns=columns, copy=False)
+
+    def documents(self) -> pd.DataFrame:
+        """Return the training documents with their main topics and their fields as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each document, indexed as by `document_topics`: the topic with the largest proportion, this
+            proportion, and the topic's name or words; title, and labels, covariates and the date (a year with its
+            fraction) where the corpus has them. Documents without tokens have no topic.
+        """
+        pd = require_pandas()
+        shares = self.document_topic
+        named = {topic.id: topic.title or SEPARATOR.join(topic.names) for topic in topics(self._opened, NAME_WORDS)}
+        corpus = require_training_corpus(self._opened)
+        parts = [_document_fields(reference) for reference in corpus.references]
+        main = shares.argmax(axis=1)
+        columns: dict[str, Any] = {
+            "topic": pd.array(main, dtype="Int64"),
+            "proportion": shares[np.arange(len(main)), main],
+            "words": [named.get(topic, "") for topic in main.tolist()],
+        }
+        for name in dict.fromkeys(name for part in parts for name in part):
+            columns[name if name not in columns else f"{name}_"] = np.concatenate([part[name] for part in parts])
+        frame = pd.DataFrame(columns, index=self._document_index())
+        empty = frame.pop(TOKENS) <= 0
+        frame.loc[empty, "topic"] = pd.NA
+        frame.loc[empty, ["proportion", "words"]] = [np.nan, None]
         return frame
+
+    def _document_index(self) -> pd.Index:
+        return self._index if self._index is not None else require_pandas().Index(self.document_ids, name="id")
+
+    def examples(self, topic: int | None = None, n: int = 3, *, texts: Any = None) -> pd.DataFrame:
+        """Return the documents with the largest proportions of a topic, or of each topic, with a passage of each.
+
+        Parameters
+        ----------
+        topic : int, optional
+            Permanent id of the topic.
+        n : int, optional
+            Number of documents of each topic.
+        texts : paths, sequence of str, column or frame, optional
+            Texts that the model was fitted to; by default those that it remembers.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Topic, id, title, proportion and passage, which is missing without texts. The id of a document of a pandas
+            frame is its label in the index.
+
+        Raises
+        ------
+        OptionError
+            There is no such topic, or the texts are not those of the model.
+        """
+        from collapsium import pipeline
+
+        texts = self._texts if texts is None else texts
+        frame: pd.DataFrame = pipeline.examples(self, topic, n, texts=texts)
+        if self._index is not None:
+            place = {name: number for number, name in enumerate(self.document_ids)}
+            labels = self._index.to_flat_index()
+            frame["id"] = [labels[place[name]] for name in frame["id"]]
+        return frame
+
+    def find(self, texts: Any, n: int = 3) -> pd.DataFrame:
+        """Return the topics that texts are about, such as a few words to search for.
+
+        Parameters
+        ----------
+        texts : str, sequence of str, column or frame
+            A text, or several.
+        n : int, optional
+            Number of topics of each text.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Topic, proportion, share of the tokens of the training documents, and words; the largest proportion of a
+            text first. With several texts, its index has the text's position, or its label in the index of a frame.
+
+        Raises
+        ------
+        CollapsiumError
+            As for `transform`.
+        """
+        alone = isinstance(texts, str)
+        shares = self.transform([texts] if alone else texts)
+        known = self.topics()
+        ids = known.index[known.index < shares.shape[1]].to_numpy()
+        order = ids[np.argsort(-shares[:, ids], axis=1, kind="stable")[:, : max(n, 0)]]
+        pd = require_pandas()
+        index = index_of(texts)
+        labels = pd.RangeIndex(len(shares), name="text") if index is None else index
+        frame = pd.DataFrame(
+            {"topic": order.ravel(), "proportion": np.take_along_axis(shares, order, axis=1).ravel()},
+            index=None if alone else labels.repeat(order.shape[1]),
+        )
+        return frame.join(known[["share", "words"]], on="topic")
+
+    def transform(self, texts: Any, *, seed: int = 0, **reading: Any) -> Floats:
+        """Return the topic proportions of new documents, read like the training documents.
+
+        A warning is given if many of their tokens are not in the vocabulary. A text that is missing (None, NaN), empty
+        or without a known word has the proportions of the prior.
+
+        Parameters
+        ----------
+        texts : sequence of str, column, frame or path
+            Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
+        seed : int, optional
+            Seed of families that draw random numbers.
+        **reading
+            Options of `ingest`, such as ``text="body"``, where the frame or the files differ from the model's record;
+            and ``tokenizer`` or ``segments``, which must be named again if they were functions or regular expressions.
+
+        Returns
+        -------
+        numpy.ndarray of float64, shape (documents, topics)
+            Proportions in the order of the documents; column k is the topic with the permanent id k.
+
+        Raises
+        ------
+        CollapsiumError
+            The texts are no strings, or cannot be read as recorded. No error quotes a text.
+        """
+        model = self._opened
+        reading, seed = python_value(reading), python_number(seed)
+        known = ["format", "headings", *READING]
+        unknown = next((name for name in reading if name not in known), None)
+        if unknown is not None:
+            raise OptionError(f"transform: unknown option {unknown!r}{suggestion(unknown, known)}")
+        family = model.record.family
+        if load_family(family).corpus_kind != DOCUMENTS and not is_path(texts):
+            raise OptionError(f"transform: '{family}' takes vectors, not texts; name a corpus of vectors")
+        given = texts if is_path(texts) else TextsInMemory(in_memory(texts))
+        if isinstance(given, TextsInMemory) and hasattr(given.texts, "__len__") and not len(given.texts):
+            return np.zeros((0, _width(model)))
+        with shown("inferring proportions"), documents_for(model.folder.url, given, reading=reading) as new:
+            # A guess is no reason for a warning.
+            guessed = None if new.report is None else new.report.guessed
+            for line in (line for line in new.notices if line != guessed):
+                warnings.warn(line, UserWarning, stacklevel=2)
+            require_corpus(family, new.corpus)
+            new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+            return fold_in(model, new.corpus, seed)
+
+    # Fields of the documents
 
     def prevalence(self) -> pd.DataFrame:
         """Return the coefficients of the documents' priors in a fit with `prevalence` as a data frame.
@@ -212,84 +514,161 @@ class Model(models.Model):
         return np.asarray(shares / shares.sum(), dtype=np.float64)
 
     def _prevalence(self) -> tuple[ModelDesign, Floats]:
-        packed, coefficients = self.family.design(self.global_state), self.family.design_coefficients(self.global_state)
+        model = self._opened
+        packed = model.family.design(model.global_state)
+        coefficients = model.family.design_coefficients(model.global_state)
         if packed is None or coefficients is None:
-            raise AbsentError(f"{self.folder.url}: the model was fitted without `prevalence`")
+            raise AbsentError(f"{model.folder.url}: the model was fitted without `prevalence`")
         require_formulaic()
         return unpacked_design(packed), coefficients
 
-    def document_topics(self) -> pd.DataFrame:
-        """Return `document_topic` as a data frame.
+    def effects(self, formula: str, **options: Any) -> Effects:
+        """Estimate the effects of fields of the documents on their topics; see `collapsium.pipeline.effects`."""
+        from collapsium import pipeline
 
-        Returns
-        -------
-        pandas.DataFrame
-            A row for each training document and a column for each topic. The model that `fit` returns for a pandas
-            frame or column has its index, so that the two can be joined; others are indexed by the documents' ids.
-        """
-        pd = require_pandas()
-        shares = self.document_topic
-        index = self.index if self.index is not None else pd.Index(self.document_ids, name="id")
-        columns = pd.RangeIndex(shares.shape[1], name="topic")
-        return pd.DataFrame(shares, index=index, columns=columns, copy=False)
+        return pipeline.effects(self, formula, **options)
 
-    def transform(self, texts: Any, *, seed: int = 0, **reading: Any) -> Floats:
-        """Return the topic proportions of new documents, read like the training documents.
+    def shares_by(self, field: str, **options: Any) -> Effects:
+        """Return the topics' shares by the values of a field; see `collapsium.pipeline.shares_by`."""
+        from collapsium import pipeline
 
-        A warning is given if many of their tokens are not in the vocabulary. A text that is missing (None, NaN), empty
-        or without a known word has the proportions of the prior.
+        return pipeline.shares_by(self, field, **options)
+
+    def shares_over(self, period: str = "year", **options: Any) -> Effects:
+        """Return the topics' shares by period; see `collapsium.pipeline.shares_over`."""
+        from collapsium import pipeline
+
+        return pipeline.shares_over(self, period, **options)
+
+    # Pictures, reports and files
+
+    def report(self, out: str | os.PathLike[str] | None = None, **options: Any) -> Report:
+        """Write a report with passages of the remembered texts, or return it for a notebook.
 
         Parameters
         ----------
-        texts : sequence of str, column, frame or path
-            Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
-        seed : int, optional
-            Seed of families that draw random numbers.
-        **reading
-            Options of `ingest`, such as ``text="body"``, where the frame or the files differ from the model's record;
-            and ``tokenizer`` or ``segments``, which must be named again if they were functions or regular expressions.
+        out : str or path-like, optional
+            HTML file to write; by default the report has the page.
+        **options
+            Options of `collapsium.pipeline.report`.
 
         Returns
         -------
-        numpy.ndarray of float64, shape (documents, topics)
-            Proportions in the order of the documents; column k is the topic with the permanent id k.
+        Report
+            Numbers of topics and examples, notes, and the page if it is not in a file.
+        """
+        from collapsium import pipeline
+
+        if self._texts is not None:
+            options.setdefault("texts", self._texts)
+        return pipeline.report(self, out, **options)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Copy the model with its run and a corpus that was made of texts, so that it stays when this one is closed.
+
+        The texts themselves are not saved.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Folder to make; `load` opens it again.
+        overwrite : bool, optional
+            Replace what is there already; if the call fails, it stays.
 
         Raises
         ------
-        CollapsiumError
-            The texts are no strings, or cannot be read as recorded. No error quotes a text.
+        OccupiedError
+            The folder exists.
         """
-        reading, seed = python_value(reading), python_number(seed)
-        known = ["format", "headings", *READING]
-        unknown = next((name for name in reading if name not in known), None)
-        if unknown is not None:
-            raise OptionError(f"transform: unknown option {unknown!r}{suggestion(unknown, known)}")
-        if load_family(self.record.family).corpus_kind != DOCUMENTS and not is_path(texts):
-            raise OptionError(f"transform: '{self.record.family}' takes vectors, not texts; name a corpus of vectors")
-        with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
-            path = texts
-            if not is_path(texts):
-                table, reading = _as_recorded(self, in_memory(texts), reading)
-                if not table.num_rows:
-                    return np.zeros((0, self.topic_word.shape[0]))
-                path = write_texts(table, place)
-            with named_texts(str(path)), documents_for(self.folder.url, path, reading=reading) as new:
-                # A guess is no reason for a warning.
-                guessed = None if new.report is None else new.report.guessed
-                for line in (line for line in new.notices if line != guessed):
-                    warnings.warn(line, UserWarning, stacklevel=2)
-                require_corpus(self.record.family, new.corpus)
-                new.corpus.require_vocabulary_of(self.record.vocabulary.words_sha256, self.folder.url)
-                return fold_in(self, new.corpus, seed)
+        save_model(self._opened, path, overwrite=overwrite)
 
-    def _width(self) -> int:
-        """Return the number of columns of proportions."""
-        if self.record.shards and self.fitted:
-            return int(_proportions(self, self.documents(0)).shape[1])
-        none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
-        blocks = [tasks.Block(low, high, self.rows(n), Delta()) for n, (low, high) in enumerate(self.blocks)]
-        local = tasks.fold_in(self.family, Shard.of(0, none), blocks, self.global_state, Stream(0, "infer"))
-        return int(_proportions(self, local).shape[1])
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, texts: Any = None) -> Model:
+        """Open a model that was saved, or any run; see `Model`."""
+        return cls(path, texts=texts)
+
+    def close(self) -> None:
+        """Remove the temporary folder of a model that was fitted without `out`, which cannot be used after that."""
+        self._opened.close()
+
+
+def _document_fields(reference: ShardReference) -> dict[str, Any]:
+    """Return the title, the further fields and the tokens of a shard's documents."""
+    documents = reference.documents()
+    place = f"{reference.folder.url}/{reference.record.file}"
+    names = sorted(names_in(documents.extras, len(documents)))
+    fields: dict[str, Any] = {}
+    if TITLE in documents.extras:
+        fields[TITLE] = np.array(documents.extras[TITLE].to_pylist(), dtype=object)
+    for name in names:
+        # Documents may have several labels of a field, which are no column.
+        with contextlib.suppress(InputError):
+            fields |= fields_of_documents(documents.extras, len(documents), [name], place)
+    return fields | {TOKENS: documents.tokens}
+
+
+def _unknown_topic(topic: int | None, known: Sequence[int]) -> OptionError:
+    ids = ", ".join(map(str, sorted(known)[:MAX_NAMES]))
+    return OptionError(f"there is no topic {topic!r} with tokens; topics: {ids}", "topic")
+
+
+@overwrites("out")
+def save_model(model: models.Model, out: str | os.PathLike[str]) -> None:
+    """Copy the folder that was opened, with the place of its own corpus in the record."""
+    source = Folder(os.fspath(model))
+    with created(Folder(out)) as target:
+        for name in source.files():
+            if not is_hidden(name.rpartition("/")[2]) and "lock" not in name.split("/"):
+                target.write(name, source.read(name))
+    target = Folder(out)
+    for name in target.files():
+        if name.rpartition("/")[2] != RUN_RECORD:
+            continue
+        run = Run(f"{target.url}/{name}".rpartition("/")[0])
+        record = run.record()
+        inside = str(record["corpus"]["url"]).removeprefix(f"{source.address}/")
+        if inside != record["corpus"]["url"]:
+            run.rewrite({**record, "corpus": {**record["corpus"], "url": f"{target.address}/{inside}"}})
+
+
+def model_html(model: models.Model) -> str:
+    """Return a table of the topics of a model, with its options and hyperparameters folded below."""
+    record, all_topics = model.record, topics(model)
+    documents = sum(shard.documents for shard in record.shards)
+    most = max((topic.share for topic in all_topics), default=0.0)
+    named = any(topic.title for topic in all_topics)
+    rows = [
+        (
+            Html(str(topic.id)),
+            *([topic.title] if named else []),
+            SEPARATOR.join(topic.names),
+            html.bar(topic.share, most),
+            *([] if topic.stability is None else [f"{topic.stability:.2f}"]),
+        )
+        for topic in all_topics
+    ]
+    stable = any(topic.stability is not None for topic in all_topics)
+    columns = ["topic", *(["title"] if named else []), "words", "share", *(["stability"] if stable else [])]
+    texts = [f"{record.family}: {len(all_topics):,} topics"]
+    texts += [f"{documents:,} documents"] if documents else []
+    texts += [f"{record.vocabulary.words:,} words", f"{record.iterations:,} iterations"]
+    options = [(name, str(value)) for name, value in record.options.items() if value is not None]
+    figures = [(name, float(value)) for name, value in model.figures().items()]
+    first, rest = rows[:SHOWN_TOPICS], rows[SHOWN_TOPICS:]
+    parts = [html.table(columns, first)]
+    parts += [html.details(f"{len(rest):,} more topics", html.table(columns, rest))] if rest else []
+    folded = html.facts([("folder", model.location), *options, *figures])
+    return html.block(", ".join(texts), *parts, html.details("options and hyperparameters", folded))
+
+
+def _width(model: models.Model) -> int:
+    """Return the number of columns of proportions."""
+    if model.record.shards and model.fitted:
+        return int(_proportions(model, model.local_state(0)).shape[1])
+    none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
+    blocks = [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
+    local = tasks.fold_in(model.family, Shard.of(0, none), blocks, model.global_state, Stream(0, "infer"))
+    return int(_proportions(model, local).shape[1])
 
 
 def _proportions(model: models.Model, local: LocalState) -> Floats:
@@ -333,29 +712,6 @@ def _folded(model: models.Model, reference: ShardReference, blocks: list[tasks.B
     shard = reference.load(**parts_for(model))
     local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "infer"))
     return _proportions(model, local)
-
-
-def _as_recorded(model: models.Model, texts: Any, reading: dict[str, Any]) -> tuple[pa.Table, dict[str, Any]]:
-    """Return texts as a table, and how it is read: by the recorded fields where the frame has them."""
-    history = reading_of_model(model).history
-    options = ReadOptions() if history is None else history.options
-    named = {name: value for name, value in reading.items() if value is not None}
-    columns = column_names(texts)
-    for name in ("text", "id"):
-        recorded = getattr(options, name)
-        if name not in named and recorded is not None and recorded in columns:
-            named[name] = recorded
-    fields = fields_of(named)
-    every = [options.title, options.date, *options.labels, *options.covariates]
-    optional = [one.partition("=")[2] or one for one in every if one]
-    table = table_of(texts, fields, optional)
-    text = next(iter(fields))
-    named |= {"text": text, "format": "parquet"}
-    if "id" not in named:
-        named["id"] = next(name for name in ("id", "document", "number") if name not in (text, *table.schema.names))
-        numbers = pa.array([str(number) for number in range(1, table.num_rows + 1)], pa.string())
-        table = table.append_column(named["id"], numbers)
-    return table, named
 
 
 def require_pandas() -> Any:

@@ -261,6 +261,26 @@ def _entry(name: str, field: FieldInfo) -> list[str]:
     return [f"{name} : {kind}{'' if field.is_required() else ', optional'}", *body]
 
 
+def with_parameter(
+    function: Callable[..., _Result], name: str, kind: Any, default: object, description: str
+) -> Callable[..., _Result]:
+    """Add a keyword that a decorator handles to the signature and the docstring of a function."""
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())
+    place = next((n for n, one in enumerate(parameters) if one.kind is one.VAR_KEYWORD), len(parameters))
+    added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+    vars(function)["__signature__"] = signature.replace(parameters=[*parameters[:place], added, *parameters[place:]])
+    lines = inspect.cleandoc(function.__doc__ or "").split("\n")
+    end = next((n for n, line in enumerate(lines) if line in ("Returns", "Raises", "Examples", "**options")), None)
+    if end is not None:
+        end = end if lines[end] == "**options" else end - 1
+        shown = getattr(kind, "__name__", str(kind))
+        body = textwrap.wrap(description, 110, initial_indent="    ", subsequent_indent="    ")
+        lines[end:end] = [f"{name} : {shown}, optional", *body]
+        function.__doc__ = "\n".join(lines)
+    return function
+
+
 def option_names(function: Callable[..., object]) -> tuple[str, ...]:
     """Return the names of the arguments of a public function, options included."""
     return tuple(

@@ -283,7 +283,7 @@ class Conformance:
         block = tasks.Block(0, 30, model.rows(0), Delta())
         half = model.family
         unseen = tasks.fold_in(half, every, [block], model.global_state, Stream(0))
-        for local in (model.documents(0), unseen):
+        for local in (model.local_state(0), unseen):
             table = half.predict(every, local, tasks.gather([block], every.words), model.global_state)
             sums = np.add.reduceat(table["probability"], every.offsets[:-1])
             np.testing.assert_allclose(sums, 1.0, rtol=1e-6)

@@ -105,7 +105,7 @@ class Losing(SerialExecutor):
 def bits(model, shards):
     """All of a model's arrays, as bytes."""
     parts = [model.global_state, *(model.rows(block) for block in range(len(model.blocks)))]
-    parts += [model.documents(shard) for shard in range(shards)]
+    parts += [model.local_state(shard) for shard in range(shards)]
     summary = model.folder.read(SUMMARY) if model.folder.exists(SUMMARY) else b""
     arrays = [(name, part[name].tobytes()) for part in map(arrays_of, parts) for name in sorted(part)]
     return [*arrays, (SUMMARY, summary)]

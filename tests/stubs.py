@@ -10,6 +10,7 @@ import types
 import typing
 from pathlib import Path
 
+import pandas
 from pydantic.fields import FieldInfo
 
 from collapsium import pipeline
@@ -59,7 +60,7 @@ class Writer:
     def hints(self, function: typing.Any) -> dict[str, object]:
         """Return the types of a function's own parameters and of its result."""
         function = inspect.unwrap(function)
-        names = {**vars(typing), **vars(collections.abc), **function.__globals__}
+        names = {"pd": pandas, **vars(typing), **vars(collections.abc), **function.__globals__}
         return {
             name: eval(kind, names) if isinstance(kind, str) else kind
             for name, kind in function.__annotations__.items()

@@ -26,11 +26,12 @@ ANY = 1482 // 3
 """Most uses of `Any`: a third of those in the code base before its families were classes."""
 ANY_SHAPE = "tuple[typing.Any, ...]"
 """The shape in the type of a NumPy array, which its annotation leaves open."""
-SLOW = {"fsspec", "numba", "numcodecs", "platformdirs", "psutil", "rich", "scipy", "threadpoolctl"}
+SLOW = {"IPython", "fsspec", "numba", "numcodecs", "platformdirs", "psutil", "rich", "scipy", "threadpoolctl"}
 DOORS = {
     "pipeline/analysis/info.py",
     "pipeline/engine/setup/starts.py",
     "pipeline/engine/fit.py",
+    "pipeline/fitted_model.py",
     "pipeline/executors/open.py",
     "workers/families/generative.py",
     "workers/families/gibbs/label_topics.py",

@@ -78,8 +78,7 @@ model = fit(
     heldout="heldout",
 )
 topics = model.topics()
-topics["words"] = topics.words.str.join(" ")
-topics[["share", "words"]].head(10)
+topics.head(10)
 
 # %%
 # The index of the frame is the topic's number, which never changes.

@@ -60,10 +60,7 @@ model = fit(
     background=3,
     iterations=100,
 )
-topics = model.topics()
-topics.assign(words=topics.words.str[:6].str.join(" ")).drop(
-    columns="probabilities"
-).head(8)
+model.topics(words=6).head(8)
 
 # %%
 # `predict` looks at the words alone. It writes, for each document, the

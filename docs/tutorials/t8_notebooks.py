@@ -42,7 +42,7 @@ model = fit(texts, family="hdp", topics=20, iterations=60, **reading)
 model
 
 # %%
-# A model on the last line of a cell is shown as a short description.
+# A model on the last line of a cell is shown as a table of its topics.
 #
 # Frames
 # ------

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.corpora.new_texts import Paths, documents_for
+from collapsium.pipeline.corpora.new_texts import DocumentSource, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
@@ -68,7 +68,7 @@ class Coherence(ShortRepr):
 @keywords(reading=ReadingOptions, scheduling=SchedulerOptions)
 def coherence(
     run: str | os.PathLike[str],
-    documents: Paths,
+    documents: DocumentSource,
     *,
     words: int = 10,
     reading: ReadingOptions,
@@ -81,7 +81,7 @@ def coherence(
     ----------
     run : str or path-like
         Folder of a run or model.
-    documents : path or sequence of paths
+    documents : Corpus, path, sequence of paths or str, column or frame
         The documents in which words are counted: a corpus with the model's vocabulary, or texts, as for `infer`.
     words : int, optional
         Number of most probable words of each topic whose pairs are counted.

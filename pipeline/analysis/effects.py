@@ -72,7 +72,7 @@ class RunSource:
     def proportions(self, part: int) -> tuple[Floats, Floats]:
         """Read the proportions of the fit."""
         model = Model(self.url)
-        local = model.documents(part)
+        local = model.local_state(part)
         theta = np.asarray(model.family.infer(local, model.global_state)[THETA], dtype=np.float64)
         lengths = np.asarray(model.family.document_lengths(local), dtype=np.float64)
         return np.ascontiguousarray(theta[:, self.topics]), lengths

@@ -287,7 +287,7 @@ def _sums(
     """
     model = Model(source.url)
     shard = Shard.of(part, source.references[part].documents())
-    theta = np.asarray(model.family.infer(model.documents(part), model.global_state)[THETA], dtype=np.float64)
+    theta = np.asarray(model.family.infer(model.local_state(part), model.global_state)[THETA], dtype=np.float64)
     rows = tasks.gather(blocks, shard.words, complete=True)
     phi = np.asarray(model.family.probabilities(rows, model.global_state)["word_topic"], dtype=np.float64)
     document = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))

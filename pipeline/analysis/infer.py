@@ -7,22 +7,25 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.pipeline.analysis.options import InferOptions
-from collapsium.pipeline.corpora.new_texts import Paths, UnknownWords, documents_for
+from collapsium.pipeline.corpora.new_texts import DocumentSource, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
+from collapsium.pipeline.corpora.texts_in_memory import index_of
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.fitted_model import load_blocks, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family, require_corpus
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, without_none
+from collapsium.pipeline.outputs import overwrites, read_table, table_file
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
 from collapsium.storage.errors import OptionError
@@ -33,6 +36,7 @@ from collapsium.storage.runs.proportions import (
     PROPORTIONS,
     SCHEMA,
     SEGMENT_SCHEMA,
+    TOPIC,
     ending_of,
     ids_file,
     require_free,
@@ -42,6 +46,9 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 THETA, PREFIX = "document_topic", "document_"
 SEGMENT_THETA, SEGMENTS = "segment_topic", "segments"
@@ -64,11 +71,13 @@ class Inference:
     member: str | None = None  # Folder of the restart whose proportions they are, where topics were not matched
 
 
+@shows("inferring proportions")
+@overwrites("out")
 @keywords(options=InferOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
 def infer(
     run: str | os.PathLike[str],
-    documents: Paths,
-    out: str | os.PathLike[str],
+    documents: DocumentSource,
+    out: str | os.PathLike[str] | None = None,
     *,
     options: InferOptions,
     reading: ReadingOptions,
@@ -76,8 +85,8 @@ def infer(
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
-) -> Inference:
-    """Write the topic proportions of documents or of their segments.
+) -> Inference | pd.DataFrame:
+    """Write the topic proportions of documents or of their segments, or return them as a frame.
 
     Documents of the training corpus have the proportions of the fit. All others are folded in: their proportions are
     fitted to all their tokens with the topics held fixed. Of restarts and samples whose topics were matched, they are
@@ -87,15 +96,15 @@ def infer(
     ----------
     run : str or path-like
         Folder of a run or model.
-    documents : path or sequence of paths
-        A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, which are
-        read as the model's own documents were.
-    out : str or path-like
-        File to write. ``.parquet`` has a row for each document: id, topics (permanent ids, the largest proportion
-        first), proportions, and a column of lists for each further array that the family's `infer` returns. ``.csv``
-        has a row for each document and topic: id, topic, proportion. ``.npy`` is a float32 matrix with a row for each
-        document and a column for each topic; the ids are in ``NAME.ids.csv``. ``.npz`` has the arrays ids, topics and
-        proportions, such a matrix.
+    documents : Corpus, path, sequence of paths or str, column or frame
+        A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, or in
+        memory, which are read as the model's own documents were.
+    out : str or path-like, optional
+        File to write; by default the proportions are returned as a frame. ``.parquet`` has a row for each document: id,
+        topics (permanent ids, the largest proportion first), proportions, and a column of lists for each further array
+        that the family's `infer` returns. ``.csv`` has a row for each document and topic: id, topic, proportion.
+        ``.npy`` is a float32 matrix with a row for each document and a column for each topic; the ids are in
+        ``NAME.ids.csv``. ``.npz`` has the arrays ids, topics and proportions, such a matrix.
     options : InferOptions
         Layout of the proportions' file.
     reading : ReadingOptions
@@ -111,8 +120,9 @@ def infer(
 
     Returns
     -------
-    Inference
-        The number of rows and, for texts, of unknown tokens.
+    Inference or pandas.DataFrame
+        The number of rows and, for texts, of unknown tokens; or, without `out`, a row for each document and a column
+        for each topic, with the index of a pandas frame of documents, or else their ids.
 
     Raises
     ------
@@ -124,7 +134,7 @@ def infer(
         The file has another ending; a threshold is set for dense output; the member does not exist; the family does not
         model segments; or texts cannot be read as recorded.
     """
-    dense = options.dense or ending_of(out) in MATRICES
+    dense = options.dense or out is None or ending_of(out) in MATRICES
     if options.threshold is not None and dense:
         raise OptionError(
             f"`threshold` {options.threshold}: applies only to sparse output; dense output has all topics"
@@ -133,20 +143,28 @@ def infer(
     model = Model(run if options.member is None else member_of(run, options.member))
     if options.segments:
         require_segments(model.record.family)
-    require_free(out, ids_file(out))
+    if out is not None:
+        require_free(out, ids_file(out))
     where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
-    with documents_for(
-        run if options.member is None else model.folder.url,
-        documents,
-        reading=without_none(reading),
-        notice=notice,
-        **where,
-    ) as new:
-        layout = _Layout(None if dense else threshold, options.seed, options.segments)
-        rows = _write(model, new.corpus, out, layout, where, progress)
+    source = run if options.member is None else model.folder.url
+    layout = _Layout(None if dense else threshold, options.seed, options.segments)
+    with (
+        documents_for(source, documents, reading=without_none(reading), notice=notice, **where) as new,
+        table_file(out) as file,
+    ):
+        rows = _write(model, new.corpus, file, layout, where, progress)
+        if out is None:
+            return _as_frame(read_table(file, index_of(documents)))
     if model.members:
         return Inference(rows, new.unknown, len(model.members))
     return Inference(rows, new.unknown, member=reference_of(run) if options.member is None else None)
+
+
+def _as_frame(table: pd.DataFrame) -> pd.DataFrame:
+    """Return dense proportions with permanent ids as the names of their columns."""
+    names = {name: int(name.removeprefix(TOPIC)) for name in table if str(name).startswith(TOPIC)}
+    frame: pd.DataFrame = table.rename(columns=names)
+    return frame.rename_axis(columns="topic") if len(names) == frame.shape[1] else frame
 
 
 @dataclass(frozen=True)
@@ -209,7 +227,7 @@ def _proportions(
 ) -> pa.Table:
     model = Model(url)
     if seen:
-        local: LocalState = model.documents(reference.number)
+        local: LocalState = model.local_state(reference.number)
     else:
         shard = reference.load(**parts_for(model))
         local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(layout.seed, "infer"))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from collapsium.pipeline.corpora.options import Sources
-from collapsium.pipeline.options import Location, Locations, Names, Options, Texts, Value
+from collapsium.pipeline.options import Location, Names, Options, Texts, Value
 
 
 class TopicOptions(Options):
@@ -31,6 +31,16 @@ class NamerOptions(Options):
         description="source texts of the corpus (files, folders or globs; in Python also a list, column or frame of "
         "texts): a namer is shown passages of each topic's "
         "example documents instead of their titles; may be repeated",
+    )
+
+
+class ExampleOptions(Options):
+    """Texts from which passages are shown."""
+
+    texts: Annotated[Sources, Value("SOURCE")] = Field(
+        None,
+        description="texts that the model was fitted to (files, folders or globs, a list, column or frame), from which "
+        "a passage of each document is shown",
     )
 
 
@@ -58,12 +68,12 @@ class EvaluateOptions(Options):
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="score held-out tokens of the training documents or, with `unseen`, of those documents"
     )
-    unseen: Annotated[Locations | None, Value("CORPUS|TEXTS", text=True)] = Field(
+    unseen: Annotated[Sources, Value("CORPUS|TEXTS", text=True)] = Field(
         None,
         description="score other documents or vectors: a corpus with the same vocabulary or columns, or "
         "texts, which are read as the model's documents were",
     )
-    in_document: Annotated[Locations | None, Value("CORPUS|TEXTS", text=True)] = Field(
+    in_document: Annotated[Sources, Value("CORPUS|TEXTS", text=True)] = Field(
         None, description="score other documents on the same tokens that their proportions are fitted to"
     )
     given_labels: bool = Field(
@@ -82,7 +92,7 @@ class EvaluateOptions(Options):
 class CoherenceOptions(Options):
     """Documents in which co-occurrences of the topics' words are counted."""
 
-    coherence: Annotated[Locations | None, Value("CORPUS|TEXTS", text=True)] = Field(
+    coherence: Annotated[Sources, Value("CORPUS|TEXTS", text=True)] = Field(
         None,
         description="documents in which co-occurrences of the topics' words are counted, such as the training corpus",
     )

@@ -39,6 +39,7 @@ from collapsium.pipeline.analysis.posteriors import (
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.models.model import Model
+from collapsium.storage import html
 from collapsium.storage.corpus.corpus import ShardReference
 from collapsium.storage.errors import OptionError, near
 from collapsium.storage.printable import ShortRepr
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SHOWN_TERMS = 6  # Terms that a notebook shows; the others are folded
 FEW_CLUSTERS = 30  # Clusters below which errors are too small, so that a warning is due
 CURVE = 25  # Points of a curve over a number
 MAX_GRID = 1000  # Predictions of a call
@@ -187,6 +189,26 @@ class Effects(ShortRepr):
         """Return `records` as a pandas frame."""
         frame: pd.DataFrame = require_pandas().DataFrame(self.records())
         return frame
+
+    def _repr_html_(self) -> str:
+        """Return a table with a row for each topic and a column for each term, for notebooks."""
+        shown, rest = self._table(range(SHOWN_TERMS)), range(SHOWN_TERMS, len(self.terms))
+        parts = [shown, *([html.details(f"{len(rest):,} more terms", self._table(rest))] if rest else [])]
+        notes = html.facts([("note", note) for note in self.notes])
+        parts += [html.details(f"{len(self.notes)} notes", notes)] if self.notes else []
+        title = f"{self.kind}s with {self.errors} errors and intervals, {self.documents:,} documents"
+        return html.block(title[:1].upper() + title[1:], *parts)
+
+    def _table(self, chosen: Iterable[int]) -> html.Html:
+        rows = [row for row in chosen if row < len(self.terms)]
+        form = ".1%" if self.link == "identity" or self.kind == "prediction" else ".2f"
+        cells = [
+            [f"{self.estimate[row, k]:{form}} [{self.low[row, k]:{form}}, {self.high[row, k]:{form}}]" for row in rows]
+            for k in range(len(self.words))
+        ]
+        columns = ["topic", "words", *(self.terms[row] for row in rows)]
+        topics = zip(self.topics.tolist(), self.words, cells, strict=True)
+        return html.table(columns, [(html.Html(str(topic)), words, *own) for topic, words, own in topics])
 
 
 def _finite(value: float) -> float | None:

@@ -174,7 +174,7 @@ class Scored:
 
 def _predict_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Predicted:
     model = Model(url)
-    local = model.documents(reference.number)
+    local = model.local_state(reference.number)
     held = reference.load(segmented=model.family.uses_segments)
     return predict_pairs(model.family, held, local, blocks, model.global_state)
 
@@ -333,7 +333,7 @@ def _predict_completion(
         return Predicted(np.zeros(0), held.counts, held.offsets, None if beyond is None else np.zeros(0))
     local: LocalState
     if fitted is not None:
-        local = model.documents(fitted)
+        local = model.local_state(fitted)
     else:
         shard = reference.load(**parts)
         shard = _among(shard, model.record.vocabulary.words) if isinstance(shard, Shard) else shard

@@ -99,7 +99,7 @@ def segment_proportions(
         raise AbsentError(f"{os.fspath(run)}: the run has not ended; it has no document proportions yet")
     if model.family.uses_segments and COLUMN in training.manifest.fields:
         document, reference, row = _longest(training) if document is None else _named(training, document)
-        inferred = model.family.infer(model.documents(reference.number), model.global_state)
+        inferred = model.family.infer(model.local_state(reference.number), model.global_state)
         ends = np.cumsum(inferred["segments"])
         shares = inferred["segment_topic"][ends[row] - inferred["segments"][row] : ends[row]]
         return SegmentProportions(name, family, document, "segment", _normalised(shares))
@@ -141,7 +141,7 @@ def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
             ids = reference.documents().ids.to_pylist()
             rows = np.array([row for row, name in enumerate(ids) if name.rpartition("#")[0] == document], dtype=int)
         if rows.size:
-            theta = sweeps.infer(model.documents(reference.number), model.global_state)["document_topic"]
+            theta = sweeps.infer(model.local_state(reference.number), model.global_state)["document_topic"]
             parts.append(np.asarray(theta, dtype=np.float64)[rows])
     if not parts:
         raise OptionError(

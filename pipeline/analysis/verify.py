@@ -471,7 +471,7 @@ def _off(expected: npt.NDArray[np.float64], true: AnyArray, model: Model) -> npt
 
 def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard: AnyShard | None) -> str:
     """Return the fault of a shard's document states, or an empty text."""
-    family, local = model.family, model.documents(number)
+    family, local = model.family, model.local_state(number)
     path, documents = f"{model.folder.url}: documents/{number:05d}", model.record.shards[number].documents
     theta = family.infer(local, model.global_state)["document_topic"]
     if theta.shape[0] != documents:

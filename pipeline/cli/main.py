@@ -20,6 +20,7 @@ from collapsium.pipeline.cli.command import COMMAND_LINE, UsageError, spelling
 from collapsium.pipeline.cli.options import print_notice
 from collapsium.pipeline.cli.output import print_error
 from collapsium.pipeline.monitoring.console import LogLines, show_compilation
+from collapsium.pipeline.monitoring.progress import silenced
 from collapsium.pipeline.monitoring.terminal import guarded_streams
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError, flag_of
 from collapsium.workers.options import RenamedWarning
@@ -40,7 +41,8 @@ NEW_OBJECTS = 10_000
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command."""
-    with guarded_streams(), warnings.catch_warnings():
+    # Commands have views of their own.
+    with guarded_streams(), silenced(), warnings.catch_warnings():
         # Dask's dashboard then takes another port.
         warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
         warnings.simplefilter("always", RenamedWarning)

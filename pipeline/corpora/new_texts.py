@@ -14,8 +14,18 @@ from typing import Any
 import pyarrow as pa
 
 from collapsium.pipeline.corpora.ingest import NewSources, chosen_words, ingest_like, reading_options
+from collapsium.pipeline.corpora.options import TextsInMemory
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, recorded_reading
 from collapsium.pipeline.corpora.text_ingest import Sources, check_reading, find_sources, leave_phrases
+from collapsium.pipeline.corpora.texts_in_memory import (
+    column_names,
+    fields_of,
+    in_memory,
+    named_texts,
+    paths_or_texts,
+    table_of,
+    write_texts,
+)
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.pipeline.options import paths_of
@@ -25,7 +35,7 @@ from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.open import TEXTS, kind_of_name
+from collapsium.storage.readers.open import TEXTS, ReadOptions, kind_of_name
 from collapsium.storage.readers.texts.blocks import Block
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.ingest.token_reading import ReadRequest
@@ -92,6 +102,8 @@ def additions_of(corpus: Corpus) -> tuple[Report, ...]:
 
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+# A corpus, paths of texts, or texts in memory: a list, a column or a frame
+DocumentSource = Any
 # Records of runs, models and other folders, which are not sources of texts
 OURS = ("run.json", "model.json", "compare.json", "checkpoint.json", "journal.json", "ingest.json")
 
@@ -109,7 +121,7 @@ class NewDocuments:
 @contextmanager
 def documents_for(
     run: str | os.PathLike[str],
-    sources: Paths,
+    sources: DocumentSource,
     *,
     reading: Mapping[str, Any] | None = None,
     scheduler: Scheduler | None = None,
@@ -118,29 +130,47 @@ def documents_for(
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
 ) -> Iterator[NewDocuments]:
-    """Open a corpus, or read texts as a model's own documents were read."""
-    paths = list(paths_of(sources))
-    arguments = [name for name, value in (reading or {}).items() if value is not None]
-    if len(paths) == 1 and is_corpus(paths[0]):
-        if arguments:
-            raise OptionError(f"applies only to texts, and {paths[0]} is a corpus", arguments[0])
-        yield NewDocuments(Corpus(paths[0]))
+    """Open a corpus, or read texts as a model's own documents were read: files of any format, or texts in memory."""
+    with _as_files(run, sources, reading or {}) as (paths, named, in_memory_here):
+        arguments = [name for name, value in named.items() if value is not None]
+        if len(paths) == 1 and is_corpus(paths[0]):
+            if arguments:
+                raise OptionError(f"applies only to texts, and {paths[0]} is a corpus", arguments[0])
+            yield NewDocuments(Corpus(paths[0]))
+            return
+        corpus = next((path for path in paths if is_corpus(path)), None)
+        if corpus is not None:
+            raise OptionError(f"{corpus}: expected one corpus, or texts, found {len(paths)} names")
+        recorded = recorded_reading(run)
+        new = new_sources(paths, named)
+        # Workers elsewhere do not see the temporary file of texts in memory.
+        here = "threads" if in_memory_here and scheduler is not None and is_elsewhere(scheduler) else scheduler
+        with temporary_folder(run, scheduler) as place:
+            how: dict[str, Any] = {"scheduler": here, "workers": workers, "tls": tls, "progress": progress}
+            with as_headings(named):
+                ingest_like(recorded, new, place.url, **how)
+            documents = new_documents(recorded, Corpus(place.url), read_history(place) or History(""))
+            if notice is not None:
+                for line in documents.notices:
+                    notice(line)
+            with _named(place.url, paths):
+                yield documents
+
+
+@contextmanager
+def _as_files(
+    run: str | os.PathLike[str], documents: DocumentSource, reading: Mapping[str, Any]
+) -> Iterator[tuple[list[str], Mapping[str, Any], bool]]:
+    """Provide the paths of documents and how they are read; texts in memory are in a temporary file."""
+    given = paths_or_texts(documents)
+    if not isinstance(given, TextsInMemory):
+        yield list(given), reading, False
         return
-    corpus = next((path for path in paths if is_corpus(path)), None)
-    if corpus is not None:
-        raise OptionError(f"{corpus}: expected one corpus, or texts, found {len(paths)} names")
-    recorded = recorded_reading(run)
-    new = new_sources(paths, reading or {})
-    with temporary_folder(run, scheduler) as place:
-        how: dict[str, Any] = {"scheduler": scheduler, "workers": workers, "tls": tls, "progress": progress}
-        with as_headings(reading or {}):
-            ingest_like(recorded, new, place.url, **how)
-        documents = new_documents(recorded, Corpus(place.url), read_history(place) or History(""))
-        if notice is not None:
-            for line in documents.notices:
-                notice(line)
-        with _named(place.url, paths):
-            yield documents
+    table, named = table_as_recorded(recorded_reading(run).history, in_memory(given.texts), reading)
+    with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
+        path = write_texts(table, place)
+        with named_texts(path):
+            yield [path], named, True
 
 
 @contextmanager
@@ -205,10 +235,34 @@ def is_corpus(path: str) -> bool:
     return False
 
 
-def names_corpus(sources: Paths) -> bool:
+def names_corpus(sources: DocumentSource) -> bool:
     """Return whether sources of documents are a single corpus, and not texts."""
-    paths = paths_of(sources)
-    return len(paths) == 1 and is_corpus(paths[0])
+    given = paths_or_texts(sources)
+    return not isinstance(given, TextsInMemory) and len(given) == 1 and is_corpus(given[0])
+
+
+def table_as_recorded(
+    history: History | None, texts: Any, reading: Mapping[str, Any]
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Return texts in memory as a table, and how it is read: by the recorded fields where the frame has them."""
+    options = ReadOptions() if history is None else history.options
+    named = {name: value for name, value in reading.items() if value is not None}
+    columns = column_names(texts)
+    for name in ("text", "id"):
+        recorded = getattr(options, name)
+        if name not in named and recorded is not None and recorded in columns:
+            named[name] = recorded
+    fields = fields_of(named)
+    every = [options.title, options.date, *options.labels, *options.covariates]
+    optional = [one.partition("=")[2] or one for one in every if one]
+    table = table_of(texts, fields, optional)
+    text = next(iter(fields))
+    named |= {"text": text, "format": "parquet"}
+    if "id" not in named:
+        named["id"] = next(name for name in ("id", "document", "number") if name not in (text, *table.schema.names))
+        numbers = pa.array([str(number) for number in range(1, table.num_rows + 1)], pa.string())
+        table = table.append_column(named["id"], numbers)
+    return table, named
 
 
 @contextmanager
@@ -262,30 +316,31 @@ class TokenTexts:
 @contextmanager
 def token_texts(
     run: str | os.PathLike[str],
-    texts: Paths,
+    texts: DocumentSource,
     *,
     reading: Mapping[str, Any] | None = None,
     scheduler: Scheduler | None = None,
     workers: int | None = None,
 ) -> Iterator[TokenTexts]:
     """Open texts to be read as a model's own documents were read."""
-    recorded = recorded_reading(run)
-    new = new_sources(texts, reading or {})
-    with as_headings(reading or {}):
-        history = history_like(recorded, list(new.paths), new.options, new.format)
-    if history.kind not in TEXTS:
-        raise OptionError(
-            f"{new.paths[0]}: windows of tokens need texts in their order ({', '.join(TEXTS)}), found word counts "
-            f"(format {history.kind})"
-        )
-    history, scheduler, stops = check_reading(history, scheduler, workers)
-    vocabulary = recorded.vocabulary
-    # A word with tokens was no stop word when the vocabulary was made, even if a list has it today.
-    stops = stops.sparing(pa.array(vocabulary.words, pa.string()).filter(pa.array(vocabulary.tokens > 0)))
-    sources = find_sources(list(new.paths), history, scheduler)
-    joined = history.phrasing is not None
-    with temporary_folder(run, scheduler) as place:
-        if joined:
-            leave_phrases(place, history.phrasing)
-        request = ReadRequest(history.kind, history.options, place, sources.numbered, phrases=joined, stops=stops)
-        yield TokenTexts(sources, request, history.exploded)
+    with _as_files(run, texts, reading or {}) as (paths, named, _):
+        recorded = recorded_reading(run)
+        new = new_sources(paths, named)
+        with as_headings(named):
+            history = history_like(recorded, list(new.paths), new.options, new.format)
+        if history.kind not in TEXTS:
+            raise OptionError(
+                f"{new.paths[0]}: windows of tokens need texts in their order ({', '.join(TEXTS)}), found word counts "
+                f"(format {history.kind})"
+            )
+        history, scheduler, stops = check_reading(history, scheduler, workers)
+        vocabulary = recorded.vocabulary
+        # A word with tokens was no stop word when the vocabulary was made, even if a list has it today.
+        stops = stops.sparing(pa.array(vocabulary.words, pa.string()).filter(pa.array(vocabulary.tokens > 0)))
+        sources = find_sources(list(new.paths), history, scheduler)
+        joined = history.phrasing is not None
+        with temporary_folder(run, scheduler) as place:
+            if joined:
+                leave_phrases(place, history.phrasing)
+            request = ReadRequest(history.kind, history.options, place, sources.numbered, phrases=joined, stops=stops)
+            yield TokenTexts(sources, request, history.exploded)

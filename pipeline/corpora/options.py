@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, fields
-from glob import has_magic
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo
@@ -13,7 +13,7 @@ from collapsium.pipeline.options import Location, Locations, Names, Options, Val
 from collapsium.storage.data_types import Format
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import parse_size
-from collapsium.workers.options import Formerly
+from collapsium.workers.options import Accepts, Formerly
 
 MAX_PATH = 255  # Characters of a path at most; longer strings are texts
 
@@ -33,26 +33,36 @@ class TextsInMemory:
     texts: Any
 
 
-def _sources(value: object) -> object:
-    """Return paths as a tuple, and any texts in memory as such; a list of strings is one of paths if it can be."""
-    if value is None or isinstance(value, TextsInMemory):
+def sources_of(value: object) -> tuple[str, ...] | TextsInMemory:
+    """Return paths as a tuple, and any texts in memory as such; strings of a list are paths if all of them may be."""
+    if isinstance(value, TextsInMemory):
         return value
     if isinstance(value, (str, os.PathLike)):
         return (os.fspath(value),)
-    if isinstance(value, (list, tuple)) and all(isinstance(one, (str, os.PathLike)) for one in value):
-        paths = [os.fspath(one) for one in value]
-        if not any(len(path) > MAX_PATH or "\n" in path or _is_sentence(path) for path in paths):
-            return tuple(paths)
+    if isinstance(value, (list, tuple)) and value and all(map(_is_path, value)):
+        return tuple(os.fspath(one) for one in value)
     return TextsInMemory(value)
 
 
-def _is_sentence(text: str) -> bool:
-    """Return True for a text of several words that is neither a file that exists, nor a URL or glob of some."""
-    return " " in text and "://" not in text and not has_magic(text) and not os.path.exists(text)  # noqa: PTH110
+# An ending of a file's name, a folder, a URL or a glob
+_PATH = re.compile(r"\S*(?:\.\w{1,10}|[/\\*]\S*)")
+
+
+def _is_path(text: object) -> bool:
+    """Return True for a path, and for a string that names what exists or looks like a path, a glob or a URL."""
+    if not isinstance(text, str):
+        return isinstance(text, os.PathLike)
+    if len(text) > MAX_PATH or "\n" in text or not text.strip():
+        return False
+    return _PATH.fullmatch(text) is not None or os.path.exists(text)  # noqa: PTH110
+
+
+def _sources(value: object) -> object:
+    return None if value is None else sources_of(value)
 
 
 # Files, folders and globs of texts or, in Python, texts in memory
-Sources = Annotated[tuple[str, ...] | TextsInMemory | None, BeforeValidator(_sources)]
+Sources = Annotated[tuple[str, ...] | TextsInMemory | None, BeforeValidator(_sources), Accepts(Any)]
 Words = Annotated[str | tuple[str, ...] | None, BeforeValidator(_words)]
 Size = Annotated[int | None, BeforeValidator(_size)]
 Tokenizer = Annotated[str | None, Value("MODULE:FUNCTION")]

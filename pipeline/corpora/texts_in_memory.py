@@ -13,12 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from collapsium.pipeline.corpora.options import MAX_PATH, READING, WordOptions
+from collapsium.pipeline.corpora.options import MAX_PATH, READING, TextsInMemory, sources_of
 from collapsium.pipeline.options import names_of
-from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
+from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.texts.values import as_number, clean
-from collapsium.workers.options import former_names
 
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
@@ -42,6 +41,13 @@ def is_path(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
             "texts into a list, even a single text"
         )
     return True
+
+
+def paths_or_texts(documents: object) -> tuple[str, ...] | TextsInMemory:
+    """Return paths of documents as a tuple, or texts in memory; refuse a text in place of a path."""
+    if isinstance(documents, (str, os.PathLike)):
+        is_path(documents)
+    return sources_of(documents)
 
 
 def in_memory(texts: Any) -> Any:
@@ -236,7 +242,8 @@ def fields_of(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def index_of(texts: object) -> Any:
-    """Return the index of a pandas frame or column, which its documents keep; None for other texts."""
+    """Return the index of a pandas frame or column, which its documents keep; None for other documents."""
+    texts = texts.texts if isinstance(texts, TextsInMemory) else texts
     return texts.index if type(texts).__module__.partition(".")[0] == "pandas" and hasattr(texts, "index") else None
 
 
@@ -263,22 +270,7 @@ def named_texts(path: str) -> Iterator[None]:
         raise InputError(NAME, error.expected.replace(path, NAME), error.where) from None
 
 
-def require_corpus_folder(path: str | os.PathLike[str]) -> None:
-    """Raise `AbsentError` with advice if a file is named where a corpus is expected."""
-    folder = Folder(path)
-    if folder.exists() and not folder.is_folder():
-        raise AbsentError(f"{folder.url}: expected the folder of a corpus, found a file; `ingest` makes a corpus of it")
-
-
 def column_names(texts: Any) -> list[str]:
     """Return the names of a frame's columns; none for a list or a column."""
     columns = _columns_of(texts)
     return [] if columns is None else columns[0]
-
-
-def reading_of(options: dict[str, Any], family: Iterable[str]) -> dict[str, Any]:
-    """Return the options of reading texts, and remove them from those of a fit."""
-    reading = {name: options.pop(name) for name in (*OPTIONS, *former_names(WordOptions)) if name in options}
-    if "covariates" in reading and "covariates" in set(family):
-        options["covariates"] = tuple(one.partition("=")[0] for one in names_of(reading["covariates"], "covariates"))
-    return reading

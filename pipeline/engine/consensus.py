@@ -195,7 +195,7 @@ def _word_topic(joined: JoinedModel, block: int) -> Floats:
 def _document_topic(joined: JoinedModel, shard: int, every: int) -> Floats:
     """Return the proportions of one document in `every` of a shard, shape (documents, columns of the model)."""
     model = Model(joined.url)
-    theta = model.family.infer(model.documents(shard), model.global_state)["document_topic"][::every]
+    theta = model.family.infer(model.local_state(shard), model.global_state)["document_topic"][::every]
     return np.asarray(theta, dtype=np.float64)
 
 

@@ -72,7 +72,7 @@ class EditedModel:
         blocks = [family.row_counts(model.rows(number)) for number in range(len(model.blocks))]
         counts = np.maximum(np.concatenate(blocks).astype(np.float64), 0.0)
         shards = range(len(model.record.shards)) if model.fitted else ()
-        entries = [family.entries(model.documents(number)) for number in shards]
+        entries = [family.entries(model.local_state(number)) for number in shards]
         used = frozenset(np.flatnonzero(counts.sum(axis=0) > 0.0).tolist())
         return cls(model, _with_options(family, family.options.for_tasks()), model.global_state, counts, entries, used)
 
@@ -189,7 +189,7 @@ class EditedModel:
 
     def documents(self, shard: int) -> LocalState:
         """Return the documents of a shard, as a finished model saves them."""
-        local: LocalState = self.family.with_entries(self.source.documents(shard), self.entries[shard], self.topics)
+        local: LocalState = self.family.with_entries(self.source.local_state(shard), self.entries[shard], self.topics)
         return local
 
 

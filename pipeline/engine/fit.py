@@ -7,24 +7,13 @@ import os
 import shutil
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from collapsium.pipeline.corpora.texts_in_memory import (
-    ID,
-    OPTIONS,
-    fields_of,
-    in_memory,
-    index_of,
-    is_path,
-    named_texts,
-    reading_of,
-    require_corpus_folder,
-    table_of,
-    write_texts,
-)
+from collapsium.pipeline.corpora.documents import PREFIX, ingest_documents, reading_of
+from collapsium.pipeline.corpora.new_texts import names_corpus
+from collapsium.pipeline.corpora.texts_in_memory import OPTIONS
 from collapsium.pipeline.engine.consensus import has_mean, is_mean_current, save_mean
 from collapsium.pipeline.engine.estimate import plan
 from collapsium.pipeline.engine.leakage import require_held_out, trained_on
@@ -54,11 +43,13 @@ from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.pipeline.fitted_model import Model
+from collapsium.pipeline.models.model import Model as OpenModel
 from collapsium.pipeline.models.registry import load_family, make_options
 from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
 from collapsium.pipeline.monitoring.events import Sink, initial_event
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, option_names
-from collapsium.storage.building import ingest_record
+from collapsium.pipeline.outputs import overwrites
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.errors import OptionError
@@ -66,39 +57,23 @@ from collapsium.storage.io.folder import Folder, ensure_free
 from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.run import CORPUS, RECORD, Run
 
-PREFIX = "collapsium-"
-
 
 class RunFolder:
     """The folder of a run."""
 
     def __init__(self, run: str, temporary: str | None = None, scheduler: Scheduler = "threads") -> None:
         self.run, self.temporary = run, temporary
-        self._scheduler = "serial" if scheduler == "serial" else "threads"
+        self._scheduler = scheduler
         self._made = False
 
-    def ingest(self, texts: object, options: Mapping[str, object]) -> str:
-        """Ingest texts into a corpus in the run's folder."""
-        from collapsium.pipeline.corpora import ingest as ingesting
-        from collapsium.pipeline.corpora import text_ingest as text_sources
-
-        table = table_of(texts, fields_of(options), () if options.get(ID) else (ID,))
-        if not table.num_rows:
-            raise OptionError("expected at least one text")
-        corpus = f"{self.run}/{CORPUS}"
-        with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as temporary:
-            path = write_texts(table, temporary)
-            try:
-                with named_texts(path):
-                    ingesting.ingest(path, corpus, format="parquet", scheduler=self._scheduler, **options)
-                history = ingest_record.read_history(Folder(corpus))
-                notice = None if history is None else text_sources.unspaced_notice(history.report, "`tokenizer`")
-                if notice is not None:
-                    warnings.warn(notice, UserWarning, stacklevel=2)
-            except BaseException:
-                # Other files in the folder belong to another fit that began at the same time.
-                Folder(self.run).remove(known=())
-                raise
+    def ingest(self, documents: object, reading: Mapping[str, object]) -> Corpus:
+        """Ingest documents into a corpus in the run's folder."""
+        try:
+            corpus = ingest_documents(documents, f"{self.run}/{CORPUS}", reading, self._scheduler)
+        except BaseException:
+            # Other files in the folder belong to another fit that began at the same time.
+            Folder(self.run).remove(known=())
+            raise
         self._made = True
         return corpus
 
@@ -246,7 +221,7 @@ class ActiveFit:
         """Return a warm start, and give notice of topics that are left out."""
         start = warm_start(source, self._request.corpus, topics)
         if self._request.heldout is not None:
-            trained = trained_on(Model(source.url))
+            trained = trained_on(OpenModel(source.url))
             require_held_out(trained, self._request.heldout, f"the training corpus of {source.url}")
         if topics is not None and source.topics > topics:
             share = f"{start.references[0].share:.1%} of its tokens" if start.references else "it has no documents"
@@ -323,9 +298,11 @@ class ActiveFit:
             self._lock.require()
 
 
+@shows("fitting a model")
+@overwrites("out")
 @keywords(settings=FitOptions, placement=Placement)
 def fit(
-    corpus: object,
+    corpus: Any,
     out: str | os.PathLike[str] | None = None,
     *,
     family: str,
@@ -338,12 +315,12 @@ def fit(
 
     Parameters
     ----------
-    corpus : path, sequence of str, column or frame
-        Folder of the corpus, local or an fsspec URL that the workers see too. Or texts: a list of strings (None and NaN
-        are documents without text), a column, or a frame (pandas, polars, Arrow, or any object with
-        ``__arrow_c_stream__``) with a column of texts, named ``text`` or by the option `text`. Texts are read as
-        `ingest` reads those of a file, with its options and defaults: English stop words are left out, all other words
-        are retained.
+    corpus : Corpus, path, sequence of paths or str, column or frame
+        A corpus, or its folder, local or an fsspec URL that the workers see too. Or texts: files, folders and globs of
+        any format of `ingest`; a list of strings (None and NaN are documents without text), a column, or a frame
+        (pandas, polars, Arrow, or any object with ``__arrow_c_stream__``) with a column of texts, named ``text`` or by
+        the option `text`. Texts are read as by `ingest`, with its options and defaults: English stop words are left
+        out, all other words are retained.
     out : str or path-like, optional
         Folder of the run to make; a corpus that is made of texts is written into it. By default nothing stays on disk:
         the model has a temporary folder, which is removed when the model is closed (`Model.close`) or collected, or the
@@ -365,7 +342,8 @@ def fit(
     -------
     Model
         The finished model; of restarts and samples the mean of theirs, or their consensus, and the first of those whose
-        topics cannot be matched. Functions that take a run take it too: ``topics(model)``.
+        topics cannot be matched. Functions that take a run take it too: ``topics(model)``. A model of texts in memory
+        remembers them, for passages and reports, and has the index of a pandas frame.
 
     Raises
     ------
@@ -376,24 +354,21 @@ def fit(
     KeyboardInterrupt
         The fit was stopped. As after an error, the last complete iteration is saved as a checkpoint; see `resume`.
     """
-    reading = {} if is_path(corpus) else reading_of(options, load_family(family).Options.model_fields)
+    is_texts = not names_corpus(corpus)
+    reading = reading_of(options, corpus, load_family(family).Options.model_fields) if is_texts else {}
     settings.require_used(heldout=settings.heldout is not None)
-    config = make_options(family, options, (*option_names(fit), *(() if is_path(corpus) else OPTIONS)))
+    config = make_options(family, options, (*option_names(fit), *(OPTIONS if is_texts else ())))
     with run_folder(out, placement.scheduler) as folder:
-        if is_path(corpus):
-            require_corpus_folder(corpus)
-            training = Corpus(corpus)
-        else:
-            training = Corpus(folder.ingest(in_memory(corpus), reading))
+        training = folder.ingest(corpus, reading) if is_texts else Corpus(corpus)
         full = new_request(training, family, config, settings)
         ActiveFit(full, Run(folder.run), placement, sinks).run()
-        model = Model(folder.run)
+        model = OpenModel(folder.run)
         if folder.temporary is not None:
             model.own(folder.temporary, folder.run)
-        model.index = index_of(corpus)
-    return model
+    return Model(model, texts=corpus if is_texts else None)
 
 
+@shows("resuming a fit")
 @keywords(moved=MovedOptions, placement=Placement)
 def resume(
     run: str | os.PathLike[str],

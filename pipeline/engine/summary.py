@@ -72,8 +72,10 @@ MAX_PROPORTION = 1.001  # Largest proportion that rounding may give
 TITLE_LETTERS = 200  # Letters of a title
 
 
-def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Counting = silent) -> SummaryRecord:
-    """Summarise the training documents of a model."""
+def summary_of(
+    model: Model, corpus: Corpus, executor: Executor, progress: Counting = silent, examples: int = EXAMPLES
+) -> SummaryRecord:
+    """Summarise the training documents of a model, with a number of example documents of each topic."""
     if corpus.manifest.digest != model.record.corpus:
         raise MismatchError(f"{corpus.url}: it is not the corpus that the model was fitted to")
     named = tuple(name for name in (LABELS, DATE) if name in corpus.manifest.fields)
@@ -86,18 +88,18 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
     shards = _collect_in_turn(
         executor,
         corpus.references,
-        lambda reference: executor.submit(_summarise, model, reference, named, dated),
+        lambda reference: executor.submit(_summarise, model, reference, named, dated, examples),
     )
     for read, summary in enumerate(shards, start=1):
-        total = summary if total is None else _added(total, summary)
+        total = summary if total is None else _added(total, summary, examples)
         progress(read)
     if total is None:
-        total = summarise(np.zeros((0, 0)), np.zeros(0), 0, None, EXAMPLES)
+        total = summarise(np.zeros((0, 0)), np.zeros(0), 0, None, examples)
     [ids] = executor.collect([shown])
     chosen = total.candidates
     chosen = chosen.take(np.flatnonzero(np.isin(chosen.topic, ids)))
-    examples, words = _examples(model, corpus, executor, chosen, signed=corpus.holds == VECTORS)
-    number_of = {key: number for number, key in enumerate(examples)}
+    shown_documents, words = _examples(model, corpus, executor, chosen, signed=corpus.holds == VECTORS)
+    number_of = {key: number for number, key in enumerate(shown_documents)}
     topics = []
     for topic in ids.tolist():
         own = np.flatnonzero(chosen.topic == topic)
@@ -118,7 +120,7 @@ def summary_of(model: Model, corpus: Corpus, executor: Executor, progress: Count
         model=digest_of_model(model.record),
         documents=total.documents,
         topics=tuple(topics),
-        examples=tuple(examples.values()),
+        examples=tuple(shown_documents.values()),
         fields=tuple(_field(name, labels) for name, labels in sorted(total.fields.items())),
         segmented=segmented,
         dates=dates,
@@ -134,9 +136,11 @@ def _collect_in_turn(
         yield from executor.collect([submit(reference) for reference in references[first : first + window]])
 
 
-def _summarise(model: Model, reference: ShardReference, named: Sequence[str], ids: Ints | None) -> ShardSummary:
+def _summarise(
+    model: Model, reference: ShardReference, named: Sequence[str], ids: Ints | None, examples: int
+) -> ShardSummary:
     """Return the summary of a shard, with the columns `named`, and with sums by date of the topics `ids`, if any."""
-    family, local = model.family, model.documents(reference.number)
+    family, local = model.family, model.local_state(reference.number)
     inferred = family.infer(local, model.global_state)
     theta = np.asarray(inferred["document_topic"], dtype=np.float64)
     low, high = value_range(theta)
@@ -146,7 +150,7 @@ def _summarise(model: Model, reference: ShardReference, named: Sequence[str], id
     theta = np.maximum(theta, 0.0)
     tokens = np.asarray(family.document_lengths(local), dtype=np.float64)
     extras = reference.documents().extras if named else {}
-    summary = summarise(theta, tokens, reference.number, extras.get(LABELS), EXAMPLES)
+    summary = summarise(theta, tokens, reference.number, extras.get(LABELS), examples)
     if ids is not None and DATE in extras:
         dates = date_sums(extras[DATE], theta[:, ids], tokens, tokens >= MIN_TOKENS)
         summary = replace(summary, dates=dates)
@@ -156,7 +160,7 @@ def _summarise(model: Model, reference: ShardReference, named: Sequence[str], id
     return replace(summary, segmented=segmented)
 
 
-def _added(total: ShardSummary, other: ShardSummary) -> ShardSummary:
+def _added(total: ShardSummary, other: ShardSummary, examples: int) -> ShardSummary:
     """Merge the summary of the shards so far with that of the next one."""
     topics = max(total.largest.size, other.largest.size)
     largest, sums = np.zeros(topics, dtype=np.int64), np.zeros(topics)
@@ -166,7 +170,7 @@ def _added(total: ShardSummary, other: ShardSummary) -> ShardSummary:
     fields = dict(total.fields)
     for name, labelled in other.fields.items():
         fields[name] = fields[name] + labelled if name in fields else labelled
-    candidates = Candidates.join([total.candidates, other.candidates]).best(EXAMPLES)
+    candidates = Candidates.join([total.candidates, other.candidates]).best(examples)
     segmented = most_segmented([*total.segmented, *other.segmented], MOST_SEGMENTED)
     dates = total.dates or other.dates
     if total.dates is not None and other.dates is not None:

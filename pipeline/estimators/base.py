@@ -35,6 +35,7 @@ from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, 
 from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler, is_elsewhere
 from collapsium.pipeline.executors.threads import ThreadExecutor
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import Measure, RankOptions
 from collapsium.pipeline.models.registry import make_options
 from collapsium.pipeline.models.topics import word_scores
@@ -492,7 +493,8 @@ class TopicEstimator(DocumentEstimator):
             **limits,
             **options,
         )
-        return Fitted.of(model, corpus.manifest.documents, corpus.manifest.tokens), model.record.iterations
+        opened = Model(model)
+        return Fitted.of(opened, corpus.manifest.documents, corpus.manifest.tokens), opened.record.iterations
 
     @available_if(_can_step)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002

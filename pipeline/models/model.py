@@ -24,8 +24,6 @@ from collapsium.storage.runs.topic_names import read_names
 from collapsium.workers.families.family import AnyPredicts
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from collapsium.storage.corpus.vectors import AnyShard
     from collapsium.storage.corpus.vocabulary import Vocabulary
     from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Rows
@@ -96,7 +94,6 @@ class Model(ModelStates):
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self._opened = os.fspath(url)
-        self.index: pd.Index | None = None
         self._place: weakref.finalize[[str, int], Model] | None = None
         self._files = _files(mean_of(url) or reference_of(url) or url)
 
@@ -110,6 +107,11 @@ class Model(ModelStates):
         """Folder of the model, or of the checkpoint; `ClosedError` if it was removed when the model was closed."""
         self._require_open()
         return self._files.folder
+
+    @property
+    def location(self) -> str:
+        """URL of the folder, also after it was removed."""
+        return self._files.folder.url
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -215,9 +217,9 @@ class Model(ModelStates):
         """Read the rows of one block of the vocabulary, and check them."""
         return self._states.rows(block)
 
-    def documents(self, shard: int) -> LocalState:
+    def local_state(self, shard: int) -> LocalState:
         """Read the documents of one training shard, and check them."""
-        return self._states.documents(shard)
+        return self._states.local_state(shard)
 
     def describe(self, rows: Rows, count: int) -> Description:
         """Describe the topics by the `count` most probable words of the rows."""

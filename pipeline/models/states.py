@@ -51,7 +51,7 @@ class ModelStates(ABC):
         """Read the rows of one block of the vocabulary."""
 
     @abstractmethod
-    def documents(self, shard: int) -> LocalState:
+    def local_state(self, shard: int) -> LocalState:
         """Read the documents of one training shard."""
 
     @abstractmethod
@@ -103,7 +103,7 @@ class FittedStates(ModelStates):
         rows = self.checks.rows(arrays, high - low, f"{files.folder.url}/rows/{block:05d}", finished=files.finished)
         return rows if files.finished else self.family.finished_rows(rows, self.global_state)
 
-    def documents(self, shard: int) -> LocalState:
+    def local_state(self, shard: int) -> LocalState:
         """Read the documents of one training shard."""
         files = self.files
         arrays = files.document_arrays(shard)
@@ -173,9 +173,9 @@ class MeanStates(ModelStates):
         """Read the rows of one block of the vocabulary of all models."""
         return MeanRows(tuple(model.rows(block) for model in self.models))
 
-    def documents(self, shard: int) -> MeanDocuments:
+    def local_state(self, shard: int) -> MeanDocuments:
         """Read the documents of one training shard, one model after another, and average them."""
-        return self.family.averaged((model.documents(shard) for model in self.models), self.global_state)
+        return self.family.averaged((model.local_state(shard) for model in self.models), self.global_state)
 
     def check_local(self, local: Arrays, shard: AnyShard, path: str) -> None:
         """Raise `DamagedError` if the arrays at a path are no local state of a shard, in the first model."""

@@ -179,7 +179,7 @@ def _proportions(model: Model, ids: Ints, lengths: list[int], progress: Counting
     """Yield proportions over some topics for each document that has tokens, and append its length to `lengths`."""
     sweeps = model.family
     for number in range(len(model.record.shards)):
-        local = model.documents(number)
+        local = model.local_state(number)
         theta = np.asarray(sweeps.infer(local, model.global_state)["document_topic"], dtype=np.float64)[:, ids]
         tokens = np.asarray(sweeps.document_lengths(local))
         total = theta.sum(axis=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +18,17 @@ from collapsium.pipeline.analysis.labels.candidates import (
     score_candidates,
 )
 from collapsium.pipeline.analysis.labels.conditional import require_expectations
-from collapsium.pipeline.corpora.new_texts import Paths, UnknownWords, documents_for
+from collapsium.pipeline.corpora.new_texts import DocumentSource, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
+from collapsium.pipeline.corpora.texts_in_memory import index_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, without_none
+from collapsium.pipeline.outputs import overwrites, read_table, table_file
 from collapsium.pipeline.reporting.options import PredictOptions
 from collapsium.pipeline.reporting.plots.confusion import draw_confusion
 from collapsium.pipeline.reporting.plots.style import picture_kind
@@ -35,6 +38,9 @@ from collapsium.storage.io.file import File
 from collapsium.storage.runs.members import leaves
 from collapsium.storage.runs.proportions import ending_of, require_free, written_to
 from collapsium.storage.units import Counting, silent
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ENDINGS = (".parquet", ".csv")
 LISTS = ("labels", "scores")  # Columns of lists, which CSV does not have
@@ -65,11 +71,13 @@ class Prediction:
     unknown: UnknownWords | None = None
 
 
+@shows("predicting")
+@overwrites("out")
 @keywords(options=PredictOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
 def predict(
     run: str | os.PathLike[str],
-    documents: Paths,
-    out: str | os.PathLike[str],
+    documents: DocumentSource,
+    out: str | os.PathLike[str] | None = None,
     *,
     options: PredictOptions,
     reading: ReadingOptions,
@@ -77,7 +85,7 @@ def predict(
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
-) -> Prediction:
+) -> Prediction | pd.DataFrame:
     """Predict a label or covariate of documents: the value under which each document's perplexity is lowest.
 
     A document's other labels and covariates stay as they are; its actual value is not used. For restarts and saved
@@ -87,15 +95,16 @@ def predict(
     ----------
     run : str or path-like
         Folder of a run or model whose family uses labels.
-    documents : path or sequence of paths
-        A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, which are
-        read as the model's own documents were.
-    out : str or path-like
-        Parquet file to write, or CSV without the lists. Columns: id; predicted, a string for labels or a double for
-        covariates; score, the prediction's softmax of the candidates' log probabilities of the document's tokens;
-        perplexity, given the prediction; known, the actual value (of several, the predicted one if it is among them,
-        else the first; null without one); and lists labels and scores of all candidates. For documents without a known
-        word, predicted and perplexity are null, and all scores are equal.
+    documents : Corpus, path, sequence of paths or str, column or frame
+        A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, or in
+        memory, which are read as the model's own documents were.
+    out : str or path-like, optional
+        Parquet file to write, or CSV without the lists; by default a frame without the lists is returned. Columns: id;
+        predicted, a string for labels or a double for covariates; score, the prediction's softmax of the candidates'
+        log probabilities of the document's tokens; perplexity, given the prediction; known, the actual value (of
+        several, the predicted one if it is among them, else the first; null without one); and lists labels and scores
+        of all candidates. For documents without a known word, predicted and perplexity are null, and all scores are
+        equal.
     options : PredictOptions
         Field to predict, and the values to choose from.
     reading : ReadingOptions
@@ -111,8 +120,9 @@ def predict(
 
     Returns
     -------
-    Prediction
-        Numbers of documents and of correct predictions.
+    Prediction or pandas.DataFrame
+        Numbers of documents and of correct predictions; or, without `out`, the columns without the id, with the index
+        of a pandas frame of documents, or else their ids.
 
     Raises
     ------
@@ -125,13 +135,16 @@ def predict(
     InputError
         `confusion` is set, and no document has exactly one value.
     """
-    lists = ending_of(out, ENDINGS) != ".csv"
+    lists = out is not None and ending_of(out, ENDINGS) != ".csv"
     kind = None if options.confusion is None else picture_kind(options.confusion, "confusion")
     require_free(out, options.confusion)
     named = [(name, Model(url)) for name, url in leaves(run)]
     require_expectations(named[0][1])
     where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
-    with documents_for(run, documents, reading=without_none(reading), notice=notice, **where) as new:
+    with (
+        documents_for(run, documents, reading=without_none(reading), notice=notice, **where) as new,
+        table_file(out) as file,
+    ):
         for _, model in named:
             require_corpus(model.record.family, new.corpus)
             new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
@@ -140,7 +153,7 @@ def predict(
             _require_known(new.corpus, candidates)
         executor, tally, written = open_executor(scheduling.scheduler, scheduling.workers, tls=tls), Tally(), 0
         try:
-            with written_to(out, _schema(candidates, lists)) as writer:
+            with written_to(file, _schema(candidates, lists)) as writer:
                 held = None
                 ranges = score_candidates(named, new.corpus, candidates, executor, options.seed)
                 for reference, first, last, candidate_scores in ranges:
@@ -154,8 +167,11 @@ def predict(
                 picture = None if kind is None else _picture(new.corpus, tally, candidates, kind)
         finally:
             executor.close()
+        frame = read_table(file, index_of(documents)) if out is None else None
     if picture is not None and options.confusion is not None:
         File(options.confusion).write(picture)
+    if frame is not None:
+        return frame
     return Prediction(options.field, written, tally.documents, tally.right, new.unknown)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from collapsium.storage import html
 from collapsium.storage.corpus.manifest import (
     MANIFEST,
     Manifest,
@@ -152,6 +153,26 @@ class Corpus:
 
     def __repr__(self) -> str:
         return f"Corpus({self.folder.url!r})"
+
+    def __fspath__(self) -> str:
+        """Return the path, so that functions of a path accept the corpus."""
+        return self.folder.url
+
+    def _repr_html_(self) -> str:
+        """Return a table of the corpus, for notebooks."""
+        manifest = self.manifest
+        words = "words" if self.holds == "documents" else "columns"
+        sizes: list[tuple[str, html.Cell]] = [
+            (self.holds, manifest.documents),
+            ("tokens", manifest.tokens),
+            (words, manifest.vocabulary.words),
+        ]
+        rest: list[tuple[str, html.Cell]] = [
+            ("shards", len(manifest.shards)),
+            ("fields", ", ".join(manifest.fields)),
+            ("folder", self.url),
+        ]
+        return html.block("Corpus", html.facts(sizes), html.details("details", html.facts(rest)))
 
     @property
     def url(self) -> str:

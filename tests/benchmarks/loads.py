@@ -164,7 +164,7 @@ def opened(run):
         for block in range(len(model.blocks)):
             model.rows(block)
         for shard in range(len(model.record.shards) if model.fitted else 0):
-            model.documents(shard)
+            model.local_state(shard)
     return time.process_time() - began, watch.seconds
 
 

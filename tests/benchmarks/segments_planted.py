@@ -63,7 +63,7 @@ def proportions(run, name):
     """What a run's documents, or their segments, have of the topics."""
     model = Model(run)
     half = model.family
-    found = [half.infer(model.documents(n), model.global_state)[name] for n in range(len(model.record.shards))]
+    found = [half.infer(model.local_state(n), model.global_state)[name] for n in range(len(model.record.shards))]
     return np.concatenate(found)
 
 

@@ -266,7 +266,7 @@ def _labelled(
             shard = replace(shard, labels=shard.labels.without(field))
         local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "infer"))
     else:
-        local = model.documents(reference.number)
+        local = model.local_state(reference.number)
     theta = np.asarray(model.family.infer(local, model.global_state)["document_topic"], dtype=np.float64)
     rows, values = single_labels(reference.labels(), field)
     chosen = shard.lengths[rows] > 0

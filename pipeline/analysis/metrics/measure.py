@@ -30,7 +30,7 @@ from collapsium.pipeline.analysis.metrics.topic_words import (
 )
 from collapsium.pipeline.analysis.options import CoherenceOptions, MetricOptions
 from collapsium.pipeline.analysis.scoring import Predicted, Scored
-from collapsium.pipeline.corpora.new_texts import Paths, TokenTexts, documents_for, names_corpus, token_texts
+from collapsium.pipeline.corpora.new_texts import DocumentSource, TokenTexts, documents_for, names_corpus, token_texts
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.passes import in_order
 from collapsium.pipeline.executors.base import TLS, Future
@@ -226,7 +226,7 @@ def measure(
     reading: ReadingOptions,
     scheduling: SchedulerOptions,
     heldout: str | os.PathLike[str] | None = None,
-    unseen: Paths | None = None,
+    unseen: DocumentSource | None = None,
     seed: int = 0,
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
@@ -248,7 +248,7 @@ def measure(
         Executor of the tasks.
     heldout : path, optional
         Held-out tokens of the training documents, for perplexities; with `unseen`, of those documents.
-    unseen : path or sequence of paths, optional
+    unseen : Corpus, path, sequence of paths or str, column or frame, optional
         A corpus with the model's vocabulary, or texts: new documents, for labels, likelihoods and perplexities.
     seed : int, optional
         Seed of random halves and samples of documents, and of sampling families.

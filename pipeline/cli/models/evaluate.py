@@ -123,7 +123,7 @@ def _source_count(options: EvaluateOptions) -> int:
     return sum(one is not None for one in (options.heldout, options.unseen, options.in_document))
 
 
-def _require_documents(options: EvaluateOptions, counted_in: tuple[str, ...] | None, metrics: tuple[str, ...]) -> None:
+def _require_documents(options: EvaluateOptions, counted_in: object, metrics: tuple[str, ...]) -> None:
     """Refuse a command line without documents, or with options that need other documents."""
     if not _source_count(options) and counted_in is None and not metrics:
         raise UsageError("one of the arguments --heldout --unseen --in-document --coherence --metrics is required")

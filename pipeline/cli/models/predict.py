@@ -50,8 +50,9 @@ def execute(
     named = given(options, reading, scheduling)
     if options.values is not None:
         from collapsium.pipeline.analysis.labels import candidates
+        from collapsium.pipeline.models.model import Model
 
-        named["values"] = candidates.split_values(pipeline.Model(run), options.field, [*map(str, options.values)])
+        named["values"] = candidates.split_values(Model(run), options.field, [*map(str, options.values)])
     with counting("predicting") as progress:
         prediction = pipeline.predict(
             run, documents, out, **named, tls=certificates.tls, notice=print_notice, progress=progress

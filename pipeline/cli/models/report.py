@@ -50,7 +50,7 @@ def execute(
             run, out, **given(options, ranking, folds, scheduling), tls=certificates.tls, progress=progress
         )
     if output.as_json:
-        print_json(asdict(summary))
+        print_json({name: value for name, value in asdict(summary).items() if name != "page"})
         return
     print(f"{out}: {summary.topics:,} topics, {summary.examples:,} example documents")
     for note in summary.notes:

@@ -145,7 +145,7 @@ class WarmReference:
         if self.number is None:
             local = family.fold_in(shard, rows, model.global_state, stream)
         else:
-            local = model.documents(self.number)
+            local = model.local_state(self.number)
         columns = list(self.topics)
         theta = np.asarray(family.infer(local, model.global_state)["document_topic"][:, columns], dtype=np.float32)
         known = np.empty((shard.words.size, theta.shape[1]), dtype=np.float32)

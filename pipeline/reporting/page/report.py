@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
+from html import escape
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -23,7 +24,9 @@ from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.formatting import duration, number, percent, plain, times
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import RankOptions
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
+from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.charts import charts_of
 from collapsium.pipeline.reporting.embedding import MapQuality
 from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
@@ -47,6 +50,7 @@ from collapsium.pipeline.reporting.page.view_model import (
 )
 from collapsium.pipeline.reporting.trees import check_folding
 from collapsium.pipeline.svg import STYLE, security_policy
+from collapsium.storage import html
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.units import Counting, silent
@@ -77,6 +81,7 @@ def topic_metrics(
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_LABELS = 20  # Labels of a field that the page lists
+FRAME_HEIGHT = 720  # Pixels of a page in a notebook
 
 
 @dataclass(frozen=True)
@@ -93,18 +98,43 @@ class Report:
         Sentences on what the report lacks, and why.
     map : MapQuality or None
         Method of the topic map and how well it preserves distances; None without a map.
+    page : str or None
+        The page, if it was not written to a file. Notebooks show it, and `save` writes it.
     """
 
     topics: int
     examples: int
     notes: list[str]
     map: MapQuality | None = None
+    page: str | None = field(default=None, repr=False)
+
+    def save(self, out: str | os.PathLike[str]) -> None:
+        """Write a page that is not in a file yet; `OccupiedError` if the file exists."""
+        if self.page is None:
+            raise OptionError("the report has been written to a file already")
+        target = File(out)
+        if target.exists():
+            raise _occupied(out)
+        target.write(self.page.encode(errors="replace"))
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame, for notebooks, or what was written."""
+        if self.page is None:
+            return html.block(f"report: {self.topics:,} topics, {self.examples:,} example documents")
+        style = f"width:100%;height:{FRAME_HEIGHT}px;border:1px solid {html.FAINT}"
+        return f'<iframe style="{style}" sandbox="allow-scripts" srcdoc="{escape(self.page)}"></iframe>'
 
 
+def _occupied(out: str | os.PathLike[str]) -> OccupiedError:
+    return OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
+
+
+@shows("writing a report", "documents read")
+@overwrites("out")
 @keywords(options=ReportOptions, ranking=RankOptions, folding=FoldingOptions, scheduling=SchedulerOptions)
 def report(
     run: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     *,
     options: ReportOptions,
     ranking: RankOptions,
@@ -122,8 +152,8 @@ def report(
     ----------
     run : str or path-like
         Folder of a run, finished or not, or of a model.
-    out : str or path-like
-        HTML file to write, local or an fsspec URL.
+    out : str or path-like, optional
+        HTML file to write, local or an fsspec URL; by default the report has the page, which notebooks show.
     options : ReportOptions
         Sources of example documents and their passages.
     ranking : RankOptions
@@ -151,9 +181,8 @@ def report(
     MismatchError
         `corpus` is not the corpus that the model was fitted to.
     """
-    target = File(out)
-    if target.exists():
-        raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
+    if out is not None and File(out).exists():
+        raise _occupied(out)
     check_folding(folding.min_share, folding.levels)
     source = SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress)
     material = gather(run, source, ranking, options.cluster)
@@ -166,10 +195,12 @@ def report(
             measured, notes = topic_metrics(material.model, sources, scheduling, tls, progress)
             material = replace(material, metrics=measured, notes=[*material.notes, *notes])
     material = replace(material, folding={"min_share": folding.min_share, "levels": folding.levels})
-    target.write(rendered(material, options.title).encode(errors="replace"))
+    page = rendered(material, options.title)
+    if out is not None:
+        File(out).write(page.encode(errors="replace"))
     examples = 0 if material.summary is None else len(material.summary.examples)
     quality = None if material.map is None else material.map.quality
-    return Report(len(material.topics), examples, material.notes, quality)
+    return Report(len(material.topics), examples, material.notes, quality, page if out is None else None)
 
 
 def _with_snippets(

@@ -115,7 +115,7 @@ def test_infer__of_a_fitted_corpus_has_the_proportions_that_were_fitted(place, t
     model = Model(place / "run")
     infer(place / "run", place / "train", tmp_path / "out.parquet", segments=True, threshold=0.0, scheduler="serial")
     shares = [
-        model.family.infer(model.documents(number), model.global_state)["segment_topic"]
+        model.family.infer(model.local_state(number), model.global_state)["segment_topic"]
         for number in range(len(model.record.shards))
     ]
     assert len(shares) > 1
@@ -266,7 +266,7 @@ def test_neighbour_distance__of_a_family_without_segments_takes_documents(place)
     half = model.family
     shares = np.concatenate(
         [
-            half.infer(model.documents(one), model.global_state)["document_topic"]
+            half.infer(model.local_state(one), model.global_state)["document_topic"]
             for one in range(len(model.record.shards))
         ]
     )

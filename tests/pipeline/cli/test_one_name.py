@@ -20,7 +20,7 @@ from collapsium.storage.readers.open import ReadOptions
 
 # What a command alone has: how it prints, where its options stand, certificates by file, callbacks by name.
 OF_COMMANDS = {"quiet", "config", "settings", "callback", "log_format", "as_json", "tls_ca", "tls_cert", "tls_key"}
-OF_PYTHON = {"progress", "sinks", "notice", "tls", "settings", "options"}
+OF_PYTHON = {"progress", "verbose", "overwrite", "sinks", "notice", "tls", "settings", "options"}
 FUNCTIONS = {
     "effects": ("effects", "table_effects"),
     "evaluate": ("evaluate", "coherence", "measure"),

@@ -171,7 +171,7 @@ def test_proportions__of_vanishing_parameters_are_whole_topics():
 
 
 def test_documents__follow_their_proportions_and_topics():
-    """Given theta and phi, a word's tokens in a document are Poisson and independent of all others."""
+    """DocumentSource theta and phi, a word's tokens in a document are Poisson and independent of all others."""
     words, documents, tokens = 30, 600, 80.0
     model = drawing.draw_topics(words, np.ones(6), 10.0, Stream(3))
     drawn, theta = drawing.draw_documents(model, words, np.full(6, 0.4), documents, tokens, Stream(4))

@@ -46,7 +46,7 @@ def fitted(corpus, out, iterations=12, **options):
 
 def bits(model):
     """All of a model's arrays, as bytes."""
-    states = [model.global_state, model.rows(0), *(model.documents(number) for number in range(SHARDS))]
+    states = [model.global_state, model.rows(0), *(model.local_state(number) for number in range(SHARDS))]
     parts = [state.to_arrays() for state in states]
     return [(name, part[name].tobytes()) for part in parts for name in sorted(part)]
 

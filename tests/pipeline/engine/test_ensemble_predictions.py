@@ -29,7 +29,7 @@ def mean_prediction(places, heldout, seed=0):
         for model in models:
             blocks = [tasks.Block(0, 30, model.rows(0), Delta())]
             given = (
-                model.documents(reference.number),
+                model.local_state(reference.number),
                 tasks.gather(blocks, held.words, complete=True),
                 model.global_state,
             )

@@ -60,7 +60,9 @@ def test_arrays_and_frames__agree(model):
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     frame, listed = model.topics(words=3), topics(model, words=3)
     assert frame.index.tolist() == [one.id for one in listed]
-    assert frame.loc[listed[0].id, "words"] == listed[0].names
+    assert frame.loc[listed[0].id, "words"] == ", ".join(listed[0].names)
+    ranked = model.words(listed[0].id, 3)
+    assert list(ranked.itertuples(index=False, name=None)) == listed[0].words
     top = np.argsort(-words[listed[0].id], kind="stable")[:3]
     assert [model.vocabulary.words[one] for one in top] == listed[0].names
     table = model.document_topics()
@@ -289,7 +291,7 @@ def test_vectors__have_components_and_no_words(tmp_path):
             _ = found.topic_word
         with pytest.raises(OptionError, match="takes vectors, not texts"):
             found.transform(["a"])
-        assert "loadings" in found.topics().columns
+        assert found.words().columns.tolist() == ["word", "loading"]
 
 
 def test_representations__are_short(model):
@@ -316,7 +318,7 @@ def test_a_folder_that_another_fit_has_just_made__stays(tmp_path, monkeypatch):
         (Path(corpus) / "manifest.json").write_text("{}")
         raise OccupiedError(f"{corpus}: exists already")
 
-    monkeypatch.setattr("collapsium.pipeline.corpora.ingest.ingest", ingest_after_another)
+    monkeypatch.setattr("collapsium.pipeline.corpora.documents.ingest", ingest_after_another)
     with pytest.raises(OccupiedError):
         fit(TEXTS, tmp_path / "run", **HOW)
     assert (tmp_path / "run/corpus/manifest.json").exists()

@@ -28,7 +28,7 @@ def test_scores__are_gensims():
 
 @given(sentences, st.sets(st.tuples(*[st.sampled_from(["aa", "bb", "cc"])] * 2), max_size=5))
 def test_phrases__are_joined_as_gensim_joins_them(given_sentences, pairs):
-    class Given(GensimPhrases):
+    class DocumentSource(GensimPhrases):
         def score_candidate(self, a, b, in_between):
             return (f"{a}_{b}", 1.0) if (a, b) in pairs else (None, None)
 
@@ -36,7 +36,7 @@ def test_phrases__are_joined_as_gensim_joins_them(given_sentences, pairs):
     tokens = tokenize(pa.array([" ".join(one) for one in given_sentences], pa.large_string()))
     joined = joined_by(tokens, StopWords(("dd",)), Phrases.of(*sides))
     kept = [[word for word in one if word != "dd"] for one in given_sentences]
-    assert words_of(joined) == [Given(delimiter="_")[one] for one in kept]
+    assert words_of(joined) == [DocumentSource(delimiter="_")[one] for one in kept]
 
 
 @pytest.mark.parametrize("parts", [1, 3])

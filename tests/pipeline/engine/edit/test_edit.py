@@ -53,7 +53,7 @@ def assert_conserved(model, corpus):
     weighted = rows[0].word_mean is not None
     means = np.concatenate([one.word_mean for one in rows])[:, np.newaxis] if weighted else 1.0
     assert np.allclose((counts / means).sum(axis=1), opened.vocabulary.tokens, rtol=1e-4, atol=1e-4)
-    lengths = [model.family.document_lengths(model.documents(n)) for n in range(len(model.record.shards))]
+    lengths = [model.family.document_lengths(model.local_state(n)) for n in range(len(model.record.shards))]
     blocks = [tasks.Block(low, high, own, Delta()) for (low, high), own in zip(model.blocks, rows, strict=True)]
     shards = [reference.load() for reference in opened.references]
     weighed = [model.family.weighed(one, tasks.gather(blocks, one.words, complete=True)) for one in shards]

@@ -53,7 +53,7 @@ def planted(tmp_path_factory):
 
 
 def model_proportions(model, number):
-    return model.family.infer(model.documents(number), model.global_state)
+    return model.family.infer(model.local_state(number), model.global_state)
 
 
 def ids_of(corpus):
@@ -328,7 +328,7 @@ def test_tokens__are_all_there_beside_a_start_of_great_strength(planted, tmp_pat
     given = {**FIT, "family": "lda", "iterations": 12, "init": written(tmp_path / "a.parquet", sharp)}
     model = fit(planted[0], tmp_path / "run", init_strength=1e9, **given)
     for number, reference in enumerate(Corpus(planted[0]).references):
-        np.testing.assert_allclose(model.documents(number).lengths(), reference.load().lengths, rtol=1e-6)
+        np.testing.assert_allclose(model.local_state(number).lengths(), reference.load().lengths, rtol=1e-6)
     assert verify(tmp_path / "run").broken == []
 
 
@@ -359,7 +359,7 @@ def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(planted, tmp_p
     }
     model = fit(planted[0], tmp_path / "run", init_strength=tokens, **given)
     alpha = model.global_state.alpha[0]
-    counts = np.concatenate([model.documents(n).loaded().counts(model.global_state.alpha) for n in range(SHARDS)])
+    counts = np.concatenate([model.local_state(n).loaded().counts(model.global_state.alpha) for n in range(SHARDS)])
     tables = (alpha * (digamma(alpha + counts) - digamma(alpha))).sum() / TOPICS
     rate = (digamma(TOPICS * alpha + counts.sum(axis=1)) - digamma(TOPICS * alpha)).sum()
     assert alpha == pytest.approx(tables / rate, rel=0.02)

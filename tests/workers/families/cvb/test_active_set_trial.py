@@ -259,6 +259,6 @@ def test_a_warm_start__goes_on_with_the_active_sets_that_were_decided_for(decisi
     warm = {**{name: value for name, value in FIT.items() if name != "init"}, "iterations": 2}
     model = fit(planted[0], tmp_path / "warm", warm=whole, scheduler="serial", **warm)
     assert {event.get("small_active_sets", 0.0) for event in iterations_of(tmp_path / "warm")} == {kept}
-    documents = [arrays_of(model.documents(shard)) for shard in range(shards_of(planted[0]))]
+    documents = [arrays_of(model.local_state(shard)) for shard in range(shards_of(planted[0]))]
     assert (max(sizes_of(documents)) <= active_topics.LANES) == kept
     assert verify(tmp_path / "warm").broken == []

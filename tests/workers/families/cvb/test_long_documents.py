@@ -83,7 +83,7 @@ def test_counts__are_exact_in_documents_of_any_length(corpus, tmp_path, name):
     require_exact(tmp_path / "run", corpus)
     assert verify(tmp_path / "run").broken == []
     for number, reference in enumerate(Corpus(corpus).references):
-        found = model.family.document_lengths(model.documents(number))
+        found = model.family.document_lengths(model.local_state(number))
         np.testing.assert_allclose(found, reference.load().lengths, rtol=1e-6)
     assert bits(losing_its_model(tmp_path / "run"), 1) == bits(model, 1)
 
@@ -160,7 +160,7 @@ def test_checkpoints_of_an_older_release__go_on_with_exact_counts(corpus, tmp_pa
 
 def test_documents_of_an_older_release__have_no_proportions_below_zero(corpus, tmp_path):
     model = fit(corpus, tmp_path / "run", family="lda", topics=TOPICS, iterations=3, scheduler="serial", alpha=1e-4)
-    documents: LocalState = model.documents(0)
+    documents: LocalState = model.local_state(0)
     arrays = of_release_0_1({name: np.array(values) for name, values in documents.to_arrays().items()})
     assert arrays["document_counts"].min() < -1e-3
     theta = model.family.infer(type(documents).from_arrays(arrays), model.global_state)["document_topic"]

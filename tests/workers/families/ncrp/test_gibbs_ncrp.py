@@ -80,7 +80,7 @@ def agreement(place, seed, documents, options, depth, branching):
     true = Model(place / "planted").global_state.node_parent
     planted = paths_of(pq.read_table(place / "planted/truth/proportions"), true, depth)
     model = fit(place / "planted", place / "run", scheduler="serial", seed=seed, **{"family": "gibbs-ncrp", **options})
-    parts = [model.documents(shard).document_path for shard in range(len(model.record.shards))]
+    parts = [model.local_state(shard).document_path for shard in range(len(model.record.shards))]
     path, found = np.concatenate(parts), []
     for level in range(1, depth):
         known = planted[:, level] >= 0  # a proportion so small that it is not kept

@@ -147,7 +147,7 @@ class TestNCRP(Conformance):
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=16, **given)
         tree = model.global_state.fitted.tree
         assert set(model.rows(0).word_topic[0].nonzero()[0]) <= set(tree.columns)
-        np.testing.assert_allclose(model.documents(0).document_level.sum(), 1.0, rtol=1e-6)
+        np.testing.assert_allclose(model.local_state(0).document_level.sum(), 1.0, rtol=1e-6)
         unseen = write_corpus(tmp_path / "unseen", [{0: 2}, {0: 3}], 1)
         found = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
         assert found.score == pytest.approx(0.0, abs=1e-9)  # the only word there is
@@ -198,7 +198,7 @@ def test_planted_tree__is_recovered(planted, tmp_path):
     many = model.global_state.node_passes > 0.01 * leaves.size
     assert [int((many & (tree.levels == level)).sum()) for level in range(3)] == [1, 3, 9]
     parts = [
-        model.family.infer(model.documents(shard), model.global_state) for shard in range(len(model.record.shards))
+        model.family.infer(model.local_state(shard), model.global_state) for shard in range(len(model.record.shards))
     ]
     path = np.concatenate([part["document_path"] for part in parts])
     phi = model.family.probabilities(model.rows(0), model.global_state)["word_topic"]

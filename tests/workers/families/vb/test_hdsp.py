@@ -245,7 +245,7 @@ def test_fits__ascend_in_every_iteration(labelled, tmp_path, options):
 def test_without_labels__it_is_the_normalised_gamma_form(small, tmp_path):
     """Rates are then one, so that proportions are (g + n) / (alpha + N)."""
     model = fit(small[0], tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
-    local, prior = model.documents(0), model.global_state.prior
+    local, prior = model.local_state(0), model.global_state.prior
     theta = model.family.infer(local, model.global_state)["document_topic"]
     counts = local.document_topic.astype("f8")
     total_ = prior.sum() + counts.sum(axis=1, keepdims=True)

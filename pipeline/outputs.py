@@ -1,0 +1,109 @@
+"""Replace earlier results of public functions on request: `overwrites` gives a function the keyword `overwrite`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import pyarrow.parquet as pq
+
+from collapsium.pipeline.options import with_parameter
+from collapsium.storage.corpus.manifest import MANIFEST
+from collapsium.storage.errors import OccupiedError, OptionError, optional
+from collapsium.storage.io.atomic import is_hidden
+from collapsium.storage.io.folder import Folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+# Records of which one is in each folder that Collapsium writes
+RECORDS = (MANIFEST, "run.json", "model.json", "compare.json", "journal.json")
+DESCRIPTION = "Replace what is there already; if the call fails, it stays."
+
+
+def overwrites(*parameters: str) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
+    """Return a decorator that gives a function ``overwrite``, which replaces the files or folders of some parameters.
+
+    The function itself refuses outputs that exist. What is there is set aside before, and comes back if the function
+    raises an error without having written anything in its place.
+    """
+
+    def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, overwrite: bool = False, **options: Any) -> _Result:
+            if not isinstance(overwrite, bool):
+                raise OptionError(f"expected true or false, found {overwrite!r}", "overwrite")
+            if not overwrite:
+                return function(*args, **options)
+            named = dict(zip(signature.parameters, args, strict=False)) | options
+            with contextlib.ExitStack() as aside:
+                for name in parameters:
+                    if named.get(name) is not None:
+                        aside.enter_context(_set_aside(named[name]))
+                return function(*args, **options)
+
+        return with_parameter(call, "overwrite", bool, False, DESCRIPTION)
+
+    return decorate
+
+
+@contextlib.contextmanager
+def _set_aside(output: str | os.PathLike[str]) -> Iterator[None]:
+    """Rename a file or a folder of ours, and remove it at the end; rename it back if nothing has taken its place."""
+    folder = Folder(output)
+    if not folder.exists():
+        yield
+        return
+    if not folder.local:
+        raise OptionError(f"{folder.url}: only local files and folders are replaced; remove it first", "overwrite")
+    if folder.is_folder() and not any(folder.exists(name) for name in RECORDS) and any(_visible(folder)):
+        raise OccupiedError(f"{folder.url}: a folder that Collapsium did not write is not replaced; name a new one")
+    place = Path(folder.path)
+    before = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}.replaced")
+    place.rename(before)
+    try:
+        yield
+    except BaseException:
+        if not place.exists():
+            before.rename(place)
+        raise
+    finally:
+        if before.is_dir():
+            Folder(before).remove()
+        else:
+            before.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def table_file(out: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike[str]]:
+    """Provide the file that a table is written to: the one that is named, or a temporary Parquet file."""
+    if out is not None:
+        yield out
+        return
+    with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
+        yield os.path.join(place, "table.parquet")  # noqa: PTH118
+
+
+def read_table(path: str | os.PathLike[str], index: pd.Index | None) -> pd.DataFrame:
+    """Read a temporary table as a frame, with the index of the caller's documents, or else their ids."""
+    with optional("pandas", "frames need pandas; pip install 'collapsium[pandas]'"):
+        import pandas as pd
+    table: pd.DataFrame = pq.read_table(path).to_pandas()
+    ids = table.pop("id")
+    return table.set_axis(pd.Index(ids, name="id") if index is None or len(index) != len(table) else index, axis=0)
+
+
+def _visible(folder: Folder) -> Iterator[str]:
+    return (name for name in folder.names() if not is_hidden(name))

@@ -1,0 +1,184 @@
+"""What analysts do with a model in memory: frames of topics and documents, passages, searches, reports and files."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from collapsium.pipeline import Corpus, Model, evaluate, examples, fit, infer, ingest, measure, report
+from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
+from collapsium.storage.html import table
+
+ANIMALS, MARKETS = "cats and dogs purr and bark", "stocks and bonds rise on markets"
+ROWS = 24
+FRAME = pd.DataFrame(
+    {
+        "speech": [f"{ANIMALS} at home" if row % 2 else f"{MARKETS} at noon" for row in range(ROWS)],
+        "name": [f"speech {row}" for row in range(ROWS)],
+        "party": ["a", "b"] * (ROWS // 2),
+        "year": [1990 + row for row in range(ROWS)],
+    },
+    index=pd.Index([f"key {row}" for row in range(ROWS)], name="key"),
+)
+FIELDS = {"text": "speech", "title": "name", "labels": "party", "covariates": "year"}
+HOW = {"family": "lda", "topics": 2, "iterations": 8, "scheduler": "serial"}
+
+
+@pytest.fixture(scope="module")
+def model():
+    with fit(FRAME, **FIELDS, **HOW) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def animals(model):
+    return int(model.find("cats dogs")["topic"].iloc[0])
+
+
+def test_names__are_those_of_an_analyst(model):
+    names = [name for name in dir(model) if not name.startswith("_")]
+    assert {"topics", "documents", "examples", "find", "report", "effects", "shares_by", "save", "load"} <= {*names}
+    assert not {"rows", "blocks", "global_state", "record", "describe", "own", "check_local"} & {*names}
+    assert model.record.family == "lda"
+
+
+def test_topics__have_words_as_text_and_probabilities_in_rows(model, animals):
+    assert "cats" in model.topics().loc[animals, "words"].split(", ")
+    words = model.words(animals, 3)
+    assert words.index.tolist() == [(animals, 1), (animals, 2), (animals, 3)]
+    assert ", ".join(words["word"]) == model.topics(words=3).loc[animals, "words"]
+    with pytest.raises(OptionError, match="there is no topic 7 with tokens; topics: 0, 1"):
+        model.words(7)
+
+
+def test_documents__have_their_main_topic_and_their_fields(model, animals):
+    found = model.documents()
+    pd.testing.assert_index_equal(found.index, FRAME.index)
+    assert ((found["topic"] == animals) == (FRAME["party"] == "b")).all()
+    assert found[["title", "party", "year"]].iloc[3].tolist() == ["speech 3", "b", 1993.0]
+    np.testing.assert_array_equal(found["proportion"], model.document_topic.max(axis=1))
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_examples__have_passages_of_the_remembered_texts(model, animals, count):
+    found = model.examples(animals, count)
+    assert found.columns.tolist() == ["topic", "id", "title", "proportion", "passage"]
+    assert len(found) == count
+    assert (FRAME.loc[found["id"], "speech"].to_numpy() == found["passage"]).all()
+    assert (FRAME.loc[found["id"], "name"].to_numpy() == found["title"]).all()
+    assert found["proportion"].is_monotonic_decreasing
+    with pytest.raises(OptionError, match="there is no topic 9"):
+        model.examples(9)
+
+
+def test_examples__without_texts_have_no_passage(model):
+    assert examples(model)["passage"].isna().all()
+
+
+def test_find__ranks_topics_for_one_text_and_for_several(model, animals):
+    found = model.find(FRAME["speech"].iloc[:2], 1)
+    assert found.index.tolist() == ["key 0", "key 1"]
+    assert found["topic"].tolist() == [1 - animals, animals]
+    assert len(model.find("cats", 5)) == 2
+
+
+def test_documents_for_a_model__may_be_any_frame_list_file_or_corpus(model, tmp_path):
+    new = FRAME.iloc[:3]
+    new.to_csv(tmp_path / "new.csv", index=False)
+    ingest(tmp_path / "new.csv", tmp_path / "new", like=model)
+    expected = infer(model, new)
+    pd.testing.assert_index_equal(expected.index, new.index)
+    np.testing.assert_allclose(expected.sum(axis=1), 1.0, atol=1e-6)
+    given = [pl.from_pandas(new), pa.Table.from_pandas(new), new["speech"].tolist(), new["speech"]]
+    given += [str(tmp_path / "new.csv"), [tmp_path / "new.csv"], tmp_path / "new", Corpus(tmp_path / "new")]
+    for documents in given:
+        np.testing.assert_array_equal(infer(model, documents), expected)
+
+
+def test_scores_and_metrics__take_frames(model):
+    new = pd.DataFrame({"speech": ["dogs bark at cats at home", "bonds and stocks rise"]})
+    assert evaluate(model, unseen=new).tokens == evaluate(model, unseen=new["speech"].tolist()).tokens > 0
+    how = {"metrics": "c_npmi", "top_words": 4}
+    measured = measure(model, coherence=FRAME, **how)["c_npmi"].value
+    assert measured == measure(model, coherence=FRAME["speech"].tolist(), **how)["c_npmi"].value
+
+
+def test_a_fit__reads_files_and_corpora(tmp_path):
+    FRAME.to_csv(tmp_path / "speeches.csv", index=False)
+    how = {**HOW, "iterations": 1}
+    with fit(tmp_path / "speeches.csv", separator=",", **FIELDS, **how) as found:
+        with fit(Corpus(corpus_of(found)), **how) as again:
+            np.testing.assert_array_equal(found.document_topic, again.document_topic)
+        assert found.examples(0, 1)["passage"].notna().all()
+
+
+def corpus_of(model):
+    return f"{model.__fspath__()}/corpus"
+
+
+def test_effects_and_shares__are_methods(model):
+    assert model.shares_by("party").terms == ["party=a", "party=b"]
+    effects = model.effects("~ party")
+    assert effects.terms == ["Intercept", "party[T.b]"]
+    assert "<table" in effects._repr_html_()
+
+
+def test_compare_with__matches_topics(model, tmp_path):
+    found = model.compare_with(model)
+    assert (found["other"] == found.index).all()
+    assert (found["similarity"] > 0.999).all()
+    with (
+        fit(["other words here", "and more of them"], **HOW) as other,
+        pytest.raises(MismatchError, match="vocabulary"),
+    ):
+        model.compare_with(other)
+
+
+def test_a_saved_model__stays_when_the_first_is_closed(tmp_path):
+    with fit(FRAME, **FIELDS, **HOW) as found:
+        topics, ids = found.topics(), found.document_ids
+        found.save(tmp_path / "saved")
+        with pytest.raises(OccupiedError):
+            found.save(tmp_path / "saved")
+        found.save(tmp_path / "saved", overwrite=True)
+        copied = pickle.loads(pickle.dumps(found))
+        assert copied.index.equals(FRAME.index)
+    again = Model.load(tmp_path / "saved", texts=FRAME)
+    pd.testing.assert_frame_equal(again.topics(), topics)
+    assert again.document_ids == ids
+    assert again.examples(0, 1)["passage"].notna().all()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["saved"]
+
+
+def test_overwrite__replaces_results_and_keeps_them_if_the_call_fails(model, tmp_path):
+    report(model, tmp_path / "page.html")
+    before = (tmp_path / "page.html").read_text()
+    with pytest.raises(OptionError):
+        report(model, tmp_path / "page.html", overwrite=True, levels=3)
+    assert (tmp_path / "page.html").read_text() == before
+    report(model, tmp_path / "page.html", overwrite=True, title="Another")
+    assert "Another" in (tmp_path / "page.html").read_text()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("")
+    with pytest.raises(OccupiedError, match="did not write"):
+        fit(FRAME, tmp_path / "mine", overwrite=True, **FIELDS, **HOW)
+    with pytest.raises(AbsentError):
+        fit(tmp_path / "nothing", tmp_path / "page.html", overwrite=True, **HOW)
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html", "mine"}
+
+
+def test_a_report_without_a_file__is_a_page(model, tmp_path):
+    found = model.report()
+    assert "purr" in found.page
+    assert "<iframe" in found._repr_html_()
+    found.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text() == found.page
+
+
+def test_notebooks__show_models_and_corpora_as_tables_whose_text_is_escaped(model):
+    assert model._repr_html_().count("<tr>") >= 3
+    assert "24" in Corpus(corpus_of(model))._repr_html_()
+    assert "&lt;b&gt;" in table(["a"], [["<b>"]])
