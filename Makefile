@@ -31,7 +31,7 @@ READERS := uci ldac mtx npz text jsonl csv mallet svmlight parquet uci-gz jsonl-
 # Modules are compiled once, not by each of the processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test coverage test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench bench-shapes chaos fuzz clean help
+.PHONY: demo test coverage test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench bench-shapes bench-hosts chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, topics over time, a report"
@@ -54,6 +54,8 @@ help:
 	@echo "make bench-shapes    fits beside other libraries on corpora of all shapes; it goes on where it was interrupted;"
 	@echo "                tables and plots in build/bench; CORPORA=... is their folder, SOURCES=... that of public files,"
 	@echo "                GRID, NAMES, COUNTS (of topics), CONTESTANTS, VARY, ITERATIONS, ROUNDS, LIMIT, RESULTS the rest"
+	@echo "make bench-hosts     one fit on 1 to 16 hosts of this machine, by the speed of their links (Linux, root, gcc); it goes"
+	@echo "                on where it was interrupted; table in build/bench-hosts; HOSTS, LINKS, TOKENS, ITERATIONS, OPTIONS"
 
 $(DEMO_READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEMO)
@@ -201,6 +203,11 @@ bench-shapes: $(BENCH_READY)
 		$(call option,CONTESTANTS,contestants) $(call option,VARY,vary) $(call option,ITERATIONS,iterations) \
 		$(call option,ROUNDS,rounds) $(call option,LIMIT,limit)
 	$(BIN)/python -m tests.benchmarks.shapes report $(RESULTS) build/bench
+
+# Hosts are network namespaces, which need root; where they cannot be made, a line gives the reason.
+bench-hosts: $(READY)
+	$(BIN)/python -m tests.benchmarks.hosts build/bench-hosts $(call option,HOSTS,hosts) $(call option,LINKS,links) \
+		$(call option,TOKENS,tokens) $(call option,ITERATIONS,iterations) $(OPTIONS)
 
 # A failing seed replays with: python -m tests.chaos.histories SEED
 chaos: $(READY)
