@@ -1,4 +1,4 @@
-"""Format and parse numbers of bytes."""
+"""Format and parse numbers of bytes, and rates of networks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collapsium.storage.errors import OptionError
 
 Counting = Callable[[int], None]
 
+RATES = {"BIT": 1, "KBIT": 1e3, "MBIT": 1e6, "GBIT": 1e9, "TBIT": 1e12}
 UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
@@ -34,6 +35,25 @@ def parse_size(text: str | int, name: str = "memory") -> int:
     if not 1 <= value < math.inf:
         raise OptionError(f"expected a size above zero, found {text!r}", name)
     return int(value)
+
+
+def parse_rate(text: str | float, name: str = "link") -> float:
+    """Parse a number of bits per second, such as ``100Mbit``, ``10Gbit`` or ``1 Gbit/s``."""
+    written = str(text).strip().upper().replace(" ", "").removesuffix("/S")
+    number = written.rstrip("KMGTBI")
+    unit = written[len(number) :] or "BIT"
+    try:
+        value = float(number) * RATES[unit]
+    except (ValueError, KeyError):
+        raise OptionError(f"expected bits per second such as 100Mbit or 10Gbit, found {text!r}", name) from None
+    if not 1 <= value < math.inf:
+        raise OptionError(f"expected bits per second above zero, found {text!r}", name)
+    return value
+
+
+def rate(bits: float) -> str:
+    """Format a number of bits per second for people."""
+    return size(bits).replace("B", "bit") + "/s"
 
 
 def silent(documents: int) -> None:

@@ -1,26 +1,29 @@
-"""Estimate of a fit's memory, disk and traffic before it runs."""
+"""Estimate of a fit's memory, disk, traffic and time before it runs."""
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.plan import Place, Plan, free_bytes, local_place
+from collapsium.pipeline.engine.plan import Exchange, Place, Plan, free_bytes, local_place
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import FitOptions
 from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.engine.state import GROUP_SHARDS, block_bounds, most_from_elsewhere, waiting_deltas
-from collapsium.pipeline.executors.schedulers import ExecutorOptions, check_scheduler
+from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ExecutorOptions, LinkOptions, check_scheduler
 from collapsium.pipeline.models.registry import load_family, make_family, make_options
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.shard import Shard
+from collapsium.storage.errors import MismatchError, OptionError
+from collapsium.storage.runs.run import Run
+from collapsium.storage.units import parse_rate
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.families.family import (
     FILE_START,
@@ -62,6 +65,9 @@ DOCUMENT = 8  # A document of a shard in memory
 # Copies of a shard's proportions, or a block's counts, while topics of models are compared: the mean of the models
 # and one of them, in double precision, their rounded values, and the model's as they are read
 JOINING_COPIES = 6
+# Seconds of a core of each machine for a byte of the counts of all words: encoding, adding, decoding and TLS of an
+# exchange among eight. Measured on the page "Scale"
+CODING_BYTE = 7.5e-9
 # Sweeps that keep a worker busy; so many members of an ensemble are fitted at a time as give it these
 SWEEPS_PER_WORKER = 2
 
@@ -115,16 +121,55 @@ def held_out(corpus: Corpus | None) -> HeldOut:
     return HeldOut(corpus.manifest.pairs, corpus.manifest.documents, words)
 
 
-@keywords(settings=FitOptions, execution=ExecutorOptions)
+class MeasuredCosts(NamedTuple):
+    """Seconds of a thread for each training token, in the later half of a run's iterations."""
+
+    sweeping: float
+    scoring: float
+
+
+def measured_costs(url: str | os.PathLike[str], family: str, topics: object) -> MeasuredCosts:
+    """Return what sweeps and scores of a run cost, which must be of the same family and have as many topics."""
+    run = Run(url)
+    record = run.record()
+    expected = _model_name(family, topics)
+    measured = _model_name(record["family"], record["options"].get("topics"))
+    if measured != expected:
+        raise MismatchError(
+            f"{run.folder.url}: expected a run of {expected}, whose sweeps cost as much, found {measured}"
+        )
+    workers, rows = 1, []
+    for event in run.events():
+        if event["event"] == "start" and "planned" in event:
+            place = event["planned"]["place"]
+            workers = place["processes"] * place["threads"]
+        if event["event"] == "iteration" and event.get("tokens") and event.get("sweeps"):
+            score = event["seconds"].get("score", 0.0) * workers
+            rows.append((event["tokens"], event["sweeps"]["total"], score))
+    if not rows:
+        raise OptionError(
+            f"{run.folder.url}: expected a run with iterations of the batch schedule, found none", "measured"
+        )
+    tokens, sweeping, scoring = np.sum(rows[len(rows) // 2 :], axis=0)
+    return MeasuredCosts(float(sweeping / tokens), float(scoring / tokens))
+
+
+def _model_name(family: str, topics: object) -> str:
+    """Return the name of a family with its number of topics, if it has one."""
+    return family if topics is None else f"{family} with {topics} topics"
+
+
+@keywords(settings=FitOptions, execution=ExecutorOptions, network=LinkOptions)
 def estimate(
     corpus: str | os.PathLike[str],
     *,
     family: str,
     settings: FitOptions,
     execution: ExecutorOptions,
+    network: LinkOptions,
     **options: object,
 ) -> Plan:
-    """Estimate the memory, disk and traffic of a fit, without running it.
+    """Estimate the memory, disk, traffic and time of a fit, without running it.
 
     It takes the arguments of `fit`, of which some change no resource.
 
@@ -138,6 +183,8 @@ def estimate(
         Options of the fit.
     execution : ExecutorOptions
         Where and how the tasks run; of a cluster on other machines, `workers` are its processes.
+    network : LinkOptions
+        Speed of the machines' links, and a run that measured what sweeps cost.
     **options
         The family's options.
 
@@ -145,11 +192,29 @@ def estimate(
     -------
     Plan
         The estimate.
+
+    Raises
+    ------
+    OptionError
+        `link` is stated for workers on one machine, or `measured` without `link`.
+    MismatchError
+        The run `measured` is of another family, or has another number of topics.
     """
     config = make_options(family, options, option_names(estimate))
     check_scheduler(execution.scheduler, execution.workers)
     request = new_request(Corpus(corpus), family, config, settings)
-    return plan(request, local_place(execution.scheduler, execution.workers, execution.memory, execution.scratch))
+    place = local_place(execution.scheduler, execution.workers, execution.memory, execution.scratch)
+    planned = plan(request, place)
+    if network.link is None:
+        if network.measured is not None:
+            raise OptionError("requires `link`, the speed of the machines' links", "measured")
+        return planned
+    link = parse_rate(network.link)
+    if place.scheduler in LOCAL_SCHEDULERS:
+        raise OptionError(f"applies to workers on several machines, found `scheduler` {place.scheduler}", "link")
+    topics = config.model_dump().get("topics")
+    costs = None if network.measured is None else measured_costs(network.measured, family, topics)
+    return replace(planned, exchange=_exchange(_sizes(request, place), link, costs, request.limits.sweeps_per_exchange))
 
 
 class Models(NamedTuple):
@@ -162,6 +227,18 @@ class Models(NamedTuple):
 
 def plan(request: Request, place: Place) -> Plan:
     """Estimate the resources of a requested fit in a place."""
+    sizes = _sizes(request, place)
+    sweeps = 1 if place.scheduler == "serial" else SWEEPS_PER_WORKER * place.processes * place.threads
+    most_members = min(max(sizes.models.restarts, 1), -(-sweeps // max(len(sizes.manifest.shards), 1)))
+    for members in range(most_members, 0, -1):
+        in_memory = _plan(sizes, members, on_disk=False)
+        if in_memory.needed <= place.usable:
+            return in_memory
+    return _plan(sizes, 1, on_disk=True)
+
+
+def _sizes(request: Request, place: Place) -> FitSizes:
+    """Return the sizes of a requested fit in a place."""
     corpus, family, config = request.corpus, request.family, request.config
     models = Models(request.restarts, request.limits.samples, request.has_consensus)
     manifest, restarts = corpus.manifest, max(models.restarts, 1)
@@ -175,14 +252,7 @@ def plan(request: Request, place: Place) -> Plan:
     words = summary.words if words >= NEARLY_ALL * summary.words else words
     matched = restarts * max(models.samples, 1) if issubclass(load_family(family), IntegratesProportions) else 1
     held, start = held_out(request.heldout), request.start_kind
-    fitted = FitSizes(manifest, footprint, place, words, growth, held, models, start, matched)
-    sweeps = 1 if place.scheduler == "serial" else SWEEPS_PER_WORKER * place.processes * place.threads
-    most_members = min(restarts, -(-sweeps // max(len(manifest.shards), 1)))
-    for members in range(most_members, 0, -1):
-        in_memory = _plan(fitted, members, on_disk=False)
-        if in_memory.needed <= place.usable:
-            return in_memory
-    return _plan(fitted, 1, on_disk=True)
+    return FitSizes(manifest, footprint, place, words, growth, held, models, start, matched)
 
 
 @dataclass(frozen=True)
@@ -437,3 +507,21 @@ def _moved(sizes: FitSizes) -> float:
         away = sum(((block + 1) * processes - 1) // blocks != home for block in range(blocks)) / blocks
         moved += away * sent(count)
     return moved + (processes - 1) * footprint.shown * vocabulary
+
+
+def _exchange(sizes: FitSizes, link: float, costs: MeasuredCosts | None, local_sweeps: int) -> Exchange:
+    """Return the exchange of an iteration between machines, one for each worker process."""
+    footprint, machines, shards = sizes.footprint, sizes.processes, len(sizes.manifest.shards)
+    others = (machines - 1) / machines
+    words = min(sizes.words * (-(-shards // machines)) ** sizes.growth, sizes.vocabulary)
+    changes = footprint.change_share * footprint.delta * words
+    sums = footprint.sum_share * footprint.delta * sizes.vocabulary
+    coding = CODING_BYTE * footprint.delta * sizes.vocabulary if machines > 1 else 0.0
+    exchange = Exchange(machines, link, others * (changes + sums), coding, local_sweeps)
+    if costs is None:
+        return exchange
+    # The worker with the most shards is waited for.
+    slots = machines * sizes.place.threads
+    tokens = sizes.manifest.tokens * -(-shards // slots) / shards
+    scoring = costs.scoring * tokens if sizes.held.pairs else None
+    return replace(exchange, sweeping=costs.sweeping * tokens, scoring=scoring)

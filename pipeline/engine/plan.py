@@ -21,7 +21,7 @@ from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ExecutorO
 from collapsium.storage.errors import CapacityError
 from collapsium.storage.io.folder import Folder, unfinished
 from collapsium.storage.printable import ShortRepr
-from collapsium.storage.units import parse_size, size
+from collapsium.storage.units import parse_size, rate, size
 from collapsium.workers.arrays import buffer_pool as buffers
 
 # Share of a memory limit that plans use, where a process that exceeds it is killed; estimates may err by 10%
@@ -89,6 +89,94 @@ def free_bytes(folder: str) -> float:
     return float(shutil.disk_usage(path).free)
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """Traffic and time of the exchange by which worker processes on different machines learn of each other's counts.
+
+    Every machine sends the changes of a part of the vocabulary to the machine that adds them up (reduce-scatter), and
+    receives the sums of all parts (all-gather): M (H - 1) / H bytes in each direction on H machines, whatever H is.
+
+    Attributes
+    ----------
+    machines : int
+        Machines, with a worker process each.
+    link : float
+        Bits per second of a machine's link, in each direction.
+    sent : float
+        Bytes that leave a machine in an iteration, and as many that come to it.
+    coding : float
+        Seconds in which a core of each machine encodes, adds and decodes the counts of an iteration.
+    sweeps : int
+        Sweeps between two exchanges, `local_sweeps`.
+    sweeping, scoring : float or None
+        Seconds of one sweep and of the scores of an iteration, from the run that measured them; None without such a
+        run.
+    """
+
+    machines: int
+    link: float
+    sent: float
+    coding: float
+    sweeps: int = 1
+    sweeping: float | None = None
+    scoring: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of an iteration's exchange."""
+        return 8 * self.sent / self.link + self.coding
+
+    @property
+    def iteration(self) -> float | None:
+        """Seconds of an iteration, none of which overlap; None without measured sweeps."""
+        if self.sweeping is None:
+            return None
+        return self.sweeps * self.sweeping + (self.scoring or 0.0) + self.seconds
+
+    @property
+    def balancing_sweeps(self) -> int | None:
+        """Sweeps between two exchanges that take as long as an exchange; None without measured sweeps."""
+        return None if self.sweeping is None else balancing_sweeps(self.sweeping, self.seconds)
+
+    def table(self) -> list[str]:
+        """Return the exchange as lines of text."""
+        rows = [
+            ("sent by each process, and received, an iteration", size(self.sent)),
+            (f"  exchange, at {rate(self.link)}", f"{self.seconds:.3g} s"),
+        ]
+        if self.sweeping is None:
+            return [f"{name:<58}{value:>10}" for name, value in rows]
+        rows.append(("  sweeps", f"{self.sweeps * self.sweeping:.3g} s"))
+        if self.scoring is not None:
+            rows.append(("  scores", f"{self.scoring:.3g} s"))
+        rows.append(("an iteration, if nothing overlaps", f"{self.iteration:.3g} s"))
+        advice = exchange_advice(self.sweeping, self.seconds, self.machines, self.sweeps)
+        return [*(f"{name:<58}{value:>10}" for name, value in rows), *([advice] if advice else [])]
+
+    def record(self) -> dict[str, object]:
+        """Return the exchange for programs."""
+        derived = {name: getattr(self, name) for name in ("seconds", "iteration", "balancing_sweeps")}
+        return {**asdict(self), **derived}
+
+
+def balancing_sweeps(sweeping: float, exchanging: float) -> int:
+    """Return the sweeps between two exchanges that take as long as an exchange; at least one."""
+    return max(math.ceil(exchanging / max(sweeping, 1e-9)), 1)
+
+
+def exchange_advice(sweeping: float, exchanging: float, machines: int, sweeps: int = 1) -> str:
+    """Return a line about what would balance an exchange and the sweeps before it; empty if it takes no longer."""
+    swept = max(sweeping * sweeps, 1e-9)
+    if exchanging <= swept:
+        return ""
+    ratio = exchanging / swept
+    compared = f"the exchange takes {ratio:.1f} times as long as the sweeps ({exchanging:.3g} and {swept:.3g} s)"
+    if ratio > machines - 1:
+        return f"{compared}: one of the {machines} worker processes alone would take less"
+    most = balancing_sweeps(sweeping, exchanging)
+    return f"{compared}: `local_sweeps` {most} would balance them, where each sweep gains a little less"
+
+
 @dataclass(frozen=True, repr=False)
 class Plan(ShortRepr):
     """Resources that a fit takes.
@@ -117,6 +205,8 @@ class Plan(ShortRepr):
         Tasks at a time that compare the topics of several models.
     inferring : float
         Bytes of a process of `infer` that folds new documents into several models, whose mean the run has; else 0.
+    exchange : Exchange or None
+        Traffic and time of the exchange between machines; None if their `link` is not stated.
     """
 
     place: Place
@@ -131,6 +221,7 @@ class Plan(ShortRepr):
     members: int = 1
     matching: int = 1
     inferring: float = 0.0
+    exchange: Exchange | None = None
 
     @property
     def needed(self) -> float:
@@ -188,6 +279,8 @@ class Plan(ShortRepr):
             lines.append(f"{'  and more if held-out tokens are scored after it':<58}{size(self.moved_scoring):>10}")
         if self.inferring:
             lines.append(f"{'memory of infer, which folds into all models':<58}{size(self.inferring):>10}")
+        if self.exchange is not None:
+            lines += self.exchange.table()
         return "\n".join(lines)
 
     def record(self) -> dict[str, object]:
@@ -195,6 +288,8 @@ class Plan(ShortRepr):
         plan = asdict(self)
         if math.isinf(self.place.memory):
             plan["place"]["memory"] = None
+        if self.exchange is not None:
+            plan["exchange"] = self.exchange.record()
         return {**plan, "needed": self.needed, "fits": not self.problem(), "problem": self.problem()}
 
     def require(self) -> None:

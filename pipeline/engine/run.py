@@ -24,9 +24,10 @@ from typing import NotRequired, TypedDict
 from collapsium.pipeline.engine.checkpoints import RunCheckpointer, part_faults
 from collapsium.pipeline.engine.consensus import join
 from collapsium.pipeline.engine.loop import CHANGE, OBJECTIVE, SCORE, Fit
-from collapsium.pipeline.engine.plan import Plan
+from collapsium.pipeline.engine.plan import Plan, exchange_advice
 from collapsium.pipeline.engine.processors import Processors
 from collapsium.pipeline.engine.save import inherit_names, matched_names, names_in, save_model
+from collapsium.pipeline.engine.setup.limits import AUTO
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request, differing_versions, end_reason, fingerprint, is_finished
 from collapsium.pipeline.engine.state import Problem, Progress, State
@@ -55,6 +56,8 @@ FIGURE_NAMES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "
 
 
 REPORT_SECONDS = 2.0  # Least time between two reports on the worker processes
+# Iteration after which `local_sweeps` auto suggests a number; the first iteration includes connecting
+SUGGESTED_AFTER = 6
 REPORTED_PROCESSES = 32  # Processes of a report, those with the most memory
 
 
@@ -182,6 +185,8 @@ class ActiveRun:
         self._elapsed = 0.0
         self._reported_at = time.monotonic()
         self._stop_reason = ""
+        # Seconds of the first iterations, for `local_sweeps` auto
+        self._sweeping = self._exchanging = 0.0
         self._snapshots: TopicSnapshots | None = None
         self._processors, self._workers = session.processors, frozenset[str]()
 
@@ -246,6 +251,8 @@ class ActiveRun:
                 self._stop_reason = progress.stop_reason
                 if progress.flat:
                     self._report_flat(progress)
+                if limits.local_sweeps == AUTO and problem.executor.homes > 1:
+                    self._suggest_local_sweeps(progress, problem.executor)
             self._finish(problem, checkpointer)
         except (KeyboardInterrupt, Exception) as error:
             # Whatever the error is, the iterations so far are saved.
@@ -270,6 +277,18 @@ class ActiveRun:
         self._log.emit(
             {**initial_event("notice", text=text), "iteration": progress.iteration, "elapsed": progress.elapsed}
         )
+
+    def _suggest_local_sweeps(self, progress: Progress, executor: Executor) -> None:
+        """Say after the first iterations where workers spend more time on the exchange than on sweeps."""
+        if not 1 < progress.iteration <= SUGGESTED_AFTER or progress.lost:
+            return
+        self._sweeping += progress.sweeps.get("total", 0.0) / executor.workers
+        self._exchanging += progress.seconds["reduce"] + progress.seconds["wait"]
+        if progress.iteration == SUGGESTED_AFTER:
+            measured = SUGGESTED_AFTER - 1
+            advice = exchange_advice(self._sweeping / measured, self._exchanging / measured, executor.homes)
+            if advice:
+                self._log.notice(f"{advice}; this fit goes on as it is")
 
     def _processes(self, executor: Executor) -> Event:
         """Return the memory and the tasks of the worker processes, where a report is due."""

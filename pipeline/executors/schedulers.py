@@ -213,3 +213,20 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
         description="stop with an error if the workers' processors differ, or if processors or library versions have "
         "changed since the run began, as results may then differ in the last bits (default: print a notice)",
     )
+
+
+class LinkOptions(Options):
+    """The network of a cluster, and a run that measured what sweeps cost; `estimate` has them."""
+
+    heading = "network"
+    link: Annotated[str | float | None, Value("RATE", unit="bits per second")] = Field(
+        None,
+        description="speed of each machine's link, such as 1Gbit or 100Mbit, with a worker process on each machine: "
+        "also estimate what passes through a link in an iteration, and how long that takes",
+    )
+    measured: Annotated[Location | None, Value("RUN")] = Field(
+        None,
+        description="with `link`: a run of the same family with as many topics, such as one of a few iterations on a "
+        "part of the corpus. What its sweeps and scores took says how long an iteration takes, and whether "
+        "`local_sweeps` would balance exchange and sweeps",
+    )

@@ -88,7 +88,7 @@ class LimitsRecord(_Fields):
     iterations: Count | None
     tolerance: Number | str
     schedule: str
-    local_sweeps: Count
+    local_sweeps: Count | Literal["auto"]
     batch_shards: Count
     passes: Count = 1
     samples: Annotated[int, Field(strict=True, ge=0, le=MAX_SAMPLES)] = 0

@@ -57,6 +57,8 @@ class Footprint:
         A word of a shard while topics are selected for local states in memory, besides all this.
     proportions : float
         A document's proportions of all topics.
+    change_share, sum_share : float
+        Share of the bytes of a machine's changes, and of the sums of all machines, that travel once they are encoded.
     """
 
     rows: float
@@ -70,6 +72,8 @@ class Footprint:
     carried: float = 0.0
     selected: float = 0.0
     proportions: float = 0.0
+    change_share: float = 1.0
+    sum_share: float = 1.0
 
 
 def weighed_footprint(footprint: Footprint, pairs: int, weights: object) -> Footprint:

@@ -1,7 +1,8 @@
-"""Estimate the memory, disk space and network traffic of a fit before it runs.
+"""Estimate the memory, disk space, network traffic and time of a fit before it runs.
 
 Prints the peak memory of each worker process, the disk space, and the bytes
-exchanged in each iteration. Local states that exceed the memory are spilled to
+exchanged in each iteration. With --link and --measured it also prints how long
+an iteration takes, and whether more --local-sweeps would pay. Local states that exceed the memory are spilled to
 disk. `collapsium fit` refuses a fit that cannot run, and prints this table.
 Options are those of `collapsium fit`; some change no resource.
 """
@@ -16,11 +17,13 @@ from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, g
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import FitOptions
-from collapsium.pipeline.executors.schedulers import ExecutorOptions
+from collapsium.pipeline.executors.schedulers import ExecutorOptions, LinkOptions
 
 EPILOG = """examples:
   collapsium estimate train --family hdp --topics 500
-  collapsium estimate train --family lda --topics 1000 --scheduler local --workers 8 --memory 4GB"""
+  collapsium estimate train --family lda --topics 1000 --scheduler local --workers 8 --memory 4GB
+  collapsium estimate train --family lda --topics 1000 --scheduler tcp://host:8786 --workers 8 \\
+      --link 1Gbit --measured trial"""
 
 
 def execute(
@@ -31,16 +34,17 @@ def execute(
     config: ConfigOptions,
     options: FitOptions,
     execution: ExecutorOptions,
+    network: LinkOptions,
     output: JsonOptions,
     **flags: str,
 ) -> None:
     """Print the plan."""
-    request = gather(chosen, config.config, flags, (options, execution))
+    request = gather(chosen, config.config, flags, (options, execution, network))
     with request.named():
         plan = pipeline.estimate(corpus, family=request.family, **request.options)
     problem = in_flags(plan.problem())
     if output.as_json:
         print_json({**plan.record(), "problem": problem})
         return
-    print(plan.table())
+    print(in_flags(plan.table()))
     print(f"\n{f'does not fit: {problem}' if problem else 'fits'}")

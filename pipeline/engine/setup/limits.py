@@ -28,11 +28,13 @@ Combine = Literal["predictions", "consensus"]
 Grow = Literal["auto", "always", "never"]
 Tolerance = Annotated[float, Field(ge=0)] | Literal["auto"]
 SCHEDULE, ENSEMBLES = "schedule", "ensembles"  # Headings in help
-AUTO = "auto"  # The tolerance by which `collapsium.pipeline.engine.loop` stops a run
+# The tolerance by which `collapsium.pipeline.engine.loop` stops a run, and local sweeps that are suggested
+AUTO = "auto"
 ITERATIONS = 200  # Iterations of the batch schedule by default
 # The schedule that uses an option
 OF_SCHEDULES = {"local_sweeps": "batch", "passes": "stochastic", "batch_shards": "stochastic"}
 MOST = 1 << 31  # Largest value of a count: products of two fit into the 64-bit numbers of checkpoints
+LocalSweeps = Annotated[int, Field(ge=1, le=MOST)] | Literal["auto"]
 
 
 class Limits(Options):
@@ -68,12 +70,13 @@ class Limits(Options):
         description="number of iterations between two held-out scores (default: 1, or a pass of the "
         "stochastic schedule)",
     )
-    local_sweeps: Annotated[int, Value("N", heading=SCHEDULE)] = Field(
+    local_sweeps: Annotated[
+        LocalSweeps, Value("N|auto", heading=SCHEDULE, expected=f"a whole number of 1 or more, or {AUTO}")
+    ] = Field(
         1,
-        ge=1,
-        le=MOST,
         description="batch schedule: sweeps of a shard before its counts are exchanged with the others; more "
-        "than one saves traffic, and each sweep gains a little less",
+        "than one saves traffic, and each sweep gains a little less; auto: one, and a notice after the first "
+        "iterations where the exchange takes longer than the sweeps, with the number that would balance them",
     )
     schedule: Annotated[Schedule, Value(heading=SCHEDULE)] = Field(
         "batch",
@@ -124,6 +127,11 @@ class Limits(Options):
             raise OptionError(f"{self.stop_on} requires `tolerance`, below which the fit stops", "stop_on")
         if self.score_every is not None and not heldout:
             raise OptionError(f"{self.score_every} requires a held-out corpus (`heldout`) to score", "score_every")
+
+    @property
+    def sweeps_per_exchange(self) -> int:
+        """Sweeps of a shard before its counts are exchanged with the others."""
+        return self.local_sweeps if isinstance(self.local_sweeps, int) else 1
 
     @property
     def sweeps(self) -> int:

@@ -114,7 +114,7 @@ class LoadedCorpus:
             self._executor,
             global_state,
             scratch=self._scratch,
-            local_sweeps=request.limits.local_sweeps,
+            local_sweeps=request.limits.sweeps_per_exchange,
             load=load,
             warm=warm,
             tokens=summary.tokens,

@@ -62,6 +62,8 @@ class Settings:
     """Options of the fit that say how it begins."""
     limit: float
     """Seconds that a fit may take."""
+    revision: str
+    """Commit of the repository, as fits of different code are not compared."""
 
 
 def cells_of(arguments):
@@ -95,6 +97,12 @@ def prepare(folder, settings):
     shutil.rmtree(drawn)
     note.write_text(json.dumps(wanted))
     return train, heldout
+
+
+def revision():
+    """Return the commit of the repository, marked where files have changed since; empty outside a repository."""
+    command = ["git", "-C", REPOSITORY, "describe", "--always", "--dirty", "--exclude", "*"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def events_of(run):
@@ -264,7 +272,8 @@ def main(arguments=None):
     if reason:
         print(f"bench-hosts is skipped: {reason}")
         return 0
-    settings = Settings(**{name: getattr(arguments, name) for name in Settings.__dataclass_fields__})
+    given = {name: value for name, value in vars(arguments).items() if name in Settings.__dataclass_fields__}
+    settings = Settings(**given, revision=revision())
     with (Path(tempfile.gettempdir()) / "collapsium-bench-hosts.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -288,9 +297,9 @@ def run(arguments, settings):
         print(f"{number}/{len(cells)} {cell.name}: {said}", flush=True)
     shown = {cell.name: done[cell.name] for cell in cells}
     text, same = records.table(shown)
-    at = machine(("collapsium", "numpy", "numba", "distributed"))
+    at = machine(())
     where = f"{settings.tokens} tokens, {settings.words} words, K = {settings.topics}, {settings.iterations} iterations"
-    title = f"{where}; {at['cores']} cores of {at['cpu']}; Collapsium {at['versions'].get('collapsium')}"
+    title = f"{where}; {at['cores']} cores of {at['cpu']}; commit {settings.revision}"
     (folder / "table.md").write_text(f"{title}\n\n{text}")
     print(f"\n{title}\n\n{text}")
     return 0 if same and not any("error" in record for record in shown.values()) else 1

@@ -16,13 +16,16 @@ from collapsium.pipeline.engine import estimate as planning
 from collapsium.pipeline.engine.estimate import FitSizes, HeldOut, Models, estimate, plan
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.plan import Place, Plan, cluster_place, free_memory, local_place
+from collapsium.pipeline.engine.run import ActiveRun
 from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.state import Progress
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord, VocabularyRecord
-from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError
-from collapsium.storage.units import size
+from collapsium.storage.errors import CapacityError, CollapsiumError, MismatchError, OptionError
+from collapsium.storage.runs.run import Run
+from collapsium.storage.units import parse_rate, rate, size
 from collapsium.workers import tasks
 from collapsium.workers.arrays.buffer_pool import PoolSettings
 from collapsium.workers.families.family import Summary
@@ -413,3 +416,106 @@ def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(sma
     assert not any(there for _, name, there in seen if name == "scratch of plenty")
     assert [*(tmp_path / "scratch of little").iterdir()] == []
     np.testing.assert_array_equal(*(model.rows(0).word_topic for model in models))
+
+
+# The exchange between machines ---------------------------------------------------------------------------------------
+
+
+def exchange_of(corpus, machines, link=1e9, costs=None, local_sweeps=1, **options):
+    where = place("tcp://there:8786", machines, 1)
+    request = {"corpus": corpus, "family": "lda", "config": make_options("lda", {"topics": 100, **options})}
+    alone = {"stochastic": False, "restarts": 0, "limits": Limits(), "has_consensus": False}
+    sizes = planning._sizes(SimpleNamespace(**request, **alone, heldout=None, start_kind=""), where)
+    return planning._exchange(sizes, link, costs, local_sweeps)
+
+
+def test_exchange__moves_no_more_through_a_link_of_many_machines_than_of_two():
+    """M (H - 1) / H of changes and of sums, where every machine has all words."""
+    corpus = corpus_of([10_000] * 64, words=30_000, of_shard=30_000)
+    whole = 30_000 * (4 * 100 + 8)
+    for machines in (1, 2, 4, 8, 64):
+        found = exchange_of(corpus, machines)
+        assert found.sent == pytest.approx((0.19 + 0.33) * whole * (machines - 1) / machines)
+        assert found.seconds == pytest.approx(8 * found.sent / 1e9 + (0.0 if machines == 1 else 7.5e-9 * whole))
+    # As a prototype sent: 5.6 MB on eight machines.
+    assert exchange_of(corpus, 8).sent == pytest.approx(5.6e6, rel=0.02)
+
+
+def test_exchange__sends_floats_in_full():
+    corpus = corpus_of([10_000] * 8, words=500, of_shard=500)
+    whole, weighted = exchange_of(corpus, 8), exchange_of(corpus, 8, weights="idf")
+    assert whole.sent / weighted.sent == pytest.approx((0.19 + 0.33) / 2)
+
+
+def test_exchange__advises_local_sweeps_only_where_it_takes_longer():
+    corpus = corpus_of([10_000] * 8, words=30_000, of_shard=30_000)
+    costs = planning.MeasuredCosts(sweeping=1e-6, scoring=2e-7)
+    fast, slow, slower = (exchange_of(corpus, 8, link, costs) for link in (1e12, 1e9, 1e6))
+    assert fast.sweeping == pytest.approx(20_000 * 1e-6)
+    assert fast.scoring is None  # nothing is held out
+    slow_sweep = replace(slow, sweeping=slow.seconds / 2.5)
+    assert (slow_sweep.balancing_sweeps, replace(slow, sweeping=1.0).balancing_sweeps) == (3, 1)
+    assert "`local_sweeps` 3 would balance them" in slow_sweep.table()[-1]
+    assert slow_sweep.iteration == pytest.approx(1.4 * slow.seconds)
+    assert replace(slow_sweep, sweeps=3).iteration == pytest.approx(2.2 * slow.seconds)
+    assert "exchange takes" not in "".join(replace(slow_sweep, sweeps=3).table())
+    assert "one of the 8 worker processes alone would take less" in slower.table()[-1]
+    assert exchange_of(corpus, 8).iteration is None
+
+
+def test_estimate__takes_costs_from_a_run_of_the_same_family_and_topics(small, tmp_path):
+    options = {"family": "lda", "topics": 3}
+    fit(small[0], tmp_path / "run", iterations=4, heldout=small[1], scheduler="serial", **options)
+    cluster = {"scheduler": "tcp://there:8786", "workers": 4, "link": "100Mbit", "heldout": small[1]}
+    found = estimate(small[0], measured=tmp_path / "run", **cluster, **options)
+    events = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"][2:]
+    sweeps = sum(event["sweeps"]["total"] for event in events) / sum(event["tokens"] for event in events)
+    shards, tokens = len(Corpus(small[0]).manifest.shards), Corpus(small[0]).manifest.tokens
+    assert found.exchange.sweeping == pytest.approx(sweeps * tokens * -(-shards // 4) / shards)
+    assert found.exchange.scoring > 0
+    assert found.exchange.link == 1e8
+    assert json.loads(json.dumps(found.record()))["exchange"]["iteration"] == found.exchange.iteration
+    assert "exchange, at 100 Mbit/s" in found.table()
+    with pytest.raises(MismatchError, match="a run of lda with 4 topics.*found lda with 3 topics"):
+        estimate(small[0], measured=tmp_path / "run", **cluster, family="lda", topics=4)
+    with pytest.raises(OptionError, match="measured: requires `link`"):
+        estimate(small[0], measured=tmp_path / "run", **options)
+    for scheduler in ("threads", "local"):
+        with pytest.raises(OptionError, match=f"link: applies to workers on several machines.*{scheduler}"):
+            estimate(small[0], link="1Gbit", scheduler=scheduler, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"), [("1Gbit", 1e9), ("100 Mbit/s", 1e8), ("2.5gbit", 2.5e9), ("5e8", 5e8), (1000, 1000.0)]
+)
+def test_rates__are_bits_per_second(text, bits):
+    assert parse_rate(text) == bits
+    assert parse_rate(rate(bits)) == bits
+
+
+@pytest.mark.parametrize("text", ["1GB", "fast", "", "0", "-1Gbit", "nan", "inf"])
+def test_rates__that_are_none_are_refused(text):
+    with pytest.raises(OptionError, match="link: expected bits per second"):
+        parse_rate(text)
+
+
+def test_fit__suggests_local_sweeps_once_where_workers_wait_for_the_exchange():
+    notices = []
+    log = SimpleNamespace(target=None, notice=notices.append)
+    session = SimpleNamespace(request=SimpleNamespace(own_samples=()), log=log, processors=None)
+    executor = SimpleNamespace(workers=4, homes=4)
+    for wait, said in (
+        (0.01, []),
+        (2.5, ["`local_sweeps` 3 would balance them"]),
+        (99.0, ["4 worker processes alone"]),
+    ):
+        run = ActiveRun(session, resumed=False)
+        for iteration in range(1, 20):
+            # The first iteration takes longer.
+            seconds = {"reduce": 0.0, "wait": wait if iteration > 1 else 100.0}
+            run._suggest_local_sweeps(
+                Progress(iteration, 0.0, None, None, {}, seconds, sweeps={"total": 4.0}), executor
+            )
+        assert len(notices) == len(said)
+        assert all(text in notice for text, notice in zip(said, notices, strict=True))
+        notices.clear()

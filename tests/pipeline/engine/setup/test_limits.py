@@ -288,3 +288,9 @@ def test_names__are_lists_or_have_commas_between(said):
     assert make_options("lda", {"topics": 2, "learn": said}).learn == ("alpha", "beta")
     with pytest.raises(OptionError, match="learn: "):
         make_options("lda", {"topics": 2, "learn": "alpha,gamma"})
+
+
+def test_local_sweeps__auto_sweeps_once():
+    assert [Limits(local_sweeps=value).sweeps_per_exchange for value in (1, 3, "auto")] == [1, 3, 1]
+    with pytest.raises(OptionError, match="expected a whole number of 1 or more, or auto"):
+        Limits(local_sweeps="several")
