@@ -7,16 +7,18 @@ import os
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.corpora.new_texts import documents_for
-from collapsium.pipeline.corpora.options import READING, TextsInMemory
+from collapsium.pipeline.corpora.new_texts import documents_for, table_as_recorded
+from collapsium.pipeline.corpora.options import READING
+from collapsium.pipeline.corpora.recorded_reading import reading_of_model
+from collapsium.pipeline.corpora.text_reader import TextReader, TextsRead
 from collapsium.pipeline.corpora.texts_in_memory import in_memory, index_of, is_path
-from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.models import model as models
 from collapsium.pipeline.models.rank_options import Measure
@@ -31,6 +33,7 @@ from collapsium.storage import html
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents, Shard
+from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import (
     MAX_NAMES,
     AbsentError,
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
 
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 SEPARATOR = ", "  # Between the words of a topic, as text
 NAME_WORDS = 5  # Words that name a topic
@@ -92,6 +96,7 @@ class Model:
     def __init__(self, run: str | os.PathLike[str], *, texts: Any = None) -> None:
         self._opened = run if isinstance(run, models.Model) else models.Model(run)
         self._texts, self._index = texts, index_of(texts)
+        self._warned_of: set[str] = set()  # Kinds of warnings about new texts that were given
 
     if not TYPE_CHECKING:
 
@@ -103,7 +108,7 @@ class Model:
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without texts and large arrays, which are computed again on first use."""
-        left_out = ("topic_word", "document_topic", "document_ids")
+        left_out = ("topic_word", "document_topic", "document_ids", "_folding")
         return {name: value for name, value in vars(self).items() if name not in left_out} | {"_texts": None}
 
     def __repr__(self) -> str:
@@ -418,11 +423,24 @@ class Model:
         )
         return frame.join(known[["share", "words"]], on="topic")
 
-    def transform(self, texts: Any, *, seed: int = 0, **reading: Any) -> Floats:
+    @overload
+    def transform(
+        self, texts: Any, *, seed: int = 0, return_unknown: Literal[False] = False, **reading: Any
+    ) -> Floats: ...
+
+    @overload
+    def transform(
+        self, texts: Any, *, seed: int = 0, return_unknown: Literal[True], **reading: Any
+    ) -> tuple[Floats, Ints]: ...
+
+    def transform(
+        self, texts: Any, *, seed: int = 0, return_unknown: bool = False, **reading: Any
+    ) -> Floats | tuple[Floats, Ints]:
         """Return the topic proportions of new documents, read like the training documents.
 
-        A warning is given if many of their tokens are not in the vocabulary. A text that is missing (None, NaN), empty
-        or without a known word has the proportions of the prior.
+        The first texts load the vocabulary and the topics into memory, where they stay for the next ones. A warning is
+        given once if many of the texts' words are not in the vocabulary; `return_unknown` counts them. A text that is
+        missing (None, NaN), empty or without a known word has the proportions of the prior.
 
         Parameters
         ----------
@@ -430,40 +448,58 @@ class Model:
             Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
         seed : int, optional
             Seed of families that draw random numbers.
+        return_unknown : bool, optional
+            Whether to return the unknown words of each document too; not for a path.
         **reading
             Options of `ingest`, such as ``text="body"``, where the frame or the files differ from the model's record;
             and ``tokenizer`` or ``segments``, which must be named again if they were functions or regular expressions.
 
         Returns
         -------
-        numpy.ndarray of float64, shape (documents, topics)
+        proportions : numpy.ndarray of float64, shape (documents, topics)
             Proportions in the order of the documents; column k is the topic with the permanent id k.
+        unknown : numpy.ndarray of int64, shape (documents,)
+            Number of tokens whose words are neither in the vocabulary nor left out on purpose, as stop words are. Only
+            with `return_unknown`.
 
         Raises
         ------
         CollapsiumError
             The texts are no strings, or cannot be read as recorded. No error quotes a text.
         """
-        model = self._opened
         reading, seed = python_value(reading), python_number(seed)
         known = ["format", "headings", *READING]
         unknown = next((name for name in reading if name not in known), None)
         if unknown is not None:
             raise OptionError(f"transform: unknown option {unknown!r}{suggestion(unknown, known)}")
-        family = model.record.family
-        if load_family(family).corpus_kind != DOCUMENTS and not is_path(texts):
-            raise OptionError(f"transform: '{family}' takes vectors, not texts; name a corpus of vectors")
-        given = texts if is_path(texts) else TextsInMemory(in_memory(texts))
-        if isinstance(given, TextsInMemory) and hasattr(given.texts, "__len__") and not len(given.texts):
-            return np.zeros((0, _width(model)))
-        with shown("inferring proportions"), documents_for(model.folder.url, given, reading=reading) as new:
+        if is_path(texts):
+            if return_unknown:
+                raise OptionError("expected texts in memory, found a path", "return_unknown")
+            return self._transform_path(texts, seed, reading)
+        with shown("inferring proportions"):
+            read = self._folding.read(texts, reading)
+            for kind, line in (("reading", read.notice), ("unknown words", read.warning)):
+                if line is not None and kind not in self._warned_of:
+                    self._warned_of.add(kind)
+                    warnings.warn(line, UserWarning, stacklevel=2)
+            proportions = self._folding.proportions(read, seed)
+        return (proportions, read.unknown) if return_unknown else proportions
+
+    def _transform_path(self, path: str | os.PathLike[str], seed: int, reading: dict[str, Any]) -> Floats:
+        """Return the proportions of the documents of a corpus or of files of texts."""
+        model = self._opened
+        with shown("inferring proportions"), documents_for(model.folder.url, path, reading=reading) as new:
             # A guess is no reason for a warning.
             guessed = None if new.report is None else new.report.guessed
             for line in (line for line in new.notices if line != guessed):
-                warnings.warn(line, UserWarning, stacklevel=2)
-            require_corpus(family, new.corpus)
+                warnings.warn(line, UserWarning, stacklevel=3)
+            require_corpus(model.record.family, new.corpus)
             new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
             return fold_in(model, new.corpus, seed)
+
+    @cached_property
+    def _folding(self) -> TextFolding:
+        return TextFolding(self._opened)
 
     # Fields of the documents
 
@@ -709,9 +745,48 @@ def fold_in(model: models.Model, corpus: Corpus, seed: int = 0) -> Floats:
 
 
 def _folded(model: models.Model, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
-    shard = reference.load(**parts_for(model))
+    return _folded_shard(model, reference.load(**parts_for(model)), blocks, seed)
+
+
+def _folded_shard(model: models.Model, shard: AnyShard, blocks: list[tasks.Block], seed: int) -> Floats:
     local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "infer"))
     return _proportions(model, local)
+
+
+class TextFolding:
+    """Folds texts in memory into a model, whose vocabulary and topics are loaded once and stay in memory."""
+
+    def __init__(self, model: models.Model) -> None:
+        family = model.record.family
+        if load_family(family).corpus_kind != DOCUMENTS:
+            raise OptionError(f"transform: '{family}' takes vectors, not texts; name a corpus of vectors")
+        self.model = model
+        self._recorded = reading_of_model(model)
+        self._reader = TextReader(self._recorded)
+
+    @cached_property
+    def _blocks(self) -> list[tasks.Block]:
+        model = self.model
+        # Tasks run in this process, where an interrupt would wait for the compiler.
+        fill_cache([*model.family.fold_in_kernels(model.global_state), elementary])
+        return [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
+
+    def read(self, texts: Any, reading: dict[str, Any]) -> TextsRead:
+        """Return texts as documents; `reading` are options of `ingest`."""
+        return self._reader.read(*table_as_recorded(self._recorded.history, in_memory(texts), reading))
+
+    def proportions(self, read: TextsRead, seed: int = 0) -> Floats:
+        """Return the proportions of documents, fitted with the topics held fixed."""
+        model, parts, documents = self.model, parts_for(self.model), read.shards()
+        if not documents:
+            return np.zeros((0, _width(model)))
+        shards = [Shard.of(number, some, **parts) for number, some in enumerate(documents)]
+        executor = SerialExecutor() if len(shards) == 1 else open_executor("threads", None)
+        try:
+            submitted = [executor.submit(_folded_shard, model, shard, self._blocks, seed) for shard in shards]
+            return np.concatenate(executor.collect(submitted))
+        finally:
+            executor.close()
 
 
 def require_pandas() -> Any:

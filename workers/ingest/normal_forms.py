@@ -58,6 +58,7 @@ _NAMES = {
 }
 
 
+@functools.cache
 def library_of(way: str) -> str:
     """Return the name and version of the library for normal forms, such as ``simplemma 2.0.0``."""
     form_of(way)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.storage.building.chunks import read_chunk, read_table, write_table
+from collapsium.storage.building.chunks import Chunk, read_chunk, read_table, write_table
 from collapsium.storage.corpus.list_columns import segment_counts, segment_lists
 from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.parquet import column_of, decode_table, read_part
@@ -157,11 +157,15 @@ def write_vocabulary(scratch: Folder, words: Sequence[str], stops: StopWords) ->
 @functools.lru_cache(maxsize=3)
 def _numbered(address: str, name: str) -> Documents:
     """Return a chunk with the vocabulary's word ids, without other words."""
-    folder = Folder(address)
-    chunk = read_chunk(folder, name)
+    chunk = read_chunk(Folder(address), name)
     words = _table(address, WORDS).column("word").combine_chunks()
     place = pc.fill_null(pc.index_in(chunk.words, value_set=words), -1)
-    numbers = np.asarray(place, dtype=np.int32)[chunk.numbers]
+    return documents_of(chunk, np.asarray(place, dtype=np.int32))
+
+
+def documents_of(chunk: Chunk, place: npt.NDArray[np.int32]) -> Documents:
+    """Return a chunk of pairs as documents by the vocabulary's word ids: `place` of each word, negative to drop it."""
+    numbers = place[chunk.numbers]
     keep = numbers >= 0
     before = running(keep)
     bounds, offsets = before[chunk.bounds], before[chunk.offsets]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.workers.ingest.normal_forms import normalised, require_library
-from collapsium.workers.ingest.phrases import joined_by, named_phrases
+from collapsium.workers.ingest.phrases import Phrases, joined_by, named_phrases
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tokenize import Tokens, tokenize
 
@@ -35,10 +35,14 @@ class ReadRequest:
 
 def read_tokens(texts: pa.Array, request: ReadRequest) -> Tokens:
     """Return the tokens of texts, with joined phrases if the request names them."""
-    tokens = tokenize(texts, request.options.tokenizer, request.options.word_rule)
-    if request.options.normalise is not None:
-        require_library(request.options.normalise, request.options.normalised_by)
-        tokens = normalised(tokens, request.options.normalise, request.stops)
-    if request.phrases:
-        tokens = joined_by(tokens, request.stops, named_phrases(request.scratch.address, PHRASES))
-    return tokens
+    phrases = named_phrases(request.scratch.address, PHRASES) if request.phrases else None
+    return tokens_of_texts(texts, request.options, request.stops, phrases)
+
+
+def tokens_of_texts(texts: pa.Array, options: ReadOptions, stops: StopWords, phrases: Phrases | None) -> Tokens:
+    """Return the tokens of texts as words in their normal forms, with joined phrases."""
+    tokens = tokenize(texts, options.tokenizer, options.word_rule)
+    if options.normalise is not None:
+        require_library(options.normalise, options.normalised_by)
+        tokens = normalised(tokens, options.normalise, stops)
+    return tokens if phrases is None else joined_by(tokens, stops, phrases)

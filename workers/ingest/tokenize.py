@@ -25,7 +25,7 @@ from collapsium.workers.kernels.text import expand_runs, number_runs
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789_'"
 _SIGMA = "\u03a3"  # The one letter whose lower case depends on letters further off
-_SLOTS = 1 << 16  # Slots of the hash table of runs at the start
+_MAX_SLOTS = 1 << 16  # Slots of the hash table of runs at the start; a short text needs fewer
 PIECE = 1 << 24  # Bytes of text that are split into runs at once
 
 
@@ -83,7 +83,7 @@ def _by_runs(texts: pa.Array, rule: int) -> Tokens:
     most = int(offsets[-1] - offsets[0]) // 2 + len(texts) + 1
     numbers, ends = np.empty(most, dtype=np.int32), np.empty(len(texts), dtype=np.int64)
     first, length = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
-    room = np.array([_SLOTS], dtype=np.int64)
+    room = np.array([min(1 << (2 * most).bit_length(), _MAX_SLOTS)], dtype=np.int64)
     distinct = number_runs(data, offsets, _inside(), room, numbers, ends, first, length)
     numbers = numbers[: int(ends[-1]) if ends.size else 0]
     words, places, counts = _words_of(_runs_at(data, first[:distinct], length[:distinct]), rule)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import pyarrow as pa
+
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.blocks import Block
@@ -12,7 +14,7 @@ from collapsium.storage.readers.texts.fields import DAY_FIRST, MONTH_FIRST, Fiel
 from collapsium.storage.readers.texts.gathering import CHUNK_BYTES, Batch, Gathering, Into
 from collapsium.storage.readers.texts.lines import gather_file, gather_json, gather_mallet
 from collapsium.storage.readers.texts.segment import ENTRIES, Span, cutter_of
-from collapsium.storage.readers.texts.tables import columns_of, gather_parquet, gather_table, is_numbered
+from collapsium.storage.readers.texts.tables import columns_of, gather_arrow, gather_parquet, gather_table, is_numbered
 
 GATHER: dict[str, Callable[[Span, ReadOptions, Into], Iterator[None]]] = {
     "csv": gather_table,
@@ -56,10 +58,20 @@ def fields_of(options: ReadOptions, kind: str) -> ReadOptions:
 def read_batches(block: Block, kind: str, options: ReadOptions, numbered: bool = False) -> Iterator[Batch]:
     """Yield the documents of a block in batches."""
     gathering = Gathering(Fields.of(options), numbered)
-    for span in block:
-        for _ in GATHER[kind](span, options, gathering):
-            if gathering.bytes >= CHUNK_BYTES:
-                yield gathering.batch()
+    rows = (row for span in block for row in GATHER[kind](span, options, gathering))
+    yield from _batches(gathering, rows)
+
+
+def batches_of_table(table: pa.Table, name: str, options: ReadOptions) -> Iterator[Batch]:
+    """Yield the documents of a table in memory, which errors call `name`, in batches."""
+    gathering = Gathering(Fields.of(options))
+    yield from _batches(gathering, gather_arrow(Span(name, name, table.nbytes), table, gathering))
+
+
+def _batches(gathering: Gathering, rows: Iterator[None]) -> Iterator[Batch]:
+    for _ in rows:
+        if gathering.bytes >= CHUNK_BYTES:
+            yield gathering.batch()
     if len(gathering):
         yield gathering.batch()
 

@@ -16,7 +16,7 @@ import operator
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import IO, Any
 
@@ -367,16 +367,28 @@ def gather_parquet(span: Span, options: ReadOptions, into: Into) -> Iterator[Non
     """Read rows of Parquet into a collector."""
     with reading(span.path), open_input(span.path) as handle:
         file = _opened(handle, span, options)
-        there = file.schema.names
-        constants = {field: value for field, value in span.constants if field not in there}
-        columns_read = [name for name in into.requested(span.path, [*there, *constants]) if name in there]
-        row = 0
-        for batch in _batches(file, span, columns_read):
-            columns = [_values(span, file.schema.field(name), batch.column(name), row) for name in columns_read]
-            for values in zip(*columns, strict=True):
-                row += 1
-                into.add(span.path, {**constants, **dict(zip(columns_read, values, strict=True))}, lambda: f"row {row}")  # noqa: B023
-                yield
+        yield from _gather_batches(span, file.schema, lambda columns: _batches(file, span, columns), into)
+
+
+def gather_arrow(span: Span, table: pa.Table, into: Into) -> Iterator[None]:
+    """Read rows of a table in memory, which the path of `span` names in errors, into a collector."""
+    yield from _gather_batches(span, table.schema, lambda columns: table.select(columns).to_batches(), into)
+
+
+def _gather_batches(
+    span: Span, schema: pa.Schema, batches: Callable[[list[str]], Iterable[pa.RecordBatch]], into: Into
+) -> Iterator[None]:
+    """Read the columns that a collector requests, from the batches that a function returns for their names."""
+    there = schema.names
+    constants = {field: value for field, value in span.constants if field not in there}
+    columns_read = [name for name in into.requested(span.path, [*there, *constants]) if name in there]
+    row = 0
+    for batch in batches(columns_read):
+        columns = [_values(span, schema.field(name), batch.column(name), row) for name in columns_read]
+        for values in zip(*columns, strict=True):
+            row += 1
+            into.add(span.path, {**constants, **dict(zip(columns_read, values, strict=True))}, lambda: f"row {row}")  # noqa: B023
+            yield
 
 
 def _values(span: Span, field: pa.Field, column: pa.Array, before: int) -> list[Any]:
