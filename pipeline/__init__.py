@@ -4,8 +4,8 @@ Corpora: `ingest`, `append`, `split`, `explode`, `simulate`; `sample_texts` and 
 out. Fits: `estimate`, `fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `edit`,
 `topic_shares`, `expected_topics`, `label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`,
 `predict`, `examples`, `effects`, `table_effects`, `shares_by`, `shares_over`, `words_by`, `report`, `plot` and
-`export`. Jobs: `batch`, `versions` and `rollback`. Folders: `info` and `verify`. Most functions have a command of the
-same name. `__init__.pyi` has the types of all options, for editors and mypy.
+`export`. Jobs: `batch`, `versions`, `rollback` and `serve`. Folders: `info` and `verify`. Most functions have a
+command of the same name. `__init__.pyi` has the types of all options, for editors and mypy.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ _HOMES = {
     "report": "collapsium.pipeline.reporting.page.report",
     "resume": "collapsium.pipeline.engine.fit",
     "sample_texts": "collapsium.pipeline.workflows.demo.sample",
+    "serve": "collapsium.pipeline.workflows.serve.serve",
     "shares_by": "collapsium.pipeline.analysis.effects",
     "shares_over": "collapsium.pipeline.analysis.effects",
     "simulate": "collapsium.pipeline.corpora.simulate",
@@ -121,6 +122,7 @@ __all__ = [
     "resume",
     "rollback",
     "sample_texts",
+    "serve",
     "shares_by",
     "shares_over",
     "simulate",

@@ -280,6 +280,9 @@ def rollback(job: str | os.PathLike[str], *, to: int | None = ...) -> int:
 def sample_texts() -> list[dict[str, str | int]]:
     """Return the paragraphs of 124 addresses of presidents of the United States, for tutorials and first trials."""
 
+def serve(run: str | os.PathLike[str], *, notice: collections.abc.Callable[[str], None] | None = ..., host: str = ..., port: int = ..., threads: int | None = ..., max_texts: int = ..., max_bytes: int = ..., max_seconds: float = ..., max_waiting: int = ..., max_connections: int = ..., every: float = ..., tokenizer: str | None = ..., headings: str | None = ...) -> None:
+    """Score texts over HTTP until the process is interrupted."""
+
 def shares_by(run: str | os.PathLike[str], field: str, *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., cluster: str | None = ..., level: float = ..., seed: int = ..., posteriors: typing.Literal['sampled', 'fit'] = ..., store: bool = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.pipeline.analysis.regression.Effects:
     """Return the topics' shares of the tokens by the values of a field, with intervals."""
 
@@ -378,4 +381,4 @@ def words_by(run: str | os.PathLike[str], topic: int, field: str, *, tls: collap
 def write_sample_texts(out: str | os.PathLike[str]) -> int:
     """Write the sample texts as JSON lines, an object a line."""
 
-__all__ = ['Coherence', 'Comparison', 'Corpus', 'Edited', 'Effects', 'Evaluation', 'ExpectedTopic', 'Exported', 'Findings', 'GroupWords', 'LabelTopics', 'Measurement', 'Model', 'Outcome', 'Plan', 'Prediction', 'Reconstruction', 'Report', 'TLS', 'TimeShares', 'Topic', 'append', 'batch', 'coherence', 'compare', 'edit', 'effects', 'estimate', 'evaluate', 'examples', 'expected_topics', 'explode', 'export', 'fit', 'infer', 'info', 'ingest', 'label_topics', 'measure', 'name_topics', 'neighbour_distance', 'plot', 'predict', 'report', 'resume', 'rollback', 'sample_texts', 'shares_by', 'shares_over', 'simulate', 'split', 'table_effects', 'topic_shares', 'topics', 'verify', 'versions', 'words_by', 'write_sample_texts']
+__all__ = ['Coherence', 'Comparison', 'Corpus', 'Edited', 'Effects', 'Evaluation', 'ExpectedTopic', 'Exported', 'Findings', 'GroupWords', 'LabelTopics', 'Measurement', 'Model', 'Outcome', 'Plan', 'Prediction', 'Reconstruction', 'Report', 'TLS', 'TimeShares', 'Topic', 'append', 'batch', 'coherence', 'compare', 'edit', 'effects', 'estimate', 'evaluate', 'examples', 'expected_topics', 'explode', 'export', 'fit', 'infer', 'info', 'ingest', 'label_topics', 'measure', 'name_topics', 'neighbour_distance', 'plot', 'predict', 'report', 'resume', 'rollback', 'sample_texts', 'serve', 'shares_by', 'shares_over', 'simulate', 'split', 'table_effects', 'topic_shares', 'topics', 'verify', 'versions', 'words_by', 'write_sample_texts']

@@ -41,6 +41,7 @@ DOORS = {
     "pipeline/monitoring/console.py",
     "pipeline/monitoring/dask_dashboard/plugin.py",
     "pipeline/workflows/batch/job.py",
+    "pipeline/workflows/serve/serve.py",
     "pipeline/workflows/batch/job_file.py",
     "pipeline/workflows/batch/journal.py",
     "storage/corpus/corpus.py",

@@ -32,6 +32,7 @@ COMMANDS = {
     "plot": ("models.plot", "draw the course of a fit, topic sizes and a topic map, as PNG or SVG"),
     "evaluate": ("models.evaluate", "score a model on held-out data, or compute the coherence of its topics"),
     "infer": ("models.infer", "write the topic proportions of documents, seen or unseen"),
+    "serve": ("models.serve", "score texts over HTTP, with a run or the published version of a job"),
     "predict": ("models.predict", "predict a label or rating of documents from their words"),
     "effects": ("models.effects", "estimate how topics differ by labels, numbers and dates, with intervals"),
     "export": ("models.export", "export a model to pyLDAvis, or as tables (CSV)"),

@@ -22,6 +22,7 @@ from collapsium.storage.corpus.segments import running
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.word_rule import lookup_keys
 from collapsium.storage.corpus.writer import even_shard_tokens_of
+from collapsium.storage.io.parquet import string_array
 from collapsium.storage.readers.texts.batches import batches_of_table
 from collapsium.workers.ingest.count import counted_of, stream_of
 from collapsium.workers.ingest.phrases import Phrases
@@ -31,6 +32,7 @@ from collapsium.workers.ingest.token_reading import tokens_of_texts
 
 Ints = npt.NDArray[np.int64]
 
+NONE = Documents(string_array([]), np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
 UNKNOWN, LEFT_OUT = -1, -2  # In place of the number of a word that the vocabulary lacks, and of one left out on purpose
 MAX_REMEMBERED = 1 << 16  # Most words outside the vocabulary whose kind is remembered, a few megabytes
 
@@ -86,7 +88,7 @@ class TextReader:
             parts.append(exploded(documents) if history.exploded else documents)
             unknown.append(np.diff(before[chunk.bounds if history.exploded else chunk.offsets]))
         require_distinct_ids(records, [()] * len(records))
-        joined, missed = Documents.join(parts), np.concatenate(unknown)
+        joined, missed = Documents.join(parts or [NONE]), np.concatenate([np.zeros(0, dtype=np.int64), *unknown])
         lost = int(missed.sum())
         count = UnknownWords(lost, lost + int(joined.counts.sum(dtype=np.int64)))
         return TextsRead(joined, missed, notice_of(self._recorded, history), warning_of(self._recorded, count))

@@ -27,7 +27,6 @@ from collapsium.pipeline import Model, fit, ingest
 from collapsium.pipeline.analysis.coherence import count_in, npmi
 from collapsium.pipeline.analysis.metrics import labelled, topic_words
 from collapsium.pipeline.analysis.metrics.topic_words import text_coherence, top_words
-from collapsium.pipeline.fitted_model import fold_in
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import CollapsiumError
@@ -76,7 +75,7 @@ def fit_ours(data, corpora, place, options, seed):
     """Fit ours; return proportions of training and test documents, and the topics' words."""
     model = fit(str(corpora[0]), str(place / f"run-{seed}"), seed=seed, **options)
     train = model.document_topic
-    test = train if data.tests_on_training else fold_in(model, Corpus(corpora[1]), seed)
+    test = train if data.tests_on_training else model.transform(corpora[1], seed=seed)
     return train, test, lambda count: top_words(Model(place / f"run-{seed}"), count)[1]
 
 

@@ -1,0 +1,35 @@
+"""Score texts over HTTP, with a run or the published version of a batch job.
+
+POST /score takes {"texts": ["...", ...]} and returns, for each text, its largest
+topics with their proportions and its number of known and unknown words; and the words of
+these topics. "topics" and "words" say how many; "dense": true adds all
+proportions. GET /topics, /health and /metrics (Prometheus) describe model and load.
+
+With the file of a job, a newly published version replaces the one before it without
+a refused request. The service has no login: it listens on this machine alone unless
+--host says otherwise, and belongs behind a proxy that has one.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from collapsium import pipeline
+from collapsium.pipeline.cli.command import argument, given
+from collapsium.pipeline.workflows.serve.options import ServeOptions
+
+EPILOG = """examples:
+  collapsium serve run
+  collapsium serve job.toml --port 8080
+  curl -H 'Content-Type: application/json' -d '{"texts": ["We seek a treaty"]}' http://127.0.0.1:8642/score"""
+
+
+def execute(
+    run: Annotated[str, argument("RUN|JOB.toml", "folder of a run or model, or configuration of a job")],
+    /,
+    *,
+    options: ServeOptions,
+) -> None:
+    """Serve until interrupted."""
+    pipeline.serve(run, **given(options), notice=lambda line: print(line, file=sys.stderr, flush=True))

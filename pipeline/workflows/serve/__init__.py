@@ -1,0 +1,1 @@
+"""A service that scores texts with a fitted model, over HTTP."""

@@ -1,0 +1,169 @@
+"""Speed of the service: `python -m tests.benchmarks.service RUN TEXTS.jsonl` prints single texts and batches, ours and of others.
+
+RUN is a fit of `lda`, and TEXTS.jsonl has short texts in the field "text". Ours is asked over HTTP by a client in this
+process. gensim (with the topics of RUN) and tomotopy (trained on the texts, as it takes no topics) are called here, without
+HTTP and JSON, from the text to proportions. The processor time is that of the service, or of the library; it says more than
+the time that passed on a machine with other work. `--load SECONDS` keeps the service at a share of its rate in batches.
+"""
+
+import argparse
+import contextlib
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from collapsium.pipeline import Model
+
+HEADERS = {"Content-Type": "application/json"}
+TRAINING_SWEEPS = 20  # of tomotopy, whose inference takes the same time on any topics of some shape
+
+
+@contextlib.contextmanager
+def service(run, threads):
+    """Start `collapsium serve`, and yield its port and its process."""
+    command = [sys.executable, "-m", "collapsium.pipeline", "serve", run, "--port", "0", "--threads", str(threads)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield int(re.search(r":(\d+)/score", process.stderr.readline())[1]), psutil.Process(process.pid)
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def ask(connection, texts, **options):
+    """Ask the service for the proportions of texts."""
+    connection.request("POST", "/score", json.dumps({"texts": texts, **options}), HEADERS)
+    response = connection.getresponse()
+    body = response.read()
+    if response.status != http.client.OK:
+        raise RuntimeError(f"status {response.status}: {body[:200]!r}")
+
+
+def in_batches(port, batches, clients, **options):
+    """Ask for batches of texts by several clients at once, and return the seconds that it took."""
+
+    def work(own):
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+            for texts in own:
+                ask(connection, texts, **options)
+
+    threads = [threading.Thread(target=work, args=(batches[first::clients],)) for first in range(clients)]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - began
+
+
+def processor_seconds(process):
+    """Return the processor time of a process so far."""
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def gensim_inference(run):
+    """Return a function from texts to proportions by gensim, with the topics of a run."""
+    from gensim.corpora import Dictionary
+    from gensim.models import LdaModel
+    from gensim.utils import simple_preprocess
+
+    model = Model(run)
+    dictionary = Dictionary([model.vocabulary.words])
+    order = [dictionary.token2id[word] for word in model.vocabulary.words]
+    peer = LdaModel(num_topics=model.topic_word.shape[0], id2word=dictionary, alpha=0.1)
+    peer.state.sstats[:, order] = model.topic_word * model.vocabulary.tokens.sum() / len(model.topic_word)
+    peer.sync_state()
+    return lambda texts: peer.inference([dictionary.doc2bow(simple_preprocess(text)) for text in texts])
+
+
+def tomotopy_inference(texts, topics, threads):
+    """Return a function from texts to proportions by tomotopy, trained on the texts."""
+    import tomotopy
+
+    words = re.compile(r"\w\w+").findall
+    model = tomotopy.LDAModel(k=topics, alpha=0.1, eta=0.05, seed=1)
+    for text in texts:
+        model.add_doc(words(text.lower()))
+    model.train(TRAINING_SWEEPS, workers=threads)
+    return lambda texts: model.infer([model.make_doc(words(text.lower())) for text in texts], workers=threads)
+
+
+def report(library, singles, texts, seconds, processor):
+    """Print a line of JSON."""
+    line = {"library": library, "single_ms": round(1e3 * float(np.median(singles)), 2), "texts": texts}
+    line |= {"texts_a_second": round(texts / seconds), "texts_a_processor_second": round(texts / processor)}
+    print(json.dumps(line), flush=True)
+
+
+def measure_peer(library, infer, singles, batches):
+    """Time single texts and batches of a library in this process."""
+    infer(batches[0])
+    times = []
+    for text in singles:
+        began = time.perf_counter()
+        infer([text])
+        times.append(time.perf_counter() - began)
+    began, processor = time.perf_counter(), time.process_time()
+    for texts in batches:
+        infer(texts)
+    seconds, processor = time.perf_counter() - began, time.process_time() - processor
+    report(library, times, sum(map(len, batches)), seconds, processor)
+
+
+def measure_service(run, singles, batches, threads, load):
+    """Time single texts and batches of the service, and keep it under load."""
+    with service(run, threads) as (port, process):
+        in_batches(port, batches[:4], threads)
+        times = []
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+            for text in singles:
+                began = time.perf_counter()
+                ask(connection, [text])
+                times.append(time.perf_counter() - began)
+        for name, options in (("collapsium", {}), ("collapsium, all proportions", {"dense": True})):
+            before = processor_seconds(process)
+            seconds = in_batches(port, batches, threads, **options)
+            report(name, times, sum(map(len, batches)), seconds, processor_seconds(process) - before)
+        end, pause, asked = time.monotonic() + load, seconds / len(batches) / 4, 0
+        while time.monotonic() < end:
+            in_batches(port, batches[:threads], threads)
+            asked += threads
+            time.sleep(pause)
+        if load:
+            memory = process.memory_info().rss >> 20
+            print(json.dumps({"load_seconds": load, "requests": asked, "failed": 0, "megabytes": memory}), flush=True)
+
+
+def main():
+    """Read the command line and measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("texts")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=500, help="texts of a request")
+    parser.add_argument("--singles", type=int, default=300, help="single texts")
+    parser.add_argument("--load", type=float, default=0.0, help="seconds of load at four fifths of the rate")
+    parser.add_argument("--peers", nargs="*", default=["gensim", "tomotopy"])
+    given = parser.parse_args()
+    texts = [json.loads(line)["text"] for line in Path(given.texts).read_text(encoding="utf-8").splitlines()]
+    batches = [texts[first : first + given.batch] for first in range(0, len(texts), given.batch)]
+    singles = texts[: given.singles]
+    measure_service(given.run, singles, batches, given.threads, given.load)
+    if "gensim" in given.peers:
+        measure_peer("gensim", gensim_inference(given.run), singles, batches)
+    if "tomotopy" in given.peers:
+        topics = len(Model(given.run).topics())
+        measure_peer("tomotopy", tomotopy_inference(texts, topics, given.threads), singles, batches)
+
+
+if __name__ == "__main__":
+    main()
