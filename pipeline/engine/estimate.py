@@ -200,6 +200,7 @@ def estimate(
     MismatchError
         The run `measured` is of another family, or has another number of topics.
     """
+    settings, options = settings.with_preset(family, options)
     config = make_options(family, options, option_names(estimate))
     check_scheduler(execution.scheduler, execution.workers)
     request = new_request(Corpus(corpus), family, config, settings)

@@ -35,6 +35,7 @@ from collapsium.pipeline.engine.setup.request import (
     differing_versions,
     is_finished,
     new_request,
+    offered_presets,
     resumed_request,
 )
 from collapsium.pipeline.engine.setup.starts import Start, StartSource, most_topics, start_of_file
@@ -161,6 +162,7 @@ class ActiveFit:
         )
         self._log.sinks.append(Feed(executor.publish, self._target.folder.address, self._earlier_events))
         notices = missing_inputs(self._request.corpus, self._request.family, self._request.config)
+        notices += [] if self._resumed else offered_presets(self._request)
         differing = self._check_processors(executor)
         notices += [] if differing is None else [differing]
         events = [cluster, *(initial_event("notice", text=text) for text in notices)]
@@ -356,6 +358,7 @@ def fit(
     """
     is_texts = not names_corpus(corpus)
     reading = reading_of(options, corpus, load_family(family).Options.model_fields) if is_texts else {}
+    settings, options = settings.with_preset(family, options)
     settings.require_used(heldout=settings.heldout is not None)
     config = make_options(family, options, (*option_names(fit), *(OPTIONS if is_texts else ())))
     with run_folder(out, placement.scheduler) as folder:

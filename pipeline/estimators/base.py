@@ -229,6 +229,7 @@ def _documents(part: Any, first: int, fractional: str) -> Documents:
 # Number of documents in a chunk. It is fixed, because the random numbers of a document may depend on it.
 FOLD_IN_DOCUMENTS = 512
 
+START_NAMES = ("init", "init_strength")  # Options of the documents' initial proportions
 # Names of the options of `Placement` that ``options`` may contain
 WHERE = ("scratch", "checkpoint_every", "cluster_timeout", "tls", "strict_bits")
 
@@ -279,6 +280,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
     n_jobs: int | None = None
     restarts: int = 0
     combine: str = "predictions"
+    preset: str | None = None
     init: str | None = None
     init_strength: float = 0.0
     total_documents: int = 1_000_000
@@ -342,10 +344,18 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
                 raise OptionError(
                     f"expected no {name!r}, which is the parameter `{parameter}` (found {value!r})", "options"
                 )
-        options = {**{name: getattr(self, name) for name in self.family_options()}, **further}
-        options[self.TOPICS] = self.n_components
+        own = {name: getattr(self, name) for name in (*self.family_options(), "init", "init_strength")}
+        if self.preset is not None:
+            # Parameters at their defaults are not named; the others take precedence.
+            own = {name: value for name, value in own.items() if not np.array_equal(value, defaults[name].default)}
+        options = {**own, **further, self.TOPICS: self.n_components}
         options = {name: python_value(value) for name, value in options.items()}
-        limits = {name: options.pop(name) for name in (*LIMIT_NAMES, *WHERE) if name in options}
+        names = (*LIMIT_NAMES, *WHERE, *START_NAMES)
+        limits = {name: options.pop(name) for name in names if name in options}
+        if self.preset is not None:
+            named = {name: limits[name] for name in START_NAMES if name in limits}
+            settings, options = FitOptions(preset=self.preset, **named).with_preset(self.FAMILY, options)
+            limits |= {name: getattr(settings, name) for name in START_NAMES}
         return options, {"iterations": self.max_iter, "tolerance": self.tol, **limits}
 
     def _seed(self) -> int:
@@ -475,9 +485,9 @@ class TopicEstimator(DocumentEstimator):
         workers = python_number(self.workers)
         where["workers"] = workers if workers is not None or is_elsewhere(self.scheduler) else self._threads()
         members = {"restarts": python_number(self.restarts), "combine": self.combine}
-        init = {"init": self.init and os.fspath(self.init), "init_strength": python_number(self.init_strength)}
+        init = {name: limits.pop(name) for name in START_NAMES if name in limits}
         alone = not (members["restarts"] or limits.get("samples") or self.combine != "predictions")
-        if here and self.run is None and alone and tuple(init.values()) == (None, 0.0):
+        if here and self.run is None and alone and not any(init.values()):
             settings, config = FitOptions(seed=seed, **limits), make_options(self.FAMILY, options)
             request = new_request(corpus, self.FAMILY, config, settings)
             return fit_here(request, Placement(**where))

@@ -47,6 +47,8 @@ class CollapsedLDA(TopicEstimator):
         mean pseudo-counts of matching topics, and `score` that of their mean prediction.
     combine : {"predictions", "consensus"}, optional
         With ``"consensus"``, one more fit begins from the means of the matched models, and is the model.
+    preset : {"defaults", "clusters", "short-texts"}, optional
+        Options under one name, where parameters have their defaults; see `collapsium.pipeline.fit`.
     init, init_strength : str and float, optional
         Initial proportions of the documents, and tokens of them that stay in each document's prior; see `fit`.
     total_documents : int, optional

@@ -324,16 +324,8 @@ def ranked_words(model: Model, ids: Ints, share: Floats, count: int, options: Ra
     """
     tokens = model.vocabulary.tokens.astype(np.float64)
     overall, width = tokens / max(float(tokens.sum()), 1.0), tokens.size
-    group = max(CELLS_IN_MEMORY // max(width, 1), 1)
     words, probabilities = [np.zeros((0, min(count, width)), np.int64)], [np.zeros((0, min(count, width)))]
-    occupied = ids[share > 0.0]
-    for first in range(0, ids.size, group):
-        some = slice(first, first + group)
-        probability, total = np.empty((ids[some].size, width)), np.empty(width)
-        for low, high, table in _tables(model):
-            probability[:, low:high] = table[:, ids[some]].T
-            total[low:high] = table[:, occupied].sum(axis=1)
-        exclusivity = np.minimum(probability / np.maximum(total, np.finfo(np.float64).tiny), 1.0)
+    for some, probability, exclusivity in topic_rows(model, ids, ids[share > 0.0]):
         expected = share[some] * tokens.sum()
         top = largest(word_scores(probability, exclusivity, overall, expected, options), count)
         words.append(top)
@@ -341,7 +333,20 @@ def ranked_words(model: Model, ids: Ints, share: Floats, count: int, options: Ra
     return np.concatenate(words), np.concatenate(probabilities)
 
 
-def _tables(model: Model) -> Iterator[tuple[int, int, Floats]]:
+def topic_rows(model: Model, ids: Ints, occupied: Ints) -> Iterator[tuple[slice, Floats, Floats]]:
+    """Yield some topics at a time: which, p(w | k), and the share of k in the sum of p(w | j) of `occupied` topics."""
+    width = model.record.blocks[-1]
+    group = max(CELLS_IN_MEMORY // max(width, 1), 1)
+    for first in range(0, ids.size, group):
+        some = slice(first, first + group)
+        probability, total = np.empty((ids[some].size, width)), np.empty(width)
+        for low, high, table in word_tables(model):
+            probability[:, low:high] = table[:, ids[some]].T
+            total[low:high] = table[:, occupied].sum(axis=1)
+        yield some, probability, np.minimum(probability / np.maximum(total, np.finfo(np.float64).tiny), 1.0)
+
+
+def word_tables(model: Model) -> Iterator[tuple[int, int, Floats]]:
     """Yield the blocks of the vocabulary: first and last-plus-one word, and probabilities, shape (words, topics)."""
     for number, (low, high) in enumerate(model.blocks):
         table = model.family.probabilities(model.rows(number), model.global_state)["word_topic"]

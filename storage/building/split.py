@@ -19,13 +19,13 @@ import numpy.typing as npt
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.building.splitmix import GOLDEN, mixed
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.lineage import Step, read_steps, write_parts
+from collapsium.storage.corpus.lineage import Step, read_steps, write_part, write_parts
 from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest, read_manifest
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.errors import CollapsiumError, InputError, OptionError
 from collapsium.storage.io.atomic import abandoned
-from collapsium.storage.io.folder import Folder, ensure_free, unfinished
+from collapsium.storage.io.folder import Folder, created, ensure_free, unfinished
 from collapsium.storage.units import Counting, silent
 
 
@@ -252,3 +252,20 @@ def split_corpus_documents(
         step = Step(corpus=corpus.manifest.digest, kind="documents", seed=seed, low=held.low, high=held.high)
         write_parts(folders, corpus, step)
         finish_parts(writers, (train, heldout), words)
+
+
+def sample_documents(
+    corpus: Corpus, out: str | os.PathLike[str], share: float, *, shard_tokens: int | None = None, seed: int = 0
+) -> None:
+    """Write a random sample of the documents of a corpus, those that a split would hold out, as a corpus."""
+    held, words, read = Held.share(share), corpus.vocabulary.words, 0
+    with created(Folder(out)) as folder:
+        writer = CorpusWriter(folder, len(words), shard_tokens)
+        for reference in corpus.references:
+            documents = reference.documents()
+            writer.add(documents.take(held.among(document_draws(read, len(documents), seed))))
+            read += len(documents)
+        step = Step(corpus=corpus.manifest.digest, kind="documents", seed=seed, low=held.low, high=held.high)
+        write_part(folder, corpus, step.model_copy(update={"heldout": True}))
+        writer.finish(words)
+        inherit_history(corpus.folder, folder, documents=read_manifest(folder).documents)

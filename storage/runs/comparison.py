@@ -157,6 +157,8 @@ TABLE, TEXT, SERIES_FILE = "table.parquet", "table.md", "series.parquet"
 CELLS, RUNS, SUFFIX = "cells", "runs", ".json"
 REWRITE_HINT = "; the same `collapsium compare` writes it anew"
 PARTS = ("train", "heldout")  # Folders of the corpora that the comparison has split off
+RANDOM = "random"  # Start of fits from a random state, without varied options
+SAMPLE = "sample"  # Folder of the documents that are compared on, if they are not all
 
 
 def record_of(folder: Folder) -> JsonObject:

@@ -19,6 +19,7 @@ class Needs(Enum):
     TOPICS = "of the topics alone"
     TEXTS = "of the topics' words in texts (`coherence` TEXTS)"
     CORPUS = "of the topics' words in documents (`coherence` CORPUS|TEXTS; by default the training corpus)"
+    FITTED = "of the training documents, beside what the model expects"
     LABELS = "of documents with labels (`unseen` CORPUS|TEXTS; by default the training corpus)"
     CLASSES = "of documents with two different labels or more (as before)"
     DOCUMENTS = "of documents (`unseen` CORPUS|TEXTS), with proportions integrated out"
@@ -50,6 +51,8 @@ _WINDOWS = (
     "of the {words} most probable words of each topic, mean over the topics"
 )
 _EPSILON = "(p_ij + 1e-12)"
+FREX_WEIGHT = 0.7  # Weight of exclusivity in the metric of this name, as in the R package stm
+LEAST_EXPECTED = 0.01  # Expected count from which a cell is a residual's degree of freedom (Taddy 2012, section 3.3)
 
 _METRICS = (
     Metric(
@@ -126,6 +129,26 @@ _METRICS = (
         "similarity measure for indefinite rankings, TOIS",
         10,
         abbreviation="irbo",
+    ),
+    Metric(
+        "exclusivity",
+        Needs.TOPICS,
+        "how much the topics' words belong to them alone, and are frequent in them",
+        f"mean FREX score of the {{words}} most probable words of each topic, 1 / ({FREX_WEIGHT:g} / E + "
+        f"{1 - FREX_WEIGHT:.1g} / F): E and F are the shares of the vocabulary's words that are at most as exclusive "
+        "to the topic, and as probable in it; mean over the topics",
+        "Roberts, Stewart, Tingley et al. (2014), Structural topic models for open-ended survey responses, AJPS; "
+        "Bischof and Airoldi (2012), Summarizing topical content with word frequency and exclusivity, ICML",
+        10,
+    ),
+    Metric(
+        "dispersion",
+        Needs.FITTED,
+        "residuals: how much more the counts of words vary than the model expects; 1 if it fits",
+        "sum of (x - e)^2 / (e (1 - p)) over the documents and all words, for counts x, expected counts e = n_d p and "
+        f"p = sum_k theta_dk phi_kw, divided by the number of cells with e > {LEAST_EXPECTED:g} less that of the "
+        "parameters; of {sampled}",
+        "Taddy (2012), On estimation and selection for topic models, AISTATS",
     ),
     Metric(
         "purity",

@@ -22,6 +22,7 @@ from collapsium.pipeline.analysis.evaluate import (
 from collapsium.pipeline.analysis.metrics.catalogue import Metric, Needs, is_all, metrics_of, require_used
 from collapsium.pipeline.analysis.metrics.labelled import field_of, measure_with_labels
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
+from collapsium.pipeline.analysis.metrics.residuals import measure_residuals, require_residuals
 from collapsium.pipeline.analysis.metrics.topic_words import (
     measure_in_documents,
     measure_in_windows,
@@ -173,14 +174,19 @@ class CompletionSums:
         )
 
 
-def completion_sums(predicted: Predicted) -> CompletionSums:
-    """Return the sums over a shard's documents."""
+def document_sums(predicted: Predicted) -> tuple[Floats, Floats]:
+    """Return the log probability of each document's scored tokens, in nats, and their number, shape (documents,)."""
     documents = predicted.offsets.size - 1
-    if not predicted.counts.size:
-        return CompletionSums()
     owner = np.repeat(np.arange(documents), np.diff(predicted.offsets))
     logs = np.bincount(owner, predicted.counts * special.log(predicted.probability), documents)
-    tokens = np.bincount(owner, predicted.counts, documents)
+    return logs, np.bincount(owner, predicted.counts, documents)
+
+
+def completion_sums(predicted: Predicted) -> CompletionSums:
+    """Return the sums over a shard's documents."""
+    if not predicted.counts.size:
+        return CompletionSums()
+    logs, tokens = document_sums(predicted)
     some = tokens > 0
     means = float((logs[some] / tokens[some]).sum())
     return CompletionSums(float(logs.sum()), int(tokens.sum()), means, int(some.sum()))
@@ -392,6 +398,11 @@ class _Plan:
         job, inputs = self.job, self.inputs
         if needs is Needs.TOPICS:
             return metrics, lambda: measure_words(metrics, job)
+        if needs is Needs.FITTED:
+            for _, model in job.named:
+                require_residuals(model)
+            training = require_training_corpus(job.named[0][1])
+            return metrics, lambda: measure_residuals(metrics, job, training)
         if needs is Needs.TEXTS:
             texts = inputs.texts()
             return metrics, lambda: measure_in_windows(metrics, job, texts)

@@ -15,12 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.pipeline.analysis.coherence import count, lacking, npmi, with_tokens
-from collapsium.pipeline.analysis.metrics.catalogue import Metric
+from collapsium.pipeline.analysis.metrics.catalogue import FREX_WEIGHT, Metric
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
 from collapsium.pipeline.corpora.new_texts import TokenTexts
 from collapsium.pipeline.corpora.passes import in_order
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.topics import describe
+from collapsium.pipeline.models.topics import describe, frex, topic_rows
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError
 from collapsium.workers.ingest.windows import WindowCounts, WindowRequest, WordPairs, count_block, count_windows
@@ -223,13 +223,28 @@ def top_words(model: Model, words: int) -> tuple[Ints, Ints]:
 
 
 def measure_words(metrics: Sequence[Metric], job: Job) -> list[Measurement]:
-    """Measure the diversity of topics."""
+    """Measure the diversity and the exclusivity of topics."""
     measurements = []
     for metric in metrics:
-        chosen = [top_words(model, job.words_of(metric))[1] for _, model in job.named]
-        values = [DIVERSITIES[metric.name](words) for words in chosen]
-        measurements.append(measurement(metric, job.named, values, {"words": chosen[0].shape[1]}))
+        topics: dict[int, float] = {}
+        chosen = [top_words(model, job.words_of(metric)) for _, model in job.named]
+        if metric.name == "exclusivity":
+            each = [exclusivity(model, *of_model) for (_, model), of_model in zip(job.named, chosen, strict=True)]
+            values = [float(scores.mean()) for scores in each]
+            topics = dict(zip(chosen[0][0].tolist(), each[0].tolist(), strict=True))
+        else:
+            values = [DIVERSITIES[metric.name](words) for _, words in chosen]
+        measurements.append(measurement(metric, job.named, values, {"words": chosen[0][1].shape[1]}, topics))
     return measurements
+
+
+def exclusivity(model: Model, ids: Ints, words: Ints) -> Floats:
+    """Return the mean FREX score of some words of each topic, shape (topics,)."""
+    scores = [
+        np.take_along_axis(frex(probability, exclusive, FREX_WEIGHT), words[some], axis=1).mean(axis=1)
+        for some, probability, exclusive in topic_rows(model, ids, ids)
+    ]
+    return np.concatenate(scores)
 
 
 def measure_in_documents(metrics: Sequence[Metric], job: Job, corpus: Corpus) -> list[Measurement]:

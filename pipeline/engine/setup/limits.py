@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
+from collapsium.pipeline.engine.setup.presets import PRESET_TEXT, PRESETS, PresetName
 from collapsium.pipeline.executors.schedulers import ExecutorOptions
-from collapsium.pipeline.models.registry import family_names, load_family
+from collapsium.pipeline.models.registry import elsewhere, family_names, load_family
 from collapsium.pipeline.options import Location, Options, Value, kinds_of
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, InputError, OptionError, SettingError, flag_of, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.run import MAX_SAMPLES, MAX_START_STRENGTH
-from collapsium.workers.options import Formerly, former_names
+from collapsium.workers.options import Formerly, former_names, present_names, warn_renamed
 
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]
@@ -160,13 +161,14 @@ class Limits(Options):
         return sampled
 
 
-class FitOptions(Limits):
-    """Options of a fit, besides those of the family and of execution."""
+class StartOptions(Options):
+    """Options that choose others, and what a fit begins from."""
 
-    seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
-    heldout: Annotated[Location | None, Value("CORPUS")] = Field(
-        None, description="corpus of held-out tokens of the same documents, scored during the fit"
+    preset: Annotated[PresetName | None, Value("PRESET")] = Field(
+        None,
+        description=f"use the options of a preset, where no others are named: {PRESET_TEXT}",
     )
+    seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None,
         description="initial proportions of the documents: random; clusters: by the vectors of their words; "
@@ -181,13 +183,11 @@ class FitOptions(Limits):
         le=MAX_START_STRENGTH,
         description="lda, hdp: tokens with which the named `init` stays in each document's prior, a_k + TOKENS r_dk",
     )
-    warm: Annotated[Location | None, Value("RUN")] = Field(
-        None,
-        description="start from the topics and proportions of another run, of any family. Its vocabulary must be that "
-        "of the corpus, or the first words of it; if it has more topics than fit, the largest are taken. Shards that "
-        "both runs have in common continue from the state that a run of the same family saved (with `resume`: the new "
-        "location of that run, if it was moved)",
-    )
+
+
+class EnsembleOptions(Options):
+    """Options of several fits that differ in their seeds."""
+
     restarts: Annotated[int, Value("R", heading=ENSEMBLES, expected=f"a whole number up to {MAX_RESTARTS}")] = Field(
         0,
         ge=0,
@@ -209,10 +209,41 @@ class FitOptions(Limits):
         "gibbs-hdp, gibbs-lda, hdp, keyword-lda, lda and vb-lda",
     )
 
+
+class FitOptions(EnsembleOptions, StartOptions, Limits):
+    """Options of a fit, besides those of the family and of execution."""
+
+    heldout: Annotated[Location | None, Value("CORPUS")] = Field(
+        None, description="corpus of held-out tokens of the same documents, scored during the fit"
+    )
+    warm: Annotated[Location | None, Value("RUN")] = Field(
+        None,
+        description="start from the topics and proportions of another run, of any family. Its vocabulary must be that "
+        "of the corpus, or the first words of it; if it has more topics than fit, the largest are taken. Shards that "
+        "both runs have in common continue from the state that a run of the same family saved (with `resume`: the new "
+        "location of that run, if it was moved)",
+    )
+
     @property
     def limits(self) -> Limits:
         """The options of the loop alone, which a run records."""
         return Limits(**{name: getattr(self, name) for name in LIMIT_NAMES})
+
+    def with_preset(self, family: str, options: Mapping[str, Any]) -> tuple[FitOptions, dict[str, Any]]:
+        """Return these options and a family's, with those of the preset beneath the ones that are named."""
+        chosen = {} if self.preset is None else dict(PRESETS[self.preset])
+        if not chosen:
+            return self, dict(options)
+        declared = load_family(family).Options
+        own = {name: chosen.pop(name) for name in list(chosen) if name in FitOptions.model_fields}
+        unknown = next((name for name in chosen if name not in declared.model_fields), None)
+        if unknown is not None:
+            raise OptionError(
+                f"{self.preset} sets `{unknown}`, and family '{family}' has none{elsewhere(unknown)}", "preset"
+            )
+        named = {name: getattr(self, name) for name in self.model_fields_set}
+        options = present_names(options, former_names(declared), warn_renamed)
+        return FitOptions(**{**own, **named}), {**chosen, **options}
 
 
 class MovedOptions(Options):

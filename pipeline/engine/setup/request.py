@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from collapsium.pipeline.engine.setup.inputs import PREVALENCE, prevalence_of, require_labels, seeds_of, unknown_words
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, FitOptions, Limits
+from collapsium.pipeline.engine.setup.presets import SHORT
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.engine.state import Growth, planned_growth
@@ -122,6 +123,7 @@ class Request:
     # The start of the documents; None where they begin at random, or from another model
     start: StartSource | None = None
     combine: str = "predictions"  # Whether the members are joined into a model of the run's own
+    preset: str | None = None  # The preset that a new fit names, whose options are among the others
 
     def __post_init__(self) -> None:
         require_corpus(self.family, self.corpus)
@@ -265,7 +267,20 @@ def new_request(
         elsewhere=options.schedule != "batch" or warm is not None,
     )
     inputs = (corpus, heldout, family, config, options.limits, options.seed, warm, restarts, options.keep)
-    return Request(*inputs, combine=options.combine, start=start).with_growth()
+    return Request(*inputs, combine=options.combine, start=start, preset=options.preset).with_growth()
+
+
+def offered_presets(request: Request) -> list[str]:
+    """Return a line on the presets that suit a corpus of short documents, where none is named."""
+    manifest = request.corpus.manifest
+    length = manifest.tokens / max(manifest.documents, 1)
+    usual = request.start is not None and request.start.usual
+    if request.preset is not None or not usual or length >= SHORT:
+        return []
+    text = (
+        f"documents have {length:.0f} words on average: `preset` short-texts is made for such documents, and `preset` "
+    )
+    return [f"{text}clusters groups them; `preset` defaults leaves this line out"]
 
 
 def require_combinable(family: str, schedule: str, keep: str, models: int) -> None:

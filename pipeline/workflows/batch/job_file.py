@@ -7,13 +7,24 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.pipeline.corpora.options import IngestOptions
-from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, Keys, Limits, former_names_of, read_toml, written_once
+from collapsium.pipeline.engine.setup.limits import (
+    LIMIT_NAMES,
+    EnsembleOptions,
+    FitOptions,
+    Keys,
+    Limits,
+    StartOptions,
+    former_names_of,
+    option_of,
+    read_toml,
+    written_once,
+)
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
 from collapsium.pipeline.models.registry import load_family, make_options, require_schedule
@@ -21,12 +32,11 @@ from collapsium.pipeline.options import Options, Value, error_of, names_of
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
-from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.units import parse_size
 from collapsium.workers.families import word_weights
 from collapsium.workers.families.family import COMPUTED_STARTS, RANDOM_START, FamilyOptions
-from collapsium.workers.options import Formerly, first_names, former_names
+from collapsium.workers.options import first_names, former_names
 
 
 class BatchOptions(Options):
@@ -89,37 +99,25 @@ class HeldoutTable(_Table):
     seed: int = Field(0, description="seed of the random split")
 
 
-class FitTable(_Open):
-    """The table ``[fit]``; further keys are options of the family and of the loop."""
+class FitTable(EnsembleOptions, StartOptions, Limits):
+    """The table ``[fit]``; further keys are options of the family."""
+
+    model_config = ConfigDict(extra="allow")
 
     family: str = Field(description="the model family")
-    seed: int = Field(0, description="seed of all random numbers")
     warm: bool = Field(True, description="start each fit from the version published last")
     warm_iterations: Annotated[int, Field(ge=1)] | None = Field(
         None, description=f"most iterations of a warm-started fit (default: {WARM_SHARE:.0%} of `iterations`)"
     )
-    restarts: Annotated[int, Field(ge=0, le=MAX_RESTARTS)] = Field(
-        0,
-        description="number of random seeds, published together as an ensemble; member k starts from member k "
-        "of the last version",
-    )
-    keep: Literal["all", "best"] = Field("all", description="restarts to keep: all, or the best")
-    combine: Literal["predictions", "consensus"] = Field(
-        "predictions",
-        description="predictions: a version's restarts or samples stay apart, and their predictions are averaged; "
-        "consensus: they are joined by one more fit",
-    )
-    init: Annotated[str | None, Formerly("start")] = Field(
-        None,
-        description="as for `collapsium fit`: random, quick-clusters, clusters, documents, tree, or a Parquet file of "
-        "proportions; of fits that do not start from a version",
-    )
-    init_strength: Annotated[float, Field(ge=0), Formerly("start_strength")] = Field(
-        0.0, description="tokens with which the initial proportions stay in each document's prior"
-    )
     memory: str | int | None = None
     scratch: str | None = None
     checkpoint_every: int | None = None
+
+    def with_preset(self) -> tuple[FitOptions, dict[str, Any]]:
+        """Return the options of a fit that the table names, and those of the family, with the preset's beneath."""
+        named = self.model_fields_set & (FitOptions.model_fields.keys() - {"warm"})
+        own = {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
+        return FitOptions(**{name: getattr(self, name) for name in named}).with_preset(self.family, own)
 
 
 class InferTable(_Table):
@@ -191,7 +189,8 @@ class Job(_Table):
     def limits(self) -> dict[str, Any]:
         """Options of the loop from the file, with a default tolerance where fits can end by one."""
         # Trees of vectors grow after counts have converged, and samples count from the last iteration.
-        options = {name: value for name, value in self.fit.further.items() if name in LIMIT_NAMES}
+        settings, _ = self.fit.with_preset()
+        options = {name: getattr(settings, name) for name in LIMIT_NAMES if name in settings.model_fields_set}
         converges = options.get("schedule") != "stochastic" and not options.get("samples") and self.holds == DOCUMENTS
         return {"tolerance": TOLERANCE, **options} if converges else options
 
@@ -207,7 +206,7 @@ class Job(_Table):
     @property
     def options(self) -> dict[str, Any]:
         """Options of the family."""
-        return {name: value for name, value in self.fit.further.items() if name not in LIMIT_NAMES}
+        return self.fit.with_preset()[1]
 
     @property
     def config(self) -> FamilyOptions:
@@ -230,7 +229,8 @@ class Job(_Table):
     @property
     def init(self) -> dict[str, str | float]:
         """Options of the initialisation of a fit that does not start from a version; empty where none are named."""
-        return {} if self.fit.init is None else {"init": self.fit.init, "init_strength": self.fit.init_strength}
+        settings, _ = self.fit.with_preset()
+        return {} if settings.init is None else {"init": settings.init, "init_strength": settings.init_strength}
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -299,16 +299,23 @@ def read_job(path: str | os.PathLike[str]) -> Job:
         job = _with_fit_files(Job.model_validate(converted), file.resolve().parent)
         _require_known(job)
     except pydantic.ValidationError as error:
-        raise _explained(error, str(path)) from None
+        raise _explained(error, path) from None
     except InputError:
         raise
     except OptionError as error:
-        keys = keys_of(path)
-        explained = keys.explain(error)
-        raise (SettingError(str(path), keys.as_written(str(error))) if explained is error else explained) from None
+        raise _as_written(error, path) from None
     resolved = _with_absolute_paths(job, file.resolve().parent)
     resolved._name = file.stem
     return resolved
+
+
+def _as_written(error: OptionError, path: str | os.PathLike[str]) -> SettingError:
+    """Return an error of an option with its table and its key, as the file spells it."""
+    keys = keys_of(path)
+    explained = keys.explain(error)
+    return (
+        explained if isinstance(explained, SettingError) else SettingError(os.fspath(path), keys.as_written(str(error)))
+    )
 
 
 def keys_of(path: str | os.PathLike[str]) -> Keys:
@@ -322,7 +329,7 @@ def keys_of(path: str | os.PathLike[str]) -> Keys:
         named = {name: (f"[{table}]", name) for name in own} | named
     with contextlib.suppress(OptionError):
         config = load_family(str(tables.get("fit", {}).get("family"))).Options
-        named |= {name: ("[fit]", name) for name in (*config.model_fields, *LIMIT_NAMES)}
+        named |= {name: ("[fit]", name) for name in config.model_fields}
     named |= {name: ("[ingest]", name) for name in IngestOptions.model_fields if name not in named}
     of_tables = {f"[{table}]": options for table, options in tables.items()}
     return Keys(os.fspath(path), named | written_once(os.fspath(path), of_tables, _former_names(tables)))
@@ -340,7 +347,7 @@ def _with_present_names(table: Json, former: Mapping[str, str]) -> Json:
     """Return a table with the present names of options in place of former ones."""
     if not isinstance(table, dict):
         return table
-    return {former.get(key.replace("-", "_"), key): value for key, value in table.items()}
+    return {option_of(key, former): value for key, value in table.items()}
 
 
 @contextlib.contextmanager
@@ -374,10 +381,14 @@ def _expanded(value: Json, path: str) -> Json:
     return VARIABLE.sub(variable, value)
 
 
-def _explained(error: pydantic.ValidationError, path: str) -> SettingError:
+def _explained(error: pydantic.ValidationError, path: str | os.PathLike[str]) -> SettingError:
     """Return the first error, with the nearest known key for an unknown one."""
     every = error.errors()
     first = next((one for one in every if one["type"] == "extra_forbidden"), every[0])
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, OptionError):
+        return _as_written(cause, path)
+    path = os.fspath(path)
     *tables, name = [str(part) for part in first["loc"] if not isinstance(part, int)]
     where = f"[{tables[0]}]" if tables else ""
     table = Job.model_fields[tables[0]].annotation if tables else Job
@@ -407,7 +418,8 @@ def _require_known(job: Job) -> None:
         models = max(job.fit.restarts, 1) * max(int(job.limits.get("samples", 0)), 1)
         request.require_combinable(job.fit.family, job.limits.get("schedule", "batch"), job.fit.keep, models)
     # Raises an error if it is neither a known initialisation nor a file that is there.
-    start = starts.StartSource.of(job.fit.init or RANDOM_START, job.fit.init_strength)
+    begun = {"init": RANDOM_START, "init_strength": job.fit.init_strength, **job.init}
+    start = starts.StartSource.of(begun["init"], begun["init_strength"])
     if start is not None:
         start.require(job.fit.family, job.config)
     if not job.ingest.sources:
@@ -427,9 +439,9 @@ def _require_known(job: Job) -> None:
     except OptionError as error:
         raise OptionError(f"[ingest]: '{error.parameter}': {error.message}") from None
     config = family.Options
-    for name in job.fit.further:
-        if name not in LIMIT_NAMES and name not in config.model_fields:
-            known = {*LIMIT_NAMES, *config.model_fields, *FitTable.model_fields}
+    for name in job.options:
+        if name not in config.model_fields:
+            known = {*config.model_fields, *FitTable.model_fields}
             raise OptionError(f"[fit]: unknown key '{name}' of family '{job.fit.family}'{suggestion(name, known)}")
     limits = Limits(**job.limits)
     require_schedule(job.fit.family, limits.schedule)
@@ -449,7 +461,7 @@ def _with_fit_files(job: Job, base: Path) -> Job:
     """Return a job with absolute paths of the files of its fit, which are read as it is checked."""
     from collapsium.pipeline.engine.setup import starts
 
-    further, formulas = job.fit.further, {"seeds": (), "weights": word_weights.FORMULAS}
+    further, formulas = job.options, {"seeds": (), "weights": word_weights.FORMULAS}
     files: dict[str, object] = {
         name: _absolute(further[name], base)
         for name, words in formulas.items()
@@ -458,7 +470,11 @@ def _with_fit_files(job: Job, base: Path) -> Job:
     init = job.fit.init or RANDOM_START
     if init not in (RANDOM_START, *COMPUTED_STARTS) and init.lower().endswith(starts.ENDING):
         files["init"] = _absolute(init, base)
-    return job.model_copy(update={"fit": FitTable(**{**job.fit.model_dump(), **files})}) if files else job
+    return (
+        job.model_copy(update={"fit": FitTable(**{**job.fit.model_dump(exclude_unset=True), **files})})
+        if files
+        else job
+    )
 
 
 def _with_absolute_paths(job: Job, base: Path) -> Job:

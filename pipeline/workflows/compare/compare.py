@@ -10,8 +10,11 @@ import io
 import json
 import math
 import os
+import shutil
 import statistics
+import tempfile
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,20 +29,25 @@ from collapsium.pipeline.analysis.metrics.catalogue import USES, Metric, Needs, 
 from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.corpora.new_texts import names_corpus
+from collapsium.pipeline.corpora.texts_in_memory import OPTIONS as TEXT_OPTIONS
+from collapsium.pipeline.corpora.texts_in_memory import in_memory, is_path, reading_of, require_corpus_folder
+from collapsium.pipeline.engine.fit import PREFIX, RunFolder
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler, is_elsewhere
+from collapsium.pipeline.fitted_model import require_pandas
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import describe
 from collapsium.pipeline.monitoring.events import Sink, emit
-from collapsium.pipeline.options import keywords
-from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, SALT, can_draw, new_panels, saved
+from collapsium.pipeline.options import keywords, option_names
+from collapsium.pipeline.reporting.plots.comparison import TOPICS_SHOWN, comparison_figure, label_of
+from collapsium.pipeline.reporting.plots.style import can_draw, drawn
 from collapsium.pipeline.workflows.compare.fits import Corpora, Fits, Fitter, require_comparable, work_seconds
-from collapsium.pipeline.workflows.compare.options import RANDOM, Cell, CompareOptions, cells_of, shown
+from collapsium.pipeline.workflows.compare.number_of_topics import Recommendation, recommended, studied
+from collapsium.pipeline.workflows.compare.options import Cell, CompareOptions, cells_of, shown
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import CollapsiumError, DamagedError, OccupiedError, OptionError, flag_of
+from collapsium.storage.errors import CollapsiumError, DamagedError, OccupiedError, OptionError, flag_of, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.io.run_lock import RunLock
@@ -66,13 +74,13 @@ from collapsium.workers.families.description import holding
 from collapsium.workers.options import former_names
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 
 Row = Mapping[str, Any]
 
-PLOT = "score-by-topics"  # Name of the plot
-LINES = ("-", "--", ":", "-.")  # Line styles of a family, by the start of its fits
+PLOT, TOPICS_PLOT = "score-by-topics", "number-of-topics"  # Names of the plots
 
 TOPIC_METRICS = ("npmi", "diversity")  # Metrics of every comparison by held-out tokens
 PREDICTION = ("accuracy", "macro_f1", "micro_f1", "predict_seconds")
@@ -92,6 +100,15 @@ SERIES = pa.schema(
         **dict.fromkeys(("steps", "seconds", "score", "objective", "topics_99"), pa.float64()),
     }
 )
+# Columns of the table that comparisons over topics add
+STUDIED = {
+    **dict.fromkeys(("document_error", "gain", "gain_error", "stability", "found_again"), pa.float64()),
+    "words": pa.list_(pa.list_(pa.string())),
+}
+OVER_TOPICS_COLUMNS = (
+    "score", "document_error", "gain", "gain_error", "npmi", "exclusivity", "dispersion", "diversity", "stability",
+    "found_again", "seconds", "recommended", "words",
+)  # fmt: skip
 # Columns of numbers in Markdown: head, field, format, and the field of the standard error
 COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (
     ("score", "score", ".4f", "score_error"),
@@ -101,6 +118,11 @@ COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (
     ("seconds a fit", "seconds", ".2f", None),
     ("of the cell", "cell_seconds", ".1f", None),
     ("topics (99%)", "topics_99", ".1f", None),
+)
+STUDIED_COLUMNS = (
+    ("gain of twice as many", "gain", ".3f", "gain_error"),
+    ("stability", "stability", ".2f", None),
+    ("found again", "found_again", ".2f", None),
 )
 PREDICTION_COLUMNS = (
     ("accuracy", "accuracy", ".3f", None),
@@ -131,6 +153,12 @@ DEFINITIONS = """\
   included.
 * **Topics (99%)**: number of the largest topics that hold 99% of the training tokens, mean over the restarts.
 * In series.parquet and in the plot, scores are those of fits; bars and bands are standard errors.
+"""
+OVER_TOPICS_DEFINITIONS = """\
+* **Gain of twice as many**: the difference of the scores from those of the last number of topics, divided by log2 of
+  the ratio of the numbers, in nats per token, with its standard error over the documents.
+* **Stability**: one minus the Hellinger distance to the matching topics of the other restarts, mean over the topics;
+  **found again**: the share of the topics whose match is at most 0.6 away.
 """
 PREDICTED = """\
 * Families predict the value, among all values in training, under which a document's perplexity given its labels is
@@ -287,12 +315,6 @@ def write_rows(folder: Folder, name: str, rows: Sequence[Row], schema: pa.Schema
     folder.write(name, sink.getvalue())
 
 
-def label_of(row: Row, *, topics: bool = True) -> str:
-    """Return the label of a cell: its family, K if `topics`, and its start unless it is random."""
-    count = f", K = {row['topics']}" if topics and row["topics"] is not None else ""
-    return str(row["family"]) + count + ("" if row["start"] == RANDOM else f", {row['start']}")
-
-
 def number_text(value: float | None, form: str, error: float | None = None) -> str:
     """Return a formatted number with its standard error, if it has one; an empty text for None."""
     if value is None:
@@ -306,13 +328,14 @@ def table_text(options: CompareOptions, rows: Sequence[Row]) -> str:
     metrics = [*metrics_of(TOPIC_METRICS)] * (options.unseen is None) + _further(options)
     measured = [metric for metric in metrics if any(row.get(metric.field) is not None for row in rows)]
     columns += [(metric.name, metric.field, ".4f", None) for metric in measured]
+    columns += [column for column in STUDIED_COLUMNS if any(row.get(column[1]) is not None for row in rows)]
     heads = ["family", "start", "K", "restarts", "iterations", *(head for head, *_ in columns)]
     body = [heads, ["---", "---", *["---:"] * (len(heads) - 2)]]
     for row in rows:
         samples = f", {row['samples']} samples" if row["samples"] else ""
         cell = [row["family"], row["start"], number_text(row["topics"], "d"), str(row["restarts"])]
         cell.append(f"{row['iterations']}{samples}")
-        cell += [number_text(row.get(field), form, error and row[error]) for _, field, form, error in columns]
+        cell += [number_text(row.get(field), form, error and row.get(error)) for _, field, form, error in columns]
         body.append(cell)
     lines = [f"| {' | '.join(cells)} |" for cells in body]
     if options.unseen is not None:
@@ -344,7 +367,8 @@ def report_text(corpora: Corpora, rows: Sequence[Row], left_out: Sequence[str]) 
         )
     chosen = (("Options", options.settings, "; defaults otherwise."), ("Varied", options.vary, "."))
     paragraphs = [f"# {title}", about, *(f"{name}: {shown(value)}{end}" for name, value, end in chosen if value)]
-    notes += DEFINITIONS + (PREDICTED if options.field is not None else "")
+    notes += DEFINITIONS + (OVER_TOPICS_DEFINITIONS if options.over == "topics" else "")
+    notes += PREDICTED if options.field is not None else ""
     texts = {name: text for row in rows for name, text in row.get("definitions", {}).items()}
     for name, (text, source) in texts.items():
         notes += f"* **{name}**: {text}; mean over the restarts. {source}.\n"
@@ -352,64 +376,25 @@ def report_text(corpora: Corpora, rows: Sequence[Row], left_out: Sequence[str]) 
     return "\n\n".join([*paragraphs, table_text(options, rows), notes])
 
 
-def draw_plot(rows: Sequence[Row], folder: Folder, *, given_labels: bool) -> tuple[str, ...] | None:
-    """Draw scores with their standard errors as PNG and SVG, and return the name; None without matplotlib.
-
-    Families that determine the number of topics are horizontal lines.
-    """
+def draw_plot(
+    rows: Sequence[Row], folder: Folder, chosen: int | None = None, *, given_labels: bool
+) -> tuple[str, ...] | None:
+    """Draw the picture of a comparison as PNG and SVG, and return its name; None without matplotlib."""
     if not can_draw():
         return None
-    from matplotlib import rc_context
-
-    with rc_context({**SALT, "font.size": 10, "axes.grid": True, "grid.alpha": 0.3}):
-        kind = "score given labels" if given_labels else "held-out score"
-        figure, (axes,) = new_panels(1, f"{kind.capitalize()} by number of topics")
-        _draw(axes, rows)
-        axes.set_ylabel(f"{kind} (nats per token)")
-        handles, labels = axes.get_legend_handles_labels()
-        # Outside the panel, the legend covers no line.
-        figure.legend(handles, labels, loc="outside right center", frameon=False)
-        for suffix in ("png", "svg"):
-            folder.write(f"{PLOT}.{suffix}", saved(figure, suffix))
-    return (PLOT,)
-
-
-def _draw(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draw a line for each family and start: its colour is the family's, its style the start's."""
-    cells: dict[str, list[Row]] = {}
-    for row in rows:
-        cells.setdefault(label_of(row, topics=False), []).append(row)
-    families = list(dict.fromkeys(row["family"] for row in rows))
-    for number, (label, own) in enumerate(cells.items()):
-        family = own[0]["family"]
-        starts = [other for other, others in cells.items() if others[0]["family"] == family]
-        style: dict[str, Any] = {
-            "color": COLOURS[families.index(family) % len(COLOURS)],
-            "linestyle": LINES[starts.index(label) % len(LINES)],
-            "linewidth": 1.6,
-        }
-        own.sort(key=lambda row: int(row["topics"] or 0))
-        scores, errors = [row["score"] for row in own], [row["score_error"] or 0.0 for row in own]
-        if own[0]["topics"] is None:
-            axes.axhline(scores[0], label=f"{plain(label)} (own K)", **style)
-            axes.axhspan(scores[0] - errors[0], scores[0] + errors[0], color=style["color"], alpha=0.12, linewidth=0)
-        else:
-            style |= {"marker": MARKS[number % len(MARKS)], "markersize": 5, "capsize": 3}
-            axes.errorbar([row["topics"] for row in own], scores, errors, label=plain(label), **style)
-    counts = sorted({row["topics"] for row in rows if row["topics"] is not None})
-    axes.set_xticks(counts, [f"{count:,}" for count in counts])
-    if counts:
-        room = max((counts[-1] - counts[0]) * 0.08, 1.0)
-        axes.set_xlim(counts[0] - room, counts[-1] + room)
-    axes.set_xlabel("number of topics K")
-    axes.ticklabel_format(axis="y", useOffset=False, style="plain")
+    name = PLOT if chosen is None else TOPICS_PLOT
+    for suffix in ("png", "svg"):
+        folder.write(
+            f"{name}.{suffix}", drawn(lambda: comparison_figure(rows, chosen, given_labels=given_labels), suffix)
+        )
+    return (name,)
 
 
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # Flags of recorded options whose flag is not their name
 # Options that version 0.1 alone has and that changed what was fitted, with the values of comparisons without them
 FORMER: Mapping[str, Any] = {"labels": [], "without": []}
 # Options that some records lack, with the values that they stand for
-ABSENT: Mapping[str, Any] = {**FORMER, "metrics": [], "label_field": None}
+ABSENT: Mapping[str, Any] = {**FORMER, "metrics": [], "over": "families", "init_strength": 0.0}
 
 
 @dataclass(frozen=True, repr=False)
@@ -429,6 +414,8 @@ class Comparison(ShortRepr):
         Names of the plots, without suffix.
     tables : str
         The table as Markdown.
+    recommendation : Recommendation or None
+        Of a comparison over topics, the recommended number with its reason, as text by ``str``; else None.
     """
 
     folder: str
@@ -436,31 +423,62 @@ class Comparison(ShortRepr):
     left_out: tuple[str, ...]
     plots: tuple[str, ...]
     tables: str
+    recommendation: Recommendation | None = None
+
+    def frame(self) -> pd.DataFrame:
+        """Return the table as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each cell, by its name. Over topics, a row for each number of topics: the score with its standard
+            error over documents, in nats per token; the gain over the number before for twice as many topics;
+            coherence, exclusivity, dispersion of the residuals, diversity; the stability of the topics, and the share
+            that another seed found again; whether the number is recommended; and the first words of the largest topics.
+        """
+        frame = require_pandas().DataFrame(self.rows)
+        if self.recommendation is None:
+            return frame.drop(columns=["definitions", "classified"], errors="ignore").set_index("cell")
+        frame = frame[frame["family"] == self.rows[0]["family"]].sort_values("topics").set_index("topics")
+        frame["recommended"] = frame.index == self.recommendation.topics
+        frame["words"] = ["; ".join(" ".join(topic[:3]) for topic in words[:TOPICS_SHOWN]) for words in frame["words"]]
+        return frame[[name for name in OVER_TOPICS_COLUMNS if name in frame]]
+
+    def plot(self) -> Figure:
+        """Return the picture of the comparison, which its folder has in `plots`, as a Matplotlib figure."""
+        return comparison_figure(
+            self.rows, self.recommendation and self.recommendation.topics, given_labels="labelled" in self.rows[0]
+        )
+
+    def __str__(self) -> str:
+        return self.tables if self.recommendation is None else f"{self.tables}\n\n{self.recommendation}"
 
 
 @keywords(options=CompareOptions, scheduling=SchedulerOptions, memory=MemoryOptions)
 def compare(
-    corpus: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    corpus: object,
+    out: str | os.PathLike[str] | None = None,
     *,
     options: CompareOptions,
     scheduling: SchedulerOptions,
     memory: MemoryOptions,
     tls: TLS | None = None,
     sinks: Sequence[Sink] = (),
+    **reading: Any,
 ) -> Comparison:
-    """Compare families over numbers of topics and restarts, by held-out tokens or on unseen documents.
+    """Compare numbers of topics, or families over numbers of topics and restarts, by held-out tokens.
 
-    With `unseen` no tokens are held out: families are compared by the perplexity of unseen documents given their
-    labels. With `field` they are also compared by the prediction of that field. An interrupted comparison is continued
-    by a call with the same options.
+    Over topics, a family is fitted with several numbers of topics, and one is recommended. With `unseen` no tokens are
+    held out: families are compared by the perplexity of unseen documents given their labels. With `field` they are also
+    compared by the prediction of that field. An interrupted comparison is continued by a call with the same options.
 
     Parameters
     ----------
-    corpus : str or path-like
-        Folder of the corpus.
-    out : str or path-like
-        Folder of the comparison, new or to be continued.
+    corpus : path, sequence of str, column or frame
+        Folder of the corpus, or texts as `fit` takes them.
+    out : str or path-like, optional
+        Folder of the comparison, new or to be continued. By default nothing stays on disk: a temporary folder is
+        removed when the comparison is collected.
     options : CompareOptions
         Families, grid and held-out data.
     scheduling : SchedulerOptions
@@ -469,6 +487,8 @@ def compare(
         Memory and scratch space.
     tls, sinks
         As for `fit`.
+    **reading
+        Of texts, options of `ingest`, as for `fit`.
 
     Returns
     -------
@@ -486,16 +506,41 @@ def compare(
     CollapsiumError
         As for `fit`.
     """
+    if out is None and is_elsewhere(scheduling.scheduler):
+        raise OptionError("required with workers that do not see a temporary folder", "out")
+    words = {} if is_path(corpus) else reading_of(reading, ())
+    unknown = next(iter(reading), None)
+    if unknown is not None:
+        known = (*option_names(compare), *(() if is_path(corpus) else TEXT_OPTIONS))
+        raise OptionError(f"compare: unknown option {unknown!r}{suggestion(unknown, known)}")
+    execution = {**dict(scheduling), **dict(memory), "tls": tls}
+    with contextlib.ExitStack() as lasting, tempfile.TemporaryDirectory(prefix=PREFIX) as place:
+        if out is None:
+            out = tempfile.mkdtemp(prefix=PREFIX)
+            lasting.callback(shutil.rmtree, out, ignore_errors=True)
+        if is_path(corpus):
+            require_corpus_folder(corpus)
+            train = Corpus(corpus)
+        else:
+            # The comparison splits it into corpora of its own.
+            train = Corpus(RunFolder(f"{place}/texts").ingest(in_memory(corpus), words))
+        comparison = _run(train, Folder(out), options, execution, sinks)
+        weakref.finalize(comparison, lasting.pop_all().close)
+    return comparison
+
+
+def _run(
+    train: Corpus, folder: Folder, options: CompareOptions, execution: Mapping[str, Any], sinks: Sequence[Sink]
+) -> Comparison:
     # All checks come before anything is written.
-    train, folder = Corpus(corpus), Folder(out)
     require_comparable(train, options)
     cells = cells_of(options, len(train.manifest.shards))
     corpora = Corpora(train, options)
     corpora.require(cells)
     require_metrics(options, corpora)
-    check_scheduler(scheduling.scheduler, scheduling.workers)
-    if memory.memory is not None:
-        parse_size(memory.memory)
+    check_scheduler(execution["scheduler"], execution["workers"])
+    if execution["memory"] is not None:
+        parse_size(execution["memory"])
     digest = corpora.scored.manifest.digest
     scored = {"heldout": options.heldout, "unseen": options.unseen}
     digests = {name: None if url is None else digest for name, url in scored.items()}
@@ -504,7 +549,6 @@ def compare(
         fenced = folder.fenced(lock)
         try:
             corpora.prepare(fenced)
-            execution = {**dict(scheduling), **dict(memory), "tls": tls}
             return _compare(cells, Fitter(fenced, corpora, execution, sinks, lock.require))
         except CollapsiumError:
             if is_new and not cells_done(fenced) and not any(True for _ in runs_there(fenced)):
@@ -544,6 +588,7 @@ def _compare(cells: Sequence[Cell], fitter: Fitter) -> Comparison:
     report("grid", cells=len(cells), done=len(done), work=work, work_done=work_done)
     rows: list[JsonObject] = []
     left_out: list[str] = []
+    schema = row_schema(options)
     for cell in cells:
         if options.field is not None and not corpora.can_predict(cell):
             left_out.append(f"{cell.name} does not use '{options.field}' and cannot predict it")
@@ -559,12 +604,20 @@ def _compare(cells: Sequence[Cell], fitter: Fitter) -> Comparison:
             (folder / CELLS).write(cell.name + SUFFIX, dump(record))
             score = {name: rows[-1][name] for name in ("score", "score_error")}
             report("cell_done", cell=cell.name, work=cell.work, elapsed=time.perf_counter() - began, **score)
-        write_rows(folder, TABLE, rows, row_schema(options))
+        write_rows(folder, TABLE, rows, schema)
         folder.write(TEXT, report_text(corpora, rows, left_out).encode())
     series = [row for cell in cells for row in fitter.fits_of(cell).series()]
     write_rows(folder, SERIES_FILE, series, SERIES)
-    plots = draw_plot(rows, folder / "plots", given_labels=options.unseen is not None)
+    choice = None
+    if options.over == "topics":
+        urls = {cell.name: fitter.fits_of(cell).urls for cell in cells}
+        with contextlib.closing(open_executor(**fitter.scoring())) as executor:
+            studied(rows, urls, corpora.scored.url, executor)
+        choice = recommended(rows)
+        write_rows(folder, TABLE, rows, pa.schema([*schema, *map(pa.field, STUDIED, STUDIED.values())]))
+        folder.write(TEXT, f"{report_text(corpora, rows, left_out)}\n{choice}\n".encode())
+    plots = draw_plot(rows, folder / "plots", choice and choice.topics, given_labels=options.unseen is not None)
     if plots is None:
         report("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
     report("compared", rows=len(rows), plots=len(plots or ()))
-    return Comparison(folder.url, tuple(rows), tuple(left_out), tuple(plots or ()), table_text(options, rows))
+    return Comparison(folder.url, tuple(rows), tuple(left_out), tuple(plots or ()), table_text(options, rows), choice)

@@ -17,7 +17,8 @@ from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.models.registry import load_family, require_corpus
 from collapsium.pipeline.monitoring.events import Event, Sink, emit
 from collapsium.pipeline.options import names_of
-from collapsium.pipeline.workflows.compare.options import Cell, CompareOptions
+from collapsium.pipeline.workflows.compare.options import SAMPLE_TOKENS, Cell, CompareOptions
+from collapsium.storage.building.split import sample_documents
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import MOST_VALUES, label_table
 from collapsium.storage.corpus.lineage import lineage_of
@@ -25,11 +26,12 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError, InputError, MismatchError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.comparison import PARTS, RUNS
+from collapsium.storage.runs.comparison import PARTS, RUNS, SAMPLE
 from collapsium.storage.runs.event_records import parse_event
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import EVENTS, JOURNAL, Run
 
+SAMPLE_SHARD_TOKENS = SAMPLE_TOKENS // 8  # Tokens of a shard of sampled documents, so that threads share them
 WORK = ("kernel", "reduce", "update")  # Activities of an iteration whose time counts as work
 
 
@@ -58,11 +60,24 @@ class Corpora:
         """The folder of held-out tokens that are scored during fits; None with unseen documents."""
         return self.scored.url if self.options.unseen is None else None
 
+    @property
+    def share(self) -> float:
+        """The share of the documents that are drawn to compare on."""
+        manifest, documents = self.corpus.manifest, self.options.sample_documents
+        if documents is not None:
+            return documents / manifest.documents
+        over_topics = self.options.over == "topics" and self.options.fraction is not None
+        return SAMPLE_TOKENS / max(manifest.tokens, 1) if over_topics else 1.0
+
     def require(self, cells: Sequence[Cell]) -> None:
         """Refuse corpora that do not belong together, and unknown fields of labels, before anything is written."""
         corpus, scored, name = self.corpus, self.scored, f"the training corpus {self.corpus.url}"
         if self.options.fraction is not None:
             return
+        if self.options.sample_documents is not None:
+            raise OptionError(
+                "draws documents before tokens are split off, so it goes without corpora of them", "sample_documents"
+            )
         if self.options.unseen is None:
             require_tokens(scored)
         scored.require_vocabulary_of(corpus.manifest.vocabulary.words_sha256, corpus.url)
@@ -110,7 +125,13 @@ class Corpora:
         return self.options.field in (*labels, *names_of(cell.options.get("covariates", ())))
 
     def prepare(self, folder: Folder) -> None:
-        """Split off held-out tokens into the comparison's folder, unless there are some."""
+        """Sample documents and split off held-out tokens into the comparison's folder, unless there are some."""
+        share = self.share
+        if share < 1.0:
+            part = folder / SAMPLE
+            if not part.exists():
+                sample_documents(self.corpus, part.url, share, shard_tokens=SAMPLE_SHARD_TOKENS, seed=self.options.seed)
+            self.corpus = Corpus(part.url)
         if self.options.fraction is not None:
             parts = [folder / part for part in PARTS]
             if not all(part.exists() for part in parts):
@@ -215,7 +236,7 @@ class Fitter:
     def fit(self, cell: Cell, sources: Sequence[str] = ()) -> Fits:
         """Run a cell's fits: restarts in parallel or, with a source run for each, one after another."""
         fits, seed = self.fits_of(cell), self.corpora.options.seed
-        options = {"family": cell.family, **cell.options, **cell.limits}
+        options = {"family": cell.family, **cell.options, **cell.limits, **self.corpora.options.fit_options}
         if not sources:
             self._run(fits.folder, {**options, "seed": seed, "restarts": cell.restarts}, {"cell": cell.name})
         for number, source in enumerate(sources):

@@ -7,18 +7,20 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
 from collapsium.pipeline.analysis.metrics.catalogue import is_all, metrics_of, require_used
-from collapsium.pipeline.engine.setup.limits import ITERATIONS, Limits
+from collapsium.pipeline.engine.setup.limits import ITERATIONS, FitOptions, Limits, StartOptions
+from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.models.registry import family_names, load_family, make_options, require_schedule
-from collapsium.pipeline.options import Locations, Options, Value, names_of, parse_setting
+from collapsium.pipeline.options import Locations, Value, names_of, parse_setting
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import OptionError, flag_of, suggestion
-from collapsium.workers.families.family import FamilyOptions
+from collapsium.storage.runs.comparison import RANDOM
+from collapsium.workers.families.family import RANDOM_START, FamilyOptions
 from collapsium.workers.options import Formerly, first_names, former_names, present_names, warn_renamed
 
 NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
@@ -27,9 +29,10 @@ COMMA = re.compile(r",(?![^\[]*\])")  # A comma between values, not within a lis
 EVERY = "*"  # All families that have the option, in place of a family's name
 # Options of families that span the grid, and are set by the comparison's options of these names
 GRID_OPTIONS = ("topics", "init_topics")
-RANDOM = "random"  # Start of fits from a random state, without varied options
 # Options of the loop that ``--set`` may change for a family
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")
+# Work of a token's bookkeeping in an iteration, in topics; and of a fit's start, scores and metrics, in iterations
+WORK_OF_TOKEN, OTHER_WORK = 60, 12
 ESTIMATED_TOPICS = 100  # Number of topics in estimates of the work of families that determine their number
 UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")  # Characters that names of folders do not have
 
@@ -110,6 +113,18 @@ _ELSEWHERE = (
     "other libraries and classifiers are compared by `python -m tests.benchmarks.comparison` in Collapsium's repository"
 )
 TOPICS, RESTARTS, FRACTION = (40, 80, 120), 10, 0.1
+# Defaults of a comparison of numbers of topics
+OVER_TOPICS: Mapping[str, Any] = {
+    "families": ("lda",),
+    "topics": (10, 20, 40, 80),
+    "restarts": 2,
+    "iterations": 50,
+    "metrics": ("exclusivity", "dispersion"),
+}
+# A fit that removes redundant topics, from the largest number that is compared; searches take 100 iterations
+REFERENCE, REFERENCE_ITERATIONS = "hdp", 100
+SCORE_EVERY = 10  # Iterations between two scores over topics, of which the last one counts
+SAMPLE_TOKENS = 2_000_000  # Tokens of the sampled documents over topics, so that numbers of topics take minutes
 UNSEEN_TOPICS, UNSEEN_RESTARTS = (200,), 1
 
 
@@ -173,7 +188,7 @@ _GRID, _HELD_OUT = "experiment grid", "held-out data"
 _METRICS = "further metrics (see `collapsium evaluate --help`)"
 
 
-class CompareOptions(Options):
+class CompareOptions(StartOptions):
     """Options of a comparison; several names or numbers may also be a text with commas."""
 
     model_config = ConfigDict(strict=False)
@@ -183,20 +198,35 @@ class CompareOptions(Options):
         "without": """use `vary`, such as labels=["kind","place"],["kind"]""",
     }
 
+    over: Annotated[Literal["families", "topics"] | None, Value(heading=_GRID)] = Field(
+        None,
+        description="families: fit all of them, with many seeds; topics: find the number of topics of one family, in "
+        "minutes: two seeds, a sample of the documents where they are many, what tells numbers of topics apart, and a "
+        "recommendation with its reason (default: topics where only `topics` are named, else families)",
+    )
+    sample_documents: Annotated[int | None, Value("N", unit="documents", heading=_HELD_OUT)] = Field(
+        None,
+        ge=1,
+        description="documents to compare on, drawn at random (default: all; over topics, as many as have about "
+        f"{SAMPLE_TOKENS:,} tokens)",
+    )
     families: Annotated[Names, Value("A,B", text=True, heading=_GRID)] = Field(
         (),
         description="families to fit, separated by commas (default: all that need only words and a number of "
-        "topics; with `unseen`, all that take labels)",
+        "topics; with `unseen`, all that take labels; over topics, lda)",
     )
     topics: Annotated[Counts, Value("K,K", text=True, heading=_GRID)] = Field(
-        TOPICS, description=f"numbers of topics K to fit (default: {','.join(map(str, TOPICS))}; with `unseen`: 200)"
+        TOPICS,
+        description=f"numbers of topics K to fit (default: {','.join(map(str, TOPICS))}; with `unseen`: 200; over "
+        f"topics: {','.join(map(str, OVER_TOPICS['topics']))})",
     )
     init_topics: Annotated[Counts, Value("N,N", text=True, heading=_GRID), Formerly("start_topics")] = Field(
         (1, 100), description="initial numbers of topics, for families that determine their number of topics"
     )
     restarts: Annotated[Count, Value("R", heading=_GRID)] = Field(
         RESTARTS,
-        description=f"number of random seeds for each cell of the grid (default: {RESTARTS}; with `unseen`: 1)",
+        description=f"number of random seeds for each cell of the grid (default: {RESTARTS}; with `unseen`: 1; over "
+        f"topics: {OVER_TOPICS['restarts']})",
     )
     init_from: Annotated[str | None, Value("FAMILY", heading=_GRID), Formerly("start_from")] = Field(
         None,
@@ -204,7 +234,8 @@ class CompareOptions(Options):
         "random and from its fits",
     )
     iterations: Annotated[Integer, Value("N", expected="a whole number", heading=_GRID)] = Field(
-        ITERATIONS, description="iterations of each fit"
+        ITERATIONS,
+        description=f"iterations of each fit (default: {ITERATIONS}; over topics: {OVER_TOPICS['iterations']})",
     )
     samples: Annotated[Integer, Value("S", expected="a whole number", heading=_GRID)] = Field(
         0, description="samplers: number of states whose predictions are averaged"
@@ -233,9 +264,6 @@ class CompareOptions(Options):
         lt=1,
         description="share of the tokens to hold out, unless a corpus of held-out tokens is named (default: 0.1)",
     )
-    seed: Annotated[Integer, Value("S", expected="a whole number", heading=_HELD_OUT)] = Field(
-        0, description="seed of the split and of all fits"
-    )
     metrics: Annotated[Names, Value("A,B", text=True, heading=_METRICS)] = Field(
         (), description="metrics of topics to add to the table, or all; means over the restarts"
     )
@@ -263,9 +291,16 @@ class CompareOptions(Options):
         if "heldout" in options and "fraction" in options:
             raise OptionError("`fraction` cannot be combined with `heldout`, which replaces the split")
         defaults: JsonObject = {"fraction": None} if "heldout" in options else {}
+        named = {"families", "unseen", "init_from"} & options.keys()
+        over = options.setdefault("over", "topics" if "topics" in options and not named else "families")
+        if over == "topics":
+            other = next((name for name in ("unseen", "init_from") if name in options), None)
+            if other is not None:
+                raise OptionError(f"topics does not go with `{other}`, which compares families", "over")
+            defaults |= OVER_TOPICS
         if on_unseen:
             defaults = {"topics": UNSEEN_TOPICS, "restarts": UNSEEN_RESTARTS, "fraction": None}
-        if "families" not in options:
+        if "families" not in {**defaults, **options}:
             defaults["families"] = default_families(labelled=on_unseen)
         return {**defaults, **options}
 
@@ -295,7 +330,13 @@ class CompareOptions(Options):
     @property
     def fitted_families(self) -> tuple[str, ...]:
         """The families to fit, including the source of warm starts."""
-        return self.families if self.init_from is None else (*self.families, self.init_from)
+        further = REFERENCE if self.over == "topics" and REFERENCE not in self.families else self.init_from
+        return self.families if further is None else (*self.families, further)
+
+    @property
+    def fit_options(self) -> dict[str, Any]:
+        """Options of all fits."""
+        return {name: getattr(self, name) for name in StartOptions.model_fields if name != "seed"}
 
     def record(self) -> JsonObject:
         """Return the options for a comparison's record, which has digests instead of folders of corpora.
@@ -345,8 +386,9 @@ class Cell:
 
     @property
     def work(self) -> float:
-        """Relative work of all fits: iterations times topics."""
-        return float(self.iterations * self.restarts * (self.topics or ESTIMATED_TOPICS))
+        """Relative work of all fits, with their starts and scores."""
+        topics = self.topics or ESTIMATED_TOPICS
+        return float((self.iterations + OTHER_WORK) * self.restarts * (WORK_OF_TOKEN + topics))
 
 
 def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
@@ -358,6 +400,10 @@ def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
         cells = [source, *(cell for cell in cells if cell.name != source.name)]
         others = [family for family in options.families if family != options.init_from]
         cells += [cell for family in others for cell in _family_cells(options, family, warm=True)]
+    if options.over == "topics" and REFERENCE not in options.families:
+        most = max(options.topics)
+        single = options.model_copy(update={"topics": (most,), "restarts": 1, "iterations": REFERENCE_ITERATIONS})
+        cells += _family_cells(single.model_copy(update={"vary": {}}), REFERENCE, warm=False)
     for cell in cells:
         Limits(**cell.limits).sampled(shards)
     return cells
@@ -420,6 +466,8 @@ def _checked_options(
     """Return the family's options and the limits of a cell: from the grid, ``--vary`` and ``--set``."""
     model, settings = load_family(family), options.settings.get(family, {})
     limits: JsonObject = {"iterations": options.iterations}
+    if options.over == "topics":
+        limits["score_every"] = SCORE_EVERY
     if model.is_sampler and options.samples:
         limits.update(samples=options.samples, sample_every=options.sample_every)
     checked = {option: number_of(value, topics, f"{family}.{option}") for option, value in values.items()}
@@ -438,7 +486,11 @@ def _checked_options(
             checked[option] = number_of(value, topics, named)
     try:
         Limits(**limits)
-        make_options(family, checked)
+        beneath, full = FitOptions(**options.fit_options).with_preset(family, checked)
+        start = StartSource.of(beneath.init or RANDOM_START, beneath.init_strength)
+        config = make_options(family, full)
+        if start is not None:
+            start.require(family, config)
     except OptionError as error:
         varied = dict.fromkeys((option for option in values if option not in GRID_OPTIONS), "--vary")
         flags = {**varied, **dict.fromkeys(settings, "--set")}

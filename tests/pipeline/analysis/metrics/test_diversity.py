@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.pipeline.analysis.metrics.catalogue import FREX_WEIGHT
 from collapsium.pipeline.analysis.metrics.topic_words import (
     inverted_rbo,
     rank_biased_overlap,
     strict_diversity,
     topic_diversity,
 )
+from collapsium.pipeline.models.topics import frex
 
 SAME = np.array([[0, 1, 2], [0, 1, 2]])
 APART = np.array([[0, 1, 2], [3, 4, 5]])
@@ -42,3 +44,16 @@ def test_words__are_numbers_or_texts():
     texts = [[f"w{word}" for word in row] for row in ONE_SHARED.tolist()]
     for measure in (topic_diversity, strict_diversity, inverted_rbo):
         assert measure(texts) == measure(ONE_SHARED)
+
+
+@given(st.integers(1, 5), st.integers(2, 12), st.integers(0, 99))
+def test_frex__is_the_harmonic_mean_of_the_ranks_of_exclusivity_and_frequency(topics, words, seed):
+    phi = np.random.default_rng(seed).dirichlet(np.ones(words), topics)
+    exclusive = phi / phi.sum(axis=0)
+    scores = frex(phi, exclusive, FREX_WEIGHT)
+    for topic in range(topics):
+        for word in range(words):
+            by_exclusivity = np.mean(exclusive[topic] <= exclusive[topic, word])
+            by_frequency = np.mean(phi[topic] <= phi[topic, word])
+            expected = 1 / (FREX_WEIGHT / by_exclusivity + (1 - FREX_WEIGHT) / by_frequency)
+            assert scores[topic, word] == pytest.approx(expected)

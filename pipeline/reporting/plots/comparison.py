@@ -1,0 +1,135 @@
+"""Plots of a comparison: scores of families by number of topics, and the figures that distinguish numbers of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, SALT, new_panels
+from collapsium.storage.runs.comparison import RANDOM
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Row = Mapping[str, Any]
+
+LINES = ("-", "--", ":", "-.")  # Line styles of a family, by the start of its fits
+# Panels of the picture: field, label, and the field of the standard error
+PANELS = (
+    ("score", "held-out score (nats per token)", "document_error"),
+    ("npmi", "coherence (NPMI)", None),
+    ("exclusivity", "exclusivity", None),
+    ("dispersion", "dispersion of residuals", None),
+    ("found_again", "topics found again", None),
+)
+TOPICS_SHOWN, WORDS_SHOWN, COLUMNS = (
+    8,
+    3,
+    6,
+)  # Topics and words of each number in the picture, and numbers of topics whose words are shown
+
+
+def comparison_figure(rows: Sequence[Row], choice: int | None, *, given_labels: bool) -> Figure:
+    """Return scores with their standard errors as a figure or, over topics, all figures by number of topics.
+
+    Families that determine the number of topics are horizontal lines.
+    """
+    if choice is not None:
+        return _topics_figure(rows, choice)
+    from matplotlib import rc_context
+
+    with rc_context({**SALT, "font.size": 10, "axes.grid": True, "grid.alpha": 0.3}):
+        kind = "score given labels" if given_labels else "held-out score"
+        figure, (axes,) = new_panels(1, f"{kind.capitalize()} by number of topics")
+        _draw_scores(axes, rows)
+        axes.set_ylabel(f"{kind} (nats per token)")
+        handles, labels = axes.get_legend_handles_labels()
+        # Outside the panel, the legend covers no line.
+        figure.legend(handles, labels, loc="outside right center", frameon=False)
+    return figure
+
+
+def _draw_scores(axes: Axes, rows: Sequence[Row]) -> None:
+    """Draw a line for each family and start: its colour is the family's, its style the start's."""
+    cells: dict[str, list[Row]] = {}
+    for row in rows:
+        cells.setdefault(label_of(row, topics=False), []).append(row)
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    for number, (label, own) in enumerate(cells.items()):
+        family = own[0]["family"]
+        starts = [other for other, others in cells.items() if others[0]["family"] == family]
+        style: dict[str, Any] = {
+            "color": COLOURS[families.index(family) % len(COLOURS)],
+            "linestyle": LINES[starts.index(label) % len(LINES)],
+            "linewidth": 1.6,
+        }
+        own.sort(key=lambda row: int(row["topics"] or 0))
+        scores, errors = [row["score"] for row in own], [row["score_error"] or 0.0 for row in own]
+        if own[0]["topics"] is None:
+            axes.axhline(scores[0], label=f"{plain(label)} (own K)", **style)
+            axes.axhspan(scores[0] - errors[0], scores[0] + errors[0], color=style["color"], alpha=0.12, linewidth=0)
+        else:
+            style |= {"marker": MARKS[number % len(MARKS)], "markersize": 5, "capsize": 3}
+            axes.errorbar([row["topics"] for row in own], scores, errors, label=plain(label), **style)
+    counts = sorted({row["topics"] for row in rows if row["topics"] is not None})
+    axes.set_xticks(counts, [f"{count:,}" for count in counts])
+    if counts:
+        room = max((counts[-1] - counts[0]) * 0.08, 1.0)
+        axes.set_xlim(counts[0] - room, counts[-1] + room)
+    axes.set_xlabel("number of topics K")
+    axes.ticklabel_format(axis="y", useOffset=False, style="plain")
+
+
+def label_of(row: Row, *, topics: bool = True) -> str:
+    """Return the label of a cell: its family, K if `topics`, and its start unless it is random."""
+    count = f", K = {row['topics']}" if topics and row["topics"] is not None else ""
+    return str(row["family"]) + count + ("" if row["start"] == RANDOM else f", {row['start']}")
+
+
+def _topics_figure(rows: Sequence[Row], choice: int) -> Figure:
+    """Return the picture of a comparison of numbers of topics: figures by K, and the words of the largest topics."""
+    from matplotlib.figure import Figure
+
+    family = rows[0]["family"]
+    shown = sorted((row for row in rows if row["family"] == family), key=lambda row: int(row["topics"]))
+    panels = [panel for panel in PANELS if any(row.get(panel[0]) is not None for row in shown)]
+    figure = Figure(figsize=(2.9 * len(panels), 5.6), layout="constrained")
+    figure.suptitle(f"How many topics? Recommended: {choice}", x=0.01, ha="left")
+    upper, lower = figure.subfigures(2, 1, height_ratios=(3, 2.4))
+    for axes, (field, label, error) in zip(upper.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        _draw_panel(axes, shown, field, error, choice)
+        axes.set_title(label, loc="left", fontsize=10)
+    chosen_rows = (
+        shown
+        if len(shown) <= COLUMNS
+        else [shown[place] for place in np.linspace(0, len(shown) - 1, COLUMNS, dtype=int)]
+    )
+    for axes, row in zip(lower.subplots(1, len(chosen_rows), squeeze=False)[0], chosen_rows, strict=True):
+        axes.axis("off")
+        is_chosen = row["topics"] == choice
+        axes.set_title(f"{row['topics']} topics", loc="left", fontsize=10, fontweight="bold" if is_chosen else "normal")
+        lines = [plain(" ".join(words[:WORDS_SHOWN])) for words in row["words"][:TOPICS_SHOWN]]
+        more = len(row["words"]) - TOPICS_SHOWN
+        text = "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])
+        axes.text(0, 1, text, va="top", fontsize=8, transform=axes.transAxes).set_in_layout(False)
+    return figure
+
+
+def _draw_panel(axes: Axes, rows: Sequence[Row], field: str, error: str | None, chosen: int) -> None:
+    """Draw a figure by the number of topics."""
+    counts = [row["topics"] for row in rows if row.get(field) is not None]
+    values = [row[field] for row in rows if row.get(field) is not None]
+    errors = None if error is None else [row[error] for row in rows if row.get(field) is not None]
+    axes.axvline(chosen, color=COLOURS[1], linewidth=1, alpha=0.7)
+    axes.errorbar(counts, values, errors, color=COLOURS[0], marker="o", markersize=4, capsize=3, linewidth=1.4)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(counts, [f"{count:,}" for count in counts])
+    axes.minorticks_off()
+    axes.set_xlabel("topics")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    axes.ticklabel_format(axis="y", useOffset=False, style="plain")

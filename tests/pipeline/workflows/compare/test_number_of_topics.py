@@ -1,0 +1,112 @@
+"""Comparisons over topics: the recommendation, its frame and picture, texts in place of a corpus, and samples."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from collapsium.pipeline import Corpus, compare, simulate
+from collapsium.pipeline.workflows.compare.number_of_topics import DocumentScores, recommended
+from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.storage.errors import OptionError
+
+SUBJECTS = (
+    "ship sail harbour wave captain storm",
+    "star planet orbit moon comet light",
+    "cow barn wheat plough field hay",
+)
+QUICK = {"topics": (2, 4), "iterations": 3, "scheduler": "serial", "settings": {"hdp": {"iterations": 3}}}
+
+
+def texts(documents):
+    generator = np.random.default_rng(0)
+    return [" ".join(generator.choice(SUBJECTS[number % 3].split(), 20)) for number in range(documents)]
+
+
+def row(topics, gain=None, found_again=1.0, **further):
+    fields = {"family": "lda", "cell": f"lda-{topics}", "npmi": 0.1, "found_again": found_again}
+    return {**fields, "topics": topics, "gain": gain, "gain_error": 0.001, "remark": None, **further}
+
+
+@pytest.mark.parametrize(
+    ("rows", "topics", "reason"),
+    [
+        ([row(10), row(20, 0.05), row(40, 0.01)], 20, "From 20 to 40, twice as many topics gain 0.010 ± 0.001"),
+        ([row(10), row(20, -0.1)], 10, "Another seed finds 100% of the 10 topics again."),
+        ([row(10), row(20, 0.05)], 20, "Twice as many topics still gain 0.050"),
+        ([row(10), row(20, 0.05), row(40, 0.05, 0.3)], 20, "But another seed finds only 30% of 40 topics again"),
+        ([row(10), row(20, 0.05, gain_error=0.03)], 10, "less than 0.02"),
+    ],
+)
+def test_recommendation__is_the_last_number_that_gains_much_and_is_stable(rows, topics, reason):
+    choice = recommended(rows)
+    assert (choice.topics, choice.reference) == (topics, "")
+    assert reason in str(choice)
+
+
+def test_reference__is_what_hdp_finds_or_that_it_finds_nothing():
+    hdp = {"family": "hdp", "cell": "hdp-20", "topics": 20, "topics_99": 11.0}
+    assert recommended([row(10), row(20, 0.0), {**hdp, "remark": None}]).reference.endswith("finds 11.")
+    assert recommended([row(10), row(20, 0.0), {**hdp, "remark": "none was found"}]).reference == "hdp: none was found."
+
+
+def test_errors__are_those_of_a_mean_over_documents_of_one_length():
+    logs = np.random.default_rng(1).normal(-8, 1, 400) * 5
+    score, error = DocumentScores(logs, np.full(400, 5.0)).mean()
+    assert score == pytest.approx(logs.mean() / 5)
+    assert error == pytest.approx((logs / 5).std() / 20)
+
+
+def test_texts__give_a_recommendation_a_frame_and_a_picture_and_leave_no_files():
+    compared = compare(texts(60), **QUICK)
+    frame = compared.frame()
+    assert list(frame.index) == [2, 4]
+    assert frame["recommended"].sum() == 1
+    assert frame.index[frame["recommended"]] == compared.recommendation.topics
+    assert frame[["score", "document_error", "npmi", "exclusivity", "dispersion", "found_again"]].notna().all(axis=None)
+    assert np.isfinite(frame["gain"].iloc[1])
+    assert all(";" in words for words in frame["words"])
+    assert "How many topics" in compared.plot().get_suptitle()
+    assert str(compared).endswith(str(compared.recommendation))
+    folder = Path(compared.folder)
+    assert pq.read_schema(folder / "table.parquet").field("words").type.value_type is not None
+    del compared
+    assert not folder.exists()
+
+
+def test_comparison_over_topics__continues_with_the_same_results(tmp_path):
+    simulate(tmp_path / "corpus", family="lda", topics=3, documents=40, words=30, tokens=30)
+    first = compare(tmp_path / "corpus", tmp_path / "out", sample_documents=20, **QUICK)
+    again = compare(tmp_path / "corpus", tmp_path / "out", sample_documents=20, **QUICK)
+    assert again.rows == first.rows
+    assert 5 <= Corpus(tmp_path / "out" / "sample").manifest.documents <= 35
+    with pytest.raises(OptionError, match="sample-documents"):
+        compare(tmp_path / "corpus", tmp_path / "out", sample_documents=30, **QUICK)
+
+
+def test_numbers_of_topics__are_compared_where_no_families_are_named():
+    assert (CompareOptions(topics=(2,)).over, CompareOptions(topics=(2,)).families) == ("topics", ("lda",))
+    assert CompareOptions(topics=(2,), families=("hdp",)).over == CompareOptions().over == "families"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"over": "topics", "unseen": "there"}, "does not go with `unseen`"),
+        ({"families": ("ncrp",), "init": "clusters"}, "begins at random only"),
+        ({"topics": (2,), "preset": "cluster"}, "did you mean 'clusters'"),
+    ],
+)
+def test_options_that_do_not_go_together__are_refused(tmp_path, options, message):
+    simulate(tmp_path / "corpus", family="lda", topics=2, documents=5, words=10, tokens=9)
+    with pytest.raises(OptionError, match=message):
+        compare(tmp_path / "corpus", tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_options__name_the_nearest(tmp_path):
+    with pytest.raises(OptionError, match="did you mean 'min_documents'"):
+        compare(texts(3), min_document=2)
+    with pytest.raises(OptionError, match="unknown option 'min_documents'"):
+        compare(tmp_path / "corpus", min_documents=2)
