@@ -418,8 +418,8 @@ def _require_known(job: Job) -> None:
         models = max(job.fit.restarts, 1) * max(int(job.limits.get("samples", 0)), 1)
         request.require_combinable(job.fit.family, job.limits.get("schedule", "batch"), job.fit.keep, models)
     # Raises an error if it is neither a known initialisation nor a file that is there.
-    begun = {"init": RANDOM_START, "init_strength": job.fit.init_strength, **job.init}
-    start = starts.StartSource.of(begun["init"], begun["init_strength"])
+    settings, _ = job.fit.with_preset()
+    start = starts.StartSource.of(settings.init or RANDOM_START, settings.init_strength)
     if start is not None:
         start.require(job.fit.family, job.config)
     if not job.ingest.sources:
