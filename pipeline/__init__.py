@@ -3,9 +3,9 @@
 Corpora: `ingest`, `append`, `split`, `explode`, `simulate`; `sample_texts` and `write_sample_texts` for trying things
 out. Fits: `estimate`, `fit`, `resume` and `compare`. Models: `Model` opens one; `topics`, `name_topics`, `edit`,
 `topic_shares`, `expected_topics`, `label_topics`, `neighbour_distance`, `evaluate`, `measure`, `coherence`, `infer`,
-`predict`, `examples`, `effects`, `table_effects`, `shares_by`, `shares_over`, `words_by`, `report`, `plot` and
-`export`. Jobs: `batch`, `versions`, `rollback` and `serve`. Folders: `info` and `verify`. Most functions have a
-command of the same name. `__init__.pyi` has the types of all options, for editors and mypy.
+`predict`, `examples`, `effects`, `table_effects`, `shares_by`, `shares_over`, `words_by`, `words_over`, `report`,
+`plot` and `export`. Jobs: `batch`, `versions`, `rollback` and `serve`. Folders: `info` and `verify`. Most functions
+have a command of the same name. `__init__.pyi` has the types of all options, for editors and mypy.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _HOMES = {
     "Reconstruction": "collapsium.pipeline.analysis.evaluate",
     "Report": "collapsium.pipeline.reporting.page.report",
     "TimeShares": "collapsium.pipeline.analysis.topic_shares",
+    "WordsOver": "collapsium.pipeline.analysis.words_over",
     "Topic": "collapsium.pipeline.models.topics",
     "Plan": "collapsium.pipeline.engine.plan",
     "TLS": "collapsium.pipeline.executors.base",
@@ -71,6 +72,7 @@ _HOMES = {
     "topics": "collapsium.pipeline.models.topics",
     "verify": "collapsium.pipeline.analysis.verify",
     "words_by": "collapsium.pipeline.analysis.group_words",
+    "words_over": "collapsium.pipeline.analysis.words_over",
     "write_sample_texts": "collapsium.pipeline.workflows.demo.sample",
 }
 
@@ -96,6 +98,7 @@ __all__ = [
     "Report",
     "TimeShares",
     "Topic",
+    "WordsOver",
     "append",
     "batch",
     "coherence",
@@ -133,6 +136,7 @@ __all__ = [
     "verify",
     "versions",
     "words_by",
+    "words_over",
     "write_sample_texts",
 ]
 

@@ -12,6 +12,7 @@ import collapsium.pipeline.analysis.metrics.measurement
 import collapsium.pipeline.analysis.regression
 import collapsium.pipeline.analysis.topic_shares
 import collapsium.pipeline.analysis.verify
+import collapsium.pipeline.analysis.words_over
 import collapsium.pipeline.corpora.options
 import collapsium.pipeline.engine.edit
 import collapsium.pipeline.engine.plan
@@ -71,6 +72,8 @@ from collapsium.pipeline.executors.base import TLS as TLS
 from collapsium.pipeline.analysis.topic_shares import TimeShares as TimeShares
 
 from collapsium.pipeline.models.topics import Topic as Topic
+
+from collapsium.pipeline.analysis.words_over import WordsOver as WordsOver
 
 def append(corpus: str | os.PathLike[str], sources: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]], *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., grow: bool = ..., skip_existing: bool = ..., format: typing.Literal['csv', 'jsonl', 'ldac', 'mallet', 'mtx', 'npz', 'parquet', 'svmlight', 'text', 'uci', 'vectors'] | None = ..., encoding: str | None = ..., separator: str | None = ..., tokenizer: str | None = ..., headings: str | None = ..., max_decompressed: int | None = ..., label_files: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]] = ..., label_names: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]] = ..., label_separator: str | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.storage.corpus.manifest.Manifest:
     """Add documents, or vectors, to a corpus as new shards, read as its own documents were."""
@@ -372,7 +375,10 @@ def versions(job: str | os.PathLike[str]) -> list[tuple[collapsium.storage.runs.
 def words_by(run: str | os.PathLike[str], topic: int, field: str, *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., contrast: str | collections.abc.Sequence[str] | None = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.pipeline.analysis.group_words.GroupWords:
     """Compare the words that groups of documents use for a topic."""
 
+def words_over(run: str | os.PathLike[str], topics: int | collections.abc.Iterable[int] | None = ..., period: str = ..., *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., strength: float | None = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ...) -> collapsium.pipeline.analysis.words_over.WordsOver:
+    """Return the words of topics by period, and what rises and falls."""
+
 def write_sample_texts(out: str | os.PathLike[str]) -> int:
     """Write the sample texts as JSON lines, an object a line."""
 
-__all__ = ['Coherence', 'Comparison', 'Corpus', 'Edited', 'Effects', 'Evaluation', 'ExpectedTopic', 'Exported', 'Findings', 'GroupWords', 'LabelTopics', 'Measurement', 'Model', 'Outcome', 'Plan', 'Prediction', 'Reconstruction', 'Report', 'TLS', 'TimeShares', 'Topic', 'append', 'batch', 'coherence', 'compare', 'edit', 'effects', 'estimate', 'evaluate', 'expected_topics', 'explode', 'export', 'fit', 'infer', 'info', 'ingest', 'label_topics', 'measure', 'name_topics', 'neighbour_distance', 'plot', 'predict', 'report', 'resume', 'rollback', 'sample_texts', 'shares_by', 'shares_over', 'simulate', 'split', 'table_effects', 'topic_shares', 'topics', 'verify', 'versions', 'words_by', 'write_sample_texts']
+__all__ = ['Coherence', 'Comparison', 'Corpus', 'Edited', 'Effects', 'Evaluation', 'ExpectedTopic', 'Exported', 'Findings', 'GroupWords', 'LabelTopics', 'Measurement', 'Model', 'Outcome', 'Plan', 'Prediction', 'Reconstruction', 'Report', 'TLS', 'TimeShares', 'Topic', 'WordsOver', 'append', 'batch', 'coherence', 'compare', 'edit', 'effects', 'estimate', 'evaluate', 'expected_topics', 'explode', 'export', 'fit', 'infer', 'info', 'ingest', 'label_topics', 'measure', 'name_topics', 'neighbour_distance', 'plot', 'predict', 'report', 'resume', 'rollback', 'sample_texts', 'shares_by', 'shares_over', 'simulate', 'split', 'table_effects', 'topic_shares', 'topics', 'verify', 'versions', 'words_by', 'words_over', 'write_sample_texts']

@@ -27,7 +27,7 @@ from collapsium.storage.errors import DamagedError, InputError, MissingError, Op
 from collapsium.storage.readers.texts.values import is_missing
 from collapsium.workers.date_sums import moment
 from collapsium.workers.ingest.dates import EPOCH, hours_of, read_date
-from collapsium.workers.periods import PERIODS, name_of_period, starts_of
+from collapsium.workers.periods import is_period, period_of
 
 if TYPE_CHECKING:
     import formulaic
@@ -215,7 +215,7 @@ def fields_of(extras: Mapping[str, pa.Array], documents: int, names: Iterable[st
         base, _, period = name.partition(":")
         if name in labels.numbers:
             fields[name] = labels.numbers[name]
-        elif base == DATE and DATE in extras and (not period or period in PERIODS):
+        elif base == DATE and DATE in extras and (not period or is_period(period)):
             fields[name] = date_values(extras[DATE].to_pylist(), period)
         elif any(field == name for field, _ in labels.names):
             chosen = np.array([field == name for field, _ in labels.names], dtype=bool)[labels.position]
@@ -242,10 +242,11 @@ def date_values(texts: Sequence[object], period: str = "") -> Values:
     if not period:
         years = {text: math.nan if date is None else _year_of(date.hour) for text, date in read.items()}
         return np.array([years[text] for text in texts], dtype=np.float64)
-    exact = {text: date for text, date in read.items() if date is not None and date.exact <= PERIODS[period]}
+    of_width = period_of(period)
+    exact = {text: date for text, date in read.items() if date is not None and date.exact <= of_width.precision}
     hours = np.array([date.hour for date in exact.values()], dtype=np.int64)
-    starts = starts_of(hours, period).tolist()
-    by_text = {text: name_of_period(moment(start), period) for text, start in zip(exact, starts, strict=True)}
+    starts = of_width.starts(hours).tolist()
+    by_text = {text: of_width.name(moment(start)) for text, start in zip(exact, starts, strict=True)}
     return np.array([by_text.get(text) for text in texts], dtype=object)
 
 

@@ -38,7 +38,7 @@ from collapsium.workers.design import (
     names_in,
     require_formulaic,
 )
-from collapsium.workers.periods import PERIODS
+from collapsium.workers.periods import EXPECTED, NAMES, is_period
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -225,7 +225,8 @@ def shares_over(
     run : str or path-like
         Folder of a run or a model whose corpus has dates (`ingest` with ``date``).
     period : str, optional
-        ``hour``, ``day``, ``week``, ``month``, ``quarter``, ``year`` or ``decade``.
+        ``hour``, ``day``, ``week``, ``month``, ``quarter``, ``year`` or ``decade``; a width such as ``5 years`` or
+        ``4 years from 1789``; or a field of labels such as the term of office.
     options : ShareOptions
         Errors of the shares.
     posterior : PosteriorOptions
@@ -249,12 +250,25 @@ def shares_over(
     AbsentError
         There is no model with proportions, or no corpus.
     """
-    if period not in PERIODS:
-        raise OptionError(f"expected {', '.join(PERIODS)}, found {period!r}{near(str(period), PERIODS)}", "period")
     named = {name: value for name, value in options if name in options.model_fields_set}
-    field = f"{DATE}:{period}"
+    field = field_of_period(period)
     every = EffectOptions(at=(field,), **named)
-    return _estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, tls, progress, weigh=True)
+    try:
+        return _estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, tls, progress, weigh=True)
+    except OptionError as error:
+        if error.parameter != "formula":
+            raise
+        hint = "" if is_period(period) else f"; periods are {EXPECTED}{near(str(period), NAMES)}"
+        raise OptionError(f"{error.message}{hint}", "period") from None
+
+
+def field_of_period(period: str) -> str:
+    """Return the field whose values are periods: of the date, or a column such as a term of office."""
+    if is_period(period):
+        return f"{DATE}:{period}"
+    if not isinstance(period, str) or "`" in period:
+        raise OptionError(f"expected a period or the name of a field, found {period!r}", "period")
+    return period
 
 
 def _estimated(

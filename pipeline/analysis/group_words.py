@@ -10,7 +10,7 @@ its words, their variance is summed over documents:
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from collapsium.pipeline.analysis.effects import WORDS, RunSource, open_training
 from collapsium.pipeline.analysis.infer import THETA
 from collapsium.pipeline.analysis.options import GroupWordOptions
-from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
@@ -202,14 +202,16 @@ def words_by(
     source = RunSource(model.folder.address, corpus.references, np.array([topic]))
     executor = open_executor(scheduling.scheduler, scheduling.workers, tls=tls)
     try:
-        counted = [executor.submit(_counted, source, part, field) for part in range(source.parts)]
-        groups, documents = _groups(field, executor.collect(counted))
+        documents = groups_of(source, executor, field)
+        if not 1 < len(documents) <= MAX_GROUPS:
+            raise OptionError(f"{field!r} has {len(documents):,} values; expected 2 to {MAX_GROUPS} groups", "field")
+        groups = list(documents)
         blocks = load_blocks(model, executor)
         sums, squares = np.zeros((3, len(groups), len(model.vocabulary.words))), np.zeros(len(groups))
         window = 2 * executor.workers
         for first in range(0, source.parts, window):
             parts = range(first, min(first + window, source.parts))
-            submitted = [executor.submit(_sums, source, part, field, groups, topic, blocks) for part in parts]
+            submitted = [executor.submit(_sums, source, part, field, groups, blocks) for part in parts]
             for part, (words, own, own_squares) in zip(parts, executor.collect(submitted), strict=True):
                 sums[:, :, words] += own
                 squares += own_squares
@@ -244,8 +246,9 @@ def _counted(source: RunSource, part: int, field: str) -> tuple[FieldCounts | No
     return values, int(occupied.sum()), known
 
 
-def _groups(field: str, parts: Sequence[tuple[FieldCounts | None, int, set[str]]]) -> tuple[list[str], dict[str, int]]:
-    """Return the groups, the largest first, and the documents of each."""
+def groups_of(source: RunSource, executor: Executor, field: str) -> dict[str, int]:
+    """Return the values of a field with the documents of each, the most frequent first."""
+    parts = executor.collect([executor.submit(_counted, source, part, field) for part in range(source.parts)])
     known = {name for _, _, names in parts for name in names}
     if field not in known and not (field.startswith(f"{DATE}:") and DATE in known):
         raise OptionError(f"no field {field!r}{near(field, known)}; the documents have: {', '.join(sorted(known))}")
@@ -256,10 +259,7 @@ def _groups(field: str, parts: Sequence[tuple[FieldCounts | None, int, set[str]]
         for text, number in zip([*texts, MISSING], [*numbers, count - sum(numbers)], strict=True):
             if number:
                 documents[text] = documents.get(text, 0) + number
-    if not 1 < len(documents) <= MAX_GROUPS:
-        raise OptionError(f"{field!r} has {len(documents):,} values; expected 2 to {MAX_GROUPS} groups", "field")
-    groups = sorted(documents, key=lambda group: (-documents[group], group))
-    return groups, {group: documents[group] for group in groups}
+    return {group: documents[group] for group in sorted(documents, key=lambda group: (-documents[group], group))}
 
 
 def _compared(groups: Sequence[str], contrast: Sequence[str] | None) -> list[tuple[str, tuple[list[int], list[int]]]]:
@@ -279,7 +279,7 @@ def _compared(groups: Sequence[str], contrast: Sequence[str] | None) -> list[tup
 
 
 def _sums(
-    source: RunSource, part: int, field: str, groups: Sequence[str], topic: int, blocks: list[tasks.Block]
+    source: RunSource, part: int, field: str, groups: Sequence[str], blocks: list[tasks.Block]
 ) -> tuple[npt.NDArray[np.int32], Floats, Floats]:
     """Return a shard's words, and sums over the documents of each group.
 
@@ -287,21 +287,12 @@ def _sums(
     """
     model = Model(source.url)
     shard = Shard.of(part, source.references[part].documents())
-    theta = np.asarray(model.family.infer(model.local_state(part), model.global_state)[THETA], dtype=np.float64)
-    rows = tasks.gather(blocks, shard.words, complete=True)
-    phi = np.asarray(model.family.probabilities(rows, model.global_state)["word_topic"], dtype=np.float64)
     document = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
-    tokens = np.zeros(shard.pairs)
-    for first in range(0, shard.pairs, PAIRS):
-        chosen = slice(first, first + PAIRS)
-        joint = theta[document[chosen]] * phi[shard.position[chosen]]
-        tokens[chosen] = shard.counts[chosen] * joint[:, topic] / np.maximum(joint.sum(axis=1), 1e-300)
-    fields, _, _ = source.fields(part, [field])
-    values = fields[field].tolist() if field in fields else [None] * shard.documents
+    chunks = [chunk[:, 0] for _, _, chunk in expected_tokens(model, source, part, shard, blocks)]
+    tokens = np.concatenate([np.zeros(0), *chunks])
     place = {group: number for number, group in enumerate(groups)}
-    texts = [MISSING if value is None or value != value else level_text(value) for value in values]
     # Documents without words may have values of their own.
-    group = np.array([place.get(text, 0) for text in texts], dtype=np.int64)
+    group = np.array([place.get(text, 0) for text in texts_of(source, part, field, shard.documents)], dtype=np.int64)
     of_document = np.bincount(document, weights=tokens, minlength=shard.documents)
     cell = group[document] * shard.words.size + shard.position
     shape = len(groups), shard.words.size
@@ -311,6 +302,28 @@ def _sums(
     )
     squares = np.bincount(group, weights=of_document**2, minlength=len(groups))
     return shard.words, sums.astype(np.float64), squares.astype(np.float64)
+
+
+def expected_tokens(
+    model: Model, source: RunSource, part: int, shard: Shard, blocks: list[tasks.Block]
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], Floats]]:
+    """Yield documents, words and expected tokens of the source's topics for the pairs of a shard."""
+    theta = np.asarray(model.family.infer(model.documents(part), model.global_state)[THETA], dtype=np.float64)
+    rows = tasks.gather(blocks, shard.words, complete=True)
+    phi = np.asarray(model.family.probabilities(rows, model.global_state)["word_topic"], dtype=np.float64)
+    document = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
+    for first in range(0, shard.pairs, PAIRS):
+        chosen = slice(first, first + PAIRS)
+        joint = theta[document[chosen]] * phi[shard.position[chosen]]
+        shares = joint[:, source.topics] / np.maximum(joint.sum(axis=1), 1e-300)[:, np.newaxis]
+        yield document[chosen], shard.position[chosen], shard.counts[chosen][:, np.newaxis] * shares
+
+
+def texts_of(source: RunSource, part: int, field: str, documents: int) -> list[str]:
+    """Return the values of a field in a shard's documents as texts."""
+    fields, _, _ = source.fields(part, [field])
+    values = fields[field].tolist() if field in fields else [None] * documents
+    return [MISSING if value is None or value != value else level_text(value) for value in values]
 
 
 def _side(sums: Floats, squares: float, prior: Floats) -> tuple[Floats, Floats]:

@@ -218,3 +218,17 @@ class GroupWordOptions(Options):
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="present location of the training corpus, if it was moved"
     )
+
+
+class WordChainOptions(Options):
+    """Strength of the chain of a topic's words over time."""
+
+    strength: Annotated[float | None, Value("TOKENS", unit="tokens")] = Field(
+        None,
+        gt=0,
+        description="tokens by which each period's words are drawn to those of the period before; large ones hold the "
+        "words constant (default: for each topic the best of 1,000 to 1,000,000 by the prediction of the last period)",
+    )
+    corpus: Annotated[Location | None, Value("CORPUS")] = Field(
+        None, description="present location of the training corpus, if it was moved"
+    )

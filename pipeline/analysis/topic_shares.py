@@ -5,30 +5,31 @@ from __future__ import annotations
 import datetime
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.analysis.effects import shares_over
+from collapsium.pipeline.analysis.effects import field_of_period, open_training, shares_over
 from collapsium.pipeline.engine.summary import summary_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
-from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.errors import AbsentError, ClusterError, CollapsiumError, OptionError, near
 from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.printable import ShortRepr
+from collapsium.storage.readers.texts.values import is_missing
 from collapsium.storage.runs.run import RECORD, Run
 from collapsium.storage.runs.summary import DatesSummary, SummaryRecord, read_summary
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.date_sums import moment
-from collapsium.workers.design import DATE
-from collapsium.workers.ingest.dates import UNITS
-from collapsium.workers.periods import PERIODS, following, name_of_period, starts_of
+from collapsium.workers.design import DATE, fields_of
+from collapsium.workers.ingest.dates import UNITS, read_date
+from collapsium.workers.periods import EXPECTED, NAMES, is_period, period_of
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,11 @@ def documents_summary(
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-MIN_PERIODS = 10
 # The default period is one that gives about this many periods with documents; else decades are taken
-MAX_PERIODS = 60
+MIN_PERIODS, MAX_PERIODS = 10, 40
+DEFAULTS = (*NAMES, "2 years", "5 years", "20 years", "50 years")  # Periods from which the default is chosen
+SAMPLED = 100_000  # Documents up to which posteriors are sampled for the intervals; beyond it takes minutes
+MIN_CLUSTERS, MEMBERS = 30, 2.0  # Fewest values and mean documents of a field that may hold clusters
 PRECISE_SHARE = 0.9  # Share of the documents whose dates must be precise enough for the default period
 # Weight, in documents, of the overall variance in a period's variance, as few documents may agree by chance
 PRIOR_DOCUMENTS = 4.0
@@ -92,7 +95,7 @@ class TimeShares(ShortRepr):
     Attributes
     ----------
     period : str
-        ``hour``, ``day``, ``week``, ``month``, ``quarter``, ``year`` or ``decade``.
+        Width of the periods, such as ``year`` or ``5 years``, or the field whose values they are.
     names : list of str
         Names of the periods that have documents, in order, such as ``1987-03`` or ``1987-W09``.
     starts : list of datetime.datetime
@@ -106,14 +109,18 @@ class TimeShares(ShortRepr):
     shares : numpy.ndarray of float64, shape (periods, topics)
         Mean proportions of each period's documents, weighted by document length.
     errors : numpy.ndarray of float64, shape (periods, topics)
-        Standard errors of the shares. Without clusters a period's variance is shrunk towards the overall variance,
-        which has the weight of four documents.
+        Standard errors of the shares. Without the corpus they follow from sums of the fit's proportions: a period's
+        variance is shrunk towards the overall variance, which has the weight of four documents.
     inexact : int
         Documents that are left out because their dates are not precise enough, such as a year alone for months.
     summary : DatesSummary
         Sums by date, and counts of unreadable and ambiguous dates.
+    ends : list of datetime.datetime
+        Ends of the periods.
     cluster : str or None
-        Field whose values are clusters; the shares and errors then are those of `shares_over`.
+        Field whose values are clusters.
+    remarks : list of str
+        Sentences on where the errors come from.
     """
 
     period: str
@@ -126,12 +133,16 @@ class TimeShares(ShortRepr):
     errors: Floats
     inexact: int
     summary: DatesSummary
+    ends: list[datetime.datetime]
     cluster: str | None = None
+    remarks: list[str] = field(default_factory=list)
 
     @property
-    def ends(self) -> list[datetime.datetime]:
-        """Ends of the periods."""
-        return [following(start, self.period) for start in self.starts]
+    def counted(self) -> str:
+        """The number of periods in words."""
+        if is_period(self.period):
+            return period_of(self.period).counted(len(self.names))
+        return f"{len(self.names):,} values of {self.period}"
 
     @property
     def notes(self) -> list[str]:
@@ -190,20 +201,22 @@ def topic_shares(
 ) -> TimeShares:
     """Return the topics' shares by period: means of the documents' proportions, weighted by document length.
 
-    The shares come from the document summary of a finished model or, if there is none, from the corpus.
+    Shares and errors are those of `shares_over`, which reads the training corpus. If there is none any more, they come
+    from the document summary of the model, and a remark says that the errors are too small.
 
     Parameters
     ----------
     run : str or path-like
         Folder of a run or a model whose corpus has dates (`ingest` with ``date``).
     period : str, optional
-        ``hour``, ``day``, ``week``, ``month``, ``quarter``, ``year`` or ``decade``; by default the one that gives about
-        10 to 60 periods.
+        ``hour``, ``day``, ``week``, ``month``, ``quarter``, ``year`` or ``decade``; a width such as ``5 years`` or
+        ``4 years from 1789``; or a field of labels such as the term of office, whose values are ordered by their first
+        dates. By default one that gives about 10 to 40 periods.
     cluster : str, optional
-        Field whose values are clusters, such as the speech that paragraphs are from. Shares and errors then are those
-        of `shares_over`, whose errors allow for documents of a cluster that resemble each other; this needs the corpus.
+        Field whose values are clusters, such as the speech that paragraphs are from. The errors then allow for
+        documents of a cluster that resemble each other.
     corpus : str or path-like, optional
-        Present location of the training corpus, which is read only for clusters, or if there is no summary.
+        Present location of the training corpus.
     scheduling : SchedulerOptions
         Executor of the tasks that read the corpus.
     tls : optional
@@ -223,8 +236,6 @@ def topic_shares(
     AbsentError
         There is no model, or neither a summary nor the corpus.
     """
-    if period is not None and period not in PERIODS:
-        raise OptionError(f"expected {', '.join(PERIODS)}, found {period!r}{near(str(period), PERIODS)}", "period")
     model = Model(run)
     record = Run(run).record() if Folder(run).exists(RECORD) else {}
     notes: list[str] = []
@@ -234,30 +245,120 @@ def topic_shares(
         raise AbsentError(f"{os.fspath(run)}: {' '.join(notes)} Name the training corpus (`corpus`)")
     if summary.dates is None:
         raise OptionError(f"{os.fspath(run)}: its documents have no dates; ingest them with `date`")
-    shares = by_period(summary.dates, period)
-    return shares if cluster is None else clustered(shares, run, cluster, source)
+    if period is None or is_period(period):
+        return with_errors(by_period(summary.dates, period), run, summary, cluster, source)
+    known = [labels.field for labels in summary.fields]
+    if period not in known:
+        raise OptionError(f"expected {EXPECTED}, or a field of labels; found {period!r}{near(period, known)}", "period")
+    shares = by_column(run, summary.dates, period, source)
+    return with_errors(shares, run, summary, cluster, source, required=True)
 
 
-def clustered(shares: TimeShares, run: str | os.PathLike[str], cluster: str, source: SummarySource) -> TimeShares:
-    """Return the shares and errors of `shares_over`, in the same periods."""
-    if shares.summary.ordered or shares.summary.ambiguous:
+def with_errors(
+    shares: TimeShares,
+    run: str | os.PathLike[str],
+    summary: SummaryRecord,
+    cluster: str | None,
+    source: SummarySource,
+    *,
+    required: bool = False,
+) -> TimeShares:
+    """Return the shares and errors of `shares_over` in the same periods.
+
+    Without clusters, and unless they are `required`, shares are left as they are if the corpus cannot be read.
+    """
+    remarks: list[str] = []
+    uncertain = bool(shares.summary.ordered or shares.summary.ambiguous)
+    if uncertain and (cluster is not None or required):
         raise OptionError(
-            "clustered errors need dates that can be read in one way only, such as 2020-04-03; some do not show "
-            "whether the day or the month is first",
-            "cluster",
+            "clusters and periods of a field need dates that can be read in one way only, such as 2020-04-03; some do "
+            "not show whether the day or the month is first",
+            "cluster" if cluster is not None else "period",
         )
-    by_clusters = shares_over(
-        run, shares.period, cluster=cluster, corpus=source.corpus, scheduler=source.scheduler, workers=source.workers,
-        tls=source.tls, progress=source.progress,
-    )  # fmt: skip
-    rows = {values[f"{DATE}:{shares.period}"]: row for row, values in enumerate(by_clusters.values)}
-    column_of = {topic: column for column, topic in enumerate(by_clusters.topics.tolist())}
-    own = [column for column, topic in enumerate(shares.topics.tolist()) if topic in column_of]
-    columns = [column_of[topic] for topic in shares.topics[own].tolist()]
+    documents = int(shares.documents.sum())
+    try:
+        if uncertain:
+            raise OptionError("some dates do not show whether the day or the month is first")
+        estimates = shares_over(
+            run, shares.period, cluster=cluster, posteriors="sampled" if documents <= SAMPLED else "fit",
+            corpus=source.corpus, scheduler=source.scheduler, workers=source.workers, tls=source.tls,
+            progress=source.progress,
+        )  # fmt: skip
+    except ClusterError:
+        raise
+    except CollapsiumError as error:
+        if cluster is not None or required:
+            raise
+        known = f"Intervals take the fit's proportions as known, and are too narrow: {error}."
+        return replace(shares, remarks=[known, *_candidate(summary)])
+    rows = {values[field_of_period(shares.period)]: row for row, values in enumerate(estimates.values)}
+    column_of = {topic: column for column, topic in enumerate(estimates.topics.tolist())}
+    known_columns = [column for column, topic in enumerate(shares.topics.tolist()) if topic in column_of]
+    columns = [column_of[topic] for topic in shares.topics[known_columns].tolist()]
     chosen = np.ix_([rows[name] for name in shares.names], columns)
-    estimates, errors = np.zeros_like(shares.shares), np.zeros_like(shares.errors)  # of topics without tokens
-    estimates[:, own], errors[:, own] = by_clusters.estimate[chosen], by_clusters.se[chosen]
-    return replace(shares, shares=estimates, errors=errors, cluster=cluster)
+    values, errors = np.zeros_like(shares.shares), np.zeros_like(shares.errors)  # of topics without tokens
+    values[:, known_columns], errors[:, known_columns] = estimates.estimate[chosen], estimates.se[chosen]
+    if cluster is None:
+        remarks += _candidate(summary)
+    return replace(shares, shares=values, errors=errors, cluster=cluster, remarks=remarks)
+
+
+def _candidate(summary: SummaryRecord) -> list[str]:
+    """Return a hint at a field that may hold clusters: one of many values, each of several documents."""
+    for labels in summary.fields:
+        documents = sum(value.documents for value in labels.values)
+        values = len(labels.values) + (labels.left_out or 0)
+        if values >= MIN_CLUSTERS and documents >= MEMBERS * len(labels.values):
+            hint = (
+                f"Intervals take documents as independent, and are too narrow if documents of the same {labels.field} "
+                "belong together, as paragraphs of a speech do; then name it (`cluster`)."
+            )
+            return [hint]
+    return []
+
+
+def by_column(run: str | os.PathLike[str], dates: DatesSummary, name: str, source: SummarySource) -> TimeShares:
+    """Return periods that are the values of a field of labels, in the order of their first dates; without shares."""
+    _, corpus = open_training(run, source.corpus)
+    spans: dict[str, list[float]] = {}  # First and last hour, documents and tokens of each value
+    executor = open_executor(source.scheduler, source.workers, tls=source.tls)
+    try:
+        for part in executor.collect([executor.submit(_spans, reference, name) for reference in corpus.references]):
+            for value, span in part.items():
+                other = spans.get(value, [*span[:2], 0.0, 0.0])
+                spans[value] = [min(span[0], other[0]), max(span[1], other[1]), span[2] + other[2], span[3] + other[3]]
+    finally:
+        executor.close()
+    if not spans:
+        raise OptionError(f"no document has both a date and a value of {name!r}", "period")
+    values = sorted(spans, key=lambda value: (spans[value][0], value))
+    starts = [moment(int(spans[value][0])) for value in values]
+    last = moment(int(max(span[1] for span in spans.values())) + 24)
+    topics = np.array(dates.topics, dtype=np.int64)
+    nothing = np.zeros((len(values), topics.size))
+    return TimeShares(
+        name, values, starts, np.array([spans[value][2] for value in values], dtype=np.int64),
+        np.array([spans[value][3] for value in values]), topics, nothing, nothing, 0, dates,
+        [*starts[1:], max(last, starts[-1] + datetime.timedelta(days=1))],
+    )  # fmt: skip
+
+
+def _spans(reference: ShardReference, name: str) -> dict[str, list[float]]:
+    """Return the first hour, the last hour, documents and tokens of each value of a field in a shard."""
+    documents = reference.documents()
+    fields = fields_of(documents.extras, len(documents), [name], f"{reference.folder.url}/{reference.record.file}")
+    spans: dict[str, list[float]] = {}
+    if name not in fields or DATE not in documents.extras:
+        return spans
+    texts = documents.extras[DATE].to_pylist()
+    read = {text: None if is_missing(text) else read_date(str(text)) for text in {*texts}}
+    for value, text, tokens in zip(fields[name].tolist(), texts, documents.tokens.tolist(), strict=True):
+        date = read[text]
+        if date is None or value is None or not tokens:
+            continue
+        span = spans.setdefault(value, [date.hour, date.hour, 0.0, 0.0])
+        span[:] = [min(span[0], date.hour), max(span[1], date.hour), span[2] + 1, span[3] + tokens]
+    return spans
 
 
 def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
@@ -271,15 +372,16 @@ def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
             f"{f', such as {dates.examples[0]!r}' if dates.examples else ''}); expected ISO dates or years"
         )
     chosen = period or _default_period(hour, precision, documents)
-    usable = precision <= PERIODS[chosen]
+    width = period_of(chosen)
+    usable = precision <= width.precision
     if not usable.any():
-        possible = ", ".join(name for name, unit in PERIODS.items() if unit >= precision.min())
+        possible = ", ".join(name for name in NAMES if period_of(name).precision >= precision.min())
         raise OptionError(
             f"expected {possible}, found {chosen}: the dates, or the sums that are stored where there are many dates, "
             f"have the precision of a {UNITS[int(precision.min())]}",
             "period",
         )
-    starts, row = np.unique(starts_of(hour[usable], chosen), return_inverse=True)
+    starts, row = np.unique(width.starts(hour[usable]), return_inverse=True)
     tables = [dates.table(name) for name in ("shares", "weighted", "squared")]
     columns = [documents, np.array(dates.tokens), np.array(dates.squares), *tables]
     sums = [_summed(row, column[usable], starts.size) for column in columns]
@@ -287,7 +389,7 @@ def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
     beginnings = [moment(start) for start in starts.tolist()]
     return TimeShares(
         chosen,
-        [name_of_period(start, chosen) for start in beginnings],
+        [width.name(start) for start in beginnings],
         beginnings,
         np.rint(sums[0]).astype(np.int64),
         sums[1],
@@ -296,6 +398,7 @@ def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
         _errors(shares, *sums),
         int(documents[~usable].sum()),
         dates,
+        [width.following(start) for start in beginnings],
     )
 
 
@@ -321,13 +424,14 @@ def _errors(
 
 
 def _default_period(hour: Ints, precision: Ints, documents: Ints) -> str:
-    """Return a period of which about 10 to 60 have documents, and for which nearly all dates are precise enough."""
+    """Return a period of which about 10 to 40 have documents, and for which nearly all dates are precise enough."""
     total = documents.sum()
     counts = {}
-    for name, unit in PERIODS.items():
-        usable = precision <= unit
+    for name in DEFAULTS:
+        period = period_of(name)
+        usable = precision <= period.precision
         if documents[usable].sum() >= PRECISE_SHARE * total:
-            counts[name] = np.unique(starts_of(hour[usable], name)).size
+            counts[name] = np.unique(period.starts(hour[usable])).size
     if (hour % 24 == 0).all():
         counts.pop("hour", None)
     few = [name for name, count in counts.items() if count <= MAX_PERIODS]
@@ -346,6 +450,7 @@ def _notes(shares: TimeShares) -> list[str]:
     ]
     left = [f"{count:,} {reason}" for count, reason in reasons if count]
     notes = [f"Documents left out: {', '.join(left)}."] if left else []
+    notes += shares.remarks
     if shares.cluster is not None:
         notes.append(f"Intervals allow for documents of the same {shares.cluster} that resemble each other.")
     if dates.ordered:

@@ -47,7 +47,7 @@ class TreeFileOptions(Options):
 
     heading = "trees"
     picture: Annotated[Texts, Value("FILE")] = Field(
-        (), description="draw the tree into a .svg or .png file; may be repeated (needs the extra 'plots')"
+        (), description="draw the tree into a .svg, .png or .pdf file; may be repeated (needs the extra 'plots')"
     )
     graphml: Annotated[Location | None, Value("FILE")] = Field(
         None,
@@ -105,7 +105,8 @@ class TimePlotOptions(Options):
     heading = "time"
     period: Annotated[str | None, Value("PERIOD")] = Field(
         None,
-        description="hour, day, week, month, quarter, year or decade (default: one that gives about 10 to 60 periods)",
+        description="hour, day, week, month, quarter, year or decade; a width such as '5 years' or '4 years from "
+        "1789'; or a field of labels, such as the term of office (default: one that gives about 10 to 40 periods)",
     )
     cluster: Annotated[str | None, Value("FIELD")] = Field(None, description=_CLUSTER)
     csv: Annotated[Location | None, Value("FILE")] = Field(
@@ -157,7 +158,7 @@ class PredictOptions(Options):
     )
     confusion: Annotated[Location | None, Value("FILE")] = Field(
         None,
-        description="draw the confusion matrix of known and predicted values into a .png or .svg file (needs "
+        description="draw the confusion matrix of known and predicted values into a .png, .svg or .pdf file (needs "
         "the extra 'plots')",
     )
     seed: Annotated[int, Value("S")] = Field(0, description="seed, for families that draw random numbers")

@@ -25,6 +25,11 @@ a speech, need --cluster FIELD, or the intervals are too narrow.
 use more for a topic than other documents do (or, with --contrast A,B, than the other
 group does), by log-odds whose errors are summed over documents.
 
+--words TOPIC --over PERIOD follows the words of a topic over time, without a formula:
+the most probable words of each period (decade, '5 years', or a field of numbers), and
+the words that rise and fall. Neighbouring periods are smoothed, as strongly as predicts
+the last one best.
+
 Without RUN, --proportions and --data are tables of any tool: CSV files with a row
 for each document. The rows have the same order, or the first column of the
 proportions has ids, under the name of a column of the data.
@@ -35,8 +40,9 @@ p_adjusted (over the topics, by Holm's method).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -56,14 +62,15 @@ EPILOG = """examples:
   collapsium effects RUN --formula '~ party * bs(date, df=5)' --at date --contrast party=R,D --picture gap.svg
   collapsium effects RUN --formula '~ president' --permutations 40
   collapsium effects RUN --formula '~ party' --words 7 --contrast R,D
+  collapsium effects RUN --words 7 --over '5 years' --picture words.pdf
   collapsium effects --proportions theta.csv --data table.csv --formula '~ treatment'"""
 
 
 class FormulaOptions(Options):
     """The fields of the documents."""
 
-    formula: Annotated[str, Value("FORMULA")] = Field(
-        description="fields and how they enter, such as '~ party + bs(year, df=5)'"
+    formula: Annotated[str | None, Value("FORMULA")] = Field(
+        None, description="fields and how they enter, such as '~ party + bs(year, df=5)'; required, but for `over`"
     )
 
 
@@ -72,16 +79,26 @@ class PictureOptions(Options):
 
     picture: Annotated[Location | None, Value("FILE")] = Field(
         None,
-        description="draw the estimates with their intervals, as .png or .svg: a curve for each topic along a number "
-        "(`at`), else a forest of all terms",
+        description="draw the estimates with their intervals, as .png, .svg or .pdf: a curve for each topic along a "
+        "number (`at`), else a forest of all terms; with `words` the words",
     )
 
 
 class WordsOptions(Options):
     """A topic whose words are compared."""
 
+    heading = "words"
     words: Annotated[int | None, Value("TOPIC")] = Field(
         None, description="compare the words of the topic with this id between groups, in place of the proportions"
+    )
+    over: Annotated[str | None, Value("PERIOD")] = Field(
+        None, description="with `words`: follow them over periods of the date, or over the values of a field of numbers"
+    )
+    strength: Annotated[float | None, Value("TOKENS", unit="tokens")] = Field(
+        None,
+        gt=0,
+        description="with `over`: tokens by which a period's words are drawn to the period before (default: the "
+        "best prediction of the last period)",
     )
 
 
@@ -117,14 +134,21 @@ def execute(
         from collapsium.pipeline.reporting.plots.style import picture_kind
 
         picture_kind(figure.picture, "picture")
+    if words.over is not None or words.strength is not None:
+        followed = _followed(run, words, given(options, posterior, tables, formula), scheduling, certificates)
+        if figure.picture is not None:
+            plots.write_words(followed, figure.picture)
+        _print_words_over(followed, output.as_json)
+        return
+    if formula.formula is None:
+        raise UsageError("--formula is required, such as --formula '~ party'")
     if words.words is not None:
-        named = given(options, posterior, tables)
-        unused = next((name for name in named if name not in ("contrast", "corpus")), None)
-        if unused is not None or run is None:
-            raise UsageError(f"{flag_of(unused)} does not apply to --words" if unused else "--words requires a RUN")
-        with counting("comparing", "read") as progress:
-            named |= {**given(scheduling), **_sides(options.contrast), "tls": certificates.tls, "progress": progress}
-            compared = pipeline.words_by(run, words.words, _field(formula.formula), **named)
+        if run is None:
+            raise UsageError("--words requires a RUN")
+        sides = _sides(options.contrast)
+        compared = _compared(
+            run, words.words, formula.formula, given(options, posterior, tables) | sides, scheduling, certificates
+        )
         if figure.picture is not None:
             plots.write_words(compared, figure.picture)
         _print_words(compared, output.as_json)
@@ -143,21 +167,62 @@ def execute(
     if figure.picture is not None:
         plots.write_effects(estimates, figure.picture)
     if output.as_json:
-        print_json(
-            {
-                "formula": formula.formula,
-                "kind": estimates.kind,
-                "errors": estimates.errors,
-                "documents": estimates.documents,
-                "clusters": estimates.clusters,
-                "rows": estimates.records(),
-                "notes": estimates.notes,
-            }
-        )
+        _print_json(estimates, formula.formula)
         return
     _print(estimates, options.level)
     if figure.picture is not None:
         print(f"{figure.picture}: estimates with intervals")
+
+
+def _print_json(estimates: pipeline.Effects, formula: str) -> None:
+    """Print the estimates as JSON."""
+    print_json(
+        {
+            "formula": formula,
+            "kind": estimates.kind,
+            "errors": estimates.errors,
+            "documents": estimates.documents,
+            "clusters": estimates.clusters,
+            "rows": estimates.records(),
+            "notes": estimates.notes,
+        }
+    )
+
+
+def _followed(
+    run: str | None,
+    words: WordsOptions,
+    named: dict[str, Any],
+    scheduling: SchedulerOptions,
+    certificates: CertificateOptions,
+) -> pipeline.WordsOver:
+    """Follow the words of a topic over time."""
+    unused = next((name for name in named if name != "corpus"), None)
+    if unused is not None or run is None or words.words is None or words.over is None:
+        needed = "--strength requires --over" if words.over is None else "--over requires a RUN and --words"
+        raise UsageError(needed if unused is None else f"{flag_of(unused)} does not apply to --over")
+    if words.strength is not None:
+        named["strength"] = words.strength
+    with counting("following", "read") as progress:
+        named |= {**given(scheduling), "tls": certificates.tls, "progress": progress}
+        return pipeline.words_over(run, words.words, words.over, **named)
+
+
+def _compared(
+    run: str,
+    topic: int,
+    formula: str,
+    named: dict[str, Any],
+    scheduling: SchedulerOptions,
+    certificates: CertificateOptions,
+) -> pipeline.GroupWords:
+    """Compare the words of groups."""
+    unused = next((name for name in named if name not in ("contrast", "corpus")), None)
+    if unused is not None:
+        raise UsageError(f"{flag_of(unused)} does not apply to --words")
+    with counting("comparing", "read") as progress:
+        named |= {**given(scheduling), "tls": certificates.tls, "progress": progress}
+        return pipeline.words_by(run, topic, _field(formula), **named)
 
 
 def _field(formula: str) -> str:
@@ -187,6 +252,31 @@ def _print_words(compared: pipeline.GroupWords, as_json: bool) -> None:
             if row["group"] == group:
                 figures = f"{row['log_odds']:9.3f} {row['se']:8.3f} {row['z']:7.2f} {row['tokens']:9.1f}"
                 print(f"  {figures}  {plain(str(row['word']))}")
+
+
+def _print_words_over(followed: pipeline.WordsOver, as_json: bool) -> None:
+    """Print the words of each period, and those that rise and fall."""
+    [topic], [strength], [gain] = followed.topics.tolist(), followed.strength.tolist(), followed.gain.tolist()
+    rows, changes = followed.records(), followed.changes()
+    if as_json:
+        # Infinite strengths and missing gains have no JSON.
+        figures = {"strength": strength if strength < math.inf else None, "gain": None if math.isnan(gain) else gain}
+        print_json({"topic": topic, "period": followed.period, **figures, "rows": rows, "changes": changes})
+        return
+    print(plain(f"topic {topic}: {followed.names[0]}"))
+    width = max(map(len, followed.periods))
+    for period, documents in zip(followed.periods, followed.documents.tolist(), strict=True):
+        words = " ".join(str(row["word"]) for row in rows if row["period"] == period)
+        print(plain(f"  {period:>{width}} {documents:>9,}  {words}"))
+    print(f"  {'change':>7} {'first':>8} {'last':>8} {'peak':>{width}}  word")
+    for row in changes:
+        shares = f"{row['change']:7.2f} {row['first']:8.2%} {row['last']:8.2%}"
+        print(plain(f"  {shares} {row['peak']:>{width}}  {row['word']}"))
+    held = "words held constant" if math.isinf(strength) else f"strength {strength:,.0f} tokens"
+    better = (
+        "" if math.isnan(gain) else f"; the last period is predicted {gain:.4f} nats per token better than if constant"
+    )
+    print(f"{held}{better}")
 
 
 def _print(estimates: pipeline.Effects, level: float) -> None:

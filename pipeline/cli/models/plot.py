@@ -57,7 +57,7 @@ EPILOG = """examples:
 
 def execute(
     run: Annotated[str, argument("RUN", "a run or a model")],
-    out: Annotated[str, argument("OUT", "file to write, .png or .svg")],
+    out: Annotated[str, argument("OUT", "file to write: .png, .svg or .pdf")],
     /,
     *,
     options: PlotOptions,

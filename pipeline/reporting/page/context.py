@@ -11,7 +11,13 @@ import numpy as np
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
-from collapsium.pipeline.analysis.topic_shares import SummarySource, TimeShares, by_period, clustered, documents_summary
+from collapsium.pipeline.analysis.topic_shares import (
+    SummarySource,
+    TimeShares,
+    by_period,
+    documents_summary,
+    with_errors,
+)
 from collapsium.pipeline.corpora.new_texts import MAX_SHARE
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import RankOptions
@@ -151,11 +157,11 @@ def _shares(
 ) -> TimeShares | None:
     """Return the topics' shares by period; None if no document has a readable date."""
     dates = None if summary is None else summary.dates
-    if dates is None or not sum(dates.documents):
+    if summary is None or dates is None or not sum(dates.documents):
         if cluster is not None:
             raise OptionError("the documents have no dates, so that the report has no bands over time", "cluster")
         return None
-    return by_period(dates) if cluster is None else clustered(by_period(dates), run, cluster, source)
+    return with_errors(by_period(dates), run, summary, cluster, source)
 
 
 def _joined(run: str | os.PathLike[str], model: Model) -> int:

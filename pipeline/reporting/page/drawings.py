@@ -105,7 +105,8 @@ def _topic(
     words = " ".join(plain(word) for word in ([topic.title] if topic.title is not None else topic.names[:TIME_WORDS]))
     lowest, highest = int(share.argmin()), int(share.argmax())
     caption = (
-        f"from {percent(share[lowest])} ({shares.names[lowest]}) to {percent(share[highest])} ({shares.names[highest]})"
+        f"lowest {percent(share[lowest])} ({shares.names[lowest]}), highest {percent(share[highest])} "
+        f"({shares.names[highest]})"
     )
     digits = 0 if high >= 0.04 else 1 if high >= 0.004 else 2
     y_ticks = [(mark, f"{mark:.{digits}%}") for mark in ticks(0.0, high)]
@@ -116,7 +117,7 @@ def _documents(shares: TimeShares, edges: Sequence[tuple[float, float]], dates: 
     chart = Chart((0.0, edges[-1][1]), (0.0, 1.1 * float(shares.documents.max())), left=TIME_LEFT)
     for edge, name, count in zip(edges, shares.names, shares.documents.tolist(), strict=True):
         chart.bar(edge, (0.0, count), title=f"{name}: {count:,}")
-    caption = f"{number(int(shares.documents.sum()))} in {len(shares.names):,} {shares.period}s"
+    caption = f"{number(int(shares.documents.sum()))} in {shares.counted}"
     y_ticks = [(mark, f"{mark:,.0f}") for mark in ticks(*chart.y, integer=True)]
     return TimeChart(None, "Documents", caption, chart.drawn(f"Documents, {caption}", dates, y_ticks))
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collapsium.pipeline.analysis.group_words import GroupWords
 from collapsium.pipeline.analysis.regression import Effects
+from collapsium.pipeline.analysis.words_over import WordsOver
 from collapsium.pipeline.formatting import plain, shortened
-from collapsium.pipeline.reporting.plots.style import ACROSS, COLOURS, drawn, new_panels, picture_kind
+from collapsium.pipeline.reporting.plots.style import ACROSS, COLOURS, PANEL, Size, drawn, new_panels, picture_kind
+from collapsium.pipeline.reporting.plots.time import labelled_periods
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.file import File
+from collapsium.workers.design import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,9 +27,22 @@ MAX_PANELS = 12  # Terms of a forest, or topics of a figure of curves
 MAX_WORDS = 12  # Words of each group
 MAX_LETTERS = 34  # Characters of a topic's words beside a forest
 ROW = 0.24  # Height of a row of a forest, in inches
+RISING = 6  # Words that rise, and as many that fall
+WIDE = (5.6, 3.3)  # Panel of words over time, with their names at the right, in inches
+SHOWN_PERIODS = 5  # Names of periods below a panel of words
+NAME_HEIGHT = 0.062  # Height of a word's name, relative to its panel
+WORD_LETTERS = 18
 
 
-def effects_figure(effects: Effects, *, topics: Sequence[int] | None = None, title: str | None = None) -> Figure:
+def effects_figure(
+    effects: Effects,
+    *,
+    topics: Sequence[int] | None = None,
+    title: str | None = None,
+    size: Size | None = None,
+    names: Mapping[int, str] | None = None,
+    ax: Axes | None = None,
+) -> Figure:
     """Return a figure of effects: curves of predictions along a number, else a forest of all terms.
 
     A forest has a panel for each term but the intercept, with a point and an interval for each topic. Curves have a
@@ -38,33 +56,49 @@ def effects_figure(effects: Effects, *, topics: Sequence[int] | None = None, tit
         Topics to draw; by default all in a forest, and those with the largest changes as curves.
     title : str, optional
         Title of the figure.
+    size : tuple of float, optional
+        Width and height in inches.
+    names : mapping of int to str, optional
+        Names of topics by their ids, in place of their words.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw in, if there is a single panel.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure, which the caller may change.
+        The figure, which the caller may change, and save as PNG, SVG or PDF.
 
     Raises
     ------
     OptionError
-        A topic does not exist.
+        A topic does not exist, or there are axes for several panels.
     """
     columns = _columns(effects, topics)
+    if names is not None:
+        known = zip(effects.topics.tolist(), effects.words, strict=True)
+        effects = replace(effects, words=[names.get(topic, words) for topic, words in known])
     along = _number(effects)
     if along is None:
-        return _forest(effects, columns, title)
+        return _forest(effects, columns, title, size, ax)
     if topics is None:
         change = effects.estimate.max(axis=0) - effects.estimate.min(axis=0)
         columns = np.argsort(-change, kind="stable")[: MAX_PANELS // 2].tolist()
-    return _curves(effects, columns[:MAX_PANELS], along, title)
+    return _curves(effects, columns[:MAX_PANELS], along, title, size, ax)
 
 
 def write_effects(effects: Effects, path: str) -> None:
-    """Write the figure of effects to a PNG or SVG file."""
+    """Write the figure of effects to a PNG, SVG or PDF file."""
     File(path).write(drawn(lambda: effects_figure(effects), picture_kind(path)))
 
 
-def words_figure(compared: GroupWords, *, count: int = MAX_WORDS, title: str | None = None) -> Figure:
+def words_figure(
+    compared: GroupWords,
+    *,
+    count: int = MAX_WORDS,
+    title: str | None = None,
+    size: Size | None = None,
+    ax: Axes | None = None,
+) -> Figure:
     """Return a figure of the words that groups use more: a panel for each group, an interval for each word.
 
     Parameters
@@ -75,20 +109,22 @@ def words_figure(compared: GroupWords, *, count: int = MAX_WORDS, title: str | N
         Words of each group.
     title : str, optional
         Title of the figure.
+    size : tuple of float, optional
+        Width and height in inches.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw in, if there is a single group.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure, which the caller may change.
+        The figure, which the caller may change, and save as PNG, SVG or PDF.
     """
     groups = compared.groups[:MAX_PANELS]
     heading = title or f"Topic {compared.topic} by {compared.field}: log-odds of words, with 95% intervals"
-    figure, axes = new_panels(len(groups), plain(heading), legend=False)
     rows = compared.records(count)
     chosen = [[row for row in rows if row["group"] == group] for group in groups]
-    width, height = figure.get_size_inches()
-    down = -(-len(groups) // ACROSS)
-    figure.set_size_inches(width + 1.5, max(height, down * (ROW * max(map(len, chosen)) + 1.2)))
+    size = size or _rows_size(len(groups), max(map(len, chosen)))
+    figure, axes = new_panels(len(groups), plain(heading), legend=False, size=size, ax=ax)
     for panel, group, words in zip(axes, groups, chosen, strict=True):
         places = np.arange(len(words))[::-1]
         estimate, spread = (np.array([float(row[name]) for row in words]) for name in ("log_odds", "se"))
@@ -101,9 +137,97 @@ def words_figure(compared: GroupWords, *, count: int = MAX_WORDS, title: str | N
     return figure
 
 
-def write_words(compared: GroupWords, path: str) -> None:
-    """Write the figure of words by group to a PNG or SVG file."""
-    File(path).write(drawn(lambda: words_figure(compared), picture_kind(path)))
+def write_words(compared: GroupWords | WordsOver, path: str) -> None:
+    """Write the figure of words by group, or of words over time, to a PNG, SVG or PDF file."""
+    kind = picture_kind(path)
+    if isinstance(compared, WordsOver):
+        File(path).write(drawn(lambda: words_over_figure(compared), kind))
+    else:
+        File(path).write(drawn(lambda: words_figure(compared), kind))
+
+
+def words_over_figure(
+    words: WordsOver,
+    *,
+    count: int = RISING,
+    title: str | None = None,
+    size: Size | None = None,
+    names: Mapping[int, str] | None = None,
+) -> Figure:
+    """Return a figure of words over time: for each topic the words that rise and, beside them, those that fall.
+
+    Parameters
+    ----------
+    words : WordsOver
+        Result of `words_over`; of many topics the first six are drawn.
+    count : int, optional
+        Words that rise, and as many that fall.
+    title : str, optional
+        Title of the figure.
+    size : tuple of float, optional
+        Width and height in inches.
+    names : mapping of int to str, optional
+        Names of topics by their ids, in place of their words.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, which the caller may change, and save as PNG, SVG or PDF.
+    """
+    topics = words.topics.tolist()[: MAX_PANELS // 2]
+    heading = title or "Words over time: share of the topic's tokens"
+    figure, axes = new_panels(2 * len(topics), plain(heading), legend=False, across=2, size=size, panel=WIDE)
+    at = _places(words.periods)
+    for row, topic in enumerate(topics):
+        name = shortened(plain((names or {}).get(topic, words.names[row])), MAX_LETTERS)
+        for panel, direction, chosen in (
+            (axes[2 * row], "rising", words.rising(row, count)),
+            (axes[2 * row + 1], "falling", words.falling(row, count)),
+        ):
+            panel.set_title(f"{topic}: {name}, {direction}", fontsize=10, parse_math=False)
+            _draw_words(panel, at, 100 * words.probability[row][:, chosen], [words.words[word] for word in chosen])
+            labelled = labelled_periods(((at - at[0]) / max(at[-1] - at[0], 1e-9)).tolist(), SHOWN_PERIODS)
+            panel.set_xticks(at[labelled], [words.periods[place] for place in labelled])
+    for panel in axes[::2]:
+        panel.set_ylabel("share of the topic (%)")
+    return figure
+
+
+def _places(periods: Sequence[str]) -> Floats:
+    """Return where periods are drawn: at their years if they are years, else in equal steps."""
+    if all(re.fullmatch(r"\d{4}(s|-\d{4})?", period) for period in periods):
+        return np.array([float(period[:4]) for period in periods])
+    return np.arange(float(len(periods)))
+
+
+def _draw_words(panel: Axes, at: Floats, shares: Floats, names: Sequence[str]) -> None:
+    """Draw a line for each word, named at the line's end where the names leave room for each other."""
+    top = 1.05 * float(shares.max(initial=1e-9))
+    panel.set_ylim(0.0, top)
+    panel.grid(alpha=0.3)
+    for number, share in enumerate(shares.T):
+        panel.plot(at, share, "o-", color=COLOURS[number % len(COLOURS)], linewidth=1.4, markersize=2.5)
+    order = np.argsort(shares[-1], kind="stable")
+    heights = spread_evenly(shares[-1][order] / top, NAME_HEIGHT)
+    for height, number in zip(heights.tolist(), order.tolist(), strict=True):
+        panel.annotate(
+            shortened(plain(names[number]), WORD_LETTERS), (at[-1], height * top), (6, 0), textcoords="offset points",
+            color=COLOURS[number % len(COLOURS)], fontsize=8.5, va="center", annotation_clip=False, parse_math=False,
+        )  # fmt: skip
+
+
+def spread_evenly(heights: Floats, least: float) -> Floats:
+    """Move ascending heights apart until neighbours differ by `least`, about their means."""
+    blocks: list[list[float]] = []  # Sums of the wanted heights of the lowest member, and numbers of members
+    for height in heights.tolist():
+        blocks.append([height, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] + blocks[-2][1] * least > blocks[-1][0] / blocks[-1][1]:
+            total, members = blocks.pop()
+            blocks[-1][0] += total - members * blocks[-1][1] * least
+            blocks[-1][1] += members
+    return np.array([
+        total / members + place * least for total, members in blocks for place in range(int(members))
+    ])  # fmt: skip
 
 
 def _columns(effects: Effects, topics: Sequence[int] | None) -> list[int]:
@@ -124,12 +248,17 @@ def _number(effects: Effects) -> str | None:
     return None
 
 
-def _forest(effects: Effects, columns: Sequence[int], title: str | None) -> Figure:
+def _rows_size(panels: int, rows: int) -> Size:
+    """Return the size of a figure whose panels have a named row for each topic or word."""
+    down = -(-panels // ACROSS)
+    return PANEL[0] * min(panels, ACROSS) + 1.5, max(PANEL[1] * down + 0.5, down * (ROW * rows + 1.2))
+
+
+def _forest(effects: Effects, columns: Sequence[int], title: str | None, size: Size | None, ax: Axes | None) -> Figure:
     rows = [row for row, term in enumerate(effects.terms) if term != "Intercept"][:MAX_PANELS]
-    figure, axes = new_panels(max(len(rows), 1), plain(title or "Effects with intervals"), legend=False)
-    width, height = figure.get_size_inches()
-    down = -(-max(len(rows), 1) // 3)
-    figure.set_size_inches(width + 1.5, max(height, down * (ROW * len(columns) + 1.2)))
+    panels = max(len(rows), 1)
+    size = size or _rows_size(panels, len(columns))
+    figure, axes = new_panels(panels, plain(title or "Effects with intervals"), legend=False, size=size, ax=ax)
     names = [f"{effects.topics[column]}: {shortened(plain(effects.words[column]), MAX_LETTERS)}" for column in columns]
     places = np.arange(len(columns))[::-1]
     for panel, row in zip(axes, rows, strict=False):
@@ -147,14 +276,17 @@ def _forest(effects: Effects, columns: Sequence[int], title: str | None) -> Figu
     return figure
 
 
-def _curves(effects: Effects, columns: Sequence[int], along: str, title: str | None) -> Figure:
+def _curves(
+    effects: Effects, columns: Sequence[int], along: str, title: str | None, size: Size | None, ax: Axes | None
+) -> Figure:
     groups: dict[str, list[int]] = {}
     for row, values in enumerate(effects.values):
         others = ", ".join(f"{name}={value}" for name, value in values.items() if name != along)
         # A difference has its own values at the end of the term's name.
         key = others if effects.kind == "prediction" else effects.terms[row].partition(" at ")[0]
         groups.setdefault(key, []).append(row)
-    figure, axes = new_panels(len(columns), plain(title or f"Topics along {along}"), legend=len(groups) > 1)
+    heading = plain(title or f"Topics along {along}")
+    figure, axes = new_panels(len(columns), heading, legend=len(groups) > 1, size=size, ax=ax)
     for panel, column in zip(axes, columns, strict=False):
         for number, (name, rows) in enumerate(groups.items()):
             _draw_curve(panel, effects, rows, column, along, COLOURS[number % len(COLOURS)], plain(name))
@@ -164,7 +296,9 @@ def _curves(effects: Effects, columns: Sequence[int], along: str, title: str | N
         panel.set_title(f"{effects.topics[column]}: {words}", fontsize=10, parse_math=False)
         panel.set_xlabel(plain(along))
         panel.set_ylabel("share (%)" if effects.link == "identity" or effects.kind == "prediction" else "log odds")
-    if len(groups) > 1 and columns:
+    if len(groups) > 1 and ax is not None:
+        ax.legend(frameon=False)
+    elif len(groups) > 1 and columns:
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     return figure
 

@@ -380,7 +380,7 @@ def plot(
         if periods.csv is not None:
             File(periods.csv).write(csv_of(shares))
         target.write(data)
-        return [f"topic shares in {len(shares.names):,} {shares.period}s", *shares.notes]
+        return [f"topic shares in {shares.counted}", *shares.notes]
     panels = _panels(run, names)
     shown = list(dict.fromkeys(name for name, _, _ in panels))
     missing = [name for name in options.what or () if name not in shown]

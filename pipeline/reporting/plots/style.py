@@ -8,8 +8,8 @@ import os
 import unicodedata
 import warnings
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, cast
 
 from collapsium.storage.errors import MissingError, OptionError
 
@@ -31,8 +31,9 @@ MAX_PIXELS = 60_000  # Maximum height and width of a PNG
 FONT_TOLERANCE = 1.04  # Fonts other than the measured one, by which an SVG may be shown, may be a little wider
 # Makes the ids within an SVG the same in every process.
 SALT = {"svg.hashsalt": "collapsium"}
-STYLE: Mapping[str, object] = {"font.size": 10, "svg.fonttype": "none"}  # Texts of an SVG stay texts
-GRID = {"axes.grid": True, "grid.alpha": 0.3}
+# Texts of an SVG stay texts, and those of a PDF can be searched and edited
+STYLE: Mapping[str, object] = {"font.size": 10, "svg.fonttype": "none", "pdf.fonttype": 42}
+GRID: Mapping[str, object] = {"axes.grid": True, "grid.alpha": 0.3}
 LATE = 0.1  # Share of the iterations left out of the vertical range, as their scores would flatten all later ones
 
 
@@ -42,11 +43,11 @@ def can_draw() -> bool:
 
 
 def picture_kind(path: str | os.PathLike[str], option: str | None = None) -> str:
-    """Return a picture's format, ``png`` or ``svg``, from its name."""
+    """Return a picture's format, ``png``, ``svg`` or ``pdf``, from its name."""
     named = "" if option is None else f"`{option}` "
     kind = os.fspath(path).rpartition(".")[2].lower()
-    if kind not in ("png", "svg"):
-        raise OptionError(f"{named}{os.fspath(path)}: expected a name that ends in .svg or .png")
+    if kind not in ("png", "svg", "pdf"):
+        raise OptionError(f"{named}{os.fspath(path)}: expected a name that ends in .svg, .png or .pdf")
     if not can_draw():
         raise MissingError(
             f"{named}{os.fspath(path)}: pictures need matplotlib, which is not installed: "
@@ -78,27 +79,65 @@ def drawn(make: Callable[[], Figure], kind: str, style: Mapping[str, object] = S
 
 
 def saved(figure: Figure, kind: str) -> bytes:
-    """Return a figure as a ``png`` or ``svg`` file; the same bytes for the same figure."""
+    """Return a figure as a ``png``, ``svg`` or ``pdf`` file; the same bytes for the same figure."""
     sink, dpi = io.BytesIO(), min(DPI, MAX_PIXELS / max(figure.get_size_inches()))
     # Without the date, the same numbers give the same file.
-    figure.savefig(sink, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else {})
+    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    figure.savefig(sink, format=kind, dpi=dpi, metadata=dated.get(kind, {}))
     return sink.getvalue()
 
 
-def new_panels(count: int, title: str, *, legend: bool = True) -> tuple[Figure, list[Axes]]:
-    """Return a new figure with `count` panels and, if `legend`, room for a legend at the right."""
-    from matplotlib.figure import Figure
+Size = tuple[float, float]  # Width and height in inches
 
-    across = min(count, ACROSS)
+
+def new_panels(
+    count: int,
+    title: str,
+    *,
+    legend: bool = True,
+    across: int = ACROSS,
+    size: Size | None = None,
+    panel: Size = PANEL,
+    sharey: bool = False,
+    ax: Axes | None = None,
+) -> tuple[Figure, list[Axes]]:
+    """Return a new figure with `count` panels and, if `legend`, room for a legend at the right; or given axes."""
+    if ax is not None:
+        if count != 1:
+            raise OptionError(f"axes are for a single panel; this figure has {count}, so leave them out", "ax")
+        ax.spines[["top", "right"]].set_visible(False)
+        return cast("Figure", ax.get_figure(root=True)), [ax]
+    figure = new_figure(1.0, 1.0, title)
+    across = min(count, across)
     down = -(-count // across)
-    figure = Figure(figsize=(PANEL[0] * across + 2.6 * legend, PANEL[1] * down + 0.5), layout="constrained")
-    figure.suptitle(title, x=0.01, ha="left")
-    axes = list(figure.subplots(down, across, squeeze=False).flat)
+    figure.set_size_inches(size or (panel[0] * across + 2.6 * legend, panel[1] * down + 0.5))
+    axes = list(figure.subplots(down, across, squeeze=False, sharey=sharey).flat)
     for extra in axes[count:]:
         extra.set_visible(False)
-    for panel in axes:
-        panel.spines[["top", "right"]].set_visible(False)
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
     return figure, axes[:count]
+
+
+def new_figure(width: float, height: float, title: str = "") -> Figure:
+    """Return an empty figure of a size in inches."""
+    figure: Figure = _figure_class()(figsize=(width, height), layout="constrained")
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", parse_math=False)
+    return figure
+
+
+@cache
+def _figure_class() -> type[Figure]:
+    from matplotlib.figure import Figure
+
+    class NotebookFigure(Figure):  # type: ignore[misc]
+        """A figure that notebooks show even if nobody has imported pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            return saved(self, "png")
+
+    return NotebookFigure
 
 
 def thousands(axis: Axis) -> None:

@@ -10,15 +10,27 @@ import statsmodels.api as sm
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from collapsium.pipeline import effects, fit, ingest, shares_by, shares_over, table_effects, topic_shares, verify
+from collapsium.pipeline import (
+    Model,
+    effects,
+    fit,
+    ingest,
+    shares_by,
+    shares_over,
+    table_effects,
+    topic_shares,
+    verify,
+)
 from collapsium.pipeline.analysis import posteriors
 from collapsium.pipeline.analysis.effects import TableSource
 from collapsium.pipeline.analysis.options import EffectOptions
 from collapsium.pipeline.analysis.regression import Regression
+from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.reporting.plots.effects import effects_figure
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, OptionError
+from collapsium.storage.runs.summary import read_summary
 from collapsium.storage.units import silent
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.design import check_formula
@@ -367,7 +379,8 @@ def test_shares__are_means_weighted_by_tokens(run):
 
 def test_shares_over_time__are_those_of_the_periods(run):
     found = shares_over(run / "run", "year", posteriors="fit", scheduler="serial")
-    other = topic_shares(run / "run", period="year", scheduler="serial")
+    model = Model(run / "run")
+    other = by_period(read_summary(model.folder, model.record).dates, "year")
     assert found.terms == [f"date:year={name}" for name in other.names]
     np.testing.assert_allclose(found.estimate, other.shares, atol=1e-6)
     assert (shares_over(run / "run", "year", scheduler="serial").se > 0).all()
@@ -376,11 +389,12 @@ def test_shares_over_time__are_those_of_the_periods(run):
 
 
 def test_shares_over_time__have_clustered_errors_in_tables_plots_and_reports(run, tmp_path, capsys):
-    plain, found = (topic_shares(run / "run", period="year", cluster=cluster) for cluster in (None, "speech"))
-    expected = shares_over(run / "run", "year", cluster="speech")
-    np.testing.assert_array_equal(found.shares, expected.estimate)
-    np.testing.assert_array_equal(found.errors, expected.se)
-    assert found.names == plain.names
+    for cluster in (None, "speech"):
+        found = topic_shares(run / "run", period="year", cluster=cluster, scheduler="serial")
+        expected = shares_over(run / "run", "year", cluster=cluster, scheduler="serial")
+        np.testing.assert_array_equal(found.shares, expected.estimate)
+        np.testing.assert_array_equal(found.errors, expected.se)
+    assert "the same speech belong together" in topic_shares(run / "run", scheduler="serial").notes[-1]
     assert "the same speech" in " ".join(found.notes)
     words = ["plot", str(run / "run"), str(tmp_path / "time.svg"), "--what", "time", "--cluster", "speech"]
     assert main(words) == 0
@@ -389,6 +403,19 @@ def test_shares_over_time__have_clustered_errors_in_tables_plots_and_reports(run
     assert "the same speech" in (tmp_path / "report.html").read_text()
     with pytest.raises(OptionError, match="did you mean 'speech'"):
         topic_shares(run / "run", cluster="spech")
+
+
+def test_shares_over_a_column__follow_the_first_dates_of_its_values(run):
+    found = topic_shares(run / "run", period="party", scheduler="serial")
+    expected = shares_over(run / "run", "party", scheduler="serial")
+    assert sorted(found.names) == sorted(values["party"] for values in expected.values)
+    assert found.starts == sorted(found.starts)
+    assert found.ends[:-1] == found.starts[1:]
+    assert found.documents.sum() == expected.documents
+    rows = [expected.values.index({"party": name}) for name in found.names]
+    np.testing.assert_array_equal(found.shares, expected.estimate[rows])
+    with pytest.raises(OptionError, match="or a field of labels; found 'partly'.*'party'"):
+        topic_shares(run / "run", period="partly")
 
 
 def test_sampled_posteriors__widen_the_intervals_of_the_proportions_of_the_fit(run):

@@ -12,11 +12,11 @@ from collapsium.storage.runs.summary import DatesSummary
 
 def shares_of(share, error, documents):
     starts = [datetime.datetime(1940 + 10 * row, 1, 1) for row in range(len(share))]
-    names = [f"{start.year}s" for start in starts]
+    names, ends = [f"{start.year}s" for start in starts], [start.replace(year=start.year + 10) for start in starts]
     columns = [np.array(values, dtype=np.float64)[:, np.newaxis] for values in (share, error)]
     counts = np.array(documents)
     no_dates = DatesSummary.model_construct()
-    return TimeShares("decade", names, starts, counts, counts * 10.0, np.array([0]), *columns, 0, no_dates)
+    return TimeShares("decade", names, starts, counts, counts * 10.0, np.array([0]), *columns, 0, no_dates, ends)
 
 
 @given(
