@@ -308,7 +308,7 @@ def expected_tokens(
     model: Model, source: RunSource, part: int, shard: Shard, blocks: list[tasks.Block]
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], Floats]]:
     """Yield documents, words and expected tokens of the source's topics for the pairs of a shard."""
-    theta = np.asarray(model.family.infer(model.documents(part), model.global_state)[THETA], dtype=np.float64)
+    theta = np.asarray(model.family.infer(model.local_state(part), model.global_state)[THETA], dtype=np.float64)
     rows = tasks.gather(blocks, shard.words, complete=True)
     phi = np.asarray(model.family.probabilities(rows, model.global_state)["word_topic"], dtype=np.float64)
     document = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))

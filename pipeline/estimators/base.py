@@ -353,8 +353,8 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         names = (*LIMIT_NAMES, *WHERE, *START_NAMES)
         limits = {name: options.pop(name) for name in names if name in options}
         if self.preset is not None:
-            named = {name: limits[name] for name in START_NAMES if name in limits}
-            settings, options = FitOptions(**named, preset=self.preset).with_preset(self.FAMILY, options)
+            named: dict[str, Any] = {name: limits[name] for name in START_NAMES if name in limits}
+            settings, options = FitOptions(**{**named, "preset": self.preset}).with_preset(self.FAMILY, options)
             limits |= {name: getattr(settings, name) for name in START_NAMES}
         return options, {"iterations": self.max_iter, "tolerance": self.tol, **limits}
 

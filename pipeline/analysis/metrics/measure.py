@@ -179,7 +179,7 @@ def document_sums(predicted: Predicted) -> tuple[Floats, Floats]:
     documents = predicted.offsets.size - 1
     owner = np.repeat(np.arange(documents), np.diff(predicted.offsets))
     logs = np.bincount(owner, predicted.counts * special.log(predicted.probability), documents)
-    return logs, np.bincount(owner, predicted.counts, documents)
+    return np.asarray(logs, np.float64), np.asarray(np.bincount(owner, predicted.counts, documents), np.float64)
 
 
 def completion_sums(predicted: Predicted) -> CompletionSums:

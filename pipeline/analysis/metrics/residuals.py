@@ -80,7 +80,7 @@ def _of_shard(url: str, reference: ShardReference, number: int, rows: Ints) -> R
     keep = np.zeros(len(documents), dtype=bool)
     keep[rows] = True
     shard = Shard.of(number, documents.take(keep))
-    theta = np.asarray(model.family.infer(model.documents(number), model.global_state)["document_topic"])[rows]
+    theta = np.asarray(model.family.infer(model.local_state(number), model.global_state)["document_topic"])[rows]
     owner, total = np.repeat(np.arange(shard.documents), np.diff(shard.offsets)), ResidualSums()
     column, lengths = shard.words[shard.position], shard.lengths[:, np.newaxis].astype(np.float64)
     for start, _, table in word_tables(model):

@@ -28,10 +28,9 @@ from collapsium.pipeline.analysis.labels.conditional import score_from_labels
 from collapsium.pipeline.analysis.metrics.catalogue import USES, Metric, Needs, is_all, metrics_of
 from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
+from collapsium.pipeline.corpora.documents import PREFIX, corpus_of, reading_of
 from collapsium.pipeline.corpora.new_texts import names_corpus
 from collapsium.pipeline.corpora.texts_in_memory import OPTIONS as TEXT_OPTIONS
-from collapsium.pipeline.corpora.texts_in_memory import in_memory, is_path, reading_of, require_corpus_folder
-from collapsium.pipeline.engine.fit import PREFIX, RunFolder
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler, is_elsewhere
@@ -446,9 +445,8 @@ class Comparison(ShortRepr):
 
     def plot(self) -> Figure:
         """Return the picture of the comparison, which its folder has in `plots`, as a Matplotlib figure."""
-        return comparison_figure(
-            self.rows, self.recommendation and self.recommendation.topics, given_labels="labelled" in self.rows[0]
-        )
+        chosen = None if self.recommendation is None else self.recommendation.topics
+        return comparison_figure(self.rows, chosen, given_labels="labelled" in self.rows[0])
 
     def __str__(self) -> str:
         return self.tables if self.recommendation is None else f"{self.tables}\n\n{self.recommendation}"
@@ -508,22 +506,17 @@ def compare(
     """
     if out is None and is_elsewhere(scheduling.scheduler):
         raise OptionError("required with workers that do not see a temporary folder", "out")
-    words = {} if is_path(corpus) else reading_of(reading, ())
+    words = {} if names_corpus(corpus) else reading_of(reading, corpus, {})
     unknown = next(iter(reading), None)
     if unknown is not None:
-        known = (*option_names(compare), *(() if is_path(corpus) else TEXT_OPTIONS))
+        known = (*option_names(compare), *(() if names_corpus(corpus) else TEXT_OPTIONS))
         raise OptionError(f"compare: unknown option {unknown!r}{suggestion(unknown, known)}")
     execution = {**dict(scheduling), **dict(memory), "tls": tls}
-    with contextlib.ExitStack() as lasting, tempfile.TemporaryDirectory(prefix=PREFIX) as place:
+    # The comparison splits a corpus of texts into corpora of its own.
+    with contextlib.ExitStack() as lasting, corpus_of(corpus, words, scheduling.scheduler) as train:
         if out is None:
             out = tempfile.mkdtemp(prefix=PREFIX)
             lasting.callback(shutil.rmtree, out, ignore_errors=True)
-        if is_path(corpus):
-            require_corpus_folder(corpus)
-            train = Corpus(corpus)
-        else:
-            # The comparison splits it into corpora of its own.
-            train = Corpus(RunFolder(f"{place}/texts").ingest(in_memory(corpus), words))
         comparison = _run(train, Folder(out), options, execution, sinks)
         weakref.finalize(comparison, lasting.pop_all().close)
     return comparison
@@ -616,7 +609,9 @@ def _compare(cells: Sequence[Cell], fitter: Fitter) -> Comparison:
         choice = recommended(rows)
         write_rows(folder, TABLE, rows, pa.schema([*schema, *map(pa.field, STUDIED, STUDIED.values())]))
         folder.write(TEXT, f"{report_text(corpora, rows, left_out)}\n{choice}\n".encode())
-    plots = draw_plot(rows, folder / "plots", choice and choice.topics, given_labels=options.unseen is not None)
+    plots = draw_plot(
+        rows, folder / "plots", None if choice is None else choice.topics, given_labels=options.unseen is not None
+    )
     if plots is None:
         report("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
     report("compared", rows=len(rows), plots=len(plots or ()))
