@@ -15,6 +15,7 @@ from collapsium.storage.runs.summary import RECORD as SUMMARY
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import State
 from collapsium.workers.families.family import Summary
+from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.shard_loading import load_shard
 
 # Fields of events that depend on time and machine, and differ in a run that was resumed.
@@ -60,7 +61,8 @@ def weights_by_pair(config, rows, shard):
 
 def counts_of(rows):
     """The counts by word and topic in the arrays of a block's rows; of active topics, without their background."""
-    return next(rows[name] for name in ("word_topic", "block_active", "word_active") if name in rows)
+    counts = next(rows[name] for name in ("word_topic", "block_active", "word_active") if name in rows)
+    return counts / UNIT if counts.dtype.kind == "i" and "block_active" in rows else counts
 
 
 def arrays_of(state):

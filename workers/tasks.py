@@ -17,6 +17,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.bands import BAND
 from collapsium.workers.arrays.delta import Delta, bytes_in_memory, total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import spill
@@ -246,6 +247,7 @@ def fold(model: AnyFamily, block: Block, deltas: Sequence[Delta | Swept], global
     delta = total(_deltas(deltas))
     by_word = delta.with_dim("word")
     rows, sums = model.fold(block.rows, Delta(by_word.parts, _ids_within(block, by_word)), global_state)
+    sums = Delta(sums.parts, {dim: ids + block.low if dim == BAND else ids for dim, ids in sums.ids.items()})
     return Block(block.low, block.high, rows, _with_seconds(delta.without_dim("word") + sums, began))
 
 

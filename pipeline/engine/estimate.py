@@ -247,7 +247,12 @@ def _sizes(request: Request, place: Place) -> FitSizes:
     words, growth, lengths = sample_shards(corpus)
     labels = labels_of(corpus, family, config)
     summary = Summary(
-        *sizes, shards=len(manifest.shards), stochastic=request.stochastic, lengths=lengths, labels=labels
+        *sizes,
+        shards=len(manifest.shards),
+        stochastic=request.stochastic,
+        lengths=lengths,
+        labels=labels,
+        most_tokens=int(corpus.vocabulary.tokens.max(initial=0)),
     )
     footprint = make_family(family, config).footprint(summary)
     words = summary.words if words >= NEARLY_ALL * summary.words else words

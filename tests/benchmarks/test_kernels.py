@@ -208,7 +208,7 @@ class Active:
         """What a sweep changes, at the start."""
         units = np.full(self.row_rest.size, STEP)
         cells = np.rint(self.row_topic / STEP).astype(np.int32)
-        none = np.full(units.size, -1, np.int32), np.zeros((0, self.topics), np.float32)
+        none = np.full(units.size, -1, np.int32), np.zeros((0, self.topics))
         rows = SweepRows(cells, units, self.background.astype(np.float64), np.zeros_like(self.row_rest), *none)
         return RunningCounts(self.totals.copy(), self.weight, rows)
 

@@ -22,3 +22,16 @@ def fold_rows(active, rest, even, weight, change, place, momentum):
     new = active + moved
     ahead = np.maximum(new + momentum * moved, 0.0)
     return new, ahead, [(one + parts(one, rest, even, weight)).sum(axis=0) for one in (new, ahead)]
+
+
+def fold_steps(before, rest, even, weight, change, place, momentum, bands):
+    """The same of counts in steps of a responsibility, and their sums by band and topic."""
+    moved = np.zeros(before.shape, before.dtype)
+    moved[place >= 0] = change[place[place >= 0]]
+    new, unit = before + moved, 2.0**-15
+    ahead = np.maximum(new * unit + momentum * (moved * unit), 0.0)
+    totals = [
+        [(one[band] + parts(one[band], rest[band], even, weight)).sum(axis=0) for band in bands]
+        for one in (new * unit, ahead)
+    ]
+    return new, ahead, totals, sum(np.abs(moved[band]).sum() for band in bands) * unit

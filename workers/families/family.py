@@ -9,7 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar, cast, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+)
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
@@ -141,6 +153,8 @@ class Summary:
         Weights of words; None where all tokens count as one.
     design : DesignTable or None
         Design that the documents' priors follow; None where all documents have the same prior.
+    most_tokens : int
+        Tokens of the most frequent word; 0 where they are not known.
     """
 
     documents: int
@@ -158,6 +172,7 @@ class Summary:
     start: int = 0
     weights: WordWeights | None = None
     design: DesignTable | None = None
+    most_tokens: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -611,6 +626,32 @@ class Growing(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
         stream: Stream,
     ) -> tuple[LocalT, Delta]:
         """Return the new local state and the delta of one sweep, before which further documents join."""
+
+
+class IntegerChange(NamedTuple):
+    """An array of changes of rows that are whole numbers of steps."""
+
+    dims: tuple[str, ...]  # Its dims, the first of which is `word`
+    shape: tuple[int, ...]  # Its sizes beyond the words
+    dtype: str  # Number type that holds the steps of all tokens of the most frequent word
+    steps: float = 1.0  # Steps of one; deltas have other numbers than steps where it is not 1
+
+
+class Exchanges(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
+    """A family whose rows may change by whole numbers alone, which hosts then add in any order."""
+
+    @abstractmethod
+    def integer_changes(self, global_state: GlobalStateT) -> Mapping[str, IntegerChange] | None:
+        """Return the arrays by word of a sweep's delta; None where one of them has no whole numbers."""
+
+    @abstractmethod
+    def fold(
+        self, block: RowsT, delta: Delta, global_state: GlobalStateT, bands: slice | None = None
+    ) -> tuple[RowsT, Delta]:
+        """Return a block's rows after a delta, and sums over some bands of its words, by default over all.
+
+        Sums of bands add up to those of the block, whoever has made them.
+        """
 
 
 class Stochastic(Family[OptionsT, GlobalStateT, RowsT, LocalT]):

@@ -63,6 +63,7 @@ class LoadedCorpus:
             growing=0 if request.growth is None else request.growth.complete_from,
             seeds=seeds_of(request.corpus, request.config),
             start=_start_topics(request, start),
+            most_tokens=int(request.corpus.vocabulary.tokens.max(initial=0)),
         )
         self._footprint = make_family(request.family, request.config).footprint(self._summary)
         self._lock, self._reads = threading.Lock(), 0

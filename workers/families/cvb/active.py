@@ -72,6 +72,8 @@ KERNELS = (
     background.changes_since,
     background.spread,
     background.fold_rows,
+    background.fold_steps_32,
+    background.fold_steps_64,
     active_selection.select,
     active_carry.carry,
     active.count_documents,

@@ -42,9 +42,11 @@ from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import (
     OwnPriors,
     Parameters,
+    counted_in,
     counts_of,
     finished_counts,
     fold_active,
+    fold_steps,
     plain_rows,
     word_probability,
 )
@@ -56,6 +58,7 @@ from collapsium.workers.families.cvb.states import (
     DenseDocuments,
     DenseLocal,
     SpilledLocal,
+    in_tokens,
     local_of,
 )
 from collapsium.workers.families.cvb.sums import RowChanges, WordSums
@@ -181,7 +184,9 @@ class CollapsedFamily(
         rows = CollapsedRows()
         if global_state.active:
             rows = CollapsedRows(word_active=np.zeros(shape, dtype=np.float32), word_rest=np.zeros(words))
-            if global_state.rows_ahead:
+            if global_state.count_bits:
+                rows = replace(rows, block_active=np.zeros(shape, dtype=f"i{global_state.count_bits // 8}"))
+            elif global_state.rows_ahead:
                 rows = replace(rows, block_active=np.zeros(shape, dtype=np.float32))
         else:
             rows = CollapsedRows(word_topic=np.zeros(shape))
@@ -197,7 +202,7 @@ class CollapsedFamily(
     ) -> tuple[Local, Delta]:
         """Return a shard's first local state, drawn at random or from another run, and its counts."""
         local, delta = self._start(shard, rows, global_state, stream, warm)
-        return local.with_design(shard.design), delta
+        return local.with_design(shard.design), counted_in(global_state.count_bits, delta)
 
     def _start(
         self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None
@@ -222,7 +227,7 @@ class CollapsedFamily(
             local, delta = active.continue_from(shard, saved, self.options.topics, moments=moments)
         else:
             local, delta = dense.initial_state(shard, DenseLocal.from_arrays(saved).pair_topic, moments=moments)
-        return local.with_design(shard.design), delta
+        return local.with_design(shard.design), counted_in(global_state.count_bits, delta)
 
     def sweep(
         self, shard: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream
@@ -268,6 +273,8 @@ class CollapsedFamily(
         """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
         before = rows.to_arrays()
         changes = delta.read(RowChanges) or RowChanges()
+        if changes.word_active is not None:
+            changes = replace(changes, word_active=in_tokens(changes.word_active))
         moved = {name: before[name] + values for name, values in changes.to_arrays().items()}
         counts = changes.word_topic if changes.word_active is None else changes.word_active
         counted = np.asarray(0.0 if counts is None else counts.sum(axis=0, dtype=np.float64))
@@ -277,13 +284,22 @@ class CollapsedFamily(
             counted = counted + changes.word_rest.sum() * ahead / max(ahead.sum(), 1e-300)
         return CollapsedRows.from_arrays({**before, **moved}), global_state.after_shard(counted, counted)
 
-    def fold(self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT) -> tuple[CollapsedRows, Delta]:
-        """Return a block of the vocabulary after the changes of its rows."""
+    def fold(
+        self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT, bands: slice | None = None
+    ) -> tuple[CollapsedRows, Delta]:
+        """Return a block of the vocabulary after the changes of its rows, and sums over some bands of it or all."""
         parameters = self.update_parameters(block, global_state)
+        ids: Mapping[str, AnyArray] = {}
         if parameters.active is not None:
-            after, parts = fold_active(block, delta, parameters)
+            if global_state.count_bits:
+                after, folded = fold_steps(block, delta, parameters, bands)
+                parts, ids = dict(folded.parts), folded.ids
+            else:
+                after, parts = fold_active(block, delta, parameters)
             state = self.moves(global_state)
-            if state is not None and state.ask == RoundSums.PROPOSALS:
+            # Sums over the complete block go with its first band.
+            is_first = bands is None or bands.start == 0 < bands.stop
+            if is_first and state is not None and state.ask == RoundSums.PROPOSALS:
                 parts.update(split_merge.products(counts_of(after, parameters, folded=True)))
         else:
             after, parts = dense.fold(block, delta)
@@ -292,7 +308,7 @@ class CollapsedFamily(
             parts.update(sums)
         if after.word_mean is not None:
             parts.update(plain_sums(counts_of(after, parameters, folded=True), after.word_mean))
-        return after, Delta(parts)
+        return after, Delta(parts, ids)
 
     def finished_rows(self, block: CollapsedRows, global_state: GlobalStateT) -> CollapsedRows:
         """Return the rows that a finished model saves: E[n_kw]."""
@@ -425,6 +441,7 @@ def initial_counts(
         "rows_ahead": rows_ahead(summary, options),
         "stochastic": summary.stochastic,
         "moments": options.needs_moments,
+        "count_bits": count_bits(summary, options),
         "start_every": start_every(summary, options),
         "corpus_tokens": float(summary.tokens),
         "topic_moments": np.zeros((2, options.topics)),
@@ -438,6 +455,16 @@ def initial_counts(
         "cooling": search,
         "trial": active_set_trial.begin(summary, options, search),
     }
+
+
+def count_bits(summary: Summary, options: CollapsedOptions) -> int:
+    """Return the bits of counts in steps of a responsibility; 0 where they are no whole numbers of these.
+
+    Results do not depend on the number of bits.
+    """
+    if not options.active or summary.stochastic or options.weights is not None:
+        return 0
+    return 32 if (summary.most_tokens or summary.tokens) <= np.iinfo(np.int32).max // active_kernels.UNIT else 64
 
 
 def rows_ahead(summary: Summary, options: CollapsedOptions) -> bool:
@@ -502,15 +529,19 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
         )
     active, counts = _mean_active(summary, config), 4 * config.topics + 8.0
     in_steps = config.weights is None and not moments
+    bits = count_bits(summary, config)
+    # Counts and their changes; where they are floats, rows have both only with momentum.
+    changed = (bits or 32) // 8 * config.topics + 8.0
+    own = changed if bits or config.momentum else 0.0
     if summary.stochastic:
         # At the end, the documents are folded in.
         document, chunk = 4.0 * config.topics, 6.0 * CHUNK_RESPONSIBILITIES
         return Footprint(counts, counts, 2 * counts, counts, 0.0, document, chunk, proportions=proportions)
     return Footprint(
-        rows=(8 if config.momentum else 4) * config.topics + 8 + moment_bytes,
+        rows=4 * config.topics + max(own, 8.0) + moment_bytes,
         shown=counts + moment_bytes,
         swept=counts + 8 + moment_bytes,
-        delta=counts + moment_bytes,
+        delta=changed + moment_bytes,
         pair=2.0 * active,
         document=10.0 * active + 24,
         chunk=6.0 * CHUNK_RESPONSIBILITIES,

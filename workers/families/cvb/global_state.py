@@ -88,6 +88,9 @@ class CollapsedGlobalState(WeighedGlobalState):
     rows_ahead: bool
     stochastic: bool
     moments: bool
+    # Bits of the whole numbers that counts of active topics are; 0 where they are floats: with weights of words, with
+    # pseudo-counts of seeds among them, with dense responsibilities, and in fits begun by release 0.1.0
+    count_bits: Annotated[int, numbers("", 0, 64, optional=True)] = 0
     start_every: NonNegativeInt  # Where documents use all topics, one in `start_every` documents has them at the start
     corpus_tokens: NonNegative  # Tokens of the corpus
     # Batches and minibatches so far

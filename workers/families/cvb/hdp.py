@@ -410,9 +410,11 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
             active=active_settings(global_state, self.options, topics, moving=_moving(global_state)),
         )
 
-    def fold(self, block: CollapsedRows, delta: Delta, global_state: HdpGlobalState) -> tuple[CollapsedRows, Delta]:
+    def fold(
+        self, block: CollapsedRows, delta: Delta, global_state: HdpGlobalState, bands: slice | None = None
+    ) -> tuple[CollapsedRows, Delta]:
         """Return a block of the vocabulary after the changes of its rows, with `TauSums` too where tau is learned."""
-        after, folded = super().fold(block, delta, global_state)
+        after, folded = super().fold(block, delta, global_state, bands)
         tau = _tau(block, global_state)
         return after, folded if tau is None else folded + Delta(_divergence(tau, global_state.tau_prior))
 

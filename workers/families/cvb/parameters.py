@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
+from collapsium.workers.arrays.bands import BAND, band_bounds
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, SmallActiveSets
 from collapsium.workers.families.cvb.options import CollapsedOptions
-from collapsium.workers.families.cvb.states import CollapsedRows, Counts
+from collapsium.workers.families.cvb.states import BlockCounts, CollapsedRows, Counts
 from collapsium.workers.families.cvb.sums import RowChanges as RowDelta
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.plain_tokens import plain_counts
 from collapsium.workers.kernels.cvb import background
+from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.cvb.active_selection import SelectionRows
 from collapsium.workers.kernels.cvb.records import (
     Priors,
@@ -53,6 +55,7 @@ class ActiveSettings:
     spread: float = 0.0
     small_sets: int = SmallActiveSets.NOWHERE  # Documents whose active sets are small, as `SmallActiveSets`
     selecting: bool = False  # Whether active topics are selected anew, whatever the age of a shard
+    count_bits: int = 0  # Bits of whole numbers of steps by which rows change; 0 of floats
     # The totals as moves of topics will leave them, which weigh the background; by default `totals`; float64 (topics,)
     moved_totals: Vector | None = None
 
@@ -78,6 +81,7 @@ def active_settings(
         weight=global_state.spread_weight,
         following=topics / (global_state.beta + global_state.after_moves(counted)),
         small_sets=SmallActiveSets.NOWHERE if trial is None else trial.trial_small,
+        count_bits=global_state.count_bits,
         selecting=trial is not None and trial.trial_selecting,
     )
 
@@ -170,12 +174,12 @@ class SweptRows:
 
     def __init__(self, shard: Shard, rows: CollapsedRows, parameters: Parameters) -> None:
         settings, active = parameters.active_settings, rows.swept_counts
-        self._totals = settings.totals + parameters.total
+        self._totals, self._count_bits = settings.totals + parameters.total, settings.count_bits
         self._spread = _spread_rows(active, rows.background, settings.even, settings.weight, parameters.seeds)
         moved = settings.totals if settings.moved_totals is None else settings.moved_totals
         self._words, ratio, size = parameters.words, parameters.topics / (moved + parameters.total), len(active)
         cells = buffers.empty(active.shape, np.int32)
-        none = np.full(size, -1, dtype=np.int32), np.zeros((0, active.shape[1]), dtype=np.float32)
+        none = np.full(size, -1, dtype=np.int32), np.zeros((0, active.shape[1]))
         swept = SweepRows(
             cells, np.empty(size, np.float32), np.empty(size), np.zeros(size), *none, *(parameters.seeds or ())
         )
@@ -207,8 +211,12 @@ class SweptRows:
 
     def changes(self) -> dict[str, Part]:
         """Return the changes of the rows since the sweep began, once."""
-        active = self._start.view(np.float32)
-        background.changes_since(self._start, self.running.rows, active)
+        active: BlockCounts
+        if self._count_bits:
+            active = background.steps_since(self._start, self.running.rows, np.dtype(f"i{self._count_bits // 8}"))
+        else:
+            active = self._start.view(np.float32)
+            background.changes_since(self._start, self.running.rows, active)
         return {
             "word_active": change(active, "word", "topic"),
             "word_rest": change(self.running.rows.background, "word"),
@@ -226,8 +234,60 @@ def expected_counts(
     return expected
 
 
+def counted_in(bits: int, delta: Delta) -> Delta:
+    """Return a delta whose counts of active topics are whole numbers of so many bits; with 0 they stay floats."""
+    part = delta.parts.get("word_active")
+    if not bits or part is None:
+        return delta
+    steps = np.rint(part.values * np.float32(UNIT)).astype(f"i{bits // 8}")
+    return replace(delta, parts={**delta.parts, "word_active": replace(part, values=steps)})
+
+
+def fold_steps(
+    block: CollapsedRows, delta: Delta, parameters: Parameters, summed: slice | None = None
+) -> tuple[CollapsedRows, Delta]:
+    """Return a block of the vocabulary after changes of its rows in steps, and its sums.
+
+    Of the totals of topics, the sums have those of some bands of the block, by default of all.
+    """
+    settings, before = parameters.active_settings, block.block_active
+    changes, ids = delta.read(RowDelta) or RowDelta(), delta.ids.get("word", np.zeros(0, dtype=np.int64))
+    if before is None:
+        raise ValueError("expected rows with whole counts")
+    words, topics = before.shape
+    place = np.full(words, -1, dtype=np.int64)
+    place[ids] = np.arange(ids.size)
+    changed = np.zeros((0, topics), before.dtype) if changes.word_active is None else changes.word_active
+    bounds = band_bounds(words)
+    numbers = np.arange(bounds.size - 1)[summed if summed is not None else slice(None)]
+    row_of_band = np.full(bounds.size - 1, -1)
+    row_of_band[numbers] = np.arange(numbers.size)
+    new, ahead = buffers.empty(before.shape, before.dtype), buffers.empty(before.shape, np.float32)
+    after = replace(
+        block,
+        block_active=new,
+        word_active=ahead,
+        word_rest=_added(block.word_rest, ids, changes.word_rest),
+        word_topic_variance=_added(block.word_topic_variance, ids, changes.word_topic_variance),
+        word_topic_log_absent=_added(block.word_topic_log_absent, ids, changes.word_topic_log_absent),
+    )
+    totals, moved = np.zeros((2, numbers.size, topics)), np.zeros(1)
+    rows = _spread_rows(ahead[:0], after.background, settings.even, settings.following, parameters.seeds)
+    inputs = (rows, settings.momentum, np.repeat(row_of_band, np.diff(bounds)), ahead, totals, moved)
+    if before.dtype == np.int64:
+        background.fold_steps_64(background.Steps64(before, changed, place, new), *inputs)
+    else:
+        background.fold_steps_32(background.Steps32(before, changed, place, new), *inputs)
+    parts = {
+        "topic_total": fresh(totals[0], BAND, "topic"),
+        "topic_ahead": fresh(totals[1], BAND, "topic"),
+        "moved": fresh(moved[0]),
+    }
+    return after, Delta(parts, {BAND: bounds[numbers]})
+
+
 def fold_active(block: CollapsedRows, delta: Delta, parameters: Parameters) -> tuple[CollapsedRows, dict[str, Part]]:
-    """Return a block of the vocabulary after the changes of its rows."""
+    """Return a block of the vocabulary after changes of its rows in tokens."""
     settings, before, changes = parameters.active_settings, block.active_counts, delta.read(RowDelta) or RowDelta()
     ids = delta.ids.get("word", np.zeros(0, dtype=np.int64))
     place = np.full(len(before), -1, dtype=np.int64)

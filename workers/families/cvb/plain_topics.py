@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +16,14 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.cvb import prevalence, stochastic
-from collapsium.workers.families.cvb.collapsed import NO_ROWS, CollapsedFamily, Local, rows_ahead, start_every
+from collapsium.workers.families.cvb.collapsed import (
+    NO_ROWS,
+    CollapsedFamily,
+    Local,
+    count_bits,
+    rows_ahead,
+    start_every,
+)
 from collapsium.workers.families.cvb.global_state import PlainTopicsGlobalState, Vector
 from collapsium.workers.families.cvb.options import PlainTopicsOptions
 from collapsium.workers.families.cvb.parameters import OwnPriors, Parameters
@@ -28,12 +35,15 @@ from collapsium.workers.families.family import (
     QUICK_CLUSTERS_START,
     RANDOM_START,
     Editable,
+    Exchanges,
     Growing,
+    IntegerChange,
     Simulates,
     Stochastic,
     Summary,
 )
 from collapsium.workers.families.plain_tokens import plain_sums, weighed_rows
+from collapsium.workers.kernels.cvb.active import UNIT
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.labels import DocumentRows
@@ -47,6 +57,7 @@ GlobalStateT = TypeVar("GlobalStateT", bound=PlainTopicsGlobalState)
 class PlainTopicsFamily(
     CollapsedFamily[OptionsT, GlobalStateT],
     Growing[OptionsT, GlobalStateT, CollapsedRows, Local],
+    Exchanges[OptionsT, GlobalStateT, CollapsedRows, Local],
     Stochastic[OptionsT, GlobalStateT, CollapsedRows, Local],
     Editable[OptionsT, GlobalStateT, CollapsedRows, Local],
     Simulates[OptionsT, GlobalStateT, CollapsedRows, Local],
@@ -108,6 +119,7 @@ class PlainTopicsFamily(
             topic_plain=None if global_state.topic_plain is None else global_state.topic_plain * scale,
             active=self.options.active and not summary.stochastic,
             rows_ahead=rows_ahead(summary, self.options),
+            count_bits=count_bits(summary, self.options),
             stochastic=summary.stochastic,
             start_every=start_every(summary, self.options),
             corpus_tokens=float(summary.tokens),
@@ -129,6 +141,16 @@ class PlainTopicsFamily(
     def can_grow(self) -> bool:
         """Return true of active responsibilities: documents that join have no active topics at first."""
         return self.options.active
+
+    def integer_changes(self, global_state: GlobalStateT) -> Mapping[str, IntegerChange] | None:
+        """Return the changes of counts and of background tokens; None where moments or weights are summed."""
+        bits = global_state.count_bits
+        if not bits or global_state.moments:
+            return None
+        return {
+            "word_active": IntegerChange(("word", "topic"), (self.options.topics,), f"i{bits // 8}"),
+            "word_rest": IntegerChange(("word",), (), "i8", UNIT),
+        }
 
     def can_carry(self, global_state: GlobalStateT, before: OptionsT) -> bool:
         """Return true if a fit can go on from another run, as its responsibilities are of the same kind."""

@@ -167,6 +167,7 @@ def with_seeds(global_state: GlobalStateT, summary: Summary, options: SeededOpti
         seed_topics=seeds.topics,
         seed_counts=counts,
         seeds_apart=True if apart and global_state.active else None,
+        count_bits=global_state.count_bits if apart else 0,
     )
     if after.active:
         # Totals of active topics are summed from the rows.

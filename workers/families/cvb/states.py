@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.corpus.labels import DocumentRows
+from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.annotations import (
     ROUNDING_TOLERANCE,
     ascending,
@@ -25,7 +26,7 @@ from collapsium.workers.arrays.state import Array, CheckContext, LocalState, blo
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, PlainTopicsGlobalState
 from collapsium.workers.families.document_entries import DocumentEntries
 from collapsium.workers.families.plain_tokens import WeighedRows
-from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, UNIT
+from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, STEP, UNIT
 from collapsium.workers.kernels.cvb.records import ActiveTopics
 
 # Share of a document's tokens by which its counts may be below zero: more than 1000 iterations of 0.1 had rounded
@@ -33,6 +34,7 @@ MAX_DRIFT = 1e-3
 
 T = TypeVar("T")
 Counts: TypeAlias = npt.NDArray[np.float32]
+BlockCounts: TypeAlias = npt.NDArray[np.float32 | np.int32 | np.int64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Places: TypeAlias = npt.NDArray[np.int32]
 Numbers: TypeAlias = npt.NDArray[np.floating]
@@ -53,8 +55,9 @@ class CollapsedRows(WeighedRows):
     word_topic_variance: Annotated[Vector | None, numbers("word topic")] = None
     word_topic_log_absent: Annotated[Vector | None, numbers("word topic")] = None
     word_tables: Annotated[Vector | None, non_negative("word")] = None  # sum_k E[t_kw]
-    # With momentum, the counts of active topics themselves
-    block_active: Annotated[Counts | None, numbers("word topic")] = block_only()
+    # The counts of active topics themselves: whole numbers of steps of a responsibility, or where counts are floats
+    # (`CollapsedGlobalState.count_bits`), with momentum only, tokens
+    block_active: Annotated[BlockCounts | None, numbers("word topic", dtypes="f4 i4 i8")] = block_only()
     # With seeded topics, the pseudo-counts of each word, which its counts include unless they are apart
     word_pseudo: Annotated[Vector | None, non_negative("word")] = block_only()
     # Ids of the words, ascending, where words differ by topic: by keywords, or by pseudo-counts that are apart
@@ -69,7 +72,7 @@ class CollapsedRows(WeighedRows):
             "word_topic": not sparse,
             "word_active": sparse,
             "word_rest": sparse,
-            "block_active": sparse and model.rows_ahead,
+            "block_active": sparse and (model.rows_ahead or bool(model.count_bits)),
             "word_topic_variance": model.moments and not (context.finished and model.active),
             "word_topic_log_absent": model.moments and not (context.finished and model.active),
             "word_tables": model.moments,
@@ -79,6 +82,14 @@ class CollapsedRows(WeighedRows):
             "word_mean": model.topic_plain is not None,
         }
         return {name for name, there in presence.items() if there}
+
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of counts with other numbers than the fit has."""
+        yield from super().faults(context)
+        bits = context.global_state.count_bits
+        expected = f"int{bits}" if bits else "float32"
+        if self.block_active is not None and self.block_active.dtype.name != expected:
+            yield f"expected numbers of type {expected} in 'block_active', found {self.block_active.dtype}"
 
     @property
     def words(self) -> int:
@@ -92,8 +103,10 @@ class CollapsedRows(WeighedRows):
 
     @property
     def active_counts(self) -> Counts:
-        """Counts of active topics, also where sweeps see others."""
-        return _present(self.word_active if self.block_active is None else self.block_active, "active counts")
+        """Counts of active topics in tokens, also where sweeps see others."""
+        if self.block_active is None:
+            return _present(self.word_active, "active counts")
+        return in_tokens(self.block_active)
 
     @property
     def swept_counts(self) -> Counts:
@@ -122,7 +135,15 @@ class CollapsedRows(WeighedRows):
 
     def counted(self) -> Self:
         """Return the rows by which held-out tokens are scored."""
-        return self if self.block_active is None else replace(self, word_active=self.block_active, block_active=None)
+        return self if self.block_active is None else replace(self, word_active=self.active_counts, block_active=None)
+
+
+def in_tokens(counts: BlockCounts) -> Counts:
+    """Return counts of rows, or their changes, in tokens; those in steps of a responsibility are whole numbers."""
+    if counts.dtype.kind == "f":
+        return cast(Counts, counts)
+    tokens: Counts = buffers.empty(counts.shape, np.float32)
+    return np.multiply(counts, STEP, out=tokens, dtype=np.float32, casting="same_kind")
 
 
 def _document_rows(rows: Counts | None, place: Places | None) -> DocumentRows | None:

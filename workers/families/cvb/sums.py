@@ -19,7 +19,8 @@ class RowChanges(State):
     """Changes of rows in a delta; the fields are those of `CollapsedRows`."""
 
     word_topic: npt.NDArray[np.floating] | None = None
-    word_active: npt.NDArray[np.float32] | None = None
+    # In tokens, or in steps of a responsibility; see `CollapsedGlobalState.count_bits`
+    word_active: npt.NDArray[np.float32 | np.int32 | np.int64] | None = None
     word_rest: Vector | None = None
     word_topic_variance: Vector | None = None
     word_topic_log_absent: Vector | None = None
@@ -74,7 +75,8 @@ class StepSums(State):
 class TopicTotals(State):
     """Totals of topics from rows of active responsibilities: the background is spread anew."""
 
-    # E[n_k], and the same of the rows that run ahead; float64 (topics,)
+    # E[n_k], and the same of the rows that run ahead, of each band of the vocabulary where counts are whole numbers;
+    # float64 (topics,) or (bands, topics)
     topic_total: Vector
     topic_ahead: Vector
     # V[n_k] and Z[n_k]; float64 (topics,)

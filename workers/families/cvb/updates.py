@@ -59,7 +59,7 @@ def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, par
         after,
         topic_moments=moved_moments(after, delta),
         topic_log_absent=moved_log_absent(after, delta),
-        topic_ahead=after.topic_ahead if totals is None else totals.topic_ahead,
+        topic_ahead=after.topic_ahead if totals is None else over_bands(totals.topic_ahead),
         spread_weight=after.spread_weight if parameters.active is None else parameters.active.following,
         topic_plain=after.topic_plain if plain is None else plain.topic_plain,
         # The rows have them from here on.
@@ -107,7 +107,7 @@ def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
         return moments
     if totals is not None:
         # With active responsibilities, the background is spread anew.
-        moments[0] = _without_rounding(totals.topic_total)
+        moments[0] = _without_rounding(over_bands(totals.topic_total))
         if totals.topic_variance_total is not None:
             moments[1] = totals.topic_variance_total
         return moments
@@ -116,6 +116,12 @@ def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
         if values is not None:
             moments[row] += values
     return moments
+
+
+def over_bands(totals: Vector) -> Vector:
+    """Return totals of topics, shape (topics,), from those of the bands of the vocabulary, in their order."""
+    summed: Vector = totals if totals.ndim == 1 else totals.sum(axis=0)
+    return summed
 
 
 def _without_rounding(totals: Vector) -> Vector:

@@ -31,7 +31,7 @@ from collapsium.workers.families.cvb import collapsed, updates, warm_start
 from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER, NO_ROWS, CollapsedFamily, Local
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, Ints, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
-from collapsium.workers.families.cvb.parameters import Parameters, active_settings
+from collapsium.workers.families.cvb.parameters import Parameters, active_settings, counted_in
 from collapsium.workers.families.cvb.seeds import SeededTopic
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.family import FILE_START, Description, Summary
@@ -329,7 +329,9 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
             phi[np.unique(place)] *= 1.0 - KEYWORD_SHARE
             np.add.at(phi, (place, global_state.keyword_topics[inside]), KEYWORD_SHARE / owners[place])
             warm = {"document_topic": theta, "word_topic": phi}
-        return warm_start.start(self.weighed(shard, rows), self.update_parameters(rows, global_state), warm)
+        parameters = self.update_parameters(rows, global_state)
+        local, delta = warm_start.start(self.weighed(shard, rows), parameters, warm)
+        return local, counted_in(global_state.count_bits, delta)
 
     def _sweep(
         self,
@@ -341,9 +343,11 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
     ) -> tuple[Local, Delta]:
         return super()._sweep(shard, local, *effective(rows, global_state), joining)
 
-    def fold(self, block: CollapsedRows, delta: Delta, global_state: KeywordGlobalState) -> tuple[CollapsedRows, Delta]:
+    def fold(
+        self, block: CollapsedRows, delta: Delta, global_state: KeywordGlobalState, bands: slice | None = None
+    ) -> tuple[CollapsedRows, Delta]:
         """Return a block of the vocabulary after the changes of its rows, and `KeywordSums`."""
-        after, folded = super().fold(block, delta, global_state)
+        after, folded = super().fold(block, delta, global_state, bands)
         cells = np.zeros(global_state.keyword_words.size)
         if after.word_number is not None:
             place, inside = _places(after.word_number, global_state)

@@ -658,7 +658,8 @@ def _change_exactly(
     for j in range(size):
         at = place_of(j)
         q = np.float32(np.int32(work.cells[at + WEIGHT] * factors[0])) * work.cells[at + UNITS]
-        rows.long_changes[first + work.places[at + PLACES]] += factors[1] * (q - work.cells[at + BEFORE])
+        change = float(q - work.cells[at + BEFORE])
+        rows.long_changes[first + work.places[at + PLACES]] += float(factors[1]) * change
 
 
 @borrower

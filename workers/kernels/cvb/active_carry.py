@@ -222,7 +222,7 @@ def _drop(
         long_first = np.int64(rows.long_place[row]) * rows.topics
         for i in range(go):
             q = np.float32(responsibilities[at + moves.dropped[i]]) * step
-            rows.long_changes[long_first + moves.topics[i]] -= tokens * q
+            rows.long_changes[long_first + moves.topics[i]] -= float(tokens) * float(q)
     return gone
 
 
@@ -233,4 +233,4 @@ def add_tokens(row: int, topic: Number, tokens: Number, sign: int, running: Runn
     rows.cells[row, topic] += sign * np.int32(tokens / unit + rounding_of(weights, unit))
     rows.background_weight[row] += sign * running.ratio[topic] * tokens
     if rows.long_place[row] >= 0:
-        rows.long_changes[rows.long_place[row], topic] += np.float32(sign * tokens)
+        rows.long_changes[rows.long_place[row], topic] += sign * tokens

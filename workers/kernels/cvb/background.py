@@ -9,19 +9,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsium.workers.kernels.argument_types import (
     Array,
     Float32Matrix,
     Float64Vector,
     Int32Matrix,
+    Int64Matrix,
     Int64Vector,
     OutFloat32Matrix,
     OutFloat32Vector,
+    OutFloat64Cube,
     OutFloat64Matrix,
     OutFloat64Vector,
+    OutInt32Matrix,
+    OutInt64Matrix,
 )
-from collapsium.workers.kernels.cvb.active import STEP
+from collapsium.workers.kernels.cvb.active import STEP, UNIT
 from collapsium.workers.kernels.cvb.records import SpreadRows, SweepRows
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.records import DocumentPairs, token_weight
@@ -116,13 +121,13 @@ def with_long_rows(swept: SweepRows) -> SweepRows:
     """Return rows with changes in tokens for those whose units are longer than a step."""
     long_rows, place = np.flatnonzero(swept.units > STEP), np.full(swept.units.size, -1, dtype=np.int32)
     place[long_rows] = np.arange(long_rows.size)
-    changes = np.zeros((long_rows.size, swept.cells.shape[1]), dtype=np.float32)
+    changes = np.zeros((long_rows.size, swept.cells.shape[1]))
     return swept._replace(long_place=place, long_changes=changes)
 
 
 @kernel
 def changes_since(start: Int32Matrix, swept: SweepRows, changes: OutFloat32Matrix) -> None:
-    """Fill the changes of rows, in tokens.
+    """Fill the changes of rows whose tokens have weights, in tokens.
 
     Shapes: `start`, `changes` (rows, topics).
     """
@@ -131,7 +136,19 @@ def changes_since(start: Int32Matrix, swept: SweepRows, changes: OutFloat32Matri
         for k in range(start.shape[1]):
             changes[row, k] = np.float32(swept.cells[row, k] - start[row, k]) * unit
         if long_row >= 0:
-            changes[row] = swept.long_changes[long_row]
+            for k in range(start.shape[1]):
+                changes[row, k] = np.float32(swept.long_changes[long_row, k])
+
+
+def steps_since(
+    start: npt.NDArray[np.int32], swept: SweepRows, dtype: npt.DTypeLike
+) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
+    """Return the changes of rows whose tokens have no weights, in steps; 32 bits take the memory of the start."""
+    np.subtract(swept.cells, start, out=start)
+    changes = start.astype(dtype, copy=False)
+    long_rows = np.flatnonzero(swept.long_place >= 0)
+    changes[long_rows] = np.rint(swept.long_changes[swept.long_place[long_rows]] * UNIT)
+    return changes
 
 
 @helper
@@ -208,6 +225,100 @@ def fold_rows(
                 _add_seeded_row(ahead[word], word, seeds, rows, totals[1])
             else:
                 _add_row(ahead[word], rest[word], even, weight, totals[1])
+
+
+class Steps32(NamedTuple):
+    """Counts of active topics of a block, in steps of a responsibility and 32 bits, and their changes."""
+
+    before: Int32Matrix  # (words, topics)
+    changes: Int32Matrix  # Changes of some rows; (rows, topics)
+    place: Int64Vector  # Row of `changes` for each word; -1 for none; (words,)
+    after: OutInt32Matrix  # Filled with the counts after them; (words, topics)
+
+
+class Steps64(NamedTuple):
+    """The same in 64 bits, of corpora with a word whose tokens do not fit into 32."""
+
+    before: Int64Matrix
+    changes: Int64Matrix
+    place: Int64Vector
+    after: OutInt64Matrix
+
+
+@kernel
+def fold_steps_32(
+    steps: Steps32,
+    rows: SpreadRows,
+    momentum: float,
+    band: Int64Vector,
+    ahead: OutFloat32Matrix,
+    totals: OutFloat64Cube,
+    moved: OutFloat64Vector,
+) -> None:
+    """Add the changes of some rows to a block's, as `fold_steps_64`; twin: `naive.background.fold_steps`."""
+    _fold_steps(steps, rows, momentum, band, ahead, totals, moved)
+
+
+@kernel
+def fold_steps_64(
+    steps: Steps64,
+    rows: SpreadRows,
+    momentum: float,
+    band: Int64Vector,
+    ahead: OutFloat32Matrix,
+    totals: OutFloat64Cube,
+    moved: OutFloat64Vector,
+) -> None:
+    """Add the changes of some rows to a block's, and sum up its bands by topic; twin: `naive.background.fold_steps`.
+
+    `band` names the row of `totals` to which a word is added, -1 for words that are not summed. The counts in `rows`
+    are not read.
+
+    Shapes: `band` (words,); `ahead` (words, topics); `totals` (2, bands, topics); `moved` (1,).
+    """
+    _fold_steps(steps, rows, momentum, band, ahead, totals, moved)
+
+
+@helper
+def _fold_steps(
+    steps: Steps32 | Steps64,
+    rows: SpreadRows,
+    momentum: float,
+    band: Array,
+    ahead: Array,
+    totals: Array,
+    moved: Array,
+) -> None:
+    before, changes, place, after = steps.before, steps.changes, steps.place, steps.after
+    rest, even, weight, tokens = rows.background, rows.even, rows.weight, float(STEP)
+    share, zero, counts = np.float32(momentum), np.float32(0.0), np.empty(rows.weight.size)
+    for word in range(rest.size):
+        row, own = place[word], band[word]
+        for k in range(weight.size):
+            after[word, k] = before[word, k]
+        if row >= 0:
+            # Sums of whole numbers are exact, in any order.
+            absolute = 0.0
+            for k in range(weight.size):
+                after[word, k] += changes[row, k]
+                absolute += abs(float(changes[row, k]))
+            moved[0] += absolute * tokens if own >= 0 else 0.0
+            for k in range(weight.size):
+                more = share * (np.float32(changes[row, k]) * STEP)
+                ahead[word, k] = max(np.float32(after[word, k]) * STEP + more, zero)
+        else:
+            for k in range(weight.size):
+                ahead[word, k] = max(np.float32(after[word, k]) * STEP, zero)
+        if own >= 0:
+            for k in range(weight.size):
+                counts[k] = float(after[word, k]) * tokens
+            seeds = _seeds_of(word, rows)
+            if seeds >= 0:
+                _add_seeded_row(counts, word, seeds, rows, totals[0, own])
+                _add_seeded_row(ahead[word], word, seeds, rows, totals[1, own])
+            else:
+                _add_row(counts, rest[word], even, weight, totals[0, own])
+                _add_row(ahead[word], rest[word], even, weight, totals[1, own])
 
 
 @helper

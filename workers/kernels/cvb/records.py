@@ -21,6 +21,7 @@ from collapsium.workers.kernels.argument_types import (
     Number,
     OutFloat32Matrix,
     OutFloat32Vector,
+    OutFloat64Matrix,
     OutFloat64Vector,
     OutInt32Matrix,
     OutUInt16Vector,
@@ -103,7 +104,7 @@ class SweepRows(NamedTuple):
     background: OutFloat64Vector  # Change of each word's background tokens since the sweep began; (rows,)
     long_place: Int32Vector  # Row of `long_changes` of a word whose unit is longer than a step; -1 for others; (rows,)
     # Changes of E[n_kw] of such words, in tokens: in their cells they are rounded; (long rows, topics)
-    long_changes: OutFloat32Matrix
+    long_changes: OutFloat64Matrix
     # Row of `seed_counts` of a seed word, -1 for others; empty without seeds apart; (rows,)
     seed_place: Int32Vector = NO_SEED_PLACES
     # Pseudo-counts of seed words, which cells do not have; (seed words, topics)
@@ -197,6 +198,6 @@ class FlatRows(NamedTuple):
     background_weight: Array  # S_w; float64 (rows,)
     background_change: Array  # Change of each word's background tokens; float64 (rows,)
     long_place: Array  # Row of `long_changes`; see `SweepRows`; int32 (rows,)
-    long_changes: Array  # Changes of rows whose units are longer than a step; float32 (long rows * topics,)
+    long_changes: Array  # Changes of rows whose units are longer than a step; float64 (long rows * topics,)
     seed_place: Array  # Row of `seed_counts`; see `SweepRows`; int32 (rows,)
     seed_counts: Array  # Pseudo-counts of seed words; float64 (seed words * topics,)

@@ -56,7 +56,9 @@ def corpus_of(pairs, documents=1000, words=500, of_shard=400):
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     shard = SimpleNamespace(words=np.arange(min(of_shard, words)), offsets=offsets)
     return SimpleNamespace(
-        manifest=manifest, references=[SimpleNamespace(record=row, load=lambda: shard) for row in rows]
+        manifest=manifest,
+        references=[SimpleNamespace(record=row, load=lambda: shard) for row in rows],
+        vocabulary=SimpleNamespace(tokens=np.full(words, 100)),
     )
 
 

@@ -136,7 +136,7 @@ def sweep_rows(row_topic, background=0.0):
     longer = np.ceil(np.log2(np.maximum(row_topic.max(axis=1, initial=0.0) / 2**15, 1.0)))
     units = STEP * 2**longer
     cells = np.round(row_topic / units[:, np.newaxis]).astype(np.int32)
-    none = np.full(size, -1, np.int32), np.zeros((0, row_topic.shape[1]), np.float32)
+    none = np.full(size, -1, np.int32), np.zeros((0, row_topic.shape[1]))
     rows = SweepRows(cells, units.astype(np.float32), np.zeros(size) + background, np.zeros(size), *none)
     return with_long_rows(rows)
 

@@ -55,7 +55,7 @@ def begun(active, rest, even, weight, b, ratio, tokens):
     pairs = DocumentPairs(np.array([0, rest.size]), np.arange(rest.size, dtype=np.int32), tokens.astype(np.int32))
     rows = SweepRows(
         np.full(active.shape, 77, np.int32), np.full(rest.size, np.nan, np.float32), np.full(rest.size, np.nan),
-        np.zeros(rest.size), np.full(rest.size, -1, np.int32), np.zeros((0, weight.size), np.float32),
+        np.zeros(rest.size), np.full(rest.size, -1, np.int32), np.zeros((0, weight.size)),
     )  # fmt: skip
     background.begin_rows(SpreadRows(active, rest, even, weight), b, ratio, pairs, rows)
     return background.with_long_rows(rows)
@@ -95,7 +95,7 @@ def test_rows_of_seeds__are_those_with_pseudo_counts_but_leave_these_out(drawn, 
     pairs = DocumentPairs(np.array([0, rest.size]), np.arange(rest.size, dtype=np.int32), np.ones(rest.size, np.int32))
     swept = SweepRows(
         np.full(active.shape, 77, np.int32), np.full(rest.size, np.nan, np.float32), np.full(rest.size, np.nan),
-        np.zeros(rest.size), np.full(rest.size, -1, np.int32), np.zeros((0, weight.size), np.float32),
+        np.zeros(rest.size), np.full(rest.size, -1, np.int32), np.zeros((0, weight.size)),
     )  # fmt: skip
     background.begin_rows(rows, b, ratio, pairs, swept)
     np.testing.assert_array_equal(swept.units, 1 / UNIT)
@@ -202,3 +202,42 @@ def test_fold_rows__without_a_change_leaves_the_block_alone(drawn, momentum):
     np.testing.assert_array_equal(new, active)
     np.testing.assert_array_equal(ahead, active)
     np.testing.assert_array_equal(totals[1], totals[0])
+
+
+@given(blocks(), st.sampled_from([0.0, 0.5, 2.0]), st.booleans())
+def test_fold_steps__equals_its_twin_whatever_the_bits_and_the_bands_that_are_summed(drawn, momentum, wide):
+    active, rest, even, weight, noise = drawn
+    before = np.round(active * UNIT).astype(np.int64 if wide else np.int32)
+    words = np.flatnonzero(noise.random(rest.size) < 0.6)
+    place = np.full(rest.size, -1, dtype=np.int64)
+    place[words] = np.arange(words.size)
+    change = np.maximum(noise.integers(-UNIT, 2 * UNIT, (words.size, weight.size)), -before[words]).astype(before.dtype)
+    bands = np.array_split(np.arange(rest.size), 3)
+    # The second band is summed by others.
+    band = np.repeat([0, -1, 1], [len(one) for one in bands])
+    new, ahead = np.full_like(before, 77), np.full(before.shape, np.nan, np.float32)
+    totals, moved = np.zeros((2, 2, weight.size)), np.zeros(1)
+    kernel, steps_ = background.fold_steps_32, background.Steps32(before, change, place, new)
+    if wide:
+        kernel, steps_ = background.fold_steps_64, background.Steps64(*steps_)
+    kernel(steps_, SpreadRows(ahead[:0], rest, even, weight), momentum, band, ahead, totals, moved)
+    twin = naive.fold_steps(before, rest, even, weight, change, place, momentum, [bands[0], bands[2]])
+    np.testing.assert_array_equal(new, twin[0])
+    np.testing.assert_allclose(ahead, twin[1], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(totals, twin[2], rtol=1e-5, atol=1e-5)
+    assert moved[0] == twin[3]
+
+
+@given(blocks(), st.sampled_from([np.int32, np.int64]))
+def test_steps_since__are_exact_in_rows_of_longer_units_too(drawn, dtype):
+    active, rest, even, weight, noise = drawn
+    tokens = np.where(noise.random(rest.size) < 0.5, 1.0, 40_000.0)
+    rows = begun(*drawn[:4], np.ones(rest.size), np.ones(weight.size), tokens)
+    start, move = rows.cells.copy(), noise.integers(-(2**20), 2**20, active.shape)
+    long_rows = rows.long_place >= 0
+    np.testing.assert_array_equal(long_rows, tokens > 1)
+    rows.cells[~long_rows] += move[~long_rows].astype(np.int32)
+    rows.long_changes[:] = move[long_rows] / UNIT
+    found = background.steps_since(start, rows, np.dtype(dtype))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, move)

@@ -1,0 +1,20 @@
+"""Bands of the vocabulary: runs of words whose sums are taken apart, in a partition that follows from the block alone.
+
+Sums of floats depend on their order. So a block's rows are summed band by band, and the sums of the bands are added in
+the order of the vocabulary, whoever has made them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+BAND = "band"  # Name of the dim along which sums of bands lie; ids are the first words of the bands
+MOST_BANDS = 64  # Bands of a block: enough to spread over hosts
+MIN_BAND_WORDS = 64  # Words of a band, at least, unless the block has fewer
+
+
+def band_bounds(words: int) -> npt.NDArray[np.int64]:
+    """Return the first word of each band of a block of so many words and, last, their number."""
+    bands = min(MOST_BANDS, max(words // MIN_BAND_WORDS, 1))
+    return np.arange(bands + 1, dtype=np.int64) * words // bands
