@@ -237,6 +237,10 @@ def received(result: Delta | Swept) -> Delta:
     return _deltas([result])[0]
 
 
+def is_there(part: Block | Swept) -> None:
+    """Do nothing; a part of a state is a result of a task."""
+
+
 def prefetch(blocks: Sequence[Block]) -> None:
     """Do nothing; blocks have come to the worker that runs this task, for the tasks after it."""
 

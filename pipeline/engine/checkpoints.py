@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.engine.exchange import HeldParts
 from collapsium.pipeline.engine.state import Problem, Progress, Snapshot, State
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.corpus.vectors import AnyShard
@@ -190,6 +191,9 @@ class RunCheckpointer(Checkpointer):
             raise
         self._iteration = state.iteration
         if not self._executor.keeps_history:
+            return state
+        # What hosts hold has no history; others that have joined take part from the checkpoint on.
+        if isinstance(state.blocks, HeldParts) and state.blocks.exchange.is_current:
             return state
         try:
             checks = self._checks_of(record)

@@ -8,15 +8,18 @@ one pass gives a good model, however large the corpus.
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from collapsium.pipeline.engine.checkpoints import Checkpointer
+from collapsium.pipeline.engine.exchange import Exchange, HeldParts
 from collapsium.pipeline.engine.setup.limits import AUTO, Limits
 from collapsium.pipeline.engine.state import (
     GROUP_SHARDS,
@@ -35,6 +38,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState
 from collapsium.workers.document_samples import DocumentSample
+from collapsium.workers.exchange import HostLostError
 from collapsium.workers.families.family import Stochastic
 
 PREFIX = "bin:"
@@ -141,10 +145,10 @@ class BlockRows:
 class Round:
     """A submitted round of sweeps."""
 
-    swept: list[Future[tasks.Swept]]  # The shards' next local states
-    blocks: list[Future[tasks.Block]]  # The blocks of the vocabulary, with the deltas folded in
-    statistics: list[Future[Delta]]  # What the update of the global state takes, from each block
-    rows: BlockRows  # Rows of the blocks
+    swept: Sequence[Future[tasks.Swept]]  # The shards' next local states
+    blocks: Sequence[Future[tasks.Block]]  # The blocks of the vocabulary, with the deltas folded in
+    sums: Callable[[Executor], Delta]  # Waits for what the update of the global state takes
+    rows: BlockRows  # Rows of the blocks; empty where hosts exchange their changes
 
 
 class Fit:
@@ -166,6 +170,7 @@ class Fit:
         self._state: State | None = None
         self._pending: Progress | None = None  # of a restored state, not yet reported
         self._submitted: Round | None = None  # ahead of its iteration
+        self._exchange: Exchange | None = None  # Where hosts exchange the changes of their rows
         self._previous: dict[str, float] = {}  # figures with which those of the next iteration are compared
         self._windows = Windows()
         self._is_stochastic = limits.schedule == "stochastic"
@@ -196,6 +201,9 @@ class Fit:
             except ClusterError as loss:
                 losses, error = losses + 1, loss
                 self._state = self._pending = self._submitted = None
+                if self._exchange is not None:
+                    self._exchange.close()
+                    self._exchange = None
                 if losses == MAX_CONSECUTIVE_LOSSES:
                     raise
                 continue
@@ -306,13 +314,22 @@ class Fit:
     def _iterate(self, due: Due) -> tuple[BlockRows, Progress]:
         """Run one iteration, of as many rounds of sweeps as the family needs; return the rows of its blocks too."""
         problem, before = self.problem, self.state.global_state
-        seconds, rounds, iteration = 0.0, 0, self.state.iteration + 1
+        seconds, rounds, moves, iteration = 0.0, 0, 0, self.state.iteration + 1
         rows: BlockRows | None = None
         while True:
             current = self._submitted or self._submit_round(due, rounds, rows)
-            rows, self._submitted, statistics = current.rows, None, Delta()
-            for part in problem.executor.collect(current.statistics):
-                statistics = statistics + part
+            rows, self._submitted = current.rows, None
+            try:
+                statistics, moves = current.sums(problem.executor), 0
+            except HostLostError:
+                moves += 1
+                if moves == MAX_CONSECUTIVE_LOSSES:
+                    raise
+                if self._exchange is not None:
+                    self._exchange.interrupt()
+                problem.executor.look()
+                self._move_to_present_hosts()
+                continue
             began = time.perf_counter()
             figures = problem.family.objective(self.state.global_state, statistics)
             stream = problem.stream.at(iteration=iteration, purpose=_purpose("update", rounds))
@@ -327,13 +344,15 @@ class Fit:
                 figures = {**figures, **problem.family.figures(updated)}
                 return rows, self._progress_of(before, statistics, figures, seconds)
 
-    def _submit_rows(self, blocks: list[Future[tasks.Block]], due: Due) -> BlockRows:
+    def _submit_rows(self, blocks: Sequence[Future[tasks.Block]], due: Due) -> BlockRows:
         """Submit the rows of blocks for their uses, and the tasks by which they come to other homes.
 
         A worker fetches the rows that a task needs before it runs it. Scores and sweeps are submitted once the driver
         has updated the global state; until then the rows have come.
         """
         problem, executor = self.problem, self.problem.executor
+        if isinstance(blocks, HeldParts):
+            return BlockRows()
         homes = [problem.block_home(number) for number in range(len(blocks))]
 
         def submit(task: Callable[[tasks.Block], tasks.Block]) -> list[Future[tasks.Block]]:
@@ -354,10 +373,33 @@ class Fit:
         purpose = _purpose("sweep", number) if state.swept else "start"
         stream = problem.stream.at(iteration=state.iteration + 1, purpose=purpose)
         sample = problem.sample(state.iteration + 1, number)
+        if isinstance(state.blocks, HeldParts) and not state.blocks.exchange.is_current:
+            state = self._move_to_present_hosts()
+        if not isinstance(state.blocks, HeldParts):
+            self._exchange = Exchange.begun(problem, state)
+        if self._exchange is not None:
+            last = self._checkpointer.last
+            turn = self._exchange.submit(state, None if last is None else last.state, stream, sample)
+            return Round(turn.swept, turn.blocks, turn.sums, BlockRows())
         shown = rows.swept if rows is not None and rows.swept else self._submit_rows(state.blocks, Due()).swept
         swept, blocks = self._submit_sweeps(shown, stream, sample)
         statistics = [problem.executor.submit(tasks.block_sums, block) for block in blocks]
-        return Round(swept, blocks, statistics, self._submit_rows(blocks, due))
+
+        def sums(executor: Executor) -> Delta:
+            collected = executor.collect(statistics)
+            return reduce(operator.add, collected, Delta())
+
+        return Round(swept, blocks, sums, self._submit_rows(blocks, due))
+
+    def _move_to_present_hosts(self) -> State:
+        """Hand over what the hosts of an exchange hold, after some have left or others joined; return the state."""
+        state, executor = self.state, self.problem.executor
+        if isinstance(state.blocks, HeldParts):
+            self._state = replace(state, blocks=[*state.blocks], swept=[*state.swept])
+            # Until these are results of tasks, they need the exchange, which the state has.
+            parts: list[Future[tasks.Block] | Future[tasks.Swept]] = [*self._state.blocks, *self._state.swept]
+            executor.collect([executor.submit(tasks.is_there, part) for part in parts])
+        return self.state
 
     def _submit_sweeps(
         self, shown: list[Future[tasks.Block]], stream: Stream, sample: DocumentSample | None
@@ -434,6 +476,8 @@ class Fit:
         one by one.
         """
         problem, executor, state = self.problem, self.problem.executor, self.state
+        if isinstance(state.blocks, HeldParts):
+            return state.blocks.exchange.scores(state, problem.sample(state.iteration))
         threads = max(executor.workers // executor.homes, 1)
         groups: dict[tuple[int, int], list[int]] = {}
         for number in range(len(problem.heldout)):
@@ -622,7 +666,7 @@ def step(problem: Problem, state: State, minibatch: list[int]) -> tuple[State, D
             tasks.step,
             problem.family,
             problem.shards[number],
-            state.blocks,
+            [*state.blocks],
             state.global_state,
             stream,
             home=problem.home(number),

@@ -128,7 +128,7 @@ class Problem:
                 self.family,
                 shard,
                 self.scratch,
-                state.blocks,
+                [*state.blocks],
                 state.global_state,
                 stream,
                 home=self.home(number),
@@ -144,9 +144,9 @@ class State:
 
     iteration: int  # Iterations so far; -1 before the start
     global_state: GlobalState  # Global state of the family
-    blocks: list[Future[Block]]  # Blocks of the vocabulary
+    blocks: Sequence[Future[Block]]  # Blocks of the vocabulary
     # Local states of the shards; empty before the start, and between the steps of the stochastic schedule
-    swept: list[Future[Swept]] = field(default_factory=list)
+    swept: Sequence[Future[Swept]] = field(default_factory=list)
 
 
 class ShardTimes(TypedDict, total=False):

@@ -6,10 +6,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, ClusterError
+
+if TYPE_CHECKING:
+    from collapsium.workers.exchange import Links
 
 # Seconds after which a silent worker or scheduler, or a cluster without workers, counts as lost
 CLUSTER_TIMEOUT = 300.0
@@ -75,6 +78,15 @@ class Executor(Protocol):
     @property
     def keeps_history(self) -> bool:
         """True if lost results are recomputed, so that a future keeps all that it was computed from in memory."""
+
+    def links(self) -> Links | None:
+        """Return the ways between the present worker processes; None where tasks share one process."""
+
+    def look(self) -> None:
+        """Look for worker processes that have joined or left, and wait until all of them are ready."""
+
+    def tell(self, function: Callable[..., object], *args: object) -> None:
+        """Run a function once in each worker process that can be reached, without waiting; nothing is raised."""
 
     def halt(self, *, failed: bool = False) -> None:
         """Raise `KeyboardInterrupt` once in every other thread that waits for results, now or at its next wait.
@@ -196,6 +208,15 @@ class SerialExecutor:
     def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:  # noqa: ARG002
         """Run a function once, as there is one process."""
         return [function(*args)]
+
+    def links(self) -> None:
+        """Return None: there is one process."""
+
+    def look(self) -> None:
+        """Do nothing: there is one process."""
+
+    def tell(self, function: Callable[..., object], *args: object) -> None:
+        """Do nothing: there is no worker process."""
 
     def halt(self, *, failed: bool = False) -> None:
         """Do nothing: members run one after another, so no other thread waits."""

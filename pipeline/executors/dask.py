@@ -32,6 +32,7 @@ from collapsium.pipeline.executors.dask_client import (
     within,
     worker_signs,
 )
+from collapsium.pipeline.executors.dask_links import DaskLinks
 from collapsium.pipeline.executors.dask_members import Members, welcome_workers
 from collapsium.pipeline.executors.liveness import (
     CLOSE_LIMIT,
@@ -377,6 +378,19 @@ class DaskExecutor:
                 if address not in gone | leaving:
                     raise error
         return [result for result in results.values() if not isinstance(result, Exception)]
+
+    def links(self) -> DaskLinks | None:
+        """Return the ways between the present workers."""
+        return DaskLinks(self._members.addresses) if self._members.addresses else None
+
+    def look(self) -> None:
+        """Look for workers that have joined or left, and wait until all of them are ready."""
+        self._read_workers()
+
+    def tell(self, function: Callable[..., object], *args: object) -> None:
+        """Run a function once in each worker that can be reached, without waiting; nothing is raised."""
+        with contextlib.suppress(Exception):
+            self._start(self._client.run(run_aside, function, args, on_error="ignore", asynchronous=True))
 
     def halt(self, *, failed: bool = False) -> None:
         """Raise `KeyboardInterrupt` or `HaltedError` once in every other thread that waits for results."""

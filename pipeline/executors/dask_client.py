@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import distributed
 
+from collapsium.pipeline.executors import dask_links
 from collapsium.pipeline.executors.base import Activity
 from collapsium.pipeline.executors.liveness import WORKER_POLL
 from collapsium.storage.errors import ClusterError, CollapsiumError
@@ -153,7 +154,9 @@ def worker_signs(token: str, dask_scheduler: distributed.Scheduler) -> Signs:
     now = time.time()
     signs: dict[str, SignFields] = {}
     for address, worker in dask_scheduler.workers.items():
-        keys = [str(task.key) for task in islice(worker.processing, MAX_TASKS)]
+        # Tasks that have left their thread wait for other workers, and use no processor.
+        tasks = (task for task in worker.processing if task not in worker.long_running)
+        keys = [str(task.key) for task in islice(tasks, MAX_TASKS)]
         own = [key for key in keys if token in key]
         signs[address] = (
             max(now - worker.last_seen, 0.0),
@@ -206,5 +209,5 @@ def stand_by() -> None:
 
 
 def bytes_sent(dask_worker: distributed.Worker) -> int:
-    """Return the bytes that a worker has sent to others."""
-    return int(dask_worker.transfer_outgoing_bytes_total)
+    """Return the bytes that a worker has sent to others, as results of tasks and in exchanges."""
+    return int(dask_worker.transfer_outgoing_bytes_total) + dask_links.sent_by(dask_worker)

@@ -172,6 +172,15 @@ class ThreadExecutor:
         """Run a function once, as there is one process."""
         return [function(*args)]
 
+    def links(self) -> None:
+        """Return None: there is one process."""
+
+    def look(self) -> None:
+        """Do nothing: there is one process."""
+
+    def tell(self, function: Callable[..., object], *args: object) -> None:
+        """Do nothing: there is no worker process."""
+
     def halt(self, *, failed: bool = False) -> None:
         """Raise `KeyboardInterrupt` or `HaltedError` once in every other thread that waits for results."""
         with self._change:

@@ -30,7 +30,7 @@ def expected(small, tmp_path_factory):
 
 
 class Computed(distributed.SchedulerPlugin):
-    """Counts how often each task was computed, and the sweeps of each worker."""
+    """Counts how often each task was computed, and the turns of each worker."""
 
     name = "computed"
 
@@ -40,7 +40,7 @@ class Computed(distributed.SchedulerPlugin):
     def transition(self, key, start, finish, *args, **kwargs):
         if (start, finish) == ("processing", "memory"):
             self.times[str(key)] += 1
-            if str(key).startswith("sweep-"):
+            if str(key).startswith("turn-"):
                 self.workers[kwargs["worker"]] += 1
 
 

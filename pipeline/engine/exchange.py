@@ -1,0 +1,177 @@
+"""The driver's side of an exchange between hosts: it begins with a state, and each turn makes the next one.
+
+The worker processes of `Executor.links` are the hosts. Blocks and local states stay with them, and become futures when
+a checkpoint, a model or a score needs them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar, overload
+
+from collapsium.pipeline.engine.state import GROUP_SHARDS, Problem, State
+from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.workers import exchange, tasks
+from collapsium.workers.arrays.delta import Delta
+from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.document_samples import DocumentSample
+from collapsium.workers.families.family import Exchanges
+
+T = TypeVar("T")
+Locals: TypeAlias = list[Future[dict[int, tasks.Swept]]]  # The local states of each host
+
+
+class HeldParts(Sequence[Future[T]], Generic[T]):
+    """Parts of the state after a turn, which hosts hold; each is submitted as a future when it is looked up."""
+
+    def __init__(
+        self, owner: Exchange, turn: int, local: Locals, size: int, submit: Callable[[int], Future[T]]
+    ) -> None:
+        self.exchange, self.turn, self.local, self._size, self._submit = owner, turn, local, size, submit
+
+    @overload
+    def __getitem__(self, number: int) -> Future[T]: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Future[T]]: ...
+
+    def __getitem__(self, number: int | slice) -> Future[T] | list[Future[T]]:
+        if isinstance(number, slice):
+            return [self._submit(index) for index in range(*number.indices(self._size))]
+        if not -self._size <= number < self._size:
+            raise IndexError(number)
+        return self._submit(number % self._size)
+
+    def __len__(self) -> int:
+        return self._size
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A submitted turn of all hosts."""
+
+    turned: list[Future[exchange.Turned]]
+    shards: int
+    blocks: HeldParts[tasks.Block]  # The blocks of the vocabulary after it
+    swept: HeldParts[tasks.Swept]  # The shards' next local states
+
+    def sums(self, executor: Executor) -> Delta:
+        """Wait for the sums that the update of the global state takes."""
+        hosts = executor.collect(self.turned)
+        sums = exchange.summed((rest for host in hosts for rest in host.rest), GROUP_SHARDS, self.shards)
+        for host in hosts:
+            sums = sums + host.sums
+        return sums
+
+
+class Exchange:
+    """An exchange between the worker processes that were there when it began."""
+
+    def __init__(self, problem: Problem, state: State, links: exchange.Links, family: exchange.AnyExchanges) -> None:
+        self._problem, self._links, self._token = problem, links, secrets.token_hex(8)
+        executor = problem.executor
+        # A state in use holds the exchange. Once no state is, hosts forget theirs.
+        self._leave = weakref.finalize(self, executor.tell, exchange.leave, self._token)
+        self._leave.atexit = False
+        given: GlobalState | list[Future[tasks.Block]] = [*state.blocks] if state.swept else problem.global_state
+        local, joined = [*state.swept], []
+        for home in range(self._homes):
+            numbers = self._shards(home)
+            part = exchange.Part(
+                family,
+                problem.block_bounds,
+                tuple(numbers),
+                GROUP_SHARDS,
+                max(executor.workers // executor.homes, 1),
+                problem.scratch,
+                problem.local_sweeps,
+            )
+            shards = [problem.shards[number] for number in numbers]
+            warm = [problem.warm[number] for number in numbers] if problem.warm is not None and not local else []
+            swept = [local[number] for number in numbers] if local else []
+            inputs: tuple[object, ...] = (self._token, home, links, part, shards, warm, given, swept)
+            joined.append(executor.submit(exchange.join, *inputs, home=home))
+        executor.collect(joined)
+
+    @staticmethod
+    def begun(problem: Problem, state: State) -> Exchange | None:
+        """Return an exchange that goes on from a state; None in one process, and where changes are no whole numbers."""
+        links, family = problem.executor.links(), problem.family
+        if links is None or not isinstance(family, Exchanges) or family.integer_changes(state.global_state) is None:
+            return None
+        return Exchange(problem, state, links, family)
+
+    @property
+    def _homes(self) -> int:
+        return len(self._links.addresses)
+
+    @property
+    def is_current(self) -> bool:
+        """True if all present worker processes take part, and no other one does."""
+        return self._problem.executor.links() == self._links
+
+    def submit(self, state: State, last: State | None, stream: Stream, sample: DocumentSample | None) -> Turn:
+        """Submit a turn from a state; the `last` complete iteration is needed until the next is."""
+        problem, token, submit = self._problem, self._token, self._problem.executor.submit
+        turn = self.turn_of(state) + 1
+        keep = turn - 1 if last is None else min(self.turn_of(last), turn - 1)
+        order = exchange.Order(turn - 1, keep, state.global_state, stream, sample)
+        turned = [submit(exchange.turn, token, home, order, home=home) for home in range(self._homes)]
+        # The turn itself has no local states as arguments: the scheduler would remember all turns.
+        held = [submit(exchange.held_of, done, token, home, turn, home=home) for home, done in enumerate(turned)]
+
+        def block(number: int) -> Future[tasks.Block]:
+            home = self._present_homes()[number % len(self._present_homes())]
+            return submit(exchange.block_of, token, turn, number, home=home)
+
+        def swept(number: int) -> Future[tasks.Swept]:
+            return submit(exchange.swept_of, held[self._home(number)], number)
+
+        shards = len(problem.shards)
+        blocks = HeldParts(self, turn, held, len(problem.block_bounds) - 1, block)
+        return Turn(turned, shards, blocks, HeldParts(self, turn, held, shards, swept))
+
+    def scores(self, state: State, sample: DocumentSample | None) -> list[Future[list[tasks.Score]]]:
+        """Submit the scoring of held-out pairs, a task for each host that has some."""
+        problem, scores = self._problem, list[Future[list[tasks.Score]]]()
+        if not problem.heldout or not isinstance(state.swept, HeldParts):
+            return scores
+        for home, local in enumerate(state.swept.local):
+            pairs = [problem.heldout[number] for number in self._shards(home)]
+            if pairs:
+                inputs = (self._token, self.turn_of(state), local, pairs, state.global_state, sample)
+                scores.append(problem.executor.submit(exchange.score, *inputs, home=home))
+        return scores
+
+    def turn_of(self, state: State) -> int:
+        """Return the number that the hosts have of a state; 0 of the one that the exchange began with."""
+        return state.blocks.turn if isinstance(state.blocks, HeldParts) and state.blocks.exchange is self else 0
+
+    def interrupt(self) -> None:
+        """Have no turn wait any more; what the hosts hold stays."""
+        self._problem.executor.tell(exchange.interrupt, self._token)
+
+    def close(self) -> None:
+        """Give the exchange up: no turn waits any more, and hosts forget their states."""
+        self._leave()
+
+    def _present_homes(self) -> list[int]:
+        """Return the homes, as the executor has them now, of hosts that are still there."""
+        links = self._problem.executor.links()
+        present = () if links is None else links.addresses
+        homes = [home for home, address in enumerate(present) if address in self._links.addresses]
+        if not homes:
+            raise exchange.HostLostError("all workers of an exchange of changes were lost")
+        return homes
+
+    def _home(self, shard: int) -> int:
+        return shard * self._homes // len(self._problem.shards)
+
+    def _shards(self, home: int) -> range:
+        """Return the numbers of a host's shards."""
+        shards = len(self._problem.shards)
+        return range(-(-home * shards // self._homes), -(-(home + 1) * shards // self._homes))

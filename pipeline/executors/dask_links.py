@@ -1,0 +1,69 @@
+"""Messages between the workers of a Dask cluster, for the exchange of changes (`workers.exchange`).
+
+They go over the connections that the workers have with one another anyway, with their encryption, straight from memory
+to memory: the scheduler sees none of them. Nothing is a result of a task, which Dask would hold and move on its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import distributed
+from distributed.protocol import to_serialize
+
+from collapsium.workers import exchange
+
+OPERATION = "collapsium_exchange"  # Name of the messages in the workers' tables of handlers
+RETRY_SECONDS = 0.2  # Between two tries to reach a worker
+
+Fields: TypeAlias = tuple[str, int, int, int, int, tuple[bytes, ...]]
+
+_sent: Counter[str] = Counter()  # Bytes that workers of this process have sent, by address
+
+
+@dataclass(frozen=True)
+class DaskLinks:
+    """The ways between some workers."""
+
+    addresses: tuple[str, ...]  # Address of each host
+
+    def open(self) -> None:
+        """Begin to receive messages in the worker that runs this task."""
+        distributed.get_worker().handlers[OPERATION] = _receive
+
+    def send(self, message: exchange.Message) -> Future[None]:
+        """Send a message from the worker that runs this task."""
+        worker, address = distributed.get_worker(), self.addresses[message.home]
+        _sent[worker.address] += sum(map(len, message.parts))
+        return asyncio.run_coroutine_threadsafe(_send(worker, address, message), worker.loop.asyncio_loop)
+
+    def leave_thread(self) -> None:
+        """Let other tasks have the thread of this one."""
+        distributed.secede()
+
+
+async def _send(worker: distributed.Worker, address: str, message: exchange.Message) -> None:
+    while True:
+        try:
+            await getattr(worker.rpc(address), OPERATION)(fields=to_serialize(tuple(message)))
+        # A worker that is gone for good is noticed by the driver, which gives the exchange up.
+        except OSError:
+            if exchange.has_ended(message.token):
+                raise
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            return
+
+
+async def _receive(fields: Fields) -> None:
+    token, home, turn, kind, sender, parts = fields
+    exchange.deliver(exchange.Message(token, home, turn, exchange.Kind(kind), sender, parts))
+
+
+def sent_by(worker: distributed.Worker) -> int:
+    """Return the bytes that a worker of this process has sent."""
+    return _sent[worker.address]

@@ -1,0 +1,126 @@
+"""Hosts that exchange the changes of their rows, in one process: the same bits as one after another."""
+
+from concurrent.futures import Future
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collapsium.pipeline.engine.exchange import Exchange, HeldParts
+from collapsium.pipeline.engine.loop import GROUP_SHARDS, Fit, _Sums
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.executors.threads import ThreadExecutor
+from collapsium.workers import exchange, tasks
+from collapsium.workers.arrays.delta import Delta, fresh
+from tests.fits import problem_of
+
+ITERATIONS = 4
+
+
+class Near:
+    """The ways between hosts of this process; of one of them, messages are lost."""
+
+    def __init__(self, homes, lost=None):
+        self.addresses, self._lost = tuple(map(str, range(homes))), lost
+
+    def open(self):
+        pass
+
+    def send(self, message):
+        if message.sender != self._lost:
+            exchange.deliver(message)
+        sent = Future()
+        sent.set_result(None)
+        return sent
+
+    def leave_thread(self):
+        pass
+
+
+class Hosts(ThreadExecutor):
+    """Threads that are hosts."""
+
+    def __init__(self, homes, lost=None):
+        super().__init__(8)
+        self.ways = Near(homes, lost)
+
+    def links(self):
+        return self.ways
+
+    def tell(self, function, *args):
+        function(*args)
+
+
+def states(small, executor, options, family="lda", homes=()):
+    """The bits of a fit's states and what they report; there are other hosts after each iteration, if any are named."""
+    homes, moves = list(homes), bool(homes)
+    try:
+        problem = problem_of(small[0], family, options, executor=executor, iterations=ITERATIONS)
+        found = []
+        for state, progress in Fit(problem, Limits(iterations=ITERATIONS)):
+            assert moves or isinstance(state.blocks, HeldParts) == isinstance(executor, Hosts)
+            parts = [state.global_state.to_arrays()]
+            parts += [block.rows.to_arrays() for block in executor.collect([*state.blocks])]
+            parts += [swept.local.to_arrays() for swept in executor.collect([*state.swept])]
+            bits = [{name: values.tobytes() for name, values in part.items()} for part in parts]
+            found.append((bits, progress.change, progress.figures))
+            del state
+            if homes:
+                executor.ways = Near(homes.pop(0))
+        return found
+    finally:
+        executor.close()
+
+
+@pytest.mark.parametrize(
+    ("family", "options"),
+    [
+        ("lda", {"topics": 4}),
+        ("lda", {"topics": 4, "momentum": 0.0, "learn": ["asymmetric-alpha"]}),
+        ("hdp", {"topics": 6}),
+    ],
+    ids=["lda", "lda without momentum", "hdp"],
+)
+def test_hosts__make_the_bits_of_one_process(small, family, options):
+    alone = states(small, ThreadExecutor(1), options, family)
+    for homes in (1, 3, 7):  # the last more than there are shards
+        assert states(small, Hosts(homes), options, family) == alone
+
+
+def test_hosts_that_join_and_leave__take_over_what_others_hold(small):
+    alone = states(small, ThreadExecutor(1), {"topics": 4})
+    assert states(small, Hosts(2), {"topics": 4}, homes=[4, 1, 3]) == alone
+
+
+def test_hosts_that_wait_for_one_that_is_lost__end_and_hold_the_state_before(small):
+    executor = Hosts(2, lost=1)
+    problem = problem_of(small[0], "lda", {"topics": 4}, executor=executor)
+    state = problem.initial_state()
+    begun = Exchange.begun(problem, state)
+    turn = begun.submit(state, None, problem.stream.at(iteration=0, purpose="start"), None)
+    begun.interrupt()
+    with pytest.raises(exchange.HostLostError, match="a worker was lost"):
+        turn.sums(executor)
+    executor.ways = Near(2)
+    again = Exchange.begun(problem, state)
+    sums = again.submit(state, None, problem.stream.at(iteration=0, purpose="start"), None).sums(executor)
+    assert sums.number("moved") > 0
+    begun.close()
+    with pytest.raises(exchange.HostLostError):
+        executor.collect([turn.blocks[0]])
+    executor.close()
+
+
+@given(st.integers(1, 40), st.integers(1, 6), st.randoms(use_true_random=False))
+def test_sums_of_hosts__are_added_in_the_order_of_the_tree_of_tasks(shards, hosts, draw):
+    deltas = [Delta({"tables": fresh([draw.random() * 10 ** draw.randint(-9, 9)], "topic")}) for _ in range(shards)]
+    executor = SerialExecutor()
+    tree = _Sums(executor)
+    for delta in deltas:
+        tree.add(executor.hold(delta), 0)
+    expected = tasks.add([future.value for future in tree.remaining])["tables"]
+    of_hosts = [[n for n in range(shards) if n * hosts // shards == host] for host in range(hosts)]
+    sums = [part for own in of_hosts for part in exchange.grouped({n: deltas[n] for n in own}, GROUP_SHARDS)]
+    draw.shuffle(sums)
+    assert exchange.summed(sums, GROUP_SHARDS, shards)["tables"] == expected
