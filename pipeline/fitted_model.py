@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import warnings
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from collapsium.pipeline.corpora.new_texts import documents_for, table_as_recorded
 from collapsium.pipeline.corpora.options import READING
@@ -34,6 +36,8 @@ from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.corpus.vectors import AnyShard
+from collapsium.storage.corpus.vocabulary import as_spelled_in
+from collapsium.storage.data_types import is_annotated
 from collapsium.storage.errors import (
     MAX_NAMES,
     AbsentError,
@@ -67,6 +71,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+TOP_WORDS = 10  # Words of each topic that AnnData objects get
 SEPARATOR = ", "  # Between the words of a topic, as text
 NAME_WORDS = 5  # Words that name a topic
 SHOWN_TOPICS = 20  # Topics of a model in a notebook; the others are folded
@@ -444,8 +449,9 @@ class Model:
 
         Parameters
         ----------
-        texts : sequence of str, column, frame or path
+        texts : sequence of str, column, frame, AnnData or path
             Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
+            Or an AnnData object, of which the layer is read that the model's record names.
         seed : int, optional
             Seed of families that draw random numbers.
         return_unknown : bool, optional
@@ -472,9 +478,9 @@ class Model:
         unknown = next((name for name in reading if name not in known), None)
         if unknown is not None:
             raise OptionError(f"transform: unknown option {unknown!r}{suggestion(unknown, known)}")
-        if is_path(texts):
+        if is_annotated(texts) or is_path(texts):
             if return_unknown:
-                raise OptionError("expected texts in memory, found a path", "return_unknown")
+                raise OptionError("expected texts in memory, found a path or AnnData", "return_unknown")
             return self._transform_path(texts, seed, reading)
         with shown("inferring proportions"):
             read = self._folding.read(texts, reading)
@@ -485,9 +491,11 @@ class Model:
             proportions = self._folding.proportions(read, seed)
         return (proportions, read.unknown) if return_unknown else proportions
 
-    def _transform_path(self, path: str | os.PathLike[str], seed: int, reading: dict[str, Any]) -> Floats:
-        """Return the proportions of the documents of a corpus or of files of texts."""
+    def _transform_path(self, path: Any, seed: int, reading: dict[str, Any]) -> Floats:
+        """Return the proportions of the documents of a corpus, of files or of an AnnData object."""
         model = self._opened
+        if is_annotated(path) and load_family(model.record.family).corpus_kind != DOCUMENTS:
+            raise OptionError(f"transform: '{model.record.family}' takes vectors, not counts")
         with shown("inferring proportions"), documents_for(model.folder.url, path, reading=reading) as new:
             # A guess is no reason for a warning.
             guessed = None if new.report is None else new.report.guessed
@@ -496,6 +504,48 @@ class Model:
             require_corpus(model.record.family, new.corpus)
             new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
             return fold_in(model, new.corpus, seed)
+
+    def annotate(self, adata: Any, *, obs: bool = False, **reading: Any) -> None:
+        """Write the topics into an AnnData object: ``obsm["X_topics"]``, ``varm["topics"]`` and ``uns["collapsium"]``.
+
+        Cells are found among the training documents by their names; the proportions of other cells are fitted with the
+        topics held fixed, as by `transform`. Columns are the topics that have tokens, in the order of their ids.
+
+        Parameters
+        ----------
+        adata : AnnData
+            Object to write into. What an earlier call has written is replaced.
+        obs : bool, optional
+            Also write each topic's proportions as a column ``topic_ID`` of `obs`, and the id of each cell's largest
+            topic as the categorical column ``topic``.
+        **reading
+            Options of `transform`, such as ``layer``, for cells that are no training documents; ``id`` names the column
+            of `obs` with the documents' ids.
+
+        Raises
+        ------
+        CollapsiumError
+            The training corpus is gone, or no gene or peak is a word of the model.
+        """
+        if not is_annotated(adata):
+            raise OptionError(f"expected an AnnData object, found {type(adata).__name__}", "annotate")
+        rows = words_of_cells(self._opened, adata)
+        write_topics(self, adata, rows, self._proportions_of(adata, reading), obs=obs)
+
+    def _proportions_of(self, adata: Any, reading: dict[str, Any]) -> Floats:
+        """Return the proportions of the cells of an AnnData object, shape (cells, topics)."""
+        column = reading.get("id")
+        names = pa.array(
+            [str(name) for name in (adata.obs_names if column is None else adata.obs[column])], pa.string()
+        )
+        rows = np.asarray(pc.fill_null(pc.index_in(names, value_set=pa.array(self.document_ids, pa.string())), -1))
+        if (rows >= 0).all():
+            return np.asarray(self.document_topic[rows])
+        new = rows < 0
+        shares = np.empty((rows.size, self.document_topic.shape[1]))
+        shares[~new] = self.document_topic[rows[~new]]
+        shares[new] = self._transform_path(adata[new], 0, reading)
+        return shares
 
     @cached_property
     def _folding(self) -> TextFolding:
@@ -626,6 +676,42 @@ class Model:
     def close(self) -> None:
         """Remove the temporary folder of a model that was fitted without `out`, which cannot be used after that."""
         self._opened.close()
+
+
+def words_of_cells(model: models.Model, adata: Any) -> npt.NDArray[np.int64]:
+    """Return the word id of each gene or peak of an AnnData object, -1 if the model does not have the word."""
+    if load_family(model.record.family).corpus_kind != DOCUMENTS:
+        raise OptionError(f"AnnData: '{model.record.family}' has components of vectors, not topics over words")
+    known = {word: number for number, word in enumerate(model.vocabulary.words)}
+    spelled = as_spelled_in(model.vocabulary.words, [str(name) for name in adata.var_names])
+    rows = np.array([known.get(word, -1) for word in spelled], dtype=np.int64)
+    if not (rows >= 0).any():
+        raise MismatchError(f"AnnData: none of its {rows.size:,} genes or peaks is a word of {model.folder.url}")
+    return rows
+
+
+def write_topics(model: Model, adata: Any, words: npt.NDArray[np.int64], shares: Floats, *, obs: bool = False) -> None:
+    """Write the topics of a model into an AnnData object, given its words and proportions; see `Model.annotate`."""
+    record = model._opened.record
+    active = sorted(topics(model._opened, TOP_WORDS), key=lambda topic: topic.id)
+    ids = np.array([topic.id for topic in active], dtype=np.int64)
+    varm = np.where(words[:, np.newaxis] >= 0, model.topic_word[ids][:, words].T, 0.0)
+    shares = shares[:, ids]
+    adata.obsm["X_topics"], adata.varm["topics"] = shares, varm
+    adata.uns["collapsium"] = {
+        "family": record.family,
+        "options": json.dumps(record.options, sort_keys=True),
+        "iterations": record.iterations,
+        "topics": ids,
+        "shares": np.array([topic.share for topic in active]),
+        "titles": np.array([topic.title or "" for topic in active], dtype=object),
+        "words": np.array([" ".join(topic.names) for topic in active], dtype=object),
+    }
+    if obs:
+        for number, topic in enumerate(ids.tolist()):
+            adata.obs[f"topic_{topic}"] = shares[:, number]
+        largest = require_pandas().Categorical.from_codes(shares.argmax(axis=1), categories=ids)
+        adata.obs["topic"] = largest.rename_categories(np.array([str(topic) for topic in ids], dtype=object))
 
 
 def _document_fields(reference: ShardReference) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from collapsium.storage.data_types import is_annotated
 from collapsium.storage.errors import OptionError, flag_of, near, suggestion
 from collapsium.storage.io.toml_files import parse_toml
 from collapsium.workers.options import Accepts, complaint, former_names, plain, present_names, warn_renamed
@@ -300,8 +301,13 @@ def names_of(value: object, option: str = "names") -> tuple[str, ...]:
 
 
 def paths_of(value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Return the paths of an option with several paths: a list, or a single one, which may contain commas."""
-    return tuple(os.fspath(one) for one in ((value,) if isinstance(value, (str, os.PathLike)) else value))
+    """Return the paths of an option with several paths: a list, or a single one, which may contain commas.
+
+    AnnData objects in place of paths are returned as they are.
+    """
+    alone = isinstance(value, (str, os.PathLike)) or is_annotated(value)
+    paths: Iterable[Any] = (value,) if alone else value  # type: ignore[assignment]
+    return tuple(path if is_annotated(path) else os.fspath(path) for path in paths)
 
 
 def _path(value: object) -> object:

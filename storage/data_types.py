@@ -19,12 +19,13 @@ class FileFormat(NamedTuple):
 
 # All formats of sources. Readers of word counts are in `readers/counts.py`, of texts in `readers/texts/batches.py`.
 Format: TypeAlias = Literal[
-    "csv", "jsonl", "ldac", "mallet", "mtx", "npz", "parquet", "svmlight", "text", "uci", "vectors"
+    "anndata", "csv", "jsonl", "ldac", "mallet", "mtx", "npz", "parquet", "svmlight", "text", "uci", "vectors"
 ]
 FORMATS: dict[Format, FileFormat] = {
     "uci": FileFormat("UCI bag of words: docword.NAME.txt or .txt.gz, and a vocabulary file"),
     "ldac": FileFormat("LDA-C: one line for each document, PAIRS WORD:COUNT ...", (".ldac", ".lda-c")),
-    "mtx": FileFormat("Matrix Market, documents x words", (".mtx",)),
+    "anndata": FileFormat("AnnData, cells x genes or peaks: .h5ad, or a Zarr store", (".h5ad",)),
+    "mtx": FileFormat("Matrix Market, documents x words, or a 10x folder of matrix.mtx.gz", (".mtx",)),
     "npz": FileFormat("SciPy sparse matrix, documents x words", (".npz",)),
     "svmlight": FileFormat("SVMlight: one line for each document, LABEL INDEX:COUNT ...", (".svmlight", ".svm")),
     "text": FileFormat("plain text: files, folders or globs; each file is a document", (".txt", ".md")),
@@ -48,3 +49,8 @@ Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | 
 JsonObject: TypeAlias = dict[str, Any]
 
 DType: TypeAlias = "np.dtype[Any]"  # The dtype of an `AnyArray`
+
+
+def is_annotated(value: object) -> bool:
+    """Return True for an AnnData object, or one with its attributes; nothing of it is read."""
+    return all(hasattr(value, name) for name in ("X", "layers", "obs", "obs_names", "var_names"))

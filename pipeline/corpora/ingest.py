@@ -22,7 +22,7 @@ from collapsium.pipeline.corpora.recorded_reading import (
 from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts, phrasing_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
-from collapsium.pipeline.options import keywords, names_of
+from collapsium.pipeline.options import keywords, names_of, paths_of
 from collapsium.storage.building.explode import explode_corpus
 from collapsium.storage.building.ingest import RelabelledSource, ingest_vectors
 from collapsium.storage.building.ingest import ingest as ingest_source
@@ -75,7 +75,7 @@ def ingest_like(
     progress: Counting = silent,
 ) -> Manifest:
     """Write new documents as a corpus with the vocabulary of a record."""
-    paths = [os.fspath(path) for path in sources.paths]
+    paths = list(paths_of(sources.paths))
     ensure_free(Folder(corpus))
     history = history or history_like(recorded, paths, sources.options, sources.format)
     how: dict[str, Any] = {"shard_tokens": shard_tokens, "sides": sides, "progress": progress}
@@ -100,8 +100,9 @@ def ingest_like(
 
 
 def _plain(history: History) -> History:
-    """Return a history without the settings of texts."""
-    return replace(history, phrasing=None, exploded=False)
+    """Return a history of word counts without the settings of texts, and without the path of a file of ids."""
+    options = replace(history.options, id=None) if history.kind in ("mtx", "npz") else history.options
+    return replace(history, options=options, phrasing=None, exploded=False)
 
 
 def _ingest_vectors(
@@ -170,8 +171,8 @@ def ingest(
 
     Parameters
     ----------
-    sources : path or sequence of paths
-        Files, folders or, for texts, globs; local or fsspec URLs.
+    sources : path, AnnData, or sequence of these
+        Files, folders or, for texts, globs; local or fsspec URLs. Or AnnData objects, in memory, backed or lazy.
     corpus : str or path-like
         Folder to make.
     options : IngestOptions
@@ -193,7 +194,7 @@ def ingest(
     CollapsiumError
         A source is missing or damaged, the folder exists, or an option belongs to another format. No folder is left.
     """
-    paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
+    paths = list(paths_of(sources))
     if not paths:
         raise OptionError("expected at least one source")
     cuts = Cuts(options.min_documents, options.max_document_share, options.max_words)
@@ -225,7 +226,8 @@ def ingest(
     if kind in TEXTS:
         return ingest_texts(paths, corpus, history, **executor, **how)
     history = with_guesses_of_counts(history, paths)
-    source, history = open_source(paths, kind, history.options), replace(history, fixed_vocabulary=True)
+    source = open_source(paths, kind, history.options)
+    history = replace(_plain(history), fixed_vocabulary=True)
     return ingest_source(source, corpus, cuts=cuts, history=history, **how)
 
 
@@ -285,6 +287,12 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
         "max_words": cuts.max_words,
     }
     vectors: dict[str, object] = {"values": options.values, "header": options.header}
+    if options.layer is not None and kind != "anndata":
+        raise OptionError(f"applies only to AnnData, found the format {kind}", "layer")
+    if options.transpose is not None and kind not in ("mtx", "npz"):
+        raise OptionError(f"applies only to mtx and npz, found the format {kind}", "transpose")
+    if options.binarise and kind not in ("anndata", "mtx", "npz"):
+        raise OptionError(f"applies only to anndata, mtx and npz, found the format {kind}", "binarise")
     if options.index_base is not None and kind != "svmlight":
         raise OptionError(f"applies only to svmlight, found the format {kind}", "index_base")
     if kind == "vectors":
@@ -292,10 +300,13 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
     elif kind in TEXTS:
         wrong, owner = vectors, "vectors (`format` vectors)"
     else:
-        wrong, owner = vectors | {"labels": options.labels}, "vectors (`format` vectors)"
-        name = next((name for name, value in {**texts, "id": options.id}.items() if value), None)
+        named = {"labels": options.labels, "covariates": options.covariates}
+        wrong, owner = vectors if kind == "anndata" else vectors | named, "texts, vectors and AnnData"
+        del texts["covariates"]
+        with_ids = kind in ("anndata", "mtx", "npz")
+        name = next((name for name, value in {**texts, "id": options.id and not with_ids}.items() if value), None)
         if name is not None:
-            owner = "texts, vectors and side files" if name == "id" else "texts"
+            owner = "texts, vectors, AnnData, matrices and side files" if name == "id" else "texts"
             raise OptionError(f"applies only to {owner}; the format {kind} has word counts", name)
     for name, value in wrong.items():
         if value:

@@ -32,7 +32,7 @@ from collapsium.pipeline.options import paths_of
 from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
-from collapsium.storage.data_types import JsonObject
+from collapsium.storage.data_types import JsonObject, is_annotated
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import TEXTS, ReadOptions, kind_of_name
@@ -222,6 +222,8 @@ def warning_of(recorded: RecordedReading, unknown: UnknownWords) -> str | None:
 
 def is_corpus(path: str) -> bool:
     """Return True if a path is a corpus rather than a source of texts."""
+    if is_annotated(path):
+        return False
     folder = Folder(path)
     if folder.exists(MANIFEST):
         return True
@@ -268,7 +270,13 @@ def table_as_recorded(
 @contextmanager
 def _named(url: str, paths: Sequence[str]) -> Iterator[None]:
     """Replace the temporary corpus in errors by the texts that it was made of."""
-    shown = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+    shown = (
+        "AnnData"
+        if is_annotated(paths[0])
+        else paths[0]
+        if len(paths) == 1
+        else f"{paths[0]} and {len(paths) - 1} more"
+    )
     try:
         yield
     except MismatchError as error:

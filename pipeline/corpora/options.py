@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo
 
 from collapsium.pipeline.options import Location, Locations, Names, Options, Value
-from collapsium.storage.data_types import Format
+from collapsium.storage.data_types import Format, is_annotated
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import parse_size
 from collapsium.workers.options import Accepts, Formerly
@@ -34,11 +34,16 @@ class TextsInMemory:
 
 
 def sources_of(value: object) -> tuple[str, ...] | TextsInMemory:
-    """Return paths as a tuple, and any texts in memory as such; strings of a list are paths if all of them may be."""
+    """Return paths as a tuple, and any texts in memory as such; strings of a list are paths if all of them may be.
+
+    An AnnData object stands for the path of its file.
+    """
     if isinstance(value, TextsInMemory):
         return value
     if isinstance(value, (str, os.PathLike)):
         return (os.fspath(value),)
+    if is_annotated(value):
+        return (value,)  # type: ignore[return-value]
     if isinstance(value, (list, tuple)) and value and all(map(_is_path, value)):
         return tuple(os.fspath(one) for one in value)
     return TextsInMemory(value)
@@ -123,6 +128,16 @@ class SourceOptions(Options):
     index_base: Literal[0, 1] | None = Field(
         None, description="first index of svmlight files (default: 0 if the file has an index 0, else 1)"
     )
+    layer: FieldName = Field(None, description="layer of AnnData that holds the counts (default: its X)")
+    transpose: bool | None = Field(
+        None,
+        description="whether the rows of a matrix (mtx, npz) are words and its columns documents (default: found by "
+        "the numbers of barcodes and features beside it, else false)",
+    )
+    binarise: bool = Field(
+        False,
+        description="count each word of a document once, as for the peaks of a cell (formats of word counts)",
+    )
 
 
 class FieldOptions(Options):
@@ -132,7 +147,8 @@ class FieldOptions(Options):
     id: FieldName = Field(
         None,
         description="field of the document's id (default: id); for vectors, the column or array of ids "
-        "(default: vectors are numbered)",
+        "(default: vectors are numbered); for AnnData, the column of obs (default: obs_names); for mtx and npz, a "
+        "file with one id a line (default: barcodes.tsv beside a matrix.mtx, or numbers)",
     )
     text: FieldName = Field(None, description="field of the text (default: text)")
     title: FieldName = Field(None, description="field of a title, stored with the document")

@@ -22,6 +22,7 @@ from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import encoding_guesses
+from collapsium.storage.readers.matrices import matrix_inside
 from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format, kind_of_name, resolved_index_base
 from collapsium.storage.readers.read_options import Guess, with_guesses
 from collapsium.storage.readers.side_files import SideFileRequest, Sides, read_sides
@@ -98,10 +99,13 @@ def read_appended_side_files(
 FIELDS = ("title", "date", "labels", "covariates")
 # Options of the sources' layout, not of tokenization, which may differ from the recorded ones
 OF_SOURCES = (
-    "id", "text", *FIELDS, "date_order", "bad_bytes", "index_base", "values", "header", "vocabulary",
-    "max_decompressed", "encoding", "separator", "label_separator",
+    "id", "text", *FIELDS, "date_order", "bad_bytes", "index_base", "layer", "transpose", "values", "header",
+    "vocabulary", "max_decompressed", "encoding", "separator", "label_separator",
 )  # fmt: skip
-OF_COUNTS = ("index_base", "vocabulary", "max_decompressed", "encoding")
+OF_COUNTS = (
+    "id", "labels", "covariates", "layer", "transpose", "binarise", "index_base", "vocabulary", "max_decompressed",
+    "encoding",
+)  # fmt: skip
 OF_VECTORS = (
     "id", "labels", "covariates", "values", "header", "vocabulary", "max_decompressed", "encoding", "separator",
 )  # fmt: skip
@@ -233,8 +237,10 @@ def format_of(paths: Sequence[str], format: str | None, recorded: str | None = N
 
 def with_guesses_of_counts(history: History, paths: Sequence[str]) -> History:
     """Return a reading of word counts with the first index of SVMlight files, and with all guesses."""
+    if history.kind == "anndata":
+        return history
     options = resolved_index_base(list(paths), history.kind, history.options)
-    guesses = encoding_guesses(paths)
+    guesses = encoding_guesses([matrix_inside(path) or path for path in paths])
     if options.index_base != history.options.index_base:
         guesses += (Guess("first index", str(options.index_base), "index_base"),)
     report = replace(history.report, guesses=(*history.report.guesses, *guesses))

@@ -22,7 +22,7 @@ from collapsium.storage.readers.texts.values import as_number, clean
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
 # Options of reading that apply only to files
-OF_FILES = ("values", "header", "index_base", "max_decompressed", "separator", "label_separator")
+OF_FILES = ("values", "header", "index_base", "max_decompressed", "separator", "label_separator", "transpose")
 OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phrase_count", "phrase_threshold", "like")
 # Options of `collapsium.pipeline.ingest` that texts in memory take too
 OPTIONS = (*OF_WORDS, "shard_tokens", *(one for one in READING if one not in OF_FILES))

@@ -53,6 +53,7 @@ from collapsium.pipeline.options import keywords, option_names
 from collapsium.pipeline.outputs import overwrites
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
+from collapsium.storage.data_types import is_annotated
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder, ensure_free
 from collapsium.storage.io.run_lock import RunLock
@@ -317,12 +318,13 @@ def fit(
 
     Parameters
     ----------
-    corpus : Corpus, path, sequence of paths or str, column or frame
+    corpus : Corpus, path, sequence of paths or str, column, frame or AnnData
         A corpus, or its folder, local or an fsspec URL that the workers see too. Or texts: files, folders and globs of
         any format of `ingest`; a list of strings (None and NaN are documents without text), a column, or a frame
         (pandas, polars, Arrow, or any object with ``__arrow_c_stream__``) with a column of texts, named ``text`` or by
         the option `text`. Texts are read as by `ingest`, with its options and defaults: English stop words are left
-        out, all other words are retained.
+        out, all other words are retained. Or an AnnData object, in memory, backed or lazy: its cells are the documents,
+        and its genes or peaks the words; `layer`, `binarise`, `id`, `labels` and `covariates` are options of `ingest`.
     out : str or path-like, optional
         Folder of the run to make; a corpus that is made of texts is written into it. By default nothing stays on disk:
         the model has a temporary folder, which is removed when the model is closed (`Model.close`) or collected, or the
@@ -368,7 +370,7 @@ def fit(
         model = OpenModel(folder.run)
         if folder.temporary is not None:
             model.own(folder.temporary, folder.run)
-    return Model(model, texts=corpus if is_texts else None)
+    return Model(model, texts=corpus if is_texts and not is_annotated(corpus) else None)
 
 
 @shows("resuming a fit")

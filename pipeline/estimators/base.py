@@ -9,7 +9,7 @@ import inspect
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self, cast, dataclass_transform
 
@@ -44,10 +44,14 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.corpus.vocabulary import words_digest
+from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
+from collapsium.storage.data_types import is_annotated
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.readers.annotated import AnnotatedSource
 from collapsium.storage.readers.base import INT32_MAX
+from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.ranking import largest
@@ -136,6 +140,18 @@ def _require_matrix(X: Any) -> None:
         raise InputError("X", f"expected an array, a sparse matrix, a frame or a corpus, found {type(X).__name__}")
 
 
+def annotated_source(X: Any, layer: str | None, binarise: bool, fractional: str) -> AnnotatedSource | None:
+    """Return the documents of an AnnData object; None for other data."""
+    if not is_annotated(X):
+        for name, given in (("layer", layer is not None), ("binarise", binarise)):
+            if given:
+                raise OptionError(f"applies only to AnnData, found {type(X).__name__}", name)
+        return None
+    if fractional != "error":
+        raise OptionError(f"expected 'error' for AnnData, found {fractional!r}; its counts must be whole", "fractional")
+    return AnnotatedSource(X, ReadOptions(layer=layer, binarise=binarise, word_rule=RULE))
+
+
 def is_dask(X: Any) -> bool:
     """Return True for a Dask array, without importing Dask."""
     return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "blocks")
@@ -145,11 +161,22 @@ def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[D
     """Yield the rows of a checked matrix as chunks of documents."""
     if fractional not in FRACTIONAL:
         raise OptionError(f"fractional: expected {' or '.join(map(repr, FRACTIONAL))}, found {fractional!r}")
+
+    def parts() -> Iterator[Documents]:
+        first = 0
+        for part in _parts(X, most, name):
+            documents = _documents(part, first, fractional)
+            first += len(documents)
+            yield documents
+
+    return regrouped(parts(), most)
+
+
+def regrouped(parts: Iterable[Documents], most: int) -> Iterator[Documents]:
+    """Yield documents in chunks of `most`."""
     waiting: list[Documents] = []
-    count = first = 0
-    for part in _parts(X, most, name):
-        documents = _documents(part, first, fractional)
-        first += len(documents)
+    count = 0
+    for documents in parts:
         waiting.append(documents)
         count += len(documents)
         while count >= most:
@@ -160,13 +187,13 @@ def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[D
         yield Documents.join(waiting)
 
 
-def written(X: Any, folder: str, words: list[str], shard_tokens: int | None, fractional: str, name: str) -> Corpus:
-    """Return a corpus that is written from a checked matrix."""
+def written(chunks: Iterable[Documents], folder: str, words: list[str], shard_tokens: int | None) -> Corpus:
+    """Return a corpus that is written from documents."""
     if shard_tokens is not None and shard_tokens < 1:
         raise OptionError(f"shard_tokens: expected 1 or more, found {shard_tokens}")
     with created(Folder(folder)) as made:
         writer = CorpusWriter(made, len(words), shard_tokens)
-        for documents in document_chunks(X, WRITTEN, fractional, name):
+        for documents in chunks:
             writer.add(documents)
         try:
             writer.finish(words)
@@ -285,6 +312,8 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
     init_strength: float = 0.0
     total_documents: int = 1_000_000
     fractional: str = "error"
+    layer: str | None = None
+    binarise: bool = False
     shard_tokens: int | None = None
     scheduler: object = "threads"
     workers: int | None = None
@@ -376,13 +405,21 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         if corpus is not None:
             self._remember(corpus)
             return corpus
+        shard_tokens = python_number(self.shard_tokens)
+        source = self._annotated(X)
+        if source is not None:
+            self._forget("feature_names_in_")
+            self._words, self.n_features_in_ = source.words(), len(source.words())
+            return written(source.documents(), f"{place}/corpus", source.words(), shard_tokens)
         X = validated(self, X, reset=True)
         self._words = None
         names = getattr(self, "feature_names_in_", None)
         words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
-        return written(
-            X, f"{place}/corpus", words, python_number(self.shard_tokens), self.fractional, type(self).__name__
-        )
+        chunks = document_chunks(X, WRITTEN, self.fractional, type(self).__name__)
+        return written(chunks, f"{place}/corpus", words, shard_tokens)
+
+    def _annotated(self, X: Any) -> AnnotatedSource | None:
+        return annotated_source(X, self.layer, bool(self.binarise), self.fractional)
 
     def _remember(self, corpus: Corpus) -> None:
         """Store the words of a training corpus."""
@@ -400,7 +437,13 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def _chunks_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:
         """Yield the documents of a matrix in chunks of `most`, or those of a corpus by shards."""
-        corpus = as_corpus(X)
+        corpus, source = as_corpus(X), self._annotated(X)
+        if source is not None:
+            if reset:
+                self._words, self.n_features_in_ = source.words(), len(source.words())
+            self._require_words(source.words())
+            yield from regrouped(source.documents(), most)
+            return
         if corpus is None:
             if reset:
                 self._words = None
@@ -418,6 +461,18 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             )
         for reference in corpus.references:
             yield reference.documents()
+
+    def _require_words(self, words: list[str]) -> None:
+        """Raise an error if an AnnData object has other genes or peaks than the estimator was fitted to."""
+        known = self._words if self._words is not None else getattr(self, "feature_names_in_", None)
+        expected = words if known is None else list(known)
+        pairs = (f"{word!r} for {name!r}" for word, name in zip(words, expected, strict=False) if word != name)
+        wrong = next(pairs, None if len(words) == self.n_features_in_ else f"{len(words)} of them")
+        if wrong is not None:
+            raise MismatchError(
+                f"AnnData: expected the {self.n_features_in_} genes or peaks of this {type(self).__name__}, in their "
+                f"order, found {wrong}"
+            )
 
     def _each(self, X: Any, task: Callable[[int, int, Documents], Call[T]]) -> Iterator[T]:
         """Yield the result of a task for each chunk, given the numbers of the chunk and of its first document."""

@@ -56,6 +56,10 @@ class CollapsedLDA(TopicEstimator):
     fractional : {"error", "round"}, optional
         Treatment of counts that are not whole, such as tf-idf weights: raise an error, or round to the nearest whole
         number. The model describes tokens, which cannot be divided.
+    layer : str, optional
+        Layer of an AnnData object that holds the counts; by default its X. Cells are documents, genes or peaks words.
+    binarise : bool, optional
+        Count each word of a document once. Only used with AnnData.
     shard_tokens : int, optional
         Tokens of a shard; each thread sweeps one shard at a time. By default an eighth of all tokens, between 100,000
         and 2,000,000. Other sizes give other models of similar quality. A corpus has its own shards.
@@ -132,7 +136,7 @@ class CollapsedHDP(TopicEstimator):
     weights : str or mapping, optional
         See `CollapsedLDA`.
     max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
-shard_tokens, scheduler, workers, memory, run, options : optional
+layer, binarise, shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
     Attributes
@@ -180,7 +184,7 @@ class VariationalLDA(TopicEstimator):
     weights : str or mapping, optional
         See `CollapsedLDA`.
     max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
-shard_tokens, scheduler, workers, memory, run, options : optional
+layer, binarise, shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
     Attributes
@@ -219,7 +223,7 @@ class GibbsLDA(TopicEstimator):
     learn : tuple of str, optional
         Hyperparameters to learn: ``alpha`` (one value for all), ``asymmetric-alpha``, ``beta``.
     max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
-shard_tokens, scheduler, workers, memory, run, options : optional
+layer, binarise, shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
     Attributes
@@ -257,7 +261,7 @@ class GibbsHDP(TopicEstimator):
     learn : tuple of str, optional
         Hyperparameters to learn: ``alpha``, ``gamma``.
     max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
-shard_tokens, scheduler, workers, memory, run, options : optional
+layer, binarise, shard_tokens, scheduler, workers, memory, run, options : optional
         See `CollapsedLDA`.
 
     Attributes

@@ -1,4 +1,4 @@
-"""Export models: the input of pyLDAvis, and CSV tables."""
+"""Export models: the input of pyLDAvis, CSV tables, and AnnData."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import Topic, topics
+from collapsium.pipeline.models.training_corpus import training_corpus_of
 from collapsium.pipeline.options import keywords
+from collapsium.pipeline.reporting.anndata_file import write_anndata
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 from collapsium.storage.errors import AbsentError, CollapsiumError, OccupiedError, OptionError
 from collapsium.storage.io.file import File
@@ -72,7 +74,7 @@ def export(
     run : str or path-like
         Folder of a run or model; of restarts and samples, their means are written.
     out : str or path-like
-        Folder to make (``csv``), or JSON file to write (``pyldavis``).
+        Folder to make (``csv``), JSON file to write (``pyldavis``), or ``.h5ad`` or ``.zarr`` (``anndata``).
     options : ExportOptions
         Program that a model is exported to.
     tables : TableOptions
@@ -97,17 +99,19 @@ def export(
         The file or folder exists.
     """
     model, run_topics = Model(run), topics(run, WORDS)
-    name = next(
-        (name for name, field in TableOptions.model_fields.items() if getattr(tables, name) != field.default), None
-    )
-    if name is not None and options.to != "csv":
-        raise OptionError(f"applies only to `to` csv, found {options.to}", name)
+    applies = {"threshold": ("csv",), "corpus": ("csv", "anndata")}
+    for name, kinds in applies.items():
+        if options.to not in kinds and getattr(tables, name) != TableOptions.model_fields[name].default:
+            raise OptionError(f"applies only to `to` {' and '.join(kinds)}, found {options.to}", name)
     if options.to != "csv" and any(topic.signed for topic in run_topics):
         raise OptionError(
             f"expected csv, found {options.to}: components of vectors have signed loadings, which {options.to} cannot "
             "represent",
             "to",
         )
+    if options.to == "anndata":
+        corpus = training_corpus_of(run, model, tables.corpus)
+        return Exported(len(run_topics), write_anndata(model, corpus, out, progress))
     if options.to == "pyldavis":
         return _to_pyldavis(model, sorted(run_topics, key=lambda topic: topic.id), out, progress)
     folder = Folder(out)

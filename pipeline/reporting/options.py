@@ -131,15 +131,15 @@ class TopicPlotOptions(Options):
 class ExportOptions(Options):
     """Program that a model is exported to."""
 
-    to: Literal["csv", "pyldavis"] = Field(description="format of the export")
+    to: Literal["anndata", "csv", "pyldavis"] = Field(description="format of the export")
 
 
 class TableOptions(Options):
     """Contents of exported tables."""
 
-    heading = "tables (--to csv)"
+    heading = "contents (csv, anndata)"
     threshold: Annotated[float, Value("F", expected="a share in [0, 1)")] = Field(
-        0.001, ge=0, lt=1, description="leave out probabilities and proportions below this"
+        0.001, ge=0, lt=1, description="csv: leave out probabilities and proportions below this"
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="location of the run's training corpus, if it was moved"

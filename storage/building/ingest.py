@@ -32,7 +32,7 @@ class RelabelledSource:
     """A source of counted documents with the word ids of another vocabulary; words outside it are dropped."""
 
     def __init__(self, source: Source, words: Sequence[str]) -> None:
-        self.name, self._source, self._words = source.name, source, list(words)
+        self.name, self.guesses, self._source, self._words = source.name, source.guesses, source, list(words)
         spelled = pa.array(as_spelled_in(self._words, source.words()), pa.string())
         place = pc.fill_null(pc.index_in(spelled, value_set=pa.array(self._words, pa.string())), -1)
         self._number = np.asarray(place, dtype=np.int32)
@@ -106,7 +106,7 @@ def ingest(
                 tokens=manifest.tokens,
                 source_tokens=report.source_tokens or manifest.tokens,
             )
-            report = replace(report, guesses=_guesses(history, sides))
+            report = replace(report, guesses=distinct_guesses(_guesses(history, sides), source.guesses))
             replace(history, report=report, frequent=frequent).write(folder)
         return manifest
 

@@ -29,6 +29,7 @@ MOST_COUNTED = 1 << 62  # Largest number of documents or tokens of a word
 MAX_NAMED = 5  # Unknown words that a message names
 
 PARQUET_MAGIC = b"PAR1"
+_BED_HEADERS = ("#", "track", "browser")  # Beginnings of lines of a BED file that are no regions
 COLUMNS = ("word", "words", "term", "terms", "token", "tokens")  # Names of a column of words
 
 
@@ -128,7 +129,8 @@ def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]
     """Read a vocabulary file with one word a line, of which the first is word 0.
 
     If lines have tabs, they must be the features of a 10x matrix (``features.tsv``, ``genes.tsv``): an id, a name and
-    further columns. The words are then the names, or the ids where several features share a name.
+    further columns. The words are then the names, or the ids where several features share a name. The words of a BED
+    file (``peaks.bed``) are its regions, as in chr1:500-1000.
     """
     try:
         text = decode_text(data, encoding)
@@ -139,7 +141,7 @@ def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]
     if not words[-1]:
         words.pop()
     if any("\t" in word for word in words):
-        words = _features(path, words)
+        words = _regions(path, words) if ".bed" in path.rpartition("/")[2] else _features(path, words)
     _require_distinct(path, words, "line")
     return words
 
@@ -159,6 +161,19 @@ def _features(path: str, lines: list[str]) -> list[str]:
             )
     counts = Counter(name for _, name, *_ in rows)
     return [name if counts[name] == 1 else feature for feature, name, *_ in rows]
+
+
+def _regions(path: str, lines: list[str]) -> list[str]:
+    """Return the names of the regions of a BED file, CHROMOSOME:START-END."""
+    words = []
+    for place, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith(_BED_HEADERS):
+            continue
+        row = line.split("\t")
+        if len(row) < 3 or not (row[1].isdecimal() and row[2].isdecimal()):
+            raise InputError(path, f"expected a chromosome, a start and an end, found {line[:80]!r}", f"line {place}")
+        words.append(f"{row[0]}:{row[1]}-{row[2]}")
+    return words
 
 
 def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[str]:
@@ -192,5 +207,5 @@ def _require_distinct(path: str, words: list[str], unit: str) -> None:
         if not word.strip():
             raise InputError(path, f"expected a word, found an empty {unit}", f"{unit} {place}")
         if word in seen:
-            raise InputError(path, f"the word {word!r} stands on {unit} {seen[word]} already", f"{unit} {place}")
+            raise InputError(path, f"{word!r} stands on {unit} {seen[word]} already", f"{unit} {place}")
         seen[word] = place

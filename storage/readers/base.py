@@ -18,7 +18,7 @@ from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import PARQUET_MAGIC, read_words, words_of_column
 from collapsium.storage.corpus.word_rule import spelled
 from collapsium.storage.errors import AbsentError, InputError, NoVocabularyError
-from collapsium.storage.io.encodings import NAME_IT, decode_text, marked_encoding, recoded
+from collapsium.storage.io.encodings import NAME_IT, marked_encoding, recoded
 from collapsium.storage.io.file import locate
 from collapsium.storage.io.folder import Folder, is_name
 from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
@@ -57,6 +57,10 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """Return the name of the source for error messages."""
+
+    @property
+    def guesses(self) -> tuple[Guess, ...]:
+        """Return what the reader found out about the source by itself."""
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
@@ -148,14 +152,6 @@ def encoding_guesses(paths: Sequence[str]) -> tuple[Guess, ...]:
     return tuple(guesses)
 
 
-def as_utf8(path: str, data: bytes, encoding: str | None) -> bytes:
-    """Return the bytes of a text in UTF-8 without a byte order mark; see `open_text`."""
-    if encoding is None and marked_encoding(data[:4]) is None:
-        return data
-    with reading(path):
-        return decode_text(data, encoding).encode()
-
-
 def _require_no_wide_characters(path: str, head: bytes) -> None:
     """Refuse UTF-16 and UTF-32 without a mark, which would be read as letters with NUL between them."""
     zeros, half = (head[::2].count(0), head[1::2].count(0)), len(head) // 2
@@ -228,10 +224,10 @@ def required_words(options: ReadOptions) -> list[str] | None:
     names = required_names(options)
     if names is None:
         return None
-    return _spelled(options.vocabulary if isinstance(options.vocabulary, str) else "vocabulary", names, options)
+    return checked_words(options.vocabulary if isinstance(options.vocabulary, str) else "vocabulary", names, options)
 
 
-def _spelled(path: str, names: list[str], options: ReadOptions) -> list[str]:
+def checked_words(path: str, names: list[str], options: ReadOptions) -> list[str]:
     """Return the words of a vocabulary as the word rule spells them, all distinct."""
     words = [spelled(name, options.word_rule) for name in names]
     if len(set(words)) < len(words):
@@ -258,7 +254,7 @@ def vocabulary_near(path: str, names: list[str], options: ReadOptions) -> list[s
         if folder.exists(name):
             path_of_words = f"{head}/{name}" if head else name
             words = read_vocabulary_file(path_of_words, options.max_decompressed, options.encoding)
-            return _spelled(path_of_words, words, options)
+            return checked_words(path_of_words, words, options)
     looked = f" (none of {', '.join(names)} lies beside it)" if names else ""
     raise NoVocabularyError(path, f"expected a vocabulary; name one with `vocabulary` FILE{looked}")
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow.compute as pc
 
 from collapsium.storage.corpus.shard import Documents
-from collapsium.storage.data_types import FORMATS
+from collapsium.storage.data_types import FORMATS, is_annotated
 from collapsium.storage.errors import AbsentError, CollapsiumError, InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.annotated import AnnotatedSource
 from collapsium.storage.readers.base import Source, distinct, head_of, open_input, reading
 from collapsium.storage.readers.compression import PACKED, binary_kind
-from collapsium.storage.readers.counts import READERS, index_base
-from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.counts import LDACSource, SVMlightSource, UCISource, index_base
+from collapsium.storage.readers.matrices import distinct_ids, matrix_inside, open_matrix
+from collapsium.storage.readers.read_options import ReadOptions, distinct_guesses
 from collapsium.storage.readers.texts.batches import TEXTS
 from collapsium.storage.readers.texts.blocks import find_files, require_once
 from collapsium.storage.readers.vectors.base import DenseFile, DenseSource
@@ -22,15 +25,40 @@ from collapsium.storage.readers.vectors.csv_file import HEADERS, TableFile
 from collapsium.storage.readers.vectors.numpy_file import ArchiveFile, MatrixFile
 
 
+def _open_annotated(source: Any, options: ReadOptions) -> AnnotatedSource:
+    """Open an AnnData object, or its file."""
+    if is_annotated(source):
+        return AnnotatedSource(source, options)
+    from collapsium.storage.readers import annotated_file
+
+    return AnnotatedSource(annotated_file.open_annotated(source, options), options, source)
+
+
+# The reader of each format of counts
+READERS: dict[str, Callable[[str, ReadOptions], Source]] = {
+    "anndata": _open_annotated,
+    "uci": UCISource,
+    "ldac": LDACSource,
+    "mtx": open_matrix,
+    "npz": open_matrix,
+    "svmlight": SVMlightSource,
+}
+
+
+# Files that only a Zarr group has, by the version of the format
+ZARR_RECORDS = ("zarr.json", ".zattrs")
+
+
 class Chained:
     """Several sources with the same vocabulary, read one after another."""
 
-    def __init__(self, sources: list[Source]) -> None:
+    def __init__(self, sources: Sequence[Source]) -> None:
         for source in sources[1:]:
             if source.words() != sources[0].words():
                 raise InputError(source.name, f"its vocabulary is not that of {sources[0].name}")
         self.name = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
-        self._sources = sources
+        self.guesses = distinct_guesses(*(source.guesses for source in sources))
+        self._sources = [*sources]
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
@@ -69,7 +97,7 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
     """Return the format that the names of sources imply, or the names of the files in them."""
     formats: dict[str, str] = {}
     for path in paths:
-        kind = kind_of_name(path) or _format_inside(path, recorded)
+        kind = _kind_of_matrix(path) or kind_of_name(path) or _format_inside(path, recorded)
         if kind is None and not formats and recorded in TEXTS:
             kind = recorded
         if kind is None and not formats:
@@ -85,6 +113,24 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
             "other (`ingest`, then `append`), or name the format of all (`format`)"
         )
     return first
+
+
+def _is_annotated_store(path: str) -> bool:
+    """Return True for a Zarr store that AnnData wrote."""
+    folder = Folder(path)
+    if not folder.is_folder():
+        return False
+    record = next((name for name in ZARR_RECORDS if folder.exists(name)), None)
+    return record is not None and b'"anndata"' in folder.read(record)
+
+
+def _kind_of_matrix(path: object) -> str | None:
+    """Return the format of an AnnData object, of its Zarr store and of a 10x folder; None for all others."""
+    if not isinstance(path, str):
+        return "anndata" if is_annotated(path) else None
+    if _is_annotated_store(path):
+        return "anndata"
+    return "mtx" if matrix_inside(path) is not None else None
 
 
 def _format_inside(path: str, recorded: str | None) -> str | None:
@@ -140,6 +186,14 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
         raise OptionError(f"expected a format of word counts, found '{kind}'{suggestion(kind, READERS)}")
     if len(paths) == 1:
         return READERS[kind](paths[0], options)
+    if kind == "anndata":
+        # Names of cells are not prefixed, so that a model's documents can be found in the objects again.
+        sources = [_open_annotated(path, options) for path in paths]
+        distinct_ids(
+            ", ".join(dict.fromkeys(source.name for source in sources)),
+            [name for source in sources for name in source.ids.to_pylist()],
+        )
+        return Chained(sources)
     stems = zip(paths, distinct(paths), strict=True)
     return Chained([_Prefixed(READERS[kind](path, options), stem) for path, stem in stems])
 
@@ -177,7 +231,7 @@ class _Prefixed:
     """A source whose numeric ids are prefixed with the file's name, so that the ids of several sources differ."""
 
     def __init__(self, source: Source, stem: str) -> None:
-        self.name, self._source, self._stem = source.name, source, stem
+        self.name, self.guesses, self._source, self._stem = source.name, source.guesses, source, stem
 
     def words(self) -> list[str]:
         return self._source.words()

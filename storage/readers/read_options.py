@@ -58,6 +58,10 @@ class ReadOptions(ShortRepr):
     # Version of `collapsium.storage.corpus.word_rule`. `ingest` takes the newest; a record without a version means the
     # first.
     word_rule: int = FIRST_RULE
+    layer: str | None = None  # Layer of an AnnData object; by default its X
+    # Whether the rows of a matrix are words; by default the numbers of ids and words decide
+    transpose: bool | None = None
+    binarise: bool = False  # True if each count above 0 counts as 1
     optional: tuple[str, ...] = ()  # Fields of titles, dates, labels and covariates that may be absent from all records
 
 

@@ -46,6 +46,8 @@ examples:
   collapsium ingest docword.nips.txt.gz nips --label-files author=doc_authors.txt --label-names author=authors.txt
   collapsium ingest docword.yelp.txt yelp --label-files reviews.csv --id review --labels category --covariates stars
   collapsium ingest optdigits.tra digits --format vectors --labels digit=-1
+  collapsium ingest filtered_feature_bc_matrix/ cells --binarise
+  collapsium ingest cells.h5ad cells --layer counts --labels batch
   collapsium ingest measured.csv.gz more.csv corpus --format vectors --id sample --labels species"""
 )
 

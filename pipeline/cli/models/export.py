@@ -1,10 +1,13 @@
-"""Export a model to pyLDAvis, or as tables (CSV).
+"""Export a model to pyLDAvis, to AnnData, or as tables (CSV).
 
 pyldavis: one JSON file, the arguments of pyLDAvis.prepare.
 
 Topics are in the order of their ids. pyLDAvis numbers them from 0, so that a
 topic's number is its id unless ids between are unused. topic_ids in plot_opts of the
 file has the ids.
+
+anndata: a file .h5ad or a folder .zarr with the counts of the training corpus, its
+labels and covariates (obs), obsm["X_topics"], varm["topics"] and uns["collapsium"].
 
 csv: a folder with topics.csv (topic, share, words; for trees also parent, level,
 below), words.csv (topic, word, probability) and documents.csv (document, topic,
@@ -27,12 +30,13 @@ from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 EPILOG = """examples:
   collapsium export RUN vis.json --to pyldavis
   python -c "import json, pyLDAvis; pyLDAvis.save_html(pyLDAvis.prepare(**json.load(open('vis.json'))), 'vis.html')"
+  collapsium export RUN cells.h5ad --to anndata
   collapsium export RUN folder --to csv"""
 
 
 def execute(
     run: Annotated[str, argument("RUN", "a run or a model; of restarts and samples, their means are exported")],
-    out: Annotated[str, argument("OUT", "folder to write or, for pyldavis, JSON file")],
+    out: Annotated[str, argument("OUT", "folder to write; for pyldavis a JSON file, for anndata a .h5ad or .zarr")],
     /,
     *,
     options: ExportOptions,

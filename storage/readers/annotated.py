@@ -1,0 +1,209 @@
+"""Read counts from AnnData in blocks of bounded memory: objects in memory, backed or lazy.
+
+Objects are used by the attributes that AnnData documents, so that any object with these will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from collapsium.storage.corpus.shard import EXTRAS
+from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.storage.readers.base import checked_words
+from collapsium.storage.readers.matrices import (
+    BLOCK_ENTRIES,
+    CompressedMatrix,
+    Entries,
+    Matrix,
+    MatrixSource,
+    distinct_ids,
+    repeated,
+    sparse_matrix,
+)
+from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.fields import Fields, named
+from collapsium.storage.readers.texts.values import as_labels, as_number
+
+NAME = "AnnData"
+
+
+@dataclass(frozen=True)
+class DenseMatrix:
+    """A dense matrix in memory or in a file, of which some rows are read at once."""
+
+    array: Any
+    ascending = "rows"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self.array.shape[0], self.array.shape[1]
+
+    def blocks(self) -> Iterator[Entries]:
+        """Yield the entries that are not zero."""
+        step = max(BLOCK_ENTRIES // max(self.shape[1], 1), 1)
+        for first in range(0, self.shape[0], step):
+            yield _shifted(np.asarray(self.array[first : first + step]), first, 0)
+
+
+@dataclass(frozen=True)
+class LazyMatrix:
+    """A Dask array of rows x columns, whose blocks are computed one after another."""
+
+    array: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self.array.shape[0], self.array.shape[1]
+
+    @property
+    def ascending(self) -> str:
+        """``rows`` unless a block has but some columns."""
+        return "rows" if self.array.numblocks[1] == 1 else ""
+
+    def blocks(self) -> Iterator[Entries]:
+        """Yield the entries of the blocks."""
+        rows, columns = (np.cumsum([0, *chunks]).tolist() for chunks in self.array.chunks)
+        for row in range(self.array.numblocks[0]):
+            for column in range(self.array.numblocks[1]):
+                part = self.array.blocks[row, column].compute()
+                if not hasattr(part, "tocsr"):
+                    yield _shifted(np.asarray(part), rows[row], columns[column])
+                    continue
+                for entries in sparse_matrix(part.tocsr()).blocks():
+                    yield Entries(entries.rows + rows[row], entries.columns + columns[column], entries.values)
+
+
+def _shifted(part: npt.NDArray[Any], first_row: int, first_column: int) -> Entries:
+    """Return the entries of a dense block that are not zero, among them NaN."""
+    rows, columns = np.nonzero(part)
+    return Entries(rows + first_row, columns + first_column, part[rows, columns])
+
+
+def readable(matrix: Any, name: str) -> Matrix:
+    """Return the matrix of an AnnData object as one that is read in blocks."""
+    if hasattr(matrix, "numblocks"):
+        return LazyMatrix(matrix)
+    if hasattr(matrix, "tocsr"):
+        return sparse_matrix(matrix)
+    if hasattr(matrix, "group") and getattr(matrix, "format", None) in ("csr", "csc"):
+        group, by = matrix.group, "rows" if matrix.format == "csr" else "columns"
+        offsets = np.asarray(group["indptr"][...], dtype=np.int64)
+        return CompressedMatrix(matrix.shape, offsets, group["indices"], group["data"], by=by)
+    if len(getattr(matrix, "shape", ())) == 2:
+        return DenseMatrix(matrix)
+    raise InputError(name, f"expected a matrix of counts, found {type(matrix).__name__}")
+
+
+class AnnotatedSource(MatrixSource):
+    """The rows of an AnnData object as documents; `name` is the one of its file."""
+
+    def __init__(self, adata: Any, options: ReadOptions, name: str = NAME) -> None:
+        matrix, advice = _chosen(adata, options.layer, name)
+        if options.transpose is not None:
+            raise OptionError("applies only to mtx and npz; transpose the AnnData object itself (adata.T)", "transpose")
+        names = [str(each) for each in adata.var_names]
+        _require_distinct_words(name, names)
+        ids = _ids_of(adata, options, name)
+        opened = readable(matrix, name)
+        if tuple(opened.shape) != (len(ids), len(names)):
+            shape = " x ".join(map(str, opened.shape))
+            raise InputError(
+                name,
+                f"expected {len(ids):,} cells (obs) x {len(names):,} genes or peaks (var), found a matrix of {shape}; "
+                "is it transposed?",
+            )
+        super().__init__(
+            name,
+            opened,
+            checked_words(name, names, options),
+            ids,
+            binarise=options.binarise,
+            extras=_extras_of(adata, options, name),
+            advice=advice,
+        )
+
+
+def _chosen(adata: Any, layer: str | None, name: str) -> tuple[Any, str]:
+    """Return the matrix of a layer, or X, and advice on other layers for errors."""
+    layers = [str(key) for key in adata.layers]
+    others = [each for each in layers if each != layer]
+    advice = f"; counts may be in a layer (`layer`): {named(others)}" if others else ""
+    if layer is None:
+        if adata.X is None:
+            raise InputError(name, f"has no X{advice}")
+        return adata.X, advice
+    if layer not in adata.layers:
+        raise OptionError(
+            f"{name} has no layer {layer!r}{suggestion(layer, layers)}; there are {named(layers)}", "layer"
+        )
+    return adata.layers[layer], advice
+
+
+def _require_distinct_words(name: str, words: Sequence[str]) -> None:
+    if len(set(words)) < len(words):
+        again = repeated(words)
+        raise InputError(
+            name, f"expected distinct names of genes or peaks (var_names), found {again!r} twice; "
+            "adata.var_names_make_unique() tells them apart"
+        )  # fmt: skip
+
+
+def _ids_of(adata: Any, options: ReadOptions, name: str) -> pa.Array:
+    if options.id is not None:
+        return distinct_ids(name, [str(value) for value in _column(adata, options.id, "id", name)])
+    advice = "; adata.obs_names_make_unique() tells them apart"
+    return distinct_ids(name, [str(each) for each in adata.obs_names], advice)
+
+
+def _column(adata: Any, field: str, option: str, name: str) -> list[object]:
+    """Return a column of obs as Python values, None where they are missing."""
+    columns = [str(column) for column in adata.obs.columns]
+    if field not in columns:
+        raise OptionError(
+            f"{name} has no column {field!r} of obs{suggestion(field, columns)}; there are {named(columns)}", option
+        )
+    column = adata.obs[field]
+    if not hasattr(column, "isna"):  # A column of a lazy frame
+        column = column.to_pandas() if hasattr(column, "to_pandas") else column.to_series()
+    missing = column.isna().to_numpy()
+    values = [value.item() if isinstance(value, np.generic) else value for value in column.tolist()]
+    return [None if none else value for none, value in zip(missing.tolist(), values, strict=True)]
+
+
+def _extras_of(adata: Any, options: ReadOptions, name: str) -> dict[str, pa.Array]:
+    """Return titles, dates, labels and covariates from the columns of obs."""
+    fields, extras = Fields.of(options), {}
+    by_field: dict[str, list[object]] = {}
+    for option, pairs in (("labels", fields.labels), ("covariates", fields.covariates)):
+        for _, field in pairs:
+            if field in fields.optional and field not in adata.obs.columns:
+                by_field[field] = [None] * len(adata.obs_names)
+            else:
+                by_field[field] = _column(adata, field, option, name)
+    try:
+        if fields.labels:
+            rows = zip(*(by_field[field] for _, field in fields.labels), strict=True)
+            extras["labels"] = pa.array(
+                [
+                    [
+                        {"field": label, "value": value}
+                        for (label, _), cell in zip(fields.labels, row, strict=True)
+                        for value in as_labels(cell)
+                    ]
+                    for row in rows
+                ],
+                EXTRAS["labels"],
+            )
+        for covariate, field in fields.covariates:
+            extras[covariate] = pa.array([as_number(value) for value in by_field[field]], pa.float64())
+    except ValueError as error:
+        raise InputError(name, f"expected {error} in a column of obs") from None
+    return extras

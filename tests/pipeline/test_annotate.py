@@ -1,0 +1,90 @@
+"""Topics in AnnData: fits of cells, annotation, and files that hold counts and topics."""
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+
+from collapsium.pipeline import Model, export, fit, ingest
+from collapsium.pipeline.estimators import CollapsedLDA
+from collapsium.storage.errors import MismatchError, OccupiedError, OptionError
+
+# anndata 0.12 uses an option that pandas 3 deprecates, where an object is sliced.
+pytestmark = pytest.mark.filterwarnings("ignore:The .mode.chained_assignment. option")
+
+CELLS, GENES = [f"CELL{n}-1" for n in range(30)], [f"GENE{n}" for n in range(12)]
+COUNTS = np.random.default_rng(0).poisson(1.5, (30, 12))
+HOW = {"family": "lda", "topics": 3, "iterations": 3, "seed": 1}
+
+
+def cells(rows=slice(None), columns=slice(None)):
+    adata = anndata.AnnData(
+        np.log1p(COUNTS[rows, columns]),
+        pd.DataFrame(
+            {"batch": pd.Categorical(["a", "b"] * 15), "depth": COUNTS.sum(axis=1).astype(float)}, index=CELLS
+        )[rows],
+        pd.DataFrame(index=GENES[columns]),
+    )
+    adata.layers["counts"] = COUNTS[rows, columns]
+    return adata
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cells") / "run"
+    fit(cells(), folder, layer="counts", labels="batch", covariates="depth", **HOW)
+    return folder
+
+
+def test_annotate__writes_proportions_and_topics_to_the_last_bit(run):
+    model, adata = Model(run), cells(slice(None, None, -1))
+    model.annotate(adata, obs=True)
+    np.testing.assert_array_equal(adata.obsm["X_topics"], model.document_topic[::-1])
+    np.testing.assert_array_equal(adata.varm["topics"], model.topic_word.T)
+    assert adata.uns["collapsium"]["topics"].tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(adata.obs["topic_1"], model.document_topic[::-1, 1])
+    assert adata.obs["topic"].astype(int).tolist() == model.document_topic[::-1].argmax(axis=1).tolist()
+
+
+def test_annotate__folds_new_cells_in_and_takes_genes_in_any_order(run):
+    model, adata = Model(run), cells(slice(20), slice(None, None, -1))
+    adata.obs_names = [*CELLS[:15], *(f"new {n}" for n in range(5))]
+    model.annotate(adata)
+    np.testing.assert_array_equal(adata.obsm["X_topics"][:15], model.document_topic[:15])
+    np.testing.assert_array_equal(adata.obsm["X_topics"][15:], model.transform(cells(slice(15, 20))))
+    np.testing.assert_array_equal(adata.varm["topics"], model.topic_word.T[::-1])
+    adata.var_names = [name.lower() for name in GENES[::-1]]
+    with pytest.raises(MismatchError, match="none of its 12 genes"):
+        model.annotate(adata)
+
+
+@pytest.mark.parametrize("name", ["cells.h5ad", "cells.zarr"])
+def test_export__round_trips_counts_labels_and_topics(run, tmp_path, name):
+    exported = export(run, tmp_path / name, to="anndata")
+    assert (exported.topics, exported.documents) == (3, 30)
+    adata = (anndata.read_h5ad if name.endswith("h5ad") else anndata.read_zarr)(tmp_path / name)
+    np.testing.assert_array_equal(adata.X.toarray(), COUNTS)
+    np.testing.assert_array_equal(adata.obsm["X_topics"], Model(run).document_topic)
+    np.testing.assert_array_equal(adata.varm["topics"], Model(run).topic_word.T)
+    assert adata.obs["batch"].tolist() == ["a", "b"] * 15
+    ingest(tmp_path / name, tmp_path / "again", labels="batch", covariates="depth")
+    assert (tmp_path / "again" / "manifest.json").read_bytes() == (run / "corpus" / "manifest.json").read_bytes()
+    with pytest.raises(OccupiedError):
+        export(run, tmp_path / name, to="anndata")
+    with pytest.raises(OptionError, match=r"ends with .h5ad or .zarr"):
+        export(run, tmp_path / "cells", to="anndata")
+    with pytest.raises(OptionError, match="threshold: applies only to `to` csv"):
+        export(run, tmp_path / "x.h5ad", to="anndata", threshold=0.1)
+
+
+def test_estimators__take_cells_as_they_take_matrices():
+    how = {"n_components": 3, "max_iter": 3, "random_state": 1}
+    of_counts, of_cells = CollapsedLDA(**how).fit(COUNTS), CollapsedLDA(**how, layer="counts").fit(cells())
+    np.testing.assert_array_equal(of_counts.components_, of_cells.components_)
+    np.testing.assert_array_equal(of_counts.transform(COUNTS), of_cells.transform(cells()))
+    assert of_cells.top_words(1)[0][0] in GENES
+    with pytest.raises(MismatchError, match="expected the 12 genes or peaks.*'GENE11' for 'GENE0'"):
+        of_cells.transform(cells(columns=slice(None, None, -1)))
+    for wrong in ({"layer": "counts"}, {"binarise": True}):
+        with pytest.raises(OptionError, match="applies only to AnnData"):
+            CollapsedLDA(**how, **wrong).fit(COUNTS)
