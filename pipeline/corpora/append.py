@@ -385,7 +385,7 @@ class DocumentAddition:
         self._again += there[:MAX_NAMED_IDS]
 
     def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
-        """Read documents of word counts, whose ids are numbers after the file's name."""
+        """Read documents of word counts; ids of all but cells follow the file's name, as they may be numbers."""
         notes: list[ChunkRecord] = []
         tables: list[pa.Table] = []
         documents = skipped = 0
@@ -396,7 +396,8 @@ class DocumentAddition:
             source = open_source([path], self._history.kind, options)
             spelled = pa.array(source.words(), pa.string())
             for part in source.documents():
-                ids = pc.binary_join_element_wise(stem, part.ids, "/")
+                # Cells keep their names, by which they are found in AnnData.
+                ids = part.ids if self._history.kind == "anndata" else pc.binary_join_element_wise(stem, part.ids, "/")
                 there = pc.is_in(ids, value_set=self._known)
                 again = int(pc.sum(there).as_py() or 0)
                 part = replace(part, ids=ids)
