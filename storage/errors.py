@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import difflib
 import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from collapsium.storage.printable import printable
 
-MAX_NAMES = 40  # Largest number of names that a message lists
+MAX_NAMES = 10  # Largest number of names that a message lists
+
+# Folders of our own modules, which a notebook's traceback leaves out
+PACKAGES = tuple(Path(__file__).parents[1] / name for name in ("pipeline", "workers", "storage"))
 
 # An option in a message, as a flag or as a parameter in backquotes.
 _MENTION = re.compile(r"--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|`([a-z][a-z0-9_]*)`")
@@ -28,6 +33,16 @@ class CollapsiumError(Exception):
 
     def __str__(self) -> str:
         return printable(super().__str__())
+
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that IPython shows: the caller's own code, and the error in one line."""
+        own = [
+            frame
+            for frame in traceback.extract_tb(self.__traceback__)
+            if not any(Path(frame.filename).is_relative_to(folder) for folder in PACKAGES)
+        ]
+        lines = [f"{frame.name}, line {frame.lineno}: {frame.line}" for frame in own if frame.line]
+        return [*lines, f"{type(self).__name__}: {self}"]
 
     def spelled(self, spell: Callable[[str], str]) -> str:
         """Return the message with parameters and functions in the caller's spelling."""
@@ -165,5 +180,8 @@ def near(name: str, known: Iterable[str], most: int = 1) -> str:
 def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
     """Return the known names nearest to an unknown one, or some of all names if none is near."""
     names = sorted(set(known))
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return near(name, names, most) or f" (known: {', '.join(names[:MAX_NAMES])}{more})"
+    if len(names) <= MAX_NAMES:
+        return near(name, names, most) or f" (known: {', '.join(names)})"
+    alike = {one: difflib.SequenceMatcher(None, name.lower(), one.lower()).ratio() for one in names}
+    nearest = sorted(sorted(names, key=lambda one: -alike[one])[:MAX_NAMES])
+    return near(name, names, most) or f" (nearest: {', '.join(nearest)} and {len(names) - MAX_NAMES} more)"

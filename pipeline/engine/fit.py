@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from collapsium.pipeline.corpora.documents import PREFIX, ingest_documents, reading_of
+from collapsium.pipeline.corpora.documents import PREFIX, ingest_documents, options_of_reading
 from collapsium.pipeline.corpora.new_texts import names_corpus
-from collapsium.pipeline.corpora.texts_in_memory import OPTIONS
+from collapsium.pipeline.corpora.texts_in_memory import reading_of
 from collapsium.pipeline.engine.consensus import has_mean, is_mean_current, save_mean
 from collapsium.pipeline.engine.estimate import plan
 from collapsium.pipeline.engine.leakage import require_held_out, trained_on
@@ -359,10 +359,11 @@ def fit(
         The fit was stopped. As after an error, the last complete iteration is saved as a checkpoint; see `resume`.
     """
     is_texts = not names_corpus(corpus)
-    reading = reading_of(options, corpus, load_family(family).Options.model_fields) if is_texts else {}
+    known = options_of_reading(corpus) if is_texts else ()
+    reading = reading_of(options, load_family(family).Options.model_fields, known) if is_texts else {}
     settings, options = settings.with_preset(family, options)
     settings.require_used(heldout=settings.heldout is not None)
-    config = make_options(family, options, (*option_names(fit), *(OPTIONS if is_texts else ())))
+    config = make_options(family, options, (*option_names(fit), *known))
     with run_folder(out, placement.scheduler) as folder:
         training = folder.ingest(corpus, reading) if is_texts else Corpus(corpus)
         full = new_request(training, family, config, settings)

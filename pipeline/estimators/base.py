@@ -39,6 +39,7 @@ from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import Measure, RankOptions
 from collapsium.pipeline.models.registry import make_options
 from collapsium.pipeline.models.topics import word_scores
+from collapsium.pipeline.monitoring.progress import iteration_here, shown
 from collapsium.pipeline.options import python_number, python_value
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -75,8 +76,9 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
             compile_for(executor, problem.family, problem.global_state, start=start, local=placement.is_local)
             # Only this refers to the state, so that each state is freed as soon as the next one exists.
             last = Checkpointer()
-            for _ in Fit(problem, request.limits, last):
-                pass
+            show, iterations = iteration_here(), request.limits.planned(len(request.corpus.manifest.shards))
+            for _, progress in Fit(problem, request.limits, last):
+                show(request.family, progress.iteration, iterations)
             if last.last is None:
                 raise RuntimeError("the fit gave no state")
             state = last.last.state
@@ -319,6 +321,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
     workers: int | None = None
     memory: str | int | None = None
     run: str | os.PathLike[str] | None = None
+    verbose: bool | int | None = None
     options: Mapping[str, object] | None = None
 
     n_features_in_: int = dataclasses.field(init=False)
@@ -524,7 +527,11 @@ class TopicEstimator(DocumentEstimator):
             # If this fit fails, an earlier model with other columns must not be used.
             for name in ("_fitted", "n_iter_"):
                 self._forget(name)
-            with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
+            verbose = None if self.verbose is None else bool(self.verbose)
+            with (
+                shown(f"fitting {type(self).__name__}", verbose),
+                tempfile.TemporaryDirectory(prefix="collapsium-") as place,
+            ):
                 corpus = self._corpus_of(X, place)
                 self._keep(*self._fit(corpus, place, seed, options, limits))
         self._base_seed = seed

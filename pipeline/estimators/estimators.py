@@ -73,6 +73,8 @@ class CollapsedLDA(TopicEstimator):
     run : str or path-like, optional
         Folder in which the run is saved, which must not exist yet; by default no run is saved. A matrix is not saved
         with the run, so only a run fitted to a corpus can be resumed.
+    verbose : bool or int, optional
+        Whether progress is shown, in one line that is updated; by default it is in terminals and notebooks.
     options : mapping, optional
         Further options of the family and of `collapsium.pipeline.fit`, by name.
 

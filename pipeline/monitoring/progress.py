@@ -286,10 +286,28 @@ def shown(text: str, verbose: bool | None = None) -> Iterator[ProgressLine | Non
         line.close()
 
 
+def _line_here() -> ProgressLine | None:
+    """Return the line of the caller; None if there is none, or it is not to be shown."""
+    return None if _silent.get() else _line.get()
+
+
 def counter_here(activity: str, unit: str = "documents") -> Counting:
     """Return a function that shows a number in the line of the caller; a silent one if there is none."""
-    line = _line.get()
+    line = _line_here()
     return silent if line is None else line.counter(activity, unit)
+
+
+def iteration_here() -> Callable[[str, int, int], None]:
+    """Return a function that shows the family, the iteration and the number of iterations in the line of the caller."""
+    line = _line_here()
+    if line is None:
+        return lambda family, iteration, planned: None  # noqa: ARG005
+
+    def show(family: str, iteration: int, planned: int) -> None:
+        line.update(f"{family}: iteration {iteration:,}/{planned:,}")
+        line.finish(f"{family}: {counted(iteration, 'iteration')} in {duration_text(line.seconds)}")
+
+    return show
 
 
 def shows(activity: str, unit: str = "documents") -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
@@ -301,7 +319,8 @@ def shows(activity: str, unit: str = "documents") -> Callable[[Callable[_Argumen
         @functools.wraps(function)
         def call(*args: Any, verbose: bool | None = None, **options: Any) -> _Result:
             listened = any(options.get(name) for name in ("sinks", "progress"))
-            with shown(activity, False if listened and verbose is None else verbose) as line:
+            with shown(activity, False if listened and verbose is None else verbose):
+                line = _line_here()
                 if line is not None and "sinks" in parameters:
                     options["sinks"] = [*options.get("sinks", ()), FitProgress(line)]
                 elif line is not None and "progress" in parameters and "progress" not in options:

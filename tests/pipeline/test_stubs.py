@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from collapsium import pipeline
+from collapsium.pipeline.fitted_model import Model
+from collapsium.pipeline.models.model import Model as OpenModel
 from tests.stubs import FILE, stub
 
 jedi = pytest.importorskip("jedi")
@@ -91,3 +93,36 @@ def test_an_editor__completes_options_and_shows_plain_types(script, text):
 def test_signatures__have_plain_types(name):
     text = str(inspect.signature(getattr(pipeline, name)))
     assert not any(word in text for word in ("Annotated", "Validator", "Pydantic"))
+
+
+def test_a_model__completes_what_analysts_need_and_no_internals(script):
+    code = 'from collapsium.pipeline import fit\nmodel = fit("corpus", family="lda", topics=3)\nmodel.'
+    names = [each.name for each in script(code).complete()]
+    public = [name for name in names if not name.startswith("_")]
+    assert names[: len(public)] == public
+    assert {"topics", "documents", "examples", "find", "report", "effects", "save"} <= {*public}
+    internals = {*dir(OpenModel)} - {*dir(Model)}
+    assert {"rows", "global_state", "local_state"} <= internals
+    assert not internals & {*public}
+
+
+HOVERED = ["fit", "infer", "compare", "Model", "Corpus", "Effects", "ingest"]
+
+
+@pytest.mark.parametrize("name", HOVERED)
+def test_hover_texts__have_plain_types(script, name):
+    code = f"from collapsium.pipeline import {name}\n{name}"
+    [hovered] = script(code).help(2, len(name))
+    assert hovered.docstring()
+    assert "Annotated" not in hovered.docstring()
+
+
+METHODS = ["topics", "examples", "find", "transform", "effects", "report", "save"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_of_a_model__have_plain_signatures_and_texts(script, name):
+    code = f'from collapsium.pipeline import Model\nModel("run").{name}('
+    [signature] = script(code).get_signatures()
+    assert "Annotated" not in signature.to_string()
+    assert signature.docstring()

@@ -1,0 +1,98 @@
+"""One line shows what goes on: updated in terminals and notebooks, final at the end, and silent elsewhere."""
+
+import io
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from collapsium.pipeline import fit
+from collapsium.pipeline.monitoring import progress
+from collapsium.pipeline.monitoring.progress import counter_here, shown, shows, silenced
+from collapsium.storage.errors import OptionError
+
+
+class Tty(io.StringIO):
+    """A terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "DELAY", 0.01)
+    monkeypatch.setattr(progress, "PERIOD", 0.01)
+    # pytest replaces standard error itself between the phases of a test.
+    stream = Tty()
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=stream, modules={}))
+    return stream
+
+
+@shows("counting", "rows")
+def count(rows, *, progress=lambda number: None):
+    """Count."""
+    progress(rows)
+    time.sleep(0.05)
+    return rows
+
+
+@shows("outer")
+def outer(*, progress=lambda number: None):
+    """Call another function that shows its progress."""
+    return count(7)
+
+
+def test_a_line__is_overwritten_and_stays_at_the_end(terminal):
+    assert count(5) == 5
+    shown_lines = terminal.getvalue().split("\r\x1b[K")
+    assert any("counting: 5 rows" in line for line in shown_lines[1:-1])
+    assert shown_lines[-1].startswith("counting: 5 rows, ")
+    assert terminal.getvalue().count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [{"verbose": False}, {"progress": lambda number: None}])
+def test_no_line__is_shown_on_request_or_where_the_caller_listens(terminal, options):
+    count(5, **options)
+    assert terminal.getvalue() == ""
+
+
+def test_no_line__is_shown_within_a_command(terminal):
+    with silenced():
+        count(5)
+    assert terminal.getvalue() == ""
+
+
+def test_no_line__is_shown_in_a_pipe_unless_it_is_asked_for(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=stream, modules={}))
+    count(5)
+    assert stream.getvalue() == ""
+
+
+def test_a_function_within_another__writes_into_its_line(terminal):
+    outer()
+    assert "counting: 7 rows" in terminal.getvalue()
+    assert terminal.getvalue().count("\n") == 1
+
+
+def test_a_short_call__shows_nothing(terminal, monkeypatch):
+    monkeypatch.setattr(progress, "DELAY", 60.0)
+    count(5)
+    assert terminal.getvalue().strip("\r\x1b[K") == ""
+
+
+def test_counters__are_silent_without_a_line(terminal):
+    counter_here("reading")(3)
+    assert terminal.getvalue() == ""
+
+
+def test_verbose__is_true_false_or_none():
+    with pytest.raises(OptionError, match="expected true, false or None, found 'yes'"), shown("x", "yes"):
+        pass
+
+
+def test_verbose__is_in_the_signature_and_the_docstring():
+    assert "verbose : bool | None, optional" in fit.__doc__
+    assert "overwrite : bool, optional" in fit.__doc__
