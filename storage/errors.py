@@ -19,6 +19,7 @@ MAX_NAMES = 10  # Largest number of names that a message lists
 
 # Folders of our own modules, which a notebook's traceback leaves out
 PACKAGES = tuple(Path(__file__).parents[1] / name for name in ("pipeline", "workers", "storage"))
+SHELLS = {"IPython", "ipykernel"}  # Packages that run a notebook's code
 
 # An option in a message, as a flag or as a parameter in backquotes.
 _MENTION = re.compile(r"--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|`([a-z][a-z0-9_]*)`")
@@ -36,12 +37,13 @@ class CollapsiumError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return the lines that IPython shows: the caller's own code, and the error in one line."""
-        own = [
-            frame
-            for frame in traceback.extract_tb(self.__traceback__)
-            if not any(Path(frame.filename).is_relative_to(folder) for folder in PACKAGES)
-        ]
-        lines = [f"{frame.name}, line {frame.lineno}: {frame.line}" for frame in own if frame.line]
+        lines = []
+        for frame in traceback.extract_tb(self.__traceback__):
+            path = Path(frame.filename)
+            if any(path.is_relative_to(folder) for folder in PACKAGES) or SHELLS & {*path.parts} or not frame.line:
+                continue
+            function = "" if frame.name == "<module>" else f"{frame.name}, "
+            lines.append(f"{function}line {frame.lineno}: {frame.line}")
         return [*lines, f"{type(self).__name__}: {self}"]
 
     def spelled(self, spell: Callable[[str], str]) -> str:

@@ -16,6 +16,7 @@ from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import describe
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -65,6 +66,7 @@ class Coherence(ShortRepr):
     definition: str
 
 
+@shows("counting words")
 @keywords(reading=ReadingOptions, scheduling=SchedulerOptions)
 def coherence(
     run: str | os.PathLike[str],

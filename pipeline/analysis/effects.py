@@ -24,6 +24,7 @@ from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.models.training_corpus import training_corpus_of
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.errors import AbsentError, OptionError, near
@@ -103,6 +104,7 @@ class TableSource:
         return theta, np.ones(len(theta))
 
 
+@shows("reading documents", "parts")
 @keywords(options=EffectOptions, posterior=PosteriorOptions, scheduling=SchedulerOptions)
 def effects(
     run: str | os.PathLike[str],
@@ -154,6 +156,7 @@ def effects(
     return _estimated(run, formula, options, posterior, scheduling, tls, progress)
 
 
+@shows("reading documents", "parts")
 @keywords(options=ShareOptions, posterior=PosteriorOptions, scheduling=SchedulerOptions)
 def shares_by(
     run: str | os.PathLike[str],
@@ -204,6 +207,7 @@ def shares_by(
     return _estimated(run, formula, every, posterior, scheduling, tls, progress, weigh=True)
 
 
+@shows("reading documents", "parts")
 @keywords(options=ShareOptions, posterior=PosteriorOptions, scheduling=SchedulerOptions)
 def shares_over(
     run: str | os.PathLike[str],

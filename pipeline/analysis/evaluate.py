@@ -37,6 +37,7 @@ from collapsium.pipeline.fitted_model import load_blocks, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
 from collapsium.pipeline.models.training_corpus import training_corpus
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.lineage import Lineage, lineage_of
@@ -221,6 +222,7 @@ class Reconstruction(ShortRepr):
     members: tuple[MemberError, ...] = ()
 
 
+@shows("scoring documents")
 @keywords(options=EvaluateOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
 def evaluate(
     run: str | os.PathLike[str],

@@ -27,6 +27,7 @@ from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import topics
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError, near
@@ -150,6 +151,7 @@ class GroupWords(ShortRepr):
         return frame
 
 
+@shows("reading documents", "parts")
 @keywords(options=GroupWordOptions, scheduling=SchedulerOptions)
 def words_by(
     run: str | os.PathLike[str],

@@ -175,12 +175,13 @@ class ProgressLine:
         """Return a function that shows how much has been processed."""
         return lambda number: self.update(f"{activity}: {number:,} {unit}")
 
-    def close(self) -> None:
+    def close(self, *, failed: bool = False) -> None:
         """Stop drawing, and leave the final line, or one on what was done if a line was shown."""
         self._closed.set()
         self._thread.join()
-        final = self._final or (f"{self._text}, {duration_text(self.seconds)}" if self._shown else None)
-        self._surface.close(final)
+        end = " (stopped)" if failed else ""
+        text = f"{self._text}, {duration_text(self.seconds)}{end}" if self._shown else None
+        self._surface.close(text if failed else self._final or text)
 
     def _draw(self) -> None:
         if self._closed.wait(DELAY):
@@ -277,13 +278,15 @@ def shown(text: str, verbose: bool | None = None) -> Iterator[ProgressLine | Non
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
+    failed = True
     try:
         yield line
+        failed = False
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
         _line.reset(token)
-        line.close()
+        line.close(failed=failed)
 
 
 def _line_here() -> ProgressLine | None:

@@ -41,6 +41,7 @@ from collapsium.pipeline.fitted_model import load_blocks
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.models.training_corpus import require_training_corpus
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, paths_of, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -223,6 +224,7 @@ def measure_completion(metrics: Sequence[Metric], job: Job, what: Scored) -> lis
 REFUSALS = (AbsentError, InputError, MismatchError, OptionError)
 
 
+@shows("measuring", "documents")
 @keywords(options=MetricOptions, counting=CoherenceOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
 def measure(
     run: str | os.PathLike[str],
