@@ -30,6 +30,7 @@ from collapsium.pipeline.engine.plan import Placement, freed_memory, local_place
 from collapsium.pipeline.engine.processors import compile_for
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, FitOptions, former_names_of
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
+from collapsium.pipeline.engine.setup.presets import PresetName
 from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
 from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
@@ -309,7 +310,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
     n_jobs: int | None = None
     restarts: int = 0
     combine: str = "predictions"
-    preset: str | None = None
+    preset: PresetName | None = None
     init: str | None = None
     init_strength: float = 0.0
     total_documents: int = 1_000_000

@@ -31,8 +31,10 @@ EVERY = "*"  # All families that have the option, in place of a family's name
 GRID_OPTIONS = ("topics", "init_topics")
 # Options of the loop that ``--set`` may change for a family
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")
-# Work of a token's bookkeeping in an iteration, in topics; and of a fit's start, scores and metrics, in iterations
-WORK_OF_TOKEN, OTHER_WORK = 60, 12
+# Work of an iteration without topics, in topics; of a fit before its first iteration, and in all besides iterations
+# (start, scores, metrics), in iterations; and of a family's iteration, in those of lda (1.2 million tokens of reviews)
+WORK_OF_TOKENS, START_WORK, OTHER_WORK = 50, 4, 16
+FAMILY_WORK = {"hdp": 1.3}
 ESTIMATED_TOPICS = 100  # Number of topics in estimates of the work of families that determine their number
 UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")  # Characters that names of folders do not have
 
@@ -387,8 +389,8 @@ class Cell:
     @property
     def work(self) -> float:
         """Relative work of all fits, with their starts and scores."""
-        topics = self.topics or ESTIMATED_TOPICS
-        return float((self.iterations + OTHER_WORK) * self.restarts * (WORK_OF_TOKEN + topics))
+        each = FAMILY_WORK.get(self.family, 1.0) * (WORK_OF_TOKENS + (self.topics or ESTIMATED_TOPICS))
+        return (self.iterations + OTHER_WORK) * self.restarts * each
 
 
 def cells_of(options: CompareOptions, shards: int) -> list[Cell]:

@@ -11,9 +11,10 @@ from collapsium.pipeline.formatting import counted, duration_text
 from collapsium.pipeline.monitoring.console import LogLines
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.run_status import loss_text, saving_text
+from collapsium.pipeline.workflows.compare.options import OTHER_WORK, START_WORK
 from collapsium.workers.kernels.compilation_text import progress_text
 
-MIN_SHARE_FOR_ESTIMATE = 0.02  # Share of all work that must be done before the remaining time is estimated
+MIN_SHARE_FOR_ESTIMATE = 0.1  # Share of all work that must be done before the remaining time is estimated
 PLAIN_SECONDS = 10.0  # Seconds between two plain lines
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
 
@@ -32,6 +33,7 @@ class GridView:
         # Iterations of the cell's fits, by member.
         self._reached: dict[int, int] = {}
         self._began = self._last = time.monotonic()
+        self._timed = False  # Whether the first fit has begun
 
     def __call__(self, event: Event) -> None:
         """Show an event, if its kind is shown."""
@@ -47,6 +49,9 @@ class GridView:
                 self._bar.update(self._bar.task_ids[0], description="comparing" if is_compiled else text)
             elif not event["compiled"]:
                 self.log.write(text)
+        elif kind == "start" and not self._timed:
+            # Kernels are compiled once, so that their time predicts nothing.
+            self._began, self._timed = time.monotonic(), True
         elif kind == "cell_begins":
             self._cell, self._reached = event, {}
             fits, iterations = counted(event["fits"], "fit"), counted(event["iterations"], "iteration")
@@ -90,7 +95,9 @@ class GridView:
     def _iterate(self, event: Event) -> None:
         self._reached[event.get("member", 0)] = event["iteration"]
         planned, iterations = self._cell["fits"] * self._cell["iterations"], sum(self._reached.values())
-        done = self._finished + float(self._cell["work"]) * min(iterations / max(planned, 1), 1.0)
+        fits, others = self._cell["fits"], OTHER_WORK * self._cell["fits"]
+        share = min((iterations + START_WORK * fits) / (planned + others), 1.0)
+        done = self._finished + float(self._cell["work"]) * share
         now = time.monotonic()
         if self._bar is not None or now - self._last >= PLAIN_SECONDS:
             self._last = now
