@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from collapsium.pipeline.formatting import counted, duration_text, plain
 from collapsium.pipeline.monitoring.console import is_live
-from collapsium.pipeline.monitoring.events import Event
+from collapsium.pipeline.monitoring.events import Event, Sink
 from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, member_prefix, saving_text
 from collapsium.pipeline.options import with_parameter
 from collapsium.storage.errors import OptionError
@@ -313,8 +313,13 @@ def iteration_here() -> Callable[[str, int, int], None]:
     return show
 
 
-def shows(activity: str, unit: str = "documents") -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
-    """Return a decorator that gives a function ``verbose``, and shows what its ``sinks`` or ``progress`` receive."""
+def shows(
+    activity: str, unit: str = "documents", *, view: Callable[[ProgressLine], Sink] = FitProgress
+) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
+    """Return a decorator that gives a function ``verbose``, and shows what its ``sinks`` or ``progress`` receive.
+
+    `view` makes the sink that shows events in a line.
+    """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:
         parameters = inspect.signature(function).parameters
@@ -325,7 +330,7 @@ def shows(activity: str, unit: str = "documents") -> Callable[[Callable[_Argumen
             with shown(activity, False if listened and verbose is None else verbose):
                 line = _line_here()
                 if line is not None and "sinks" in parameters:
-                    options["sinks"] = [*options.get("sinks", ()), FitProgress(line)]
+                    options["sinks"] = [*options.get("sinks", ()), view(line)]
                 elif line is not None and "progress" in parameters and "progress" not in options:
                     options["progress"] = line.counter(activity, unit)
                 return function(*args, **options)

@@ -38,12 +38,16 @@ from collapsium.pipeline.fitted_model import require_pandas
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import describe
 from collapsium.pipeline.monitoring.events import Sink, emit
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, option_names
+from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.plots.comparison import TOPICS_SHOWN, comparison_figure, label_of
 from collapsium.pipeline.reporting.plots.style import can_draw, drawn
 from collapsium.pipeline.workflows.compare.fits import Corpora, Fits, Fitter, require_comparable, work_seconds
 from collapsium.pipeline.workflows.compare.number_of_topics import Recommendation, recommended, studied
 from collapsium.pipeline.workflows.compare.options import Cell, CompareOptions, cells_of, shown
+from collapsium.pipeline.workflows.compare.progress import line_view
+from collapsium.storage import html
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import CollapsiumError, DamagedError, OccupiedError, OptionError, flag_of, suggestion
@@ -396,6 +400,14 @@ FORMER: Mapping[str, Any] = {"labels": [], "without": []}
 ABSENT: Mapping[str, Any] = {**FORMER, "metrics": [], "over": "families", "init_strength": 0.0}
 
 
+SHOWN_COLUMNS = ("score", "gain", "npmi", "exclusivity", "dispersion", "diversity", "found_again", "seconds", "words")
+
+
+def _cell(value: Any) -> html.Cell:
+    """Return a value of a frame for a table of a notebook."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison(ShortRepr):
     """Results of a comparison.
@@ -445,16 +457,28 @@ class Comparison(ShortRepr):
 
     def plot(self) -> Figure:
         """Return the picture of the comparison, which its folder has in `plots`, as a Matplotlib figure."""
-        chosen = None if self.recommendation is None else self.recommendation.topics
-        return comparison_figure(self.rows, chosen, given_labels="labelled" in self.rows[0])
+        return comparison_figure(
+            self.rows, self.recommendation and self.recommendation.topics, given_labels="labelled" in self.rows[0]
+        )
+
+    def _repr_html_(self) -> str:
+        """Return a table with a row for each cell, for notebooks."""
+        frame = self.frame()
+        columns = [name for name in SHOWN_COLUMNS if name in frame and frame[name].notna().any()]
+        rows = [[str(name), *(_cell(row[field]) for field in columns)] for name, row in frame.iterrows()]
+        table = html.table([str(frame.index.name), *(field.replace("_", " ") for field in columns)], rows)
+        title = "Comparison" if self.recommendation is None else str(self.recommendation)
+        return html.block(title[:1].upper() + title[1:], table)
 
     def __str__(self) -> str:
         return self.tables if self.recommendation is None else f"{self.tables}\n\n{self.recommendation}"
 
 
+@shows("comparing", view=line_view)
+@overwrites("out")
 @keywords(options=CompareOptions, scheduling=SchedulerOptions, memory=MemoryOptions)
 def compare(
-    corpus: object,
+    corpus: Any,
     out: str | os.PathLike[str] | None = None,
     *,
     options: CompareOptions,
@@ -472,8 +496,8 @@ def compare(
 
     Parameters
     ----------
-    corpus : path, sequence of str, column or frame
-        Folder of the corpus, or texts as `fit` takes them.
+    corpus : Corpus, path, sequence of paths or str, column or frame
+        A corpus, or texts, as `fit` takes them.
     out : str or path-like, optional
         Folder of the comparison, new or to be continued. By default nothing stays on disk: a temporary folder is
         removed when the comparison is collected.
@@ -512,12 +536,13 @@ def compare(
         known = (*option_names(compare), *(() if names_corpus(corpus) else TEXT_OPTIONS))
         raise OptionError(f"compare: unknown option {unknown!r}{suggestion(unknown, known)}")
     execution = {**dict(scheduling), **dict(memory), "tls": tls}
-    # The comparison splits a corpus of texts into corpora of its own.
-    with contextlib.ExitStack() as lasting, corpus_of(corpus, words, scheduling.scheduler) as train:
+    with contextlib.ExitStack() as lasting:
         if out is None:
             out = tempfile.mkdtemp(prefix=PREFIX)
             lasting.callback(shutil.rmtree, out, ignore_errors=True)
-        comparison = _run(train, Folder(out), options, execution, sinks)
+        # The comparison splits a corpus of texts into corpora of its own, and needs it no longer.
+        with corpus_of(corpus, words, scheduling.scheduler) as train:
+            comparison = _run(train, Folder(out), options, execution, sinks)
         weakref.finalize(comparison, lasting.pop_all().close)
     return comparison
 
@@ -609,9 +634,7 @@ def _compare(cells: Sequence[Cell], fitter: Fitter) -> Comparison:
         choice = recommended(rows)
         write_rows(folder, TABLE, rows, pa.schema([*schema, *map(pa.field, STUDIED, STUDIED.values())]))
         folder.write(TEXT, f"{report_text(corpora, rows, left_out)}\n{choice}\n".encode())
-    plots = draw_plot(
-        rows, folder / "plots", None if choice is None else choice.topics, given_labels=options.unseen is not None
-    )
+    plots = draw_plot(rows, folder / "plots", choice and choice.topics, given_labels=options.unseen is not None)
     if plots is None:
         report("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
     report("compared", rows=len(rows), plots=len(plots or ()))

@@ -9,7 +9,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from collapsium.pipeline.formatting import counted, duration_text
 from collapsium.pipeline.monitoring.console import LogLines
-from collapsium.pipeline.monitoring.events import Event
+from collapsium.pipeline.monitoring.events import Event, Sink
+from collapsium.pipeline.monitoring.progress import ProgressLine
 from collapsium.pipeline.monitoring.run_status import loss_text, saving_text
 from collapsium.pipeline.workflows.compare.options import OTHER_WORK, START_WORK
 from collapsium.workers.kernels.compilation_text import progress_text
@@ -19,11 +20,28 @@ PLAIN_SECONDS = 10.0  # Seconds between two plain lines
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
 
 
-class GridView:
-    """A sink that shows a comparison."""
+class InLine:
+    """Writes progress into the line of a function, in place of a log."""
 
-    def __init__(self, stream: IO[str] | None = None, form: str | None = None) -> None:
-        self.log = LogLines(stream, form)
+    live = False
+
+    def __init__(self, line: ProgressLine) -> None:
+        self.write = line.update
+        self._line = line
+
+    def finish(self, text: str) -> None:
+        """Leave a final line."""
+        self._line.finish(text)
+
+
+class GridView:
+    """A sink that shows a comparison, in a log or in a line of a notebook."""
+
+    def __init__(
+        self, stream: IO[str] | None = None, form: str | None = None, *, line: ProgressLine | None = None
+    ) -> None:
+        self.log: LogLines | InLine = LogLines(stream, form) if line is None else InLine(line)
+        self._period = PLAIN_SECONDS if line is None else 0.0
         self._bar: Progress | None = None
         self._cells = self._done = 0
         # Work, in steps of all fits.
@@ -32,7 +50,7 @@ class GridView:
         self._cell: Event = {}
         # Iterations of the cell's fits, by member.
         self._reached: dict[int, int] = {}
-        self._began = self._last = time.monotonic()
+        self._opened = self._began = self._last = time.monotonic()
         self._timed = False  # Whether the first fit has begun
 
     def __call__(self, event: Event) -> None:
@@ -55,7 +73,7 @@ class GridView:
         elif kind == "cell_begins":
             self._cell, self._reached = event, {}
             fits, iterations = counted(event["fits"], "fit"), counted(event["iterations"], "iteration")
-            self._show(self._finished, f"{self._cell_text()}: {fits} of {iterations}")
+            self._show(self._finished, f"{self._cell_text()}: {fits} of {iterations}{self._left(self._finished)}")
         elif kind == "iteration" and self._cell:
             self._iterate(event)
         elif kind == "cell_done":
@@ -74,6 +92,9 @@ class GridView:
             member = f"member {event['member']}: " if "member" in event else ""
             self.log.write(f"{member}{saving_text(event)}")
         elif kind == "compared":
+            if isinstance(self.log, InLine):
+                seconds = duration_text(time.monotonic() - self._opened)
+                self.log.finish(f"compared {counted(event['rows'], 'cell')} in {seconds}")
             self.close()
 
     def close(self) -> None:
@@ -87,7 +108,7 @@ class GridView:
         self._total, self._finished = max(event["work"], 1.0), event["work_done"]
         self._before, self._began = self._finished, time.monotonic()
         self.log.write(f"{counted(self._cells, 'cell')}, {self._done} done before")
-        if self.log.live:
+        if isinstance(self.log, LogLines) and self.log.live:
             self._bar = Progress(*COLUMNS, console=self.log.console)
             self._bar.add_task("comparing", total=self._total, completed=int(self._finished))
             self._bar.start()
@@ -99,7 +120,7 @@ class GridView:
         share = min((iterations + START_WORK * fits) / (planned + others), 1.0)
         done = self._finished + float(self._cell["work"]) * share
         now = time.monotonic()
-        if self._bar is not None or now - self._last >= PLAIN_SECONDS:
+        if self._bar is not None or now - self._last >= self._period:
             self._last = now
             text = f"{self._cell_text()}: {iterations:,} of {planned:,} iterations; {done / self._total:.0%} of all"
             self._show(done, f"{text}{self._left(done)}")
@@ -120,3 +141,8 @@ class GridView:
             return ""
         spent = time.monotonic() - self._began
         return f", about {duration_text(spent / completed * (self._total - done))} left"
+
+
+def line_view(line: ProgressLine) -> Sink:
+    """Return a sink that shows a comparison in the line of a function."""
+    return GridView(line=line)
