@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Model, fit, serve
+from collapsium.pipeline import Model, fit, serve, topics
 from collapsium.storage.errors import AbsentError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
@@ -93,7 +93,7 @@ def test_answers__are_the_proportions_of_transform(runs):
             assert row["topics"] == [expected.argmax()]
             assert row["proportions"] == [round(expected.max(), 6)]
         assert [(row["tokens"], row["unknown"]) for row in answer["documents"]] == [(2, 0), (2, 1), (0, 0)]
-        words = {str(topic): list(row.words[:2]) for topic, row in runs[0].topics(2).iterrows()}
+        words = {str(topic.id): topic.names for topic in topics(runs[0], 2)}
         assert {topic: described["words"] for topic, described in answer["topics"].items()}.items() <= words.items()
         assert json.loads(ask(port, body={"texts": []})[1])["documents"] == []
         assert json.loads(ask(port, "GET", "/health")[1])["family"] == "lda"
