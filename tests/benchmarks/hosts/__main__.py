@@ -17,6 +17,7 @@ import hashlib
 import json
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -166,7 +167,7 @@ class Bench:
         ]
 
     def _environment(self):
-        return {"DASK_CONFIG": REPOSITORY / "deploy" / "dask.yaml", "PYTHONPATH": REPOSITORY}
+        return {"DASK_CONFIG": REPOSITORY / "deploy" / "dask.yaml"}
 
     def _start_cluster(self, net, names, share):
         """Start scheduler and workers; return the scheduler's process."""
@@ -274,6 +275,8 @@ def main(arguments=None):
         return 0
     given = {name: value for name, value in vars(arguments).items() if name in Settings.__dataclass_fields__}
     settings = Settings(**given, revision=revision())
+    # Ended by a signal, the bench removes its hosts too.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with (Path(tempfile.gettempdir()) / "collapsium-bench-hosts.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
