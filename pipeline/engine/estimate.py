@@ -515,15 +515,23 @@ def _moved(sizes: FitSizes) -> float:
     return moved + (processes - 1) * footprint.shown * vocabulary
 
 
-def _exchange(sizes: FitSizes, link: float, costs: MeasuredCosts | None, local_sweeps: int) -> Exchange:
-    """Return the exchange of an iteration between machines, one for each worker process."""
+def _sent(sizes: FitSizes) -> float:
+    """Return the bytes that each machine of a balanced exchange sends, and receives, with a worker process on each.
+
+    It sends the changes of all parts of the vocabulary but its own, and its own part's sum to all others.
+    """
     footprint, machines, shards = sizes.footprint, sizes.processes, len(sizes.manifest.shards)
-    others = (machines - 1) / machines
     words = min(sizes.words * (-(-shards // machines)) ** sizes.growth, sizes.vocabulary)
     changes = footprint.change_share * footprint.delta * words
     sums = footprint.sum_share * footprint.delta * sizes.vocabulary
-    coding = CODING_BYTE * footprint.delta * sizes.vocabulary if machines > 1 else 0.0
-    exchange = Exchange(machines, link, others * (changes + sums), coding, local_sweeps)
+    return (machines - 1) / machines * (changes + sums)
+
+
+def _exchange(sizes: FitSizes, link: float, costs: MeasuredCosts | None, local_sweeps: int) -> Exchange:
+    """Return the exchange of an iteration between machines, and what the iteration takes by measured costs."""
+    machines, shards = sizes.processes, len(sizes.manifest.shards)
+    coding = CODING_BYTE * sizes.footprint.delta * sizes.vocabulary if machines > 1 else 0.0
+    exchange = Exchange(machines, link, _sent(sizes), coding, local_sweeps)
     if costs is None:
         return exchange
     # The worker with the most shards is waited for.
