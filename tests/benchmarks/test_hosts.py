@@ -65,7 +65,7 @@ def test_records__are_read_as_they_were_written(tmp_path):
 
 def test_cells__have_threads_first_and_a_lost_host_last():
     cells = bench.cells_of(bench.parser_of().parse_args(["folder"]))
-    assert cells[0] == Cell(0, None)
+    assert cells[0] == Cell(0, 1.0)
     assert cells[-1] == Cell(4, 0.2, 1000.0, loses=True)
     assert Cell(16, 0.1, 100.0) in cells
     assert len({cell.name for cell in cells}) == len(cells)

@@ -68,9 +68,9 @@ class Settings:
 
 
 def cells_of(arguments):
-    """Return the cells: threads with all processors first, by which kernels are compiled; a lost host last."""
+    """Return the cells: a thread with a core to itself first, by which kernels are compiled; a lost host last."""
     clusters = [Cell(hosts, share, megabits) for megabits in arguments.links for hosts, share in arguments.hosts]
-    threads = [Cell(0, share) for share in (None, *dict.fromkeys(share for _, share in arguments.hosts))]
+    threads = [Cell(0, share) for share in dict.fromkeys((1.0, *(share for _, share in arguments.hosts)))]
     several = [cell for cell in clusters if cell.hosts > 2]
     lost = [Cell(several[0].hosts, several[0].share, several[0].megabits, loses=True)] if several else []
     return [*threads, *clusters, *lost]
@@ -146,11 +146,11 @@ class Bench:
         with Network(self.folder / "network", hosts) as net:
             if names:
                 net.shape(cell.megabits, LATENCY)
-                scheduler = self._start_cluster(net, names, cell.share)
+                scheduler = self._start_cluster(net, names)
                 options = ["--scheduler", f"tls://{address(SCHEDULER)}:{PORT}", "--workers", len(names)]
-                options += ["--cluster-timeout", LOST_AFTER, *self._certificates("--tls-ca", "--tls-cert", "--tls-key")]
+                options += self._certificates("--tls-ca", "--tls-cert", "--tls-key")
+                options += ["--cluster-timeout", LOST_AFTER] if cell.loses else []
             else:
-                net.limit(DRIVER, cell.share)
                 scheduler, options = None, ["--scheduler", "threads", "--workers", 1]
             limits = ["--iterations", self.settings.iterations, "--heldout", self.heldout, "--quiet"]
             family = ["--family", "lda", "--topics", self.settings.topics, *self.settings.start.split()]
@@ -169,7 +169,7 @@ class Bench:
     def _environment(self):
         return {"DASK_CONFIG": REPOSITORY / "deploy" / "dask.yaml"}
 
-    def _start_cluster(self, net, names, share):
+    def _start_cluster(self, net, names):
         """Start scheduler and workers; return the scheduler's process."""
         tls = self._certificates("--tls-ca-file", "--tls-cert", "--tls-key")
         if not (self.folder / "tls").exists():
@@ -179,7 +179,6 @@ class Bench:
         place = ["--host", address(SCHEDULER), "--port", PORT, "--protocol", "tls"]
         scheduler = net.start(SCHEDULER, [dask, "scheduler", *place, *pages, *tls], SCHEDULER, environment)
         for name in names:
-            net.limit(name, share)
             place = [f"tls://{address(SCHEDULER)}:{PORT}", "--host", address(name), "--name", name]
             size = ["--nworkers", 1, "--nthreads", 1, "--local-directory", self.folder / "scratch" / name]
             net.start(name, [dask, "worker", *place, *size, *pages, *tls], name, environment)
@@ -188,11 +187,17 @@ class Bench:
     def _followed(self, cell, net, run, driver, scheduler):
         """Follow a fit until it ends; return its iterations with what moved in each, and its bits."""
         watched = [psutil.Process(process.pid) for process in (driver, scheduler) if process is not None]
-        seen, spent, lost = {}, {}, False
+        seen, spent, lost, limited = {}, {}, False, False
         before, deadline = net.traffic(), time.monotonic() + self.settings.limit
         while True:
             ended = driver.poll() is not None
-            for number, event in iterations_of(events_of(run)).items():
+            events = events_of(run)
+            if events and not limited:
+                # Processes have started, and kernels are compiled, at full speed.
+                for host in [name for name in net.names if name.startswith("w")] or [DRIVER]:
+                    net.limit(host, cell.share)
+                limited = True
+            for number, event in iterations_of(events).items():
                 if number in seen:
                     continue
                 now = net.traffic()

@@ -73,18 +73,17 @@ def missing():
 
 
 def limit_group(name, share):
-    """Make a control group with a share of a processor, None for no limit; return its folder."""
+    """Make a control group with a share of a processor, None for no limit."""
     groups = cpu_groups()
     folder, quota = groups / name, None if share is None else int(share * PERIOD)
     if groups == CGROUPS:
         (groups / "cgroup.subtree_control").write_text("+cpu")
         folder.mkdir(exist_ok=True)
         (folder / "cpu.max").write_text(f"{'max' if quota is None else quota} {PERIOD}")
-        return folder
-    folder.mkdir(exist_ok=True)
-    (folder / "cpu.cfs_period_us").write_text(str(PERIOD))
-    (folder / "cpu.cfs_quota_us").write_text(str(-1 if quota is None else quota))
-    return folder
+    else:
+        folder.mkdir(exist_ok=True)
+        (folder / "cpu.cfs_period_us").write_text(str(PERIOD))
+        (folder / "cpu.cfs_quota_us").write_text(str(-1 if quota is None else quota))
 
 
 def remove_all():

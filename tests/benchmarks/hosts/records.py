@@ -14,8 +14,8 @@ class Cell:
 
     hosts: int
     """Worker hosts; 0 for threads of one process."""
-    share: float | None
-    """Share of a processor of each host; None for all processors."""
+    share: float
+    """Share of a processor of each host."""
     megabits: float = 0.0
     """Rate of each link, in both directions; 0 without links."""
     loses: bool = False
@@ -24,16 +24,16 @@ class Cell:
     @property
     def name(self):
         """Name, which is the name of its file too."""
-        cores = "all-cores" if self.share is None else f"{self.share:g}-cores"
-        where = f"{self.hosts}-hosts-{cores}-{self.megabits:g}-mbit" if self.hosts else f"threads-{cores}"
+        place = f"{self.hosts}-hosts" if self.hosts else "threads"
+        where = f"{place}-{self.share:g}-cores{f'-{self.megabits:g}-mbit' * bool(self.hosts)}"
         return f"{where}-loss" if self.loses else where
 
     @property
     def title(self):
         """First columns of its row: where it ran, cores, and Mbit/s."""
-        cores = "all" if self.share is None else f"{self.share:g}"
         hosts = f"{self.hosts} host{'s' * (self.hosts > 1)}" if self.hosts else "threads"
-        return f"{hosts}{', one of them lost' * self.loses} | {cores} | {f'{self.megabits:g}' if self.hosts else ''}"
+        links = f"{self.megabits:g}" if self.hosts else ""
+        return f"{hosts}{', one of them lost' * self.loses} | {self.share:g} | {links}"
 
 
 def read(folder):
