@@ -76,6 +76,7 @@ MAX_GRID = 1000  # Predictions of a call
 POLISH_STEPS = 12  # Steps of the prior from one that all documents share; 6 leave effects on short texts 5% too small
 MAX_LOGIT_STEPS = 60
 LOGIT_TOLERANCE = 1e-9  # Largest change of a coefficient of the last step
+PRIOR_UNITS = 4.0  # Clusters, or documents without clusters, by which the variance of all groups weighs in each group's
 SIGNIFICANT = 1.96  # |t| that permuted fields exceed in 5% of the cases
 
 
@@ -218,6 +219,9 @@ def _finite(value: float) -> float | None:
 # ---- passes
 
 
+_Units = tuple[
+    dict[str, Floats], Floats
+]  # Tokens of clusters by column; counts, sums and squares of those of documents
 Permuted = tuple[str, Mapping[str | None, Values]]  # A field, and its permuted values in each cluster of a part
 
 
@@ -421,6 +425,22 @@ def _keys(source: Source, part: int, cluster: str | None, occupied: npt.NDArray[
 
 def _stored(run: _Pass, part: int, priors: DocumentPriors, scratch: str) -> SpillFiles:
     return store_documents(part, priors, *run.rows(part), scratch)
+
+
+def _units(run: _Pass, part: int, posterior: Mapping[str, Array] | None, permuted: Permuted | None) -> _Units:
+    """Return the tokens that each cluster of a part has in each column, and sums over documents without a cluster."""
+    clusters: dict[str, Floats] = {}
+    alone = np.zeros((3, run.change.shape[1]))
+    for chunk in run.chunks(part, posterior, permuted, keys=run.cluster is not None):
+        tokens = (chunk.rows > 0.0) * chunk.weights  # The rows are indicators
+        members = _members(chunk.keys) if run.cluster is not None else {None: list(range(len(tokens)))}
+        for key, places in members.items():
+            if key is None:
+                own = tokens[places]
+                alone += np.stack([(own > 0.0).sum(axis=0), own.sum(axis=0), (own**2).sum(axis=0)])
+            else:
+                clusters[key] = clusters.get(key, np.zeros(tokens.shape[1])) + tokens[places].sum(axis=0)
+    return clusters, alone
 
 
 def _settings(run: _Pass, part: int, settings: Sequence[Mapping[str, float | str]]) -> Floats:
@@ -687,6 +707,8 @@ class Regression:
             self._permute(beta, covariance)
         at = vectors @ coefficients
         se = np.sqrt(np.maximum(np.einsum("rp,kpq,rq->rk", vectors, covariances, vectors), 0.0))
+        if self.weigh:
+            se = self._steadied(at, se, vectors.argmax(axis=1))
         estimate, se, low, high, p = _intervals(at, se, df, options, kind)
         outside = int(((estimate < 0.0) | (estimate > 1.0)).sum()) if kind == "prediction" else 0
         if outside:
@@ -696,6 +718,32 @@ class Regression:
             "cluster" if options.cluster is not None else options.errors, df, self.documents, self.clusters,
             list(design.columns), coefficients, covariances, values_of, self.notes,
         )  # fmt: skip
+
+    def _steadied(self, shares: Floats, se: Floats, columns: npt.NDArray[np.int64]) -> Floats:
+        """Return errors of groups' shares that do not vanish where a group has few clusters, or documents.
+
+        The variance between a group's C clusters, which is zero for one, is joined by the variance of all groups,
+        relative to p (1 - p), with a weight of `PRIOR_UNITS` clusters.
+        """
+        units, tokens, squares = np.zeros((3, len(self.used)))
+        clusters: dict[str, Floats] = {}
+        for part, alone in self._documents(_units, None):
+            units, tokens, squares = units + alone[0], tokens + alone[1], squares + alone[2]
+            for key, own in part.items():
+                clusters[key] = clusters[key] + own if key in clusters else own
+        for own in clusters.values():
+            units, tokens, squares = units + (own > 0.0), tokens + own, squares + own**2
+        spread = (squares / tokens**2)[columns, np.newaxis]  # Variance of a mean, relative to a cluster's
+        count = units[columns, np.newaxis]
+        variance = se**2 / spread
+        shrunk = (count * shares + PRIOR_UNITS * shares.mean(axis=0)) / (count + PRIOR_UNITS)
+        scale = np.maximum(shrunk * (1.0 - shrunk), 1e-12)
+        pooled = (count * variance).sum(axis=0) / np.maximum(((count - 1.0) * scale).sum(axis=0), 1e-300)
+        if (units <= 1.0).all():
+            self.notes.append("No group has two clusters or documents, so that intervals are too narrow.")
+            return se
+        steadied = (count * variance + PRIOR_UNITS * pooled * scale) / (count - 1.0 + PRIOR_UNITS)
+        return np.asarray(np.sqrt(steadied * spread), dtype=np.float64)
 
     # -- predictions
 

@@ -418,6 +418,30 @@ def test_shares_over_a_column__follow_the_first_dates_of_its_values(run):
         topic_shares(run / "run", period="partly")
 
 
+def test_shares_of_groups_with_few_clusters__borrow_the_variance_of_others():
+    generator, sizes = np.random.default_rng(0), (1, 2, 5, 5, 20)
+    hits, counted = 0, 0
+    for _ in range(20):
+        level = generator.normal(-1.0, 0.8, len(sizes))
+        rows = [
+            (generator.beta(6 * mean, 6 * (1 - mean)), f"g{group}", f"{group}-{cluster}")
+            for group, size in enumerate(sizes)
+            for cluster in range(size)
+            for mean in [1 / (1 + np.exp(-level[group] - generator.normal(0.0, 0.5)))]
+            for _ in range(8)
+        ]
+        theta, groups, clusters = (np.array(column) for column in zip(*rows, strict=True))
+        source = TableSource(theta[:, np.newaxis], {"g": groups.astype(object), "c": clusters.astype(object)}, 50)
+        options = EffectOptions(at=("g",), cluster="c")
+        regression = Regression(source, SerialExecutor(), options, silent, weigh=True)
+        regression.prepare(check_formula("~ 0 + C(g)"))
+        found = regression.estimate(np.arange(1), ["a"])
+        draws = 1 / (1 + np.exp(-level - generator.normal(0.0, 0.5, (500, len(sizes)))))
+        hits += int(((found.low[:, 0] <= draws.mean(axis=0)) & (draws.mean(axis=0) <= found.high[:, 0])).sum())
+        counted += len(sizes)
+    assert hits / counted > 0.88  # 95% are meant; groups of one cluster alone would have no variance
+
+
 def test_sampled_posteriors__widen_the_intervals_of_the_proportions_of_the_fit(run):
     sampled = effects(run / "run", "~ party", scheduler="serial")
     known = effects(run / "run", "~ party", posteriors="fit", scheduler="serial")
