@@ -562,7 +562,8 @@ class Model:
         Returns
         -------
         pandas.DataFrame
-            A row for each column of the formula, and a column for each topic by its permanent id.
+            A row for each column of the formula and for each level of a field of more than 50, whose effects are
+            shrunken towards zero; and a column for each topic by its permanent id.
 
         Raises
         ------
@@ -570,7 +571,7 @@ class Model:
             The model was fitted without `prevalence`.
         """
         design, coefficients = self._prevalence()
-        frame: pd.DataFrame = require_pandas().DataFrame(coefficients, index=design.columns)
+        frame: pd.DataFrame = require_pandas().DataFrame(coefficients, index=[*design.columns, *design.levels])
         # The HDP deletes topics, whose priors are zero.
         frame = frame.loc[:, np.isfinite(coefficients[0])]
         return frame.rename_axis(index="term", columns="topic")
@@ -596,7 +597,9 @@ class Model:
             A field is not in the formula, or no document has the value.
         """
         design, coefficients = self._prevalence()
-        shares = np.exp(design.row_at({name: str(value) for name, value in values.items()}) @ coefficients)
+        row, places = design.row_at({name: str(value) for name, value in values.items()})
+        levels = coefficients[len(row) :][places[places >= 0]].sum(axis=0) / max(places.size, 1)
+        shares = np.exp(row @ coefficients[: len(row)] + levels)
         return np.asarray(shares / shares.sum(), dtype=np.float64)
 
     def _prevalence(self) -> tuple[ModelDesign, Floats]:

@@ -12,7 +12,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -325,6 +325,8 @@ class Design:
     indicators: tuple[str, ...]  # Numbers with missing values, each with a column of its own at the end
     # Whether numbers outside of functions are standardised, so that their products with others are, too
     standard: bool = False
+    # Levels of fields with many, which have no columns; in a model, their effects are shrunken towards zero
+    shrunken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def intercept(self) -> bool:
@@ -388,8 +390,12 @@ def fit_design(
     known: set[str],
     *,
     standard: bool = False,
+    shrinks: bool = False,
 ) -> Design:
-    """Return the design of a formula: levels, scales and knots follow from the values of the fields."""
+    """Return the design of a formula: levels, scales and knots follow from the values of the fields.
+
+    With `shrinks`, labels of more than `MAX_FIXED` levels have no columns.
+    """
     require_formulaic()
     import formulaic
 
@@ -399,17 +405,19 @@ def fit_design(
             raise OptionError(f"no field {name!r}{near(name, known)}; the documents have: {names}", "formula")
         if not counts[name].counts.size:
             raise OptionError(f"{name!r}: no document has a {'readable date' if name == DATE else 'value'}", "formula")
-    levels: dict[int, tuple[str, ...]] = {}
+    levels, shrunken = dict[int, tuple[str, ...]](), dict[str, tuple[str, ...]]()
     for number, (name, is_number) in enumerate(formula.fields):
         if is_number and not counts[name].is_number:
             shown = str(counts[name].values[0])[:40]
             raise OptionError(f"{name!r}: expected numbers or dates, found {shown!r}", "formula")
-        if not counts[name].is_number or is_number is False:
+        if shrinks and not counts[name].is_number and counts[name].values.size > MAX_FIXED:
+            shrunken[name] = _shrunken(name, counts[name], documents)
+        elif not counts[name].is_number or is_number is False:
             levels[number] = _levels(name, counts[name], documents)
     reference = _reference(formula, counts, documents)
     frame = _frame(formula, reference, levels, counts, standard=standard)
     try:
-        parsed = formulaic.Formula(formula.coded)
+        parsed = _without(formulaic.Formula(formula.coded), shrunken, formula)
         if len(parsed) > MAX_COLUMNS:
             raise OptionError(f"expected at most {MAX_COLUMNS} terms, found {len(parsed):,}", "formula")
         with np.errstate(all="ignore"):
@@ -420,7 +428,9 @@ def fit_design(
         raise OptionError(f"{formula.text!r}: {_named(_first_line(error), formula)}", "formula") from None
     spec = spec.update(na_action="ignore")
     indicators = tuple(
-        name for number, (name, _) in enumerate(formula.fields) if number not in levels and counts[name].missing
+        name
+        for number, (name, _) in enumerate(formula.fields)
+        if number not in levels and counts[name].is_number and counts[name].missing
     )
     indicators = tuple(dict.fromkeys(indicators))
     columns = [*(_named(column, formula) for column in spec.column_names), *(f"{name}[missing]" for name in indicators)]
@@ -432,16 +442,48 @@ def fit_design(
         (frozenset(formula.fields[int(number)][0] for number in _PLACEHOLDER.findall(str(term))), span)
         for term, span in spec.term_slices.items()
     )
-    return Design(formula, spec, tuple(columns), terms, levels, dict(counts), indicators, standard)
+    return Design(formula, spec, tuple(columns), terms, levels, dict(counts), indicators, standard, shrunken)
+
+
+def _without(
+    parsed: formulaic.SimpleFormula, shrunken: Mapping[str, tuple[str, ...]], formula: CheckedFormula
+) -> formulaic.SimpleFormula:
+    """Return a formula without the terms of fields of many levels, each of which is a field alone."""
+    import formulaic
+
+    terms = []
+    for term in parsed:
+        names = [formula.fields[int(number)][0] for number in _PLACEHOLDER.findall(str(term))]
+        many = [name for name in names if name in shrunken]
+        if many and len(names) > 1:
+            raise OptionError(
+                f"{many[0]!r} has {len(shrunken[many[0]]):,} levels; a field of more than {MAX_FIXED} stands alone, "
+                f"as in + {many[0]}",
+                "formula",
+            )
+        terms += [] if many else [term]
+    return formulaic.Formula(terms) if shrunken else parsed
+
+
+def _shrunken(name: str, counts: FieldCounts, documents: int) -> tuple[str, ...]:
+    """Return the levels of a field of many, in their order; documents without one have no effect of it."""
+    _require_shared(name, counts, documents)
+    if counts.values.size > MAX_LEVELS:
+        raise OptionError(f"{name!r} has {counts.values.size:,} levels; expected at most {MAX_LEVELS:,}", "formula")
+    return tuple(level_text(value) for value in counts.values.tolist())
+
+
+def _require_shared(name: str, counts: FieldCounts, documents: int) -> None:
+    if counts.values.size > 1 and (counts.counts == 1).all() and counts.counts.sum() == documents:
+        raise OptionError(
+            f"{name!r} has another value in every document; expected levels that documents share", "formula"
+        )
 
 
 def _levels(name: str, counts: FieldCounts, documents: int) -> tuple[str, ...]:
     """Return the levels of a field, the most frequent first and the others in their order."""
+    _require_shared(name, counts, documents)
     texts = [level_text(value) for value in counts.values.tolist()]
-    if len(texts) > 1 and (counts.counts == 1).all() and counts.counts.sum() == documents:
-        raise OptionError(
-            f"{name!r} has another value in every document; expected levels that documents share", "formula"
-        )
     if len(texts) > MAX_COLUMNS:
         raise OptionError(f"{name!r} has {len(texts):,} levels; expected at most {MAX_COLUMNS}", "formula")
     texts += [MISSING] * bool(counts.missing)
@@ -485,6 +527,8 @@ def _frame(
     columns = {}
     for number, (name, inside) in enumerate(formula.fields):
         values = fields[name]
+        if number not in levels and not counts[name].is_number:
+            continue  # A field of many levels
         if number in levels:
             place = {level: code for code, level in enumerate(levels[number])}
             missing = values.dtype == np.float64
@@ -604,6 +648,8 @@ def taken_fields(fields: Mapping[str, Values], design: Design, occupied: npt.NDA
 # ---- designs of models
 
 
+MAX_FIXED = 50  # Levels of labels of a model's design that have a column each; the effects of more are shrunken
+MAX_LEVELS = 20_000  # Levels of a field of a model's design, whose effects travel with the tasks of a fit
 MAX_STORED = 1000  # Distinct numbers of a field of a model's design; more are rounded, which moves knots a little
 
 
@@ -632,25 +678,42 @@ class ModelDesign:
             term[span] = number
         return np.unique(term[list(self.used)], return_inverse=True)[1].astype(np.int64)
 
+    @property
+    def levels(self) -> list[str]:
+        """Names of the levels of all fields of many, one field after the other."""
+        return [f"{name}[{level}]" for name, levels in self.design.shrunken.items() for level in levels]
+
+    def places(self, fields: Mapping[str, Values], documents: int) -> npt.NDArray[np.int32]:
+        """Return the places of documents' levels among all, shape (documents, fields of many); -1 for unseen ones."""
+        columns, first = [], 0
+        for name, levels in self.design.shrunken.items():
+            place = {level: first + number for number, level in enumerate(levels)}
+            values = fields[name].tolist() if name in fields else [None] * documents
+            columns.append([-1 if value is None else place.get(level_text(value), -1) for value in values])
+            first += len(levels)
+        return np.array(columns, dtype=np.int32).reshape(len(columns), documents).T
+
     def rows(self, fields: Mapping[str, Values], documents: int) -> Floats:
         """Return the rows of documents, shape (documents, columns)."""
         taken = taken_fields(fields, self.design, np.ones(documents, dtype=np.bool_))
         rows: Floats = (self.design.rows(taken)[:, list(self.used)] - self.center) * self.scale
         return rows
 
-    def row_at(self, values: Mapping[str, str]) -> Floats:
-        """Return the row of a document with some values, shape (columns,); others are at the mean or the reference."""
+    def row_at(self, values: Mapping[str, str]) -> tuple[Floats, npt.NDArray[np.int32]]:
+        """Return the row and the `places` of a document with some values; others are at the mean or the reference."""
         design, fields = self.design, dict[str, Values]()
         for name in values:
             design.require(name)
         for name in design.formula.names:
             counts = design.counts[name]
-            value: float | str = design.levels_of(name)[0] if design.has_levels(name) else counts.mean
+            value: float | str | None = None
             if name in values:
                 value = design.value(name, values[name])
-            fields[name] = np.array([float(value)]) if counts.is_number else np.array([value], dtype=object)
-        row: Floats = self.rows(fields, 1)[0]
-        return row
+            elif name not in design.shrunken:
+                value = design.levels_of(name)[0] if design.has_levels(name) else counts.mean
+            numbers = counts.is_number and value is not None
+            fields[name] = np.array([value], dtype=np.float64 if numbers else object)
+        return self.rows(fields, 1)[0], self.places(fields, 1)[0]
 
     def packed(self) -> npt.NDArray[np.uint8]:
         """Return the design as JSON in an array of bytes."""
@@ -660,7 +723,7 @@ class ModelDesign:
         }
         record = {
             "formula": self.design.formula.text,
-            "columns": self.columns,
+            "columns": [*self.columns, *self.levels],
             "counts": counts,
             "used": self.used,
             "center": self.center.tolist(),
@@ -694,7 +757,7 @@ def _unpacked(packed: bytes) -> ModelDesign:
             raise ValueError("a field has no counts")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedError("prevalence_design", f"not a design: {_first_line(error)}") from None
-    design = fit_design(formula, counts, documents, set(known), standard=True)
+    design = fit_design(formula, counts, documents, set(known), standard=True, shrinks=True)
     if (
         center.shape != (len(used),)
         or scale.shape != center.shape
@@ -720,9 +783,9 @@ def model_design(
 ) -> ModelDesign:
     """Return the design of a formula before its columns are scaled."""
     stored = {}
-    for name, field in counts.items():
-        stored[name] = _counted(field.values, field.counts, field.missing, MAX_STORED)
-    design = fit_design(formula, stored, documents, known, standard=True)
+    for name, known_values in counts.items():
+        stored[name] = _counted(known_values.values, known_values.counts, known_values.missing, MAX_STORED)
+    design = fit_design(formula, stored, documents, known, standard=True, shrinks=True)
     if not design.intercept:
         raise OptionError(f"{formula.text!r}: leaves out the intercept, which `prevalence` needs", "prevalence")
     columns = len(design.columns)
@@ -763,8 +826,10 @@ def rows_of_documents(packed: npt.NDArray[np.uint8], extras: Mapping[str, pa.Arr
     require_formulaic()
     design = unpacked_design(packed)
     fields = fields_of(extras, documents, design.design.formula.names, "documents")
-    rows = design.rows(fields, documents).astype(np.float32) + np.float32(0.0)
+    # Adding zero leaves no negative one. Places are exact in single precision.
+    parts = design.rows(fields, documents) + 0.0, design.places(fields, documents)
+    rows = np.concatenate(parts, axis=1).astype(np.float32)
     if not len(rows):
-        return DocumentRows(np.zeros((0, len(design.used)), dtype=np.float32), np.zeros(0, dtype=np.int32))
+        return DocumentRows(rows, np.zeros(0, dtype=np.int32))
     distinct, place = np.unique(rows, axis=0, return_inverse=True)
     return DocumentRows(np.ascontiguousarray(distinct), place.reshape(-1).astype(np.int32))

@@ -89,5 +89,7 @@ class Labels(ShortRepr):
 class DocumentRows:
     """Rows of a design for the documents of a shard; documents with equal fields share a row."""
 
-    rows: npt.NDArray[np.float32]  # Distinct rows; float32 (rows, columns)
+    # Distinct rows: the columns of the design and, of each field of many levels, the place of the level, or -1; float32
+    # (rows, columns + fields)
+    rows: npt.NDArray[np.float32]
     place: npt.NDArray[np.int32]  # Row of each document; int32 (documents,)

@@ -6,9 +6,16 @@ from scipy.special import gammaln, polygamma, psi
 from tests.naive.active import documents
 
 
-def design_priors(design, coefficients, concentration):
-    """a_dk of rows of a design, and log sum_k exp(x.lambda_k); concentration 0 is free."""
-    sizes = np.exp(design.astype(np.float64) @ coefficients)
+def design_priors(design, coefficients, concentration, places=None, effects=None):
+    """a_dk of rows of a design, and log sum_k exp(x.lambda_k); concentration 0 is free.
+
+    `places` are the places of the rows' levels in `effects`, -1 for none.
+    """
+    linear = design.astype(np.float64) @ coefficients
+    if places is not None:
+        for row, own in enumerate(places):
+            linear[row] += sum(effects[level] for level in own if level >= 0) / max(len(own), 1)
+    sizes = np.exp(linear)
     total = sizes.sum(axis=1, keepdims=True)
     return (concentration * sizes / total if concentration else sizes), np.log(total[:, 0])
 
@@ -45,7 +52,11 @@ def tables(priors, moments):
 
 def objective(design, coefficients, concentration, lengths, moments):
     """L at given moments, without the prior of the coefficients; `design` has a row for each document."""
-    a = design_priors(design, coefficients, concentration)[0]
+    return objective_of(design_priors(design, coefficients, concentration)[0], lengths, moments)
+
+
+def objective_of(a, lengths, moments):
+    """L of the documents' own priors at given moments."""
     present, mean, variance = _positive(*moments)
     rising = present * (gammaln(a + mean) - gammaln(a) + 0.5 * variance * polygamma(1, a + mean))
     total = a.sum(axis=1)
@@ -70,6 +81,26 @@ def coefficient_sums(design, coefficients, concentration, lengths, moments, leas
     w = np.maximum(w, least * h * a) if least < 1 else h * a
     x = design.astype(np.float64)
     return x.T @ (s - h * a), np.einsum("dp,dq,dk->kpq", x, x, w)
+
+
+def level_sums(places, tables, expected, levels):
+    """Sums of s and of h a over the documents of each level, each (levels, topics)."""
+    sums = np.zeros((2, levels, tables.shape[1]))
+    for row, own in enumerate(places):
+        for level in own:
+            if level >= 0:
+                sums[:, level] += tables[row], expected[row]
+    return sums
+
+
+def level_steps(effects, tables, growth, variance, weight):
+    """The roots of S - H e^y - (u + y) / tau^2, by bisection; `variance` is tau^2 of each level."""
+    low, high = np.full_like(effects, -20.0), np.full_like(effects, 20.0)
+    for _ in range(100):
+        y = (low + high) / 2
+        above = weight * tables - weight * growth * np.exp(y) - (effects + y) / variance[:, np.newaxis] > 0
+        low, high = np.where(above, y, low), np.where(above, high, y)
+    return (low + high) / 2
 
 
 def share_objective(design, coefficients, tables, growth):

@@ -125,6 +125,8 @@ class DesignTable:
     packed: npt.NDArray[np.uint8]  # The design as JSON; see `collapsium.workers.design.ModelDesign`
     terms: npt.NDArray[np.int64]  # Term of each column; int64 (columns,)
     reach: Vector  # Largest sum of absolute values over the columns of each term; float64 (terms,)
+    # Field of each level of fields of many, which have no columns; int64 (levels,)
+    level_field: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -297,7 +299,7 @@ class Predicts(ABC, Generic[GlobalStateT, RowsT, LocalT]):
         return None
 
     def design_coefficients(self, global_state: GlobalStateT) -> Vector | None:
-        """Return the coefficients of the documents' priors, shape (columns, topics); None without a design."""
+        """Return the coefficients of the documents' priors, shape (columns and levels, topics); None without any."""
         return None
 
     def load_local(self, arrays: Arrays) -> LocalT:

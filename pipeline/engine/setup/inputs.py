@@ -163,7 +163,9 @@ def design_of(corpus: Corpus, config: FamilyOptions, executor: Executor) -> Desi
         ):
             gram += products
         design = scaled_design(design, gram)
-    return DesignTable(design.packed(), design.terms, np.zeros(int(design.terms.max(initial=-1)) + 1))
+    sizes = [len(levels) for levels in design.design.shrunken.values()]
+    level_field = np.repeat(np.arange(len(sizes)), sizes).astype(np.int64)
+    return DesignTable(design.packed(), design.terms, np.zeros(int(design.terms.max(initial=-1)) + 1), level_field)
 
 
 def count_shard_fields(reference: ShardReference, names: Sequence[str]) -> tuple[dict[str, FieldCounts], set[str]]:
@@ -192,7 +194,7 @@ def shard_reach(shard: AnyShard | ShardOnDisk, terms: npt.NDArray[np.int64]) -> 
     """Return the largest sum of absolute values over the columns of each term, over a shard's documents."""
     opened, reach = open_shard(shard), np.zeros(int(terms.max()) + 1)
     if isinstance(opened, Shard) and opened.design is not None:
-        rows = np.abs(opened.design.rows.astype(np.float64))
+        rows = np.abs(opened.design.rows[:, : terms.size].astype(np.float64))
         for term in range(reach.size):
             reach[term] = rows[:, terms == term].sum(axis=1).max(initial=0.0)
     return reach

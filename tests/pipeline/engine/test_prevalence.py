@@ -13,6 +13,7 @@ from collapsium.storage.corpus.labels import DocumentRows
 from collapsium.storage.errors import AbsentError, DamagedError, OptionError
 from collapsium.workers.design import unpacked_design
 from collapsium.workers.families.cvb import prevalence, schedule
+from collapsium.workers.families.cvb.collapsed import NO_ROWS
 from tests.fits import bits, scores_of
 
 TOPICS, WORDS, TOKENS = 4, 60, 25
@@ -264,7 +265,7 @@ def test_designs_that_do_not_belong_to_a_model__are_refused(reference):
     state = model.global_state.prevalence
     rows = DocumentRows(np.ones((1, 2), dtype=np.float32), np.zeros(1, dtype=np.int32))
     with pytest.raises(DamagedError, match="expected .* columns, found 2"):
-        prevalence.own_priors(rows, state)
+        prevalence.own_priors(rows, state, model.family.update_parameters(NO_ROWS, model.global_state))
     record = json.loads(state.prevalence_design.tobytes())
     for change in ({"formula": "~ __import__('os')"}, {"used": [0, 99]}, {"counts": {}}, {"center": [0.0]}):
         data = json.dumps({**record, **change}).encode()
@@ -291,3 +292,63 @@ def test_one_line__says_which_fields_enter_the_model(corpora):
         [f"{corpus.url}: {stored} none; it follows those that `prevalence` names"],
         [f"{corpus.url}: {stored} party, year"],
     ]
+
+
+AUTHORS = 60
+
+
+@pytest.fixture(scope="module")
+def authors(tmp_path_factory):
+    """A corpus of documents by many authors, each of whom prefers one of two topics; and unseen documents."""
+    place, noise = tmp_path_factory.mktemp("authors"), np.random.default_rng(0)
+    for name, documents in (("seen", 900), ("unseen", 40)):
+        with (place / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+            for number in range(documents):
+                author = int(noise.integers(AUTHORS))
+                first = noise.random() < (0.9 if author % 2 else 0.1)
+                words = noise.choice(10, 6) + (0 if first else 10)
+                row = {
+                    "id": str(number),
+                    "text": " ".join(f"w{word}" for word in words),
+                    "length": float(noise.normal()),
+                }
+                row["author"] = f"a{author:02d}" if name == "seen" or number else "nobody"
+                file.write(json.dumps(row) + "\n")
+    fields = {"labels": ["author"], "covariates": ["length"], "scheduler": "serial", "min_documents": 1}
+    ingest(place / "seen.jsonl", place / "corpus", shard_tokens=2500, **fields)
+    ingest(place / "unseen.jsonl", place / "unseen", like=place / "corpus", scheduler="serial")
+    return place
+
+
+@pytest.mark.parametrize("family", ["lda", "hdp"])
+def test_fields_of_many_levels__have_shrunken_effects(authors, family, tmp_path):
+    options = {"family": family, "topics": 2, "prevalence": "~ length + author", "iterations": 50, "seed": 1}
+    options |= {"inverse_temperature": 1.0}
+    model = fit(authors / "corpus", tmp_path / "run", scheduler="serial", **options)
+    frame = model.prevalence()
+    effects_of = frame.filter(regex=r"^author\[", axis=0)
+    assert len(effects_of) == AUTHORS
+    difference = (effects_of[0] - effects_of[1]).to_numpy()
+    assert abs(np.corrcoef(difference, np.arange(AUTHORS) % 2)[0, 1]) > 0.9
+    shares = [model.shares_at(author=author)[0] for author in ("a00", "a01")]
+    assert abs(shares[0] - shares[1]) > 0.3
+    assert min(shares) < model.shares_at()[0] < max(shares)
+    assert verify(tmp_path / "run").broken == []
+    infer(tmp_path / "run", authors / "unseen", tmp_path / "theta.npy", scheduler="serial")
+    assert np.isfinite(np.load(tmp_path / "theta.npy")).all()
+    shards = len(model.record.shards)
+    again = fit(authors / "corpus", tmp_path / "again", scheduler="threads", scratch=tmp_path / "scratch", **options)
+    assert shards > 1
+    assert bits(model, shards) == bits(again, shards)
+
+
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        ("~ length * author", "'author' has 60 levels; a field of more than 50 stands alone"),
+        ("~ 0 + author + length", "intercept"),
+    ],
+)
+def test_fields_of_many_levels__stand_alone(authors, tmp_path, formula, message):
+    with pytest.raises(OptionError, match=message):
+        fit(authors / "corpus", tmp_path / "run", family="lda", topics=2, prevalence=formula, scheduler="serial")

@@ -204,6 +204,15 @@ class CollapsedGlobalState(WeighedGlobalState):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LevelState(State):
+    """Effects of the levels of fields of many levels, such as authors: u_lk ~ N(0, tau^2)."""
+
+    level_variance: Annotated[Vector, numbers("level_field", low=MIN_POSITIVE)]  # tau^2 of each field
+    level_field: Annotated[Ints, indices("design_level", below="level_field")]  # Field of each level
+    level_effects: Annotated[Vector, numbers("design_level topic", -1e6, 1e6)]  # u_lk
+
+
+@dataclass(frozen=True, kw_only=True)
 class PrevalenceState(State):
     """Priors of documents that follow a design; see `kernels.cvb.prevalence`."""
 
@@ -220,6 +229,12 @@ class PrevalenceState(State):
     # Sweeps so far, and those after which coefficients are learned
     prevalence_sweeps: NonNegativeInt = 0
     prevalence_first: NonNegativeInt = 0
+    levels: LevelState | None = None  # Of designs with fields of many levels
+
+    @property
+    def row_size(self) -> int:
+        """Numbers in a document's row: columns, and a level of each field of many."""
+        return len(self.prevalence_coefficients) + (0 if self.levels is None else self.levels.level_variance.size)
 
     @property
     def held(self) -> float:
@@ -228,9 +243,15 @@ class PrevalenceState(State):
 
     @property
     def learns(self) -> bool:
-        """True if coefficients are learned after the next sweep."""
+        """True if coefficients, or effects of levels, are learned after the next sweep."""
         after = self.prevalence_sweeps - self.prevalence_first
         return after >= 0 and after % schedule.PREVALENCE_INTERVAL == 0
+
+    @property
+    def learns_levels(self) -> bool:
+        """True if effects of levels are learned next: they take turns with the coefficients."""
+        after = self.prevalence_sweeps - self.prevalence_first
+        return self.levels is not None and after // schedule.PREVALENCE_INTERVAL % 2 == 1
 
 
 @dataclass(frozen=True, kw_only=True)

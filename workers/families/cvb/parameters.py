@@ -91,6 +91,8 @@ class OwnPriors:
     """Priors of a shard's documents that follow a design."""
 
     design: npt.NDArray[np.float32]  # Distinct rows; float32 (design rows, columns)
+    levels: npt.NDArray[np.int32]  # Places of their levels of fields of many; int32 (design rows, fields)
+    level_count: int  # Levels of all these fields
     place: npt.NDArray[np.int32]  # Row of each document; int32 (documents,)
     priors: Vector  # a_dk of the distinct rows; float64 (design rows, topics)
     log_total: Vector  # log sum_k exp(x_d.lambda_k) of the distinct rows; float64 (design rows,)

@@ -94,8 +94,11 @@ class PlainTopicsFamily(
         return None if global_state.prevalence is None else global_state.prevalence.prevalence_design
 
     def design_coefficients(self, global_state: GlobalStateT) -> Vector | None:
-        """Return the coefficients of the documents' priors, shape (columns, topics); None without a design."""
-        return None if global_state.prevalence is None else global_state.prevalence.prevalence_coefficients
+        """Return the coefficients and the effects of levels, (columns + levels, topics); None without a design."""
+        state = global_state.prevalence
+        if state is None or state.levels is None:
+            return None if state is None else state.prevalence_coefficients
+        return np.concatenate([state.prevalence_coefficients, state.levels.level_effects])
 
     def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""

@@ -4,6 +4,9 @@ In LDA, log a_dk = x_d.lambda_k, lambda_kp ~ N(mu_p, 1/rho_p), mu = (log alpha, 
 that lambda = mu is LDA. Every few sweeps, lambda takes a damped Newton step, from sums over the documents. Tempered
 responsibilities spread over topics, which would let concentrations grow: A_d is held at A while they are tempered.
 
+Levels of a field of many, such as authors, have effects u_lk ~ N(0, tau^2), whose mean over the fields is added to
+x_d.lambda_k. They take turns with lambda.
+
 In the HDP, the design multiplies the shares of topics, and an intercept keeps the means of these factors at one:
 
     a_dk = G[alpha] G[pi_k] exp(x_d.lambda_k) / m_k,  m_k = sum_d h_d exp(x_d.lambda_k) / sum_d h_d
@@ -25,7 +28,7 @@ from collapsium.storage.errors import DamagedError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.families.cvb import schedule
-from collapsium.workers.families.cvb.global_state import HdpGlobalState, LdaGlobalState, PrevalenceState
+from collapsium.workers.families.cvb.global_state import HdpGlobalState, LdaGlobalState, LevelState, PrevalenceState
 from collapsium.workers.families.cvb.parameters import OwnPriors, Parameters
 from collapsium.workers.families.cvb.sums import PrevalenceSums, SweepSums
 from collapsium.workers.families.family import DesignTable
@@ -41,6 +44,10 @@ Vector = npt.NDArray[np.float64]
 
 KERNELS = (kernels.design_priors, kernels.count_moments, kernels.coefficient_sums, kernels.newton_steps)
 INTERCEPT_PRECISION, PRECISION = 0.1, 1.0  # rho of the intercepts, and of all other coefficients
+FIRST_VARIANCE, LEAST_VARIANCE = 0.25, 1e-4  # tau^2 at first, and at least
+LEVEL_STEPS = 20  # Newton steps to the effects of levels, at most; they converge from above
+LEVEL_TOLERANCE = 1e-8  # Largest of these that is the last
+MAX_LEVEL_STEP = 20.0  # Bound on |y|
 MIN_PRIOR = 1e-8  # Smallest mean prior of a topic
 CELLS = 1 << 18  # Moments of documents and topics that are summed together, in each of three arrays of 2 MB
 
@@ -50,7 +57,14 @@ def begin(design: DesignTable, topics: int, alpha: Vector | None, iterations: in
 
     This is `alpha` or, where it is None, the prior that the design multiplies.
     """
-    coefficients = np.zeros((design.terms.size, topics))
+    coefficients, levels = np.zeros((design.terms.size, topics)), None
+    if design.level_field.size:
+        fields = int(design.level_field.max()) + 1
+        levels = LevelState(
+            level_effects=np.zeros((design.level_field.size, topics)),
+            level_field=design.level_field,
+            level_variance=np.full(fields, FIRST_VARIANCE),
+        )
     if alpha is not None:
         coefficients[0] = special.log(alpha)
     first = min(schedule.PREVALENCE_FIRST, iterations // 3) if iterations else schedule.PREVALENCE_FIRST
@@ -62,6 +76,7 @@ def begin(design: DesignTable, topics: int, alpha: Vector | None, iterations: in
         prevalence_concentration=1.0 if alpha is None else float(alpha.sum()),
         prevalence_multiplies=alpha is None,
         prevalence_first=first,
+        levels=levels,
     )
 
 
@@ -71,12 +86,16 @@ def carried(state: PrevalenceState, known: PrevalenceState) -> PrevalenceState:
     coefficients = known.prevalence_coefficients
     if columns[0] is None or columns[0] != columns[1] or coefficients.shape != state.prevalence_coefficients.shape:
         return state
+    shapes = [None if own.levels is None else own.levels.level_effects.shape for own in (state, known)]
+    if shapes[0] != shapes[1]:
+        return state
     return replace(
         state,
         prevalence_coefficients=coefficients,
         prevalence_free=known.prevalence_free,
         prevalence_sweeps=max(known.prevalence_sweeps, schedule.PREVALENCE_FIRST),
         prevalence_first=0,
+        levels=known.levels,
     )
 
 
@@ -91,16 +110,23 @@ def _columns(design: npt.NDArray[np.uint8]) -> object:
 
 def own_priors(design: DocumentRows, state: PrevalenceState, parameters: Parameters) -> OwnPriors:
     """Return the priors of documents with rows of the design."""
-    rows, coefficients = np.ascontiguousarray(design.rows), state.prevalence_coefficients
-    if rows.shape[1] != len(coefficients):
-        raise DamagedError("prevalence_design", f"expected {len(coefficients)} columns, found {rows.shape[1]}")
+    coefficients = state.prevalence_coefficients
+    if design.rows.shape[1] != state.row_size:
+        raise DamagedError("prevalence_design", f"expected {state.row_size} columns, found {design.rows.shape[1]}")
+    rows, places = np.ascontiguousarray(design.rows[:, : len(coefficients)]), design.rows[:, len(coefficients) :]
+    effects = np.zeros((0, coefficients.shape[1])) if state.levels is None else state.levels.level_effects
+    if places.size and not (places.min() >= -1 and places.max() < len(effects)):
+        raise DamagedError("prevalence_design", f"expected levels below {len(effects)}, found {places.max():.0f}")
+    levels = kernels.Levels(np.ascontiguousarray(places, dtype=np.int32), effects)
     priors, log_total = np.empty((len(rows), coefficients.shape[1])), np.empty(len(rows))
-    kernels.design_priors(rows, coefficients, state.held, priors, log_total)
+    kernels.design_priors(rows, coefficients, levels, state.held, priors, log_total)
     rest = 0.0
     if state.prevalence_multiplies:
         priors, rest = priors * parameters.topics, parameters.rest
     place, multiplies = np.ascontiguousarray(design.place), state.prevalence_multiplies
-    return OwnPriors(rows, place, priors, log_total, state.held, state.learns, multiplies, rest)
+    return OwnPriors(
+        rows, levels.places, len(effects), place, priors, log_total, state.held, state.learns, multiplies, rest
+    )
 
 
 class Learning:
@@ -110,9 +136,11 @@ class Learning:
         columns, topics = (0, 0) if own is None else (own.design.shape[1], own.priors.shape[1])
         self._own = own
         self._weight = np.zeros(0 if own is None else len(own.design))
+        levels = 0 if own is None else own.level_count
         self._sums = kernels.CoefficientSums(
-            np.zeros((columns, topics)), np.zeros((columns * (columns + 1) // 2, topics))
-        )
+            np.zeros((columns, topics)), np.zeros((columns * (columns + 1) // 2, topics)),
+            *np.zeros((2, levels, topics)),
+        )  # fmt: skip
 
     def add(self, chunk: DocumentChunk) -> None:
         """Add the sums of a chunk after its sweep."""
@@ -151,7 +179,7 @@ class Learning:
             kernels.count_moments(
                 pairs._replace(offsets=offsets), chunk.active._replace(offsets=lists), part, documents, moments
             )
-            kernels.coefficient_sums(documents, moments, own.held, own.rest, least, self._sums)
+            kernels.coefficient_sums(documents, own.levels, moments, own.held, own.rest, least, self._sums)
 
     def parts(self) -> dict[str, Part]:
         """Return `PrevalenceSums`."""
@@ -166,6 +194,9 @@ class Learning:
         if own.learned:
             parts["prevalence_gradient"] = fresh(self._sums.gradient)
             parts["prevalence_curvature"] = fresh(self._sums.curvature)
+            if own.level_count:
+                parts["level_tables"] = fresh(self._sums.level_tables)
+                parts["level_growth"] = fresh(self._sums.level_growth)
         return parts
 
 
@@ -184,7 +215,9 @@ def updated(global_state: LdaGlobalState, delta: Delta, inverse_temperature: flo
         return global_state
     alpha = np.maximum(sums.prior_total / max(sums.prior_weight, 1.0), MIN_PRIOR)
     coefficients = state.prevalence_coefficients
-    if sums.prevalence_gradient is not None and sums.prevalence_curvature is not None:
+    if state.learns_levels:
+        state = replace(state, levels=stepped_levels(state, sums))
+    elif sums.prevalence_gradient is not None and sums.prevalence_curvature is not None:
         coefficients = stepped(state, sums.prevalence_gradient, sums.prevalence_curvature)
     sweeps = state.prevalence_sweeps + 1
     power = inverse_temperature or 1.0
@@ -205,16 +238,47 @@ def updated_shares(global_state: HdpGlobalState, delta: Delta, topics: Vector) -
     state, sums = global_state.prevalence, delta.read(PrevalenceSums)
     if state is None or delta.read(SweepSums) is None:
         return global_state
-    state = replace(state, prevalence_sweeps=state.prevalence_sweeps + 1)
     if sums is not None:
         coefficients = np.array(state.prevalence_coefficients)
         expected = sums.prior_weight * topics
         mean = np.divide(sums.prior_total, expected, out=np.ones_like(topics), where=expected > 0.0)
         coefficients[0] -= np.asarray(special.log(np.where(mean > 0.0, mean, 1.0)))
-        if sums.prevalence_gradient is not None and sums.prevalence_curvature is not None:
+        if state.learns_levels:
+            state = replace(state, levels=stepped_levels(state, sums))
+        elif sums.prevalence_gradient is not None and sums.prevalence_curvature is not None:
             coefficients += _share_steps(state, sums.prevalence_gradient, sums.prevalence_curvature)
         state = replace(state, prevalence_coefficients=coefficients)
-    return replace(global_state, prevalence=state)
+    return replace(global_state, prevalence=replace(state, prevalence_sweeps=state.prevalence_sweeps + 1))
+
+
+def stepped_levels(state: PrevalenceState, sums: PrevalenceSums) -> LevelState | None:
+    """Return the effects of levels after a step, and tau^2 after one of the EM algorithm.
+
+    By Jensen's inequality, exp of a mean of changes y is at most the mean of their exp, so that levels separate:
+    each y maximises S y - H (e^y - 1) - (u + y)^2 / (2 tau^2), with S and H the sums of w s_dk and w h_d a_dk over the
+    documents of the level, w = 1 / fields. tau^2 is the mean of u^2 + 1 / (w H + 1 / tau^2).
+    """
+    levels, tables, growth = state.levels, sums.level_tables, sums.level_growth
+    if levels is None or tables is None or growth is None:
+        return levels
+    weight = 1.0 / levels.level_variance.size
+    tables, growth, before = weight * tables, weight * growth, levels.level_effects
+    precision = 1.0 / levels.level_variance[levels.level_field][:, np.newaxis]
+    # Above the root, from where Newton's steps fall to it.
+    above = np.asarray(special.log(np.maximum(tables, 1e-12) / np.maximum(growth, 1e-300)))
+    change = np.clip(np.maximum(above, -before), -MAX_LEVEL_STEP, MAX_LEVEL_STEP)
+    for _ in range(LEVEL_STEPS):
+        expected = growth * np.asarray(special.exp(change))
+        step = (tables - expected - precision * (before + change)) / (expected + precision)
+        change = np.clip(change + step, -MAX_LEVEL_STEP, MAX_LEVEL_STEP)
+        if np.abs(step).max() < LEVEL_TOLERANCE:
+            break
+    after = before + change
+    spread = after**2 + 1.0 / (weight * growth + precision)
+    fields = levels.level_variance.size
+    # A field is a run of levels; libraries of linear algebra add in an order that depends on the processor.
+    variance = np.array([spread[levels.level_field == number].mean() for number in range(fields)])
+    return replace(levels, level_effects=after, level_variance=np.maximum(variance, LEAST_VARIANCE))
 
 
 def _share_steps(state: PrevalenceState, gradient: Vector, curvature: Vector) -> Vector:

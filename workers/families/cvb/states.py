@@ -156,8 +156,8 @@ def _design_faults(rows: Counts | None, place: Places | None, context: CheckCont
     prevalence = state.prevalence if isinstance(state, PlainTopicsGlobalState) else None
     yield from presence_faults(rows, "design_rows", expected=prevalence is not None)
     yield from presence_faults(place, "design_place", expected=prevalence is not None)
-    if rows is not None and prevalence is not None and rows.shape[1] != len(prevalence.prevalence_coefficients):
-        yield f"expected {len(prevalence.prevalence_coefficients)} columns in 'design_rows', found {rows.shape[1]}"
+    if rows is not None and prevalence is not None and rows.shape[1] != prevalence.row_size:
+        yield f"expected {prevalence.row_size} columns in 'design_rows', found {rows.shape[1]}"
 
 
 def _present(values: T | None, name: str) -> T:
@@ -245,7 +245,7 @@ class DenseDocuments(CollapsedDocuments):
 
     document_topic: Annotated[Counts, non_negative("document topic")]  # E[n_dk]
     # Distinct rows of a design that the documents' priors follow, and the row of each document
-    design_rows: Annotated[Counts | None, numbers("design_row design_column")] = field(default=None, kw_only=True)
+    design_rows: Annotated[Counts | None, numbers("design_row design_number")] = field(default=None, kw_only=True)
     design_place: Annotated[Places | None, indices("document", below="design_row")] = field(default=None, kw_only=True)
 
     @property
@@ -310,7 +310,7 @@ class ActiveDocuments(CollapsedDocuments):
         default=None, kw_only=True
     )
     # Distinct rows of a design that the documents' priors follow, and the row of each document
-    design_rows: Annotated[Counts | None, numbers("design_row design_column")] = field(default=None, kw_only=True)
+    design_rows: Annotated[Counts | None, numbers("design_row design_number")] = field(default=None, kw_only=True)
     design_place: Annotated[Places | None, indices("document", below="design_row")] = field(default=None, kw_only=True)
 
     @property

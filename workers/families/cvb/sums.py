@@ -58,6 +58,8 @@ class PrevalenceSums(State):
     # `kernels.cvb.prevalence.CoefficientSums`
     prevalence_gradient: Vector | None = None
     prevalence_curvature: Vector | None = None
+    level_tables: Vector | None = None
+    level_growth: Vector | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from collapsium.workers.kernels.argument_types import (
     Float32Matrix,
     Float64Matrix,
     Float64Vector,
+    Int32Matrix,
     Int32Vector,
     OutFloat64Matrix,
     OutFloat64Vector,
@@ -66,22 +67,35 @@ class DocumentPriors(NamedTuple):
     lengths: Float64Vector  # Tokens of each document, by their weights; (documents,)
 
 
+class Levels(NamedTuple):
+    """Levels of fields of many in the rows of a design: the mean of their effects is added to x_d.lambda_k."""
+
+    places: Int32Matrix  # Place of each row's level of each field, -1 for none; (design rows, fields)
+    effects: Float64Matrix  # u_lk; (levels, topics)
+
+
 class CoefficientSums(NamedTuple):
     """Derivatives by the coefficients, without the coefficients' prior."""
 
     gradient: OutFloat64Matrix  # (columns, topics)
     curvature: OutFloat64Matrix  # Of pairs of columns p <= q, in the order of rows; (columns (columns + 1) / 2, topics)
+    # Sums over the documents of each level: of s_dk, and of h_d a_dk; (levels, topics)
+    level_tables: OutFloat64Matrix
+    level_growth: OutFloat64Matrix
 
 
 @kernel
 def design_priors(
     design: Float32Matrix,
     coefficients: Float64Matrix,
+    levels: Levels,
     concentration: float,
     priors: OutFloat64Matrix,
     log_total: OutFloat64Vector,
 ) -> None:
     """Fill a_dk of rows of a design, and log sum_k exp(x_d.lambda_k); twin: `naive.prevalence.design_priors`.
+
+    The mean of the effects of a row's levels is part of x_d.lambda_k.
 
     `concentration` is A where it is held, and 0 where it is free.
 
@@ -95,6 +109,12 @@ def design_priors(
             x = float(design[row, p])
             for k in range(topics):
                 priors[row, k] += x * coefficients[p, k]
+        fields = levels.places.shape[1]
+        for f in range(fields):
+            level = levels.places[row, f]
+            if level >= 0:
+                for k in range(topics):
+                    priors[row, k] += levels.effects[level, k] / fields
         total = 0.0
         for k in range(topics):
             priors[row, k] = math.exp(min(max(priors[row, k], -MAX_LOG_PRIOR), MAX_LOG_PRIOR))
@@ -207,6 +227,7 @@ def tables_and_spread(prior: float, mean: float, variance: float, log_absent: fl
 @kernel
 def coefficient_sums(
     documents: DocumentPriors,
+    places: Int32Matrix,
     moments: CountMoments,
     concentration: float,
     rest: float,
@@ -217,7 +238,7 @@ def coefficient_sums(
 
     With s the expected tables, v their derivatives, and h_d = psi(A_d + n_d) - psi(A_d) where the concentration is
     free, or the sum of s_d over A where it is held (`concentration` is A, else 0). A_d includes `rest`, the prior of
-    what belongs to no topic. A `least` of 1 makes w_dk = h_d a_dk:
+    what belongs to no topic. `places` are as in `Levels`. A `least` of 1 makes w_dk = h_d a_dk:
 
         gradient   sum_d x_d (s_dk - h_d a_dk)
         curvature  sum_d w_dk x_d x_d'
@@ -252,6 +273,11 @@ def coefficient_sums(
             else:
                 curvature = expected - spread[k] - own[k] * own[k] * bend
             weight[k] = max(curvature, least * expected)
+            for f in range(places.shape[1]):
+                level = places[documents.place[document], f]
+                if level >= 0:
+                    sums.level_tables[level, k] += tables[k]
+                    sums.level_growth[level, k] += expected
             tables[k] -= expected
         pair = 0
         for p in range(columns):

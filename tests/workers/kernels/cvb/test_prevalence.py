@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.special import psi
 
 from collapsium.workers.families.cvb import prevalence as family
-from collapsium.workers.families.cvb.global_state import PrevalenceState
+from collapsium.workers.families.cvb.global_state import LevelState, PrevalenceState
+from collapsium.workers.families.cvb.sums import PrevalenceSums
 from collapsium.workers.kernels.cvb import active, merge_scores
 from collapsium.workers.kernels.cvb import prevalence as kernels
 from collapsium.workers.kernels.cvb.active import UNIT
@@ -58,24 +59,42 @@ def example(seed, documents=40, columns=4, topics=5):
     return design, coefficients, lengths, moments
 
 
+NO_LEVELS = kernels.Levels(np.zeros((40, 0), dtype=np.int32), np.zeros((0, 5)))  # Of an example
+
+
+def example_levels(seed, documents, fields=1, levels=6):
+    """Levels of documents, of which some have none."""
+    noise = np.random.default_rng(seed + 1)
+    places = noise.integers(-1, levels, (documents, fields)).astype(np.int32)
+    return kernels.Levels(places, noise.normal(size=(levels, 5)))
+
+
+def no_sums(columns, topics, levels=0):
+    """Sums of no documents."""
+    sizes = (columns, topics), (columns * (columns + 1) // 2, topics), (levels, topics), (levels, topics)
+    return kernels.CoefficientSums(*map(np.zeros, sizes))
+
+
 def summed(design, coefficients, concentration, lengths, moments, least, rest=0.0):
     """Gradient and curvatures by the kernels."""
     (rows, columns), topics = design.shape, coefficients.shape[1]
     priors, log_total = np.empty((rows, topics)), np.empty(rows)
-    kernels.design_priors(design, coefficients, concentration, priors, log_total)
+    kernels.design_priors(design, coefficients, NO_LEVELS, concentration, priors, log_total)
     documents = kernels.DocumentPriors(design, priors, np.arange(rows, dtype=np.int32), lengths)
-    sums = kernels.CoefficientSums(np.zeros((columns, topics)), np.zeros((columns * (columns + 1) // 2, topics)))
-    kernels.coefficient_sums(documents, kernels.CountMoments(*moments), concentration, rest, least, sums)
+    sums = no_sums(columns, topics)
+    places = np.zeros((rows, 0), dtype=np.int32)
+    kernels.coefficient_sums(documents, places, kernels.CountMoments(*moments), concentration, rest, least, sums)
     return sums
 
 
 @HELD
-@given(seed=st.integers(0, 10_000))
-def test_design_priors__equal_their_twin(concentration, seed):
+@given(seed=st.integers(0, 10_000), fields=st.integers(0, 2))
+def test_design_priors__equal_their_twin(concentration, seed, fields):
     design, coefficients, _, _ = example(seed)
+    levels = example_levels(seed, len(design), fields)
     priors, log_total = np.empty((len(design), 5)), np.empty(len(design))
-    kernels.design_priors(design, coefficients, concentration, priors, log_total)
-    expected = naive.design_priors(design, coefficients, concentration)
+    kernels.design_priors(design, coefficients, levels, concentration, priors, log_total)
+    expected = naive.design_priors(design, coefficients, concentration, *levels)
     np.testing.assert_allclose(priors, expected[0], rtol=1e-12)
     np.testing.assert_allclose(log_total, expected[1], rtol=1e-12, atol=1e-12)
 
@@ -122,6 +141,40 @@ def test_gradient__equals_differences_of_the_objective_at_frozen_moments(concent
             values.append(naive.objective(design, moved, concentration, lengths, moments))
         differences[place] = (values[0] - values[1]) / (2 * step)
     assert np.abs(gradient - differences).max() < 1e-6 * np.abs(gradient).max()
+
+
+@HELD
+@given(seed=st.integers(0, 10_000), fields=st.integers(1, 2))
+def test_levels__have_the_sums_and_steps_of_their_twins_which_climb(concentration, seed, fields):
+    design, coefficients, lengths, moments = example(seed)
+    levels, variance = example_levels(seed, len(design), fields), np.linspace(0.3, 0.9, fields)
+    priors, log_total = np.empty((len(design), 5)), np.empty(len(design))
+    kernels.design_priors(design, coefficients, levels, concentration, priors, log_total)
+    documents = kernels.DocumentPriors(design, priors, np.arange(len(design), dtype=np.int32), lengths)
+    sums = no_sums(4, 5, len(levels.effects))
+    kernels.coefficient_sums(documents, levels.places, kernels.CountMoments(*moments), concentration, 0.0, 1.0, sums)
+    tables, total = naive.tables(priors, moments), priors.sum(axis=1)
+    growth = tables.sum(axis=1) / total if concentration else psi(total + lengths) - psi(total)
+    twin = naive.level_sums(levels.places, tables, growth[:, np.newaxis] * priors, len(levels.effects))
+    np.testing.assert_allclose(sums.level_tables, twin[0], rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(sums.level_growth, twin[1], rtol=1e-7, atol=1e-9)
+    field = np.arange(len(levels.effects)) % fields
+    before = LevelState(level_effects=levels.effects, level_field=field, level_variance=variance)
+    state = replace(share_state(design, coefficients), levels=before)
+    swept = PrevalenceSums(
+        prior_total=np.zeros(5), prior_weight=1.0, log_prior_total=0.0, level_tables=sums.level_tables,
+        level_growth=sums.level_growth,
+    )  # fmt: skip
+    after = family.stepped_levels(state, swept)
+    steps = naive.level_steps(levels.effects, *twin, variance[field], 1 / fields)
+    np.testing.assert_allclose(after.level_effects - levels.effects, steps, atol=1e-6)
+
+    def value(effects):
+        a = naive.design_priors(design, coefficients, concentration, levels.places, effects)[0]
+        prior = 0.5 * (effects**2 / variance[field][:, np.newaxis]).sum()
+        return naive.objective_of(a, lengths, moments) - prior
+
+    assert value(after.level_effects) > value(levels.effects) - 1e-9 * abs(value(levels.effects))
 
 
 @given(seed=st.integers(0, 10_000))
@@ -178,8 +231,9 @@ def share_sums(design, coefficients, shares, lengths, moments, rest):
     priors = np.exp(design.astype(np.float64) @ coefficients) * shares
     documents = kernels.DocumentPriors(design, priors, np.arange(len(design), dtype=np.int32), lengths)
     columns, topics = coefficients.shape
-    sums = kernels.CoefficientSums(np.zeros((columns, topics)), np.zeros((columns * (columns + 1) // 2, topics)))
-    kernels.coefficient_sums(documents, kernels.CountMoments(*moments), 0.0, rest, 1.0, sums)
+    sums = no_sums(columns, topics)
+    places = np.zeros((len(design), 0), dtype=np.int32)
+    kernels.coefficient_sums(documents, places, kernels.CountMoments(*moments), 0.0, rest, 1.0, sums)
     total = priors.sum(axis=1) + rest
     return sums, naive.tables(priors, moments), psi(total + lengths) - psi(total), priors
 
