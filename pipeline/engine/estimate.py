@@ -524,7 +524,7 @@ def _sent(sizes: FitSizes) -> float:
     words = min(sizes.words * (-(-shards // machines)) ** sizes.growth, sizes.vocabulary)
     changes = footprint.change_share * footprint.delta * words
     sums = footprint.sum_share * footprint.delta * sizes.vocabulary
-    return (machines - 1) / machines * (changes + sums)
+    return float((machines - 1) / machines * (changes + sums))
 
 
 def _exchange(sizes: FitSizes, link: float, costs: MeasuredCosts | None, local_sweeps: int) -> Exchange:

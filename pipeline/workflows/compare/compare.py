@@ -28,9 +28,9 @@ from collapsium.pipeline.analysis.labels.conditional import score_from_labels
 from collapsium.pipeline.analysis.metrics.catalogue import USES, Metric, Needs, is_all, metrics_of
 from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
-from collapsium.pipeline.corpora.documents import PREFIX, corpus_of, reading_of
+from collapsium.pipeline.corpora.documents import PREFIX, corpus_of, options_of_reading
 from collapsium.pipeline.corpora.new_texts import names_corpus
-from collapsium.pipeline.corpora.texts_in_memory import OPTIONS as TEXT_OPTIONS
+from collapsium.pipeline.corpora.texts_in_memory import reading_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler, is_elsewhere
@@ -457,9 +457,8 @@ class Comparison(ShortRepr):
 
     def plot(self) -> Figure:
         """Return the picture of the comparison, which its folder has in `plots`, as a Matplotlib figure."""
-        return comparison_figure(
-            self.rows, self.recommendation and self.recommendation.topics, given_labels="labelled" in self.rows[0]
-        )
+        chosen = None if self.recommendation is None else self.recommendation.topics
+        return comparison_figure(self.rows, chosen, given_labels="labelled" in self.rows[0])
 
     def _repr_html_(self) -> str:
         """Return a table with a row for each cell, for notebooks."""
@@ -530,10 +529,11 @@ def compare(
     """
     if out is None and is_elsewhere(scheduling.scheduler):
         raise OptionError("required with workers that do not see a temporary folder", "out")
-    words = {} if names_corpus(corpus) else reading_of(reading, corpus, {})
+    known = () if names_corpus(corpus) else options_of_reading(corpus)
+    words = reading_of(reading, (), known) if known else {}
     unknown = next(iter(reading), None)
     if unknown is not None:
-        known = (*option_names(compare), *(() if names_corpus(corpus) else TEXT_OPTIONS))
+        known = (*option_names(compare), *known)
         raise OptionError(f"compare: unknown option {unknown!r}{suggestion(unknown, known)}")
     execution = {**dict(scheduling), **dict(memory), "tls": tls}
     with contextlib.ExitStack() as lasting:
@@ -634,7 +634,8 @@ def _compare(cells: Sequence[Cell], fitter: Fitter) -> Comparison:
         choice = recommended(rows)
         write_rows(folder, TABLE, rows, pa.schema([*schema, *map(pa.field, STUDIED, STUDIED.values())]))
         folder.write(TEXT, f"{report_text(corpora, rows, left_out)}\n{choice}\n".encode())
-    plots = draw_plot(rows, folder / "plots", choice and choice.topics, given_labels=options.unseen is not None)
+    chosen = None if choice is None else choice.topics
+    plots = draw_plot(rows, folder / "plots", chosen, given_labels=options.unseen is not None)
     if plots is None:
         report("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
     report("compared", rows=len(rows), plots=len(plots or ()))
