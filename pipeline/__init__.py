@@ -66,7 +66,7 @@ _HOMES = {
     "shares_by": "collapsium.pipeline.analysis.effects",
     "shares_over": "collapsium.pipeline.analysis.effects",
     "simulate": "collapsium.pipeline.corpora.simulate",
-    "split": "collapsium.pipeline.corpora.ingest",
+    "split": "collapsium.pipeline.corpora.split",
     "table_effects": "collapsium.pipeline.analysis.effects",
     "topic_shares": "collapsium.pipeline.analysis.topic_shares",
     "topics": "collapsium.pipeline.models.topics",

@@ -26,6 +26,7 @@ import collapsium.pipeline.workflows.compare.compare
 import collapsium.storage.corpus.manifest
 import collapsium.storage.runs.published
 import collections.abc
+import matplotlib.figure
 import os
 import pandas
 import typing
@@ -265,7 +266,7 @@ def name_topics(run: str | os.PathLike[str], namer: str | collections.abc.Callab
 def neighbour_distance(run: str | os.PathLike[str], *, document: str | None = ..., corpus: str | os.PathLike[str] | None = ...) -> float:
     """Return the mean Hellinger distance between the proportions of neighbouring segments of a document."""
 
-def plot(run: str | os.PathLike[str], out: str | os.PathLike[str], *, what: str | collections.abc.Sequence[str] | None = ..., title: str | None = ..., document: str | None = ..., compare_with: str | os.PathLike[str] | None = ..., period: str | None = ..., cluster: str | None = ..., csv: str | os.PathLike[str] | None = ..., topics: collections.abc.Sequence[int] | None = ..., corpus: str | os.PathLike[str] | None = ..., min_share: float | None = ..., levels: int | None = ...) -> list[str]:
+def plot(run: str | os.PathLike[str], out: str | os.PathLike[str] | None = ..., *, what: str | collections.abc.Sequence[str] | None = ..., title: str | None = ..., document: str | None = ..., compare_with: str | os.PathLike[str] | None = ..., period: str | None = ..., cluster: str | None = ..., csv: str | os.PathLike[str] | None = ..., topics: collections.abc.Sequence[int] | None = ..., corpus: str | os.PathLike[str] | None = ..., min_share: float | None = ..., levels: int | None = ..., overwrite: bool = ..., verbose: bool | None = ...) -> list[str] | matplotlib.figure.Figure:
     """Draw a run."""
 
 def predict(run: str | os.PathLike[str], documents: typing.Any, out: str | os.PathLike[str] | None = ..., *, tls: collapsium.pipeline.executors.base.TLS | None = ..., notice: collections.abc.Callable[[str], None] | None = ..., progress: collections.abc.Callable[[int], None] = ..., field: str, values: collections.abc.Sequence[str | float] | None = ..., confusion: str | os.PathLike[str] | None = ..., seed: int = ..., format: str | None = ..., encoding: str | None = ..., separator: str | None = ..., id: str | None = ..., text: str | None = ..., vocabulary: str | collections.abc.Sequence[str] | None = ..., tokenizer: str | None = ..., headings: str | None = ..., bad_bytes: typing.Literal['error', 'replace'] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., overwrite: bool = ..., verbose: bool | None = ...) -> collapsium.pipeline.reporting.predict.Prediction | pandas.DataFrame:
@@ -360,8 +361,8 @@ def simulate(corpus: str | os.PathLike[str], *, family: typing.Literal['vb-lda']
 def simulate(corpus: str | os.PathLike[str], *, family: str, progress: collections.abc.Callable[[int], None] = ..., documents: int, words: int, tokens: float | None = ..., seed: int = ..., shard_tokens: int | None = ..., **options: typing.Any) -> collapsium.storage.corpus.manifest.Manifest:
     """Draw a corpus from a family's generative model."""
 
-def split(corpus: str | os.PathLike[str], train: str | os.PathLike[str], heldout: str | os.PathLike[str], *, progress: collections.abc.Callable[[int], None] = ..., fraction: float | None = ..., documents: bool = ..., folds: int | None = ..., fold: int | None = ..., drop_labels: float | None = ..., field: str | None = ..., seed: int = ...) -> None:
-    """Split the tokens, documents or labels of a corpus into a training and a held-out corpus."""
+def split(corpus: typing.Any, train: str | os.PathLike[str] | None = ..., heldout: str | os.PathLike[str] | None = ..., *, progress: collections.abc.Callable[[int], None] = ..., fraction: float | None = ..., documents: bool = ..., folds: int | None = ..., fold: int | None = ..., drop_labels: float | None = ..., field: str | None = ..., seed: int = ..., overwrite: bool = ..., verbose: bool | None = ..., **options: typing.Any) -> tuple[typing.Any, typing.Any]:
+    """Split the tokens, documents or labels of a corpus into a training and a held-out part."""
 
 def table_effects(proportions: object, data: object, formula: str, *, cluster: str | None = ..., level: float = ..., seed: int = ..., at: collections.abc.Sequence[str] = ..., contrast: collections.abc.Sequence[str] = ..., link: typing.Literal['identity', 'logit'] = ..., errors: typing.Literal['robust', 'classical'] = ..., permutations: int = ..., permute: str | None = ...) -> collapsium.pipeline.analysis.regression.Effects:
     """Estimate the effects of fields on proportions in a table, from any tool."""

@@ -64,6 +64,7 @@ from collapsium.workers.shard_loading import document_parts
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
     from collapsium.pipeline import Effects, Report
 
@@ -117,7 +118,9 @@ class Model:
         return {name: value for name, value in vars(self).items() if name not in left_out} | {"_texts": None}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._opened.location!r})"
+        record = self._opened.record
+        documents = sum(shard.documents for shard in record.shards)
+        return f"{type(self).__name__}({self._opened.location!r}: {record.family}, {documents:,} documents)"
 
     def __fspath__(self) -> str:
         """Return the path that was opened, so that functions of a run accept the model."""
@@ -630,6 +633,30 @@ class Model:
         return pipeline.shares_over(self, period, **options)
 
     # Pictures, reports and files
+
+    def plot(
+        self, what: str | Sequence[str] = "map", out: str | os.PathLike[str] | None = None, **options: Any
+    ) -> Figure | list[str]:
+        """Draw the model; see `collapsium.pipeline.plot`.
+
+        Parameters
+        ----------
+        what : str or sequence of str, optional
+            ``map`` and ``sizes`` of the topics, ``time`` and ``labels``, ``score`` and other panels of the fit,
+            ``segments``, and ``tree`` of trees.
+        out : str or path-like, optional
+            File to write; by default the figure is returned.
+        **options
+            Options of `collapsium.pipeline.plot`, such as ``period``.
+
+        Returns
+        -------
+        matplotlib.figure.Figure or list of str
+            The figure, which the caller may change; or the names of the panels in the file.
+        """
+        from collapsium import pipeline
+
+        return pipeline.plot(self, out, what=what, **options)
 
     def report(self, out: str | os.PathLike[str] | None = None, **options: Any) -> Report:
         """Write a report with passages of the remembered texts, or return it for a notebook.

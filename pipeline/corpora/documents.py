@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,17 +28,31 @@ from collapsium.pipeline.corpora.texts_in_memory import (
 )
 from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.pipeline.monitoring.progress import counter_here
+from collapsium.pipeline.options import names_of
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
+from collapsium.workers.options import former_names
 
 PREFIX = "collapsium-"  # Of temporary folders
 
 
 def options_of_reading(documents: DocumentSource) -> tuple[str, ...]:
-    """Return the names of the options of `ingest` that apply to documents: fewer to texts in memory than to files."""
+    """Return the names of the options of `ingest` that apply to documents: none to a corpus, all to files."""
+    if names_corpus(documents):
+        return ()
     return OPTIONS if isinstance(paths_or_texts(documents), TextsInMemory) else tuple(IngestOptions.model_fields)
+
+
+def reading_of(options: dict[str, Any], documents: DocumentSource, family: Iterable[str]) -> dict[str, Any]:
+    """Return the options of reading documents, and remove them from those of a fit; none for a corpus."""
+    known = options_of_reading(documents)
+    names = (*known, *former_names(IngestOptions)) if known else ()
+    reading = {name: options.pop(name) for name in names if name in options}
+    if "covariates" in reading and "covariates" in set(family):
+        options["covariates"] = tuple(one.partition("=")[0] for one in names_of(reading["covariates"], "covariates"))
+    return reading
 
 
 def ingest_documents(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
 from typing import Any
 
-from collapsium.pipeline.corpora.options import READING, IngestOptions, SplitOptions
+from collapsium.pipeline.corpora.options import READING, IngestOptions
 from collapsium.pipeline.corpora.recorded_reading import (
     RecordedReading,
     format_of,
@@ -27,8 +27,6 @@ from collapsium.storage.building.explode import explode_corpus
 from collapsium.storage.building.ingest import RelabelledSource, ingest_vectors
 from collapsium.storage.building.ingest import ingest as ingest_source
 from collapsium.storage.building.ingest_record import History, Report
-from collapsium.storage.building.label_split import split_labels
-from collapsium.storage.building.split import Held, split_corpus, split_corpus_documents
 from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
@@ -322,67 +320,6 @@ def _require_files(kind: str, options: ReadOptions, side_files: SideFileRequest)
         raise OptionError(f"applies only to tables (csv, vectors, side files), found the format {kind}", "separator")
     if options.label_separator is not None and not side_files.files:
         raise OptionError("applies only to side files (`label_files`)", "label_separator")
-
-
-@keywords(options=SplitOptions)
-def split(
-    corpus: str | os.PathLike[str],
-    train: str | os.PathLike[str],
-    heldout: str | os.PathLike[str],
-    *,
-    options: SplitOptions,
-    progress: Counting = silent,
-) -> None:
-    """Split the tokens, documents or labels of a corpus into a training and a held-out corpus.
-
-    Splits of tokens and of labels keep all documents in both parts. Vectors are split as complete documents.
-
-    Parameters
-    ----------
-    corpus : str or path-like
-        The corpus.
-    train, heldout : str or path-like
-        Folders to make.
-    options : SplitOptions
-        Held-out tokens, documents or labels.
-    progress : callable, optional
-        Called with the number of documents written so far.
-
-    Raises
-    ------
-    CollapsiumError
-        The corpus is damaged, an option is out of range, or a folder exists. No folder is left.
-    """
-    if options.drop_labels is not None:
-        others = {
-            "documents": options.documents,
-            "fraction": options.fraction is not None,
-            "folds": options.folds is not None,
-        }
-        other = next((name for name, value in others.items() if value), None)
-        if other is not None:
-            raise OptionError("not allowed with `drop_labels`, which splits labels only", other)
-        opened = Corpus(corpus)
-        opened.require_documents()
-        split_labels(
-            opened, train, heldout, share=options.drop_labels, field=options.field, seed=options.seed, progress=progress
-        )
-        return
-    if options.field is not None:
-        raise OptionError(f"{options.field} requires `drop_labels`, a probability in (0, 1)", "field")
-    if (options.folds is None) != (options.fold is None):
-        raise OptionError("`folds` and `fold` are needed together: the number of folds, and the one to hold out")
-    if options.folds is not None and options.fraction is not None:
-        raise OptionError(f"{options.fraction} is not allowed with `folds`, which hold out one of K parts", "fraction")
-    share, opened = 0.1 if options.fraction is None else options.fraction, Corpus(corpus)
-    opened.require_tokens()
-    if not options.documents and options.folds is None:
-        split_corpus(opened, train, heldout, fraction=share, seed=options.seed, progress=progress)
-        return
-    held = (
-        Held.share(share) if options.folds is None or options.fold is None else Held.fold(options.folds, options.fold)
-    )
-    split_corpus_documents(opened, train, heldout, held, seed=options.seed, progress=progress)
 
 
 @keywords()

@@ -13,12 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from collapsium.pipeline.corpora.options import MAX_PATH, READING, IngestOptions, TextsInMemory, sources_of
+from collapsium.pipeline.corpora.options import MAX_PATH, READING, TextsInMemory, sources_of
 from collapsium.pipeline.options import names_of
-from collapsium.storage.errors import AbsentError, InputError, OptionError, suggestion
+from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.texts.values import as_number, clean
-from collapsium.workers.options import former_names
 
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
@@ -271,22 +270,7 @@ def named_texts(path: str) -> Iterator[None]:
         raise InputError(NAME, error.expected.replace(path, NAME), error.where) from None
 
 
-def require_corpus_folder(path: str | os.PathLike[str]) -> None:
-    """Raise `AbsentError` with advice if a file is named where a corpus is expected."""
-    folder = Folder(path)
-    if folder.exists() and not folder.is_folder():
-        raise AbsentError(f"{folder.url}: expected the folder of a corpus, found a file; `ingest` makes a corpus of it")
-
-
 def column_names(texts: Any) -> list[str]:
     """Return the names of a frame's columns; none for a list or a column."""
     columns = _columns_of(texts)
     return [] if columns is None else columns[0]
-
-
-def reading_of(options: dict[str, Any], family: Iterable[str], known: Iterable[str] = OPTIONS) -> dict[str, Any]:
-    """Return the options of reading documents, and remove them from those of a fit."""
-    reading = {name: options.pop(name) for name in (*known, *former_names(IngestOptions)) if name in options}
-    if "covariates" in reading and "covariates" in set(family):
-        options["covariates"] = tuple(one.partition("=")[0] for one in names_of(reading["covariates"], "covariates"))
-    return reading

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from collapsium.pipeline.corpora.documents import PREFIX, ingest_documents, options_of_reading
+from collapsium.pipeline.corpora.documents import PREFIX, ingest_documents, options_of_reading, reading_of
 from collapsium.pipeline.corpora.new_texts import names_corpus
-from collapsium.pipeline.corpora.texts_in_memory import reading_of
 from collapsium.pipeline.engine.consensus import has_mean, is_mean_current, save_mean
 from collapsium.pipeline.engine.estimate import plan
 from collapsium.pipeline.engine.leakage import require_held_out, trained_on
@@ -358,9 +357,8 @@ def fit(
     KeyboardInterrupt
         The fit was stopped. As after an error, the last complete iteration is saved as a checkpoint; see `resume`.
     """
-    is_texts = not names_corpus(corpus)
-    known = options_of_reading(corpus) if is_texts else ()
-    reading = reading_of(options, load_family(family).Options.model_fields, known) if is_texts else {}
+    is_texts, known = not names_corpus(corpus), options_of_reading(corpus)
+    reading = reading_of(options, corpus, load_family(family).Options.model_fields)
     settings, options = settings.with_preset(family, options)
     settings.require_used(heldout=settings.heldout is not None)
     config = make_options(family, options, (*option_names(fit), *known))

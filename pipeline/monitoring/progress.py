@@ -222,6 +222,10 @@ class FitProgress:
             self._line.update(f"{event['family']}: start from {self._status.sizes()}")
         elif kind in ("iteration", "member"):
             self._line.update(self._text())
+        elif kind == "cell_begins":
+            self._line.update(f"comparing: {event['cell']}")
+        elif kind == "compared":
+            self._line.finish(f"compared {counted(event['rows'], 'setting')} in {duration_text(self._line.seconds)}")
         elif kind == "notice":
             self._line.note(f"{member_prefix(event)}{event['text']}")
         elif kind == "saving":

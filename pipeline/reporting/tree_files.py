@@ -9,7 +9,7 @@ from dataclasses import replace
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.plots.style import picture_kind
-from collapsium.pipeline.reporting.plots.tree import draw
+from collapsium.pipeline.reporting.plots.tree import tree_drawing
 from collapsium.pipeline.reporting.trees import MAX_DRAWN, fold
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.file import File
@@ -47,7 +47,7 @@ def write(
         raise OptionError(f"`{option}` {paths[0]}: this family's topics are not a tree; omit the option")
     shown = fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN) if pictures else []
     short = [replace(node, words=node.words[:words]) for node in shown]
-    files = {path: draw(short, picture_kind(path, "picture"), title) for path in pictures}
+    files = {path: tree_drawing(short, title).file(picture_kind(path, "picture")) for path in pictures}
     if graph is not None:
         files[graph] = graphml(tree)
     for path, content in files.items():

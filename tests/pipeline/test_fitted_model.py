@@ -1,6 +1,8 @@
 """What analysts do with a model in memory: frames of topics and documents, passages, searches, reports and files."""
 
+import gc
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from collapsium.pipeline import Corpus, Model, evaluate, examples, fit, infer, ingest, measure, report
+from collapsium.pipeline import Corpus, Model, evaluate, examples, fit, infer, ingest, measure, report, split
 from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
 from collapsium.storage.html import table
 
@@ -117,6 +119,39 @@ def test_a_fit__reads_files_and_corpora(tmp_path):
 
 def corpus_of(model):
     return f"{model.__fspath__()}/corpus"
+
+
+@pytest.mark.parametrize(
+    "kind", [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas, lambda frame: [*frame["speech"]]]
+)
+def test_split__divides_documents_in_memory_as_it_divides_those_of_a_corpus(model, kind):
+    train, heldout = split(kind(FRAME), documents=True, fraction=0.3)
+    assert len(train) + len(heldout) == ROWS
+    assert type(train) is type(kind(FRAME))
+    parts = split(corpus_of(model), documents=True, fraction=0.3)
+    assert [part.manifest.documents for part in parts] == [len(train), len(heldout)]
+
+
+def test_split__keeps_the_index_and_makes_temporary_corpora_of_tokens():
+    train, heldout = split(FRAME, folds=3, fold=1)
+    assert sorted([*train.index, *heldout.index]) == sorted(FRAME.index)
+    train, heldout = split(FRAME, **FIELDS)
+    assert train.manifest.documents == heldout.manifest.documents == ROWS
+    folders = [Path(train), Path(heldout)]
+    with fit(train, heldout=heldout, **HOW) as found:
+        assert evaluate(found, heldout=heldout).tokens == heldout.manifest.tokens
+    del train, heldout
+    gc.collect()
+    assert not any(folder.exists() for folder in folders)
+    with pytest.raises(OptionError, match="name both folders, or none"):
+        split(FRAME, "train")
+
+
+def test_plot__returns_a_figure_or_writes_a_file(model, tmp_path):
+    figure = model.plot("sizes")
+    assert figure.axes
+    assert model.plot(["sizes"], tmp_path / "sizes.svg") == ["sizes"]
+    assert (tmp_path / "sizes.svg").read_text().startswith("<?xml")
 
 
 def test_effects_and_shares__are_methods(model):

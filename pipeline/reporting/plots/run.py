@@ -22,7 +22,9 @@ from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.models.topics import topics as topics_of
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
+from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.charts import COUNTS, NUMBERS, Series, events_of, parameters_of, series_of, title_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
 from collapsium.pipeline.reporting.options import (
@@ -37,15 +39,16 @@ from collapsium.pipeline.reporting.plots.style import (
     COLOURS,
     GRID,
     LATE,
-    drawn,
+    Drawing,
     integer_ticks,
     measured_width,
+    new_figure,
     new_panels,
     picture_kind,
     thousands,
 )
 from collapsium.pipeline.reporting.plots.time import csv_of, draw_time
-from collapsium.pipeline.reporting.plots.tree import draw as draw_tree
+from collapsium.pipeline.reporting.plots.tree import tree_drawing
 from collapsium.pipeline.reporting.topic_map import circle_texts, map_names, relevant, topic_map
 from collapsium.pipeline.reporting.trees import MAX_DRAWN, fold
 from collapsium.storage.errors import AbsentError, OccupiedError, OptionError, near
@@ -74,16 +77,15 @@ MAX_WIDE_OUTLINES = 60  # Segments up to which areas have broad outlines
 
 def draw_segments(
     run: str | os.PathLike[str],
-    kind: str,
     *,
     document: str | None = None,
     chosen: Sequence[int] | None = None,
     other: str | os.PathLike[str] | None = None,
     corpus: str | os.PathLike[str] | None = None,
-) -> tuple[bytes, list[str]]:
+) -> tuple[Drawing, list[str]]:
     """Draw topic proportions along a document's segments.
 
-    Returns picture: The file; lines: A line for each panel, with the mean Hellinger distance between neighbouring
+    Returns picture: The figure; lines: A line for each panel, with the mean Hellinger distance between neighbouring
     segments
     """
     matches: dict[int, int] = {}
@@ -99,7 +101,7 @@ def draw_segments(
     back = {ours: theirs for theirs, ours in matches.items()}
     palettes += [{back[topic]: colour for topic, colour in palettes[0].items() if topic in back}] * (len(panels) - 1)
     lines = [f"{_title(panel)}: {panel.distance_text} (mean Hellinger distance)" for panel in panels]
-    return drawn(lambda: _segments_figure(panels, known, palettes), kind), lines
+    return Drawing(lambda: _segments_figure(panels, known, palettes)), lines
 
 
 def _coloured(
@@ -128,12 +130,10 @@ def _segments_figure(
     known: Sequence[Mapping[int, Topic]],
     palettes: Sequence[Mapping[int, str]],
 ) -> Figure:
-    from matplotlib.figure import Figure
-
     lines = max(len(palette) for palette in palettes) + 1
     alone = len(panels) == 1
     size = (PANEL[0] + LEGEND, PANEL[1]) if alone else (PANEL[0] * len(panels), PANEL[1] + ROW * lines)
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(*size)
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, panel, palette, topics_by_id in zip(row, panels, palettes, known, strict=True):
         _areas(axes, panel, palette, topics_by_id)
@@ -239,11 +239,9 @@ HEAD, MIN_WIDTH = 44.0, 360.0
 
 def _labels_figure(label_map: LabelMap, title: str) -> Figure:
     """Draw a map of labels and topics."""
-    from matplotlib.figure import Figure
-
     # A unit of the map is a point, so that texts have the sizes for which they were placed.
     width = max(label_map.width, MIN_WIDTH)
-    figure = Figure(figsize=(width / 72, (label_map.height + HEAD) / 72))
+    figure = new_figure(width / 72, (label_map.height + HEAD) / 72, layout=None)
     axes = figure.add_axes((0.0, 0.0, 1.0, label_map.height / (label_map.height + HEAD)))
     axes.set(xlim=((label_map.width - width) / 2, (label_map.width + width) / 2), ylim=(label_map.height, 0))
     axes.set_axis_off()
@@ -285,6 +283,8 @@ PICTURES_OF_OPTION = {
 MAP_WORDS, TREE_WORDS = 8, 5
 
 
+@shows("drawing")
+@overwrites("out")
 @keywords(
     options=PlotOptions,
     segments=SegmentPlotOptions,
@@ -294,22 +294,22 @@ MAP_WORDS, TREE_WORDS = 8, 5
 )
 def plot(
     run: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     *,
     options: PlotOptions,
     segments: SegmentPlotOptions,
     periods: TimePlotOptions,
     chosen: TopicPlotOptions,
     folding: FoldingOptions,
-) -> list[str]:
+) -> list[str] | Figure:
     """Draw a run.
 
     Parameters
     ----------
     run : str or path-like
         Folder of a run, finished or not, or of a model.
-    out : str or path-like
-        PNG or SVG file to write, by its ending.
+    out : str or path-like, optional
+        By default the figure is returned; else the PNG or SVG file to write, by its ending.
     options : PlotOptions
         Panels to draw.
     segments : SegmentPlotOptions
@@ -323,9 +323,10 @@ def plot(
 
     Returns
     -------
-    list of str
-        Names of the panels; for ``segments`` a line for each run with the mean Hellinger distance between neighbouring
-        segments; for ``time`` the period and notes on documents that are left out.
+    list of str or matplotlib.figure.Figure
+        Without `out` the figure, which the caller may change. Else names of the panels; for ``segments`` a line for
+        each run with the mean Hellinger distance between neighbouring segments; for ``time`` the period and notes on
+        documents that are left out.
 
     Raises
     ------
@@ -341,7 +342,7 @@ def plot(
     AbsentError
         The run has nothing to draw.
     """
-    kind = picture_kind(out)
+    kind = "" if out is None else picture_kind(out)
     names = tuple(dict.fromkeys(options.what or PANELS))
     _check(
         names,
@@ -357,30 +358,38 @@ def plot(
             "levels": folding.levels,
         },
     )
-    target = File(out)
-    for path in (out, *([] if periods.csv is None else [periods.csv])):
-        if File(path).exists():
+    for path in (out, periods.csv):
+        if path is not None and File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
+    shares = None
     if names == (LABELS,):
-        target.write(_labels(run, kind))
-        return [LABELS]
-    if names == (SEGMENTS,):
+        drawing, lines = _labels(run), [LABELS]
+    elif names == (SEGMENTS,):
         other = segments.compare_with
-        data, lines = draw_segments(
-            run, kind, document=segments.document, chosen=chosen.topics, other=other, corpus=chosen.corpus
+        drawing, lines = draw_segments(
+            run, document=segments.document, chosen=chosen.topics, other=other, corpus=chosen.corpus
         )
-        target.write(data)
-        return lines
-    if names == (TREE,):
-        target.write(_tree(run, kind, folding.min_share, folding.levels))
-        return [TREE]
-    if names == (TIME,):
+    elif names == (TREE,):
+        drawing, lines = _tree(run, folding.min_share, folding.levels), [TREE]
+    elif names == (TIME,):
         shares = topic_shares(run, period=periods.period, cluster=periods.cluster, corpus=chosen.corpus)
-        data = draw_time(run, shares, kind, options.title, chosen.topics)
-        if periods.csv is not None:
-            File(periods.csv).write(csv_of(shares))
-        target.write(data)
-        return [f"topic shares in {shares.counted}", *shares.notes]
+        drawing = draw_time(run, shares, options.title, chosen.topics)
+        lines = [f"topic shares in {shares.counted}", *shares.notes]
+    else:
+        drawing, lines = _drawn_panels(run, names, options)
+    data = drawing.figure() if out is None else drawing.file(kind)
+    if shares is not None and periods.csv is not None:
+        File(periods.csv).write(csv_of(shares))
+    if out is None or not isinstance(data, bytes):
+        return data
+    File(out).write(data)
+    return lines
+
+
+def _drawn_panels(
+    run: str | os.PathLike[str], names: tuple[str, ...], options: PlotOptions
+) -> tuple[Drawing, list[str]]:
+    """Return the figure of the panels that the run has data for, and their names."""
     panels = _panels(run, names)
     shown = list(dict.fromkeys(name for name, _, _ in panels))
     missing = [name for name in options.what or () if name not in shown]
@@ -389,8 +398,7 @@ def plot(
     if not panels:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
     title = options.title or Folder(run).address.rpartition("/")[2]
-    target.write(drawn(lambda: _panels_figure(panels, title), kind, GRID))
-    return shown
+    return Drawing(lambda: _panels_figure(panels, title), GRID), shown
 
 
 def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
@@ -407,7 +415,7 @@ def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
             raise OptionError(f"applies only to `what` {' or '.join(pictures)}", option)
 
 
-def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
+def _labels(run: str | os.PathLike[str]) -> Drawing:
     """Draw the map of labels and topics."""
     table, model = label_topics(run, MAP_WORDS), Model(run)
     ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
@@ -415,16 +423,16 @@ def _labels(run: str | os.PathLike[str], kind: str) -> bytes:
         table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)), measured_width
     )
     title = f"{Folder(run).address.rpartition('/')[2]}: labels and topics"
-    return drawn(lambda: _labels_figure(labels, title), kind)
+    return Drawing(lambda: _labels_figure(labels, title))
 
 
-def _tree(run: str | os.PathLike[str], kind: str, min_share: float | None, levels: int | None) -> bytes:
+def _tree(run: str | os.PathLike[str], min_share: float | None, levels: int | None) -> Drawing:
     """Draw the tree of topics, with its small or deep branches folded."""
     tree = topics_of(run, TREE_WORDS)
     if any(node.level is None for node in tree):
         raise OptionError(f"`what` {TREE}: the topics of {os.fspath(run)} are not a tree")
     title = f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
-    return draw_tree(fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN), kind, title)
+    return tree_drawing(fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN), title)
 
 
 Panel = tuple[str, str, "Callable[[Axes], None]"]  # Name, title and drawing function of a panel

@@ -8,6 +8,7 @@ import os
 import unicodedata
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, cast
 
@@ -69,6 +70,25 @@ def measured_width(text: str, size: float, *, bold: bool = False) -> float:
     return max(float(width), wide * size) * FONT_TOLERANCE
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that is made when it is drawn, in its style."""
+
+    make: Callable[[], Figure]
+    style: Mapping[str, object] = field(default_factory=lambda: STYLE)
+
+    def figure(self) -> Figure:
+        """Make the figure, which notebooks show and the caller may change."""
+        from matplotlib import rc_context
+
+        with rc_context({**STYLE, **self.style}):
+            return self.make()
+
+    def file(self, kind: str) -> bytes:
+        """Return the figure as a file."""
+        return drawn(self.make, kind, self.style)
+
+
 def drawn(make: Callable[[], Figure], kind: str, style: Mapping[str, object] = STYLE) -> bytes:
     """Make a figure in a style, and return it as a file; characters that the font lacks become boxes in silence."""
     from matplotlib import rc_context
@@ -119,9 +139,9 @@ def new_panels(
     return figure, axes[:count]
 
 
-def new_figure(width: float, height: float, title: str = "") -> Figure:
+def new_figure(width: float, height: float, title: str = "", *, layout: str | None = "constrained") -> Figure:
     """Return an empty figure of a size in inches."""
-    figure: Figure = _figure_class()(figsize=(width, height), layout="constrained")
+    figure: Figure = _figure_class()(figsize=(width, height), layout=layout)
     if title:
         figure.suptitle(title, x=0.01, ha="left", parse_math=False)
     return figure

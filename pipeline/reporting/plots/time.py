@@ -14,7 +14,7 @@ import numpy as np
 from collapsium.pipeline.analysis.topic_shares import TimeShares
 from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.models.topics import Topic, topics
-from collapsium.pipeline.reporting.plots.style import COLOURS, GRID, drawn, integer_ticks, new_panels
+from collapsium.pipeline.reporting.plots.style import COLOURS, GRID, Drawing, integer_ticks, new_panels
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.printable import CsvRows
@@ -35,15 +35,14 @@ SHORT_NAME, SHORT_NAMES, LONG_NAMES = 7, 5, 3
 def draw_time(
     run: str | os.PathLike[str],
     shares: TimeShares,
-    kind: str,
     title: str | None = None,
     chosen: Sequence[int] | None = None,
-) -> bytes:
+) -> Drawing:
     """Draw topic shares by period."""
     known = {topic.id: topic for topic in topics(run, WORDS)}
     columns = columns_of(shares, known, chosen)
     heading = title or f"Topics by {shares.period}: share of the tokens, with 95% intervals"
-    return drawn(lambda: _figure(shares, columns, known, heading), kind, GRID)
+    return Drawing(lambda: _figure(shares, columns, known, heading), GRID)
 
 
 def _figure(shares: TimeShares, columns: Sequence[int], known: Mapping[int, Topic], heading: str) -> Figure:

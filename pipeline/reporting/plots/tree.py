@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.reporting.plots.style import COLOURS, drawn, measured_width
+from collapsium.pipeline.reporting.plots.style import COLOURS, Drawing, measured_width, new_figure
 from collapsium.pipeline.reporting.trees import (
     FONT,
     INSET,
@@ -53,15 +53,13 @@ CAPTION = (
 FOLDED = " Small nodes are folded into entries “… n more” with their total share."
 
 
-def draw(tree: Sequence[Topic], kind: str, title: str) -> bytes:
+def tree_drawing(tree: Sequence[Topic], title: str) -> Drawing:
     """Draw a tree."""
-    return drawn(lambda: _figure(tree, title), kind, STYLE)
+    return Drawing(lambda: _figure(tree, title), STYLE)
 
 
 def _figure(tree: Sequence[Topic], title: str) -> Figure:
     """Return a figure with one pair of axes, whose units are points from the upper left corner."""
-    from matplotlib.figure import Figure
-
     levels = [node.level or 0 for node in tree]
     for factor in WIDTH_FACTORS:
         cards = cards_of(tree, measured_width, factor)
@@ -79,7 +77,7 @@ def _figure(tree: Sequence[Topic], title: str) -> Figure:
     caption = wrapped(text.split(), across, lambda line: measured_width(line, SMALL), " ")
     upper = MARGIN + TITLE * LINE + len(caption) * SMALL * LINE + 2 * INSET
     size = (across + 2 * MARGIN, upper + down + MARGIN)
-    figure = Figure(figsize=(size[0] / 72, size[1] / 72))
+    figure = new_figure(size[0] / 72, size[1] / 72, layout=None)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0.0, size[0]), ylim=(size[1], 0.0))
     axes.axis("off")

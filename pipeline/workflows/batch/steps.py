@@ -17,8 +17,9 @@ from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.scoring import complete
 from collapsium.pipeline.corpora.additions import Addition
 from collapsium.pipeline.corpora.append import append_with_report
-from collapsium.pipeline.corpora.ingest import ingest, split
+from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.new_texts import UnknownWords, additions_of
+from collapsium.pipeline.corpora.split import split
 from collapsium.pipeline.engine.edit import renumber
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.engine.save import Succession, succession_of

@@ -28,9 +28,8 @@ from collapsium.pipeline.analysis.labels.conditional import score_from_labels
 from collapsium.pipeline.analysis.metrics.catalogue import USES, Metric, Needs, is_all, metrics_of
 from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
-from collapsium.pipeline.corpora.documents import PREFIX, corpus_of, options_of_reading
+from collapsium.pipeline.corpora.documents import PREFIX, corpus_of, options_of_reading, reading_of
 from collapsium.pipeline.corpora.new_texts import names_corpus
-from collapsium.pipeline.corpora.texts_in_memory import reading_of
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler, is_elsewhere
@@ -529,11 +528,10 @@ def compare(
     """
     if out is None and is_elsewhere(scheduling.scheduler):
         raise OptionError("required with workers that do not see a temporary folder", "out")
-    known = () if names_corpus(corpus) else options_of_reading(corpus)
-    words = reading_of(reading, (), known) if known else {}
+    words = reading_of(reading, corpus, ())
     unknown = next(iter(reading), None)
     if unknown is not None:
-        known = (*option_names(compare), *known)
+        known = (*option_names(compare), *options_of_reading(corpus))
         raise OptionError(f"compare: unknown option {unknown!r}{suggestion(unknown, known)}")
     execution = {**dict(scheduling), **dict(memory), "tls": tls}
     with contextlib.ExitStack() as lasting:

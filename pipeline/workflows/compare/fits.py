@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from collapsium.pipeline.corpora.ingest import split
+from collapsium.pipeline.corpora.split import split
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.engine.leakage import require_held_out, require_new_documents, require_unseen
 from collapsium.pipeline.engine.setup.request import require_tokens

@@ -172,7 +172,7 @@ def test_plot__draws_what_is_asked_for(made, tmp_path, capsys):
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     assert plot(made[0], tmp_path / "e.svg", what="map") == ["map"]
     assert plot(made[0], tmp_path / "f.svg", what="sizes,map") == ["sizes", "map"]
-    for out, what in (("d.pdf", None), ("d.svg", ["objective"]), ("d.svg", ["colours"])):
+    for out, what in (("d.gif", None), ("d.svg", ["objective"]), ("d.svg", ["colours"])):
         with pytest.raises(OptionError):
             plot(made[0], tmp_path / out, what=what)
     with pytest.raises(OccupiedError):

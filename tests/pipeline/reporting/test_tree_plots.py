@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline.models.topics import Topic
-from collapsium.pipeline.reporting.plots.tree import _figure, draw
+from collapsium.pipeline.reporting.plots.tree import _figure, tree_drawing
 from collapsium.pipeline.reporting.trees import FONT, INNER, LEAF, cards_of, layout, parents_of, wrapped
 from tests.conftest import rest_long
 from tests.pipeline.reporting.test_tree_shape import tree_of, trees
@@ -105,8 +105,8 @@ ODD = ["$x_1$", "<b>&amp;", "naïve", "漢字", "tab\there", "a" * 300, "\x1b[31
 
 def test_draw__an_svg_keeps_its_text_and_has_the_same_bytes_each_time():
     tree = tree_of([-1, 0, 0, 1, 1], ODD)
-    found = draw(tree, "svg", "a <title> & $more$")
-    assert found == draw(tree, "svg", "a <title> & $more$")
+    found = tree_drawing(tree, "a <title> & $more$").file("svg")
+    assert found == tree_drawing(tree, "a <title> & $more$").file("svg")
     assert b"dc:date" not in found
     texts = [element.text for element in ET.fromstring(found).iter(f"{SVG}text")]
     assert texts[0] == "a <title> & $more$"
@@ -124,7 +124,7 @@ def test_draw__an_svg_keeps_its_text_and_has_the_same_bytes_each_time():
 
 
 def test_draw__a_png_is_as_large_as_its_tree():
-    small, large = (draw(tree_of([-1] + [0] * count, ["w"]), "png", "t") for count in (3, 60))
+    small, large = (tree_drawing(tree_of([-1] + [0] * count, ["w"]), "t").file("png") for count in (3, 60))
     height = [int.from_bytes(content[20:24], "big") for content in (small, large)]
     assert small.startswith(b"\x89PNG")
     assert height[1] > 5 * height[0]
@@ -132,14 +132,14 @@ def test_draw__a_png_is_as_large_as_its_tree():
 
 def test_draw__a_huge_tree_is_no_higher_than_a_png_may_be(monkeypatch):
     tree = tree_of([-1] + [0] * 40, ["w"])
-    high = int.from_bytes(draw(tree, "png", "t")[20:24], "big")
+    high = int.from_bytes(tree_drawing(tree, "t").file("png")[20:24], "big")
     monkeypatch.setattr("collapsium.pipeline.reporting.plots.style.MAX_PIXELS", high // 2)
-    assert high // 2 - 2 <= int.from_bytes(draw(tree, "png", "t")[20:24], "big") <= high // 2
+    assert high // 2 - 2 <= int.from_bytes(tree_drawing(tree, "t").file("png")[20:24], "big") <= high // 2
 
 
 @pytest.mark.parametrize("signed", [False, True])
 def test_draw__one_node_without_words(signed):
-    text = draw([Topic(0, 1.0, [], level=0, below=1.0, signed=signed)], "svg", "").decode()
+    text = tree_drawing([Topic(0, 1.0, [], level=0, below=1.0, signed=signed)], "").file("svg").decode()
     assert ("loadings" in text) == signed
     assert ("tokens" in text) != signed
 
