@@ -316,6 +316,34 @@ class FitSizes:
         """True if the driver is the only process."""
         return self.place.scheduler in ("threads", "serial")
 
+    @property
+    def block_share(self) -> float:
+        """The share of the blocks that one process holds at most."""
+        return -(-self.blocks // self.processes) / self.blocks
+
+    @property
+    def exchanges(self) -> bool:
+        """True if worker processes exchange encoded changes, a part of the vocabulary each."""
+        return self.processes > 1 and self.footprint.change_share is not None
+
+    @property
+    def sent(self) -> float:
+        """Bytes that leave the process that sends most in an iteration.
+
+        In an exchange each process sends the changes of all parts of the vocabulary but its own, and its own part's sum
+        to all others. Otherwise the home of most blocks sends their rows to all others, for sweeps and for scores.
+        """
+        footprint, processes = self.footprint, self.processes
+        if footprint.change_share is None:
+            uses = 1 + (self.held.pairs > 0)
+            rows = (processes - 1) * uses * self.block_share * footprint.shown * self.vocabulary
+            return rows + (footprint.delta * self.words if processes > 1 else 0.0)
+        shards_each = -(-len(self.manifest.shards) // processes)
+        words: float = min(self.words * float(shards_each) ** self.growth, self.vocabulary)
+        changes = footprint.change_share * words
+        sums = footprint.sum_share * self.vocabulary
+        return (processes - 1) / processes * footprint.delta * (changes + sums)
+
     def memory(self, members: int, *, on_disk: bool) -> dict[str, float]:
         """Return the bytes of a worker process at its peak, by use, of so many members side by side."""
         footprint, processes, words, blocks = self.footprint, self.processes, self.words, self.blocks
@@ -323,8 +351,7 @@ class FitSizes:
         tasks = min(self.place.threads, max(shards_each, 1) * members)
         largest = max((row.pairs for row in self.manifest.shards), default=0)
         rows, shown = footprint.rows * self.vocabulary, footprint.shown * self.vocabulary
-        # The share of the blocks that one process holds at most.
-        block_share = -(-blocks // processes) / blocks
+        block_share = self.block_share
         # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before.
         groups, alone = max(shards_each / GROUP_SHARDS, 1), waiting_deltas(self.vocabulary, footprint)
         waiting = max(alone, most_from_elsewhere(len(self.manifest.shards), processes))
@@ -335,6 +362,10 @@ class FitSizes:
         # The memory of the first local states waits beside that of the larger ones before and after a sweep.
         first = footprint.first_pair * self.manifest.pairs
         counts = members * (2 * rows * block_share + shown * (1 - block_share if processes > 1 else 0))
+        if self.exchanges:
+            # All rows before and after a turn; and the sum of the changes of all words, beside those of shards.
+            counts = members * 2 * rows
+            changes = members * footprint.delta * (self.vocabulary + tasks * words)
         if on_disk:
             sweeping += buffers.pool.settings.idle_bytes
             # A shard is read before the first sweep, when the memory of sweeps is free.
@@ -359,7 +390,10 @@ class FitSizes:
         begun = members * (started.begun + started.held / processes) + tasks * self._copied()
         free = 0.0 if on_disk else members * first / processes
         memory["the start"] = max(computed - free - swept, begun - free - sweeping, 0.0)
-        if processes > 1:
+        if self.exchanges:
+            # What has come, and the changes of a part of the vocabulary while they are encoded.
+            memory["moving to and from others"] = self.sent + footprint.delta * self.vocabulary / processes
+        elif processes > 1:
             # Rows of a block and a delta.
             memory["moving to and from others"] = shown / blocks + footprint.delta * words
         if self.is_alone:
@@ -471,8 +505,8 @@ def _plan(sizes: FitSizes, members: int, *, on_disk: bool) -> Plan:
         driver=0.0 if sizes.is_alone else PROCESS_BYTES["driver"] + VOCABULARY_WORD * sizes.vocabulary,
         scratch=2 * sizes.local + sizes.documents if on_disk else 0.0,
         run=(fits + joining) * 2 * (sizes.local + rows) + (fits * (1 + samples) + joining) * rows / 2,
-        moved=members * _moved(sizes),
-        moved_scoring=members * (processes - 1) * shown,
+        moved=members * (processes * sizes.sent if sizes.exchanges else _summed_over_tree(sizes)),
+        moved_scoring=0.0 if sizes.exchanges else members * (processes - 1) * shown,
         members=members,
         matching=matching * processes,
         inferring=sizes.inferring(),
@@ -481,8 +515,8 @@ def _plan(sizes: FitSizes, members: int, *, on_disk: bool) -> Plan:
     )
 
 
-def _moved(sizes: FitSizes) -> float:
-    """Return the bytes that an iteration moves: rows to the sweeps, and sums of deltas.
+def _summed_over_tree(sizes: FitSizes) -> float:
+    """Return the bytes that an iteration moves without an exchange: rows to the sweeps, and sums of deltas.
 
     The sums are followed over the tree of `loop._Sums`; a sum grows with the words of its shards.
     """
@@ -515,23 +549,11 @@ def _moved(sizes: FitSizes) -> float:
     return moved + (processes - 1) * footprint.shown * vocabulary
 
 
-def _sent(sizes: FitSizes) -> float:
-    """Return the bytes that each machine of a balanced exchange sends, and receives, with a worker process on each.
-
-    It sends the changes of all parts of the vocabulary but its own, and its own part's sum to all others.
-    """
-    footprint, machines, shards = sizes.footprint, sizes.processes, len(sizes.manifest.shards)
-    words = min(sizes.words * (-(-shards // machines)) ** sizes.growth, sizes.vocabulary)
-    changes = footprint.change_share * footprint.delta * words
-    sums = footprint.sum_share * footprint.delta * sizes.vocabulary
-    return float((machines - 1) / machines * (changes + sums))
-
-
 def _exchange(sizes: FitSizes, link: float, costs: MeasuredCosts | None, local_sweeps: int) -> Exchange:
     """Return the exchange of an iteration between machines, and what the iteration takes by measured costs."""
     machines, shards = sizes.processes, len(sizes.manifest.shards)
-    coding = CODING_BYTE * sizes.footprint.delta * sizes.vocabulary if machines > 1 else 0.0
-    exchange = Exchange(machines, link, _sent(sizes), coding, local_sweeps)
+    coding = CODING_BYTE * sizes.footprint.delta * sizes.vocabulary if sizes.exchanges else 0.0
+    exchange = Exchange(machines, link, sizes.sent, coding, local_sweeps)
     if costs is None:
         return exchange
     # The worker with the most shards is waited for.

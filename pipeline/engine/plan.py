@@ -93,8 +93,9 @@ def free_bytes(folder: str) -> float:
 class Exchange:
     """Traffic and time of the exchange by which worker processes on different machines learn of each other's counts.
 
-    Every machine sends the changes of a part of the vocabulary to the machine that adds them up (reduce-scatter), and
-    receives the sums of all parts (all-gather): M (H - 1) / H bytes in each direction on H machines, whatever H is.
+    Where changes are whole numbers, every machine sends the changes of a part of the vocabulary to the machine that
+    adds them up (reduce-scatter), and receives the sums of all parts (all-gather): M (H - 1) / H bytes in each
+    direction on H machines, whatever H is. Otherwise the machine that holds most rows sends these to all others.
 
     Attributes
     ----------
@@ -103,7 +104,7 @@ class Exchange:
     link : float
         Bits per second of a machine's link, in each direction.
     sent : float
-        Bytes that leave a machine in an iteration, and as many that come to it.
+        Bytes that leave the machine that sends most in an iteration.
     coding : float
         Seconds in which a core of each machine encodes, adds and decodes the counts of an iteration.
     sweeps : int
@@ -141,7 +142,7 @@ class Exchange:
     def table(self) -> list[str]:
         """Return the exchange as lines of text."""
         rows = [
-            ("sent by each process, and received, an iteration", size(self.sent)),
+            ("through the busiest link, an iteration", size(self.sent)),
             (f"  exchange, at {rate(self.link)}", f"{self.seconds:.3g} s"),
         ]
         if self.sweeping is None:

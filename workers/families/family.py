@@ -69,8 +69,11 @@ class Footprint:
         A word of a shard while topics are selected for local states in memory, besides all this.
     proportions : float
         A document's proportions of all topics.
-    change_share, sum_share : float
-        Share of the bytes of a machine's changes, and of the sums of all machines, that travel once they are encoded.
+    change_share : float or None
+        Share of the bytes of a machine's changes that travels once they are encoded; None where changes are no whole
+        numbers, so that machines do not exchange them.
+    sum_share : float
+        The same share of the sums of all machines.
     """
 
     rows: float
@@ -84,7 +87,7 @@ class Footprint:
     carried: float = 0.0
     selected: float = 0.0
     proportions: float = 0.0
-    change_share: float = 1.0
+    change_share: float | None = None
     sum_share: float = 1.0
 
 

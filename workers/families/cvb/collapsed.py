@@ -550,8 +550,8 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
         carried=2.0 * CHUNK_RESPONSIBILITIES * max(active / INITIAL_TOPICS, 1.0),
         selected=counts,
         proportions=proportions,
-        change_share=CHANGE_SHARE if in_steps else 1.0,
-        sum_share=SUM_SHARE if in_steps else 1.0,
+        change_share=CHANGE_SHARE if in_steps else None,
+        sum_share=SUM_SHARE,
     )
 
 

@@ -34,7 +34,7 @@ from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings, counted_in
 from collapsium.workers.families.cvb.seeds import SeededTopic
 from collapsium.workers.families.cvb.states import CollapsedRows
-from collapsium.workers.families.family import FILE_START, Description, Summary
+from collapsium.workers.families.family import FILE_START, Description, Footprint, Summary
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE, MIN_WEIGHT, weighed_rows
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
@@ -217,6 +217,10 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
     global_state_type = KeywordGlobalState
     # The first topics are those of the keywords, which a file may know and clusters do not.
     starts = (FILE_START,)
+
+    def footprint(self, summary: Summary) -> Footprint:
+        """Return the memory that the state of a fit takes; counts of keywords are no whole numbers."""
+        return replace(super().footprint(summary), change_share=None)
 
     def initialise(self, summary: Summary, stream: Stream) -> KeywordGlobalState:
         """Return the global state before any document was swept."""

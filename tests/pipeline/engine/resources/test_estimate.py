@@ -443,10 +443,23 @@ def test_exchange__moves_no_more_through_a_link_of_many_machines_than_of_two():
     assert exchange_of(corpus, 8).sent == pytest.approx(5.6e6, rel=0.02)
 
 
-def test_exchange__sends_floats_in_full():
+def test_exchange__of_floats_sends_the_rows_of_a_block_to_all_others():
     corpus = corpus_of([10_000] * 8, words=500, of_shard=500)
-    whole, weighted = exchange_of(corpus, 8), exchange_of(corpus, 8, weights="idf")
-    assert whole.sent / weighted.sent == pytest.approx((0.19 + 0.33) / 2)
+    changes = 500 * (4 * 100 + 8)
+    rows = changes + 500 * 8  # with the words' weights
+    for machines in (1, 2, 8):
+        found = exchange_of(corpus, machines, weights="idf")
+        assert found.sent == (machines - 1) * rows + (changes if machines > 1 else 0)
+        assert found.coding == 0.0
+
+
+def test_plan__counts_all_rows_on_each_machine_of_an_exchange():
+    corpus = corpus_of([10_000] * 8, words=30_000, of_shard=30_000)
+    alone, several = (planned(corpus, 100, place("tcp://there:8786", machines, 1)) for machines in (1, 8))
+    name = "counts by words and topics"
+    assert several.memory[name] == alone.memory[name]
+    assert several.moved == pytest.approx(8 * exchange_of(corpus, 8).sent)
+    assert several.moved_scoring == 0.0
 
 
 def test_exchange__advises_local_sweeps_only_where_it_takes_longer():
