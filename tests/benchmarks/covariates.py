@@ -1,6 +1,6 @@
 """Figures of covariates: fits with `prevalence`, and effects with intervals.
 
-``python -m tests.benchmarks.covariates planted OUT``: coverage and slopes of effects on corpora simulated from known
+``python -m tests.benchmarks.covariates coverage OUT``: coverage and slopes of effects on corpora simulated from known
 coefficients, and how many topics are found.
 ``python -m tests.benchmarks.covariates gadarian RESPONSES OUT``: the effect of a treatment on answers (K = 3).
 ``python -m tests.benchmarks.covariates yelp REVIEWS OUT``: held-out scores with and without stars, and permuted stars.
@@ -84,12 +84,12 @@ def simulated(seed, documents, topics, words, length):
     return rows, frame, prior / prior.sum(axis=1, keepdims=True), theta, phi
 
 
-def planted(out, seeds, first, lengths, documents, topics, words, iterations, start, formula):
+def coverage(out, seeds, first, lengths, documents, topics, words, iterations, start, formula, temperature):
     """Coverage of 95% intervals and slopes of effects on simulated documents."""
     for length in lengths:
         for seed in range(first, first + seeds):
             rows, frame, expected, theta, phi = simulated(seed, documents, topics, words, length)
-            place = out / f"planted-{length}-{seed}"
+            place = out / f"coverage-{length}-{seed}"
             corpus = corpus_of(place, rows, labels=LABELS, covariates=NUMBERS, min_documents=1)
             init = None
             if start == "truth":
@@ -97,14 +97,16 @@ def planted(out, seeds, first, lengths, documents, topics, words, iterations, st
                 _write_proportions(init, theta)
             began = time.process_time()
             options = {"topics": topics, "iterations": iterations, "seed": seed, "init": init, "scheduler": "serial"}
-            fit(corpus, place / "run", family="lda", prevalence=formula or None, **options)
+            power = {"inverse_temperature": temperature or None}
+            fit(corpus, place / "run", family="lda", prevalence=formula or None, **power, **options)
             fitted = time.process_time()
             found = effects(place / "run", FORMULA, scheduler="serial")
             ended = time.process_time()
             true = table_effects(expected, frame, FORMULA)
             figures = _compared(Model(place / "run"), found, true, phi)
             seconds = {"fit_seconds": fitted - began, "effects_seconds": ended - fitted}
-            report(out, which="planted", length=length, seed=seed, start=start, formula=formula, **figures, **seconds)
+            which = {"which": "coverage", "length": length, "seed": seed, "start": start, **power}
+            report(out, **which, formula=formula, **figures, **seconds)
             shutil.rmtree(place)
 
 
@@ -133,7 +135,7 @@ def _compared(model, found, true, phi):
     return {
         "found": int(good.sum()),
         "coverage": float(inside[:, good].mean()),
-        "coverage_of_all": float(inside.mean()),
+        "alike": float(np.median(alike[places, matches])),
         "slope": float((target[:, good] * estimate[:, good]).sum() / (target[:, good] ** 2).sum()),
     }
 
@@ -217,11 +219,11 @@ def speed(reviews, out, documents, topics, iterations, rounds):
 
 
 COMMANDS = {  # the function, its paths, and its options with their defaults
-    "planted": (
-        planted,
+    "coverage": (
+        coverage,
         ("out",),
         {"seeds": 10, "first": 0, "lengths": (15, 60), "documents": 10_000, "topics": 20, "words": 2000,
-         "iterations": 100, "start": "default", "formula": FORMULA},
+         "iterations": 100, "start": "default", "formula": FORMULA, "temperature": 0.0},
     ),
     "gadarian": (gadarian, ("responses", "out"), {"seeds": 5, "iterations": 100}),
     "yelp": (
