@@ -286,7 +286,8 @@ def _curves(
         key = others if effects.kind == "prediction" else effects.terms[row].partition(" at ")[0]
         groups.setdefault(key, []).append(row)
     heading = plain(title or f"Topics along {along}")
-    figure, axes = new_panels(len(columns), heading, legend=len(groups) > 1, size=size, ax=ax)
+    across = 2 if len(columns) == 4 else ACROSS
+    figure, axes = new_panels(len(columns), heading, legend=len(groups) > 1, across=across, size=size, ax=ax)
     for panel, column in zip(axes, columns, strict=False):
         for number, (name, rows) in enumerate(groups.items()):
             _draw_curve(panel, effects, rows, column, along, COLOURS[number % len(COLOURS)], plain(name))

@@ -79,7 +79,9 @@ def columns_of(shares: TimeShares, known: Mapping[int, Topic], chosen: Sequence[
 
 def _named(number: int, topic: Topic | None) -> str:
     """Return a topic's id with its title or first words."""
-    names = [] if topic is None else topic.names[:WORDS] if topic.title is None else [topic.title]
+    if topic is not None and topic.title is not None:
+        return shortened(f"{number}: {topic.title}", TITLE_LETTERS)
+    names = [] if topic is None else topic.names[:WORDS]
     title = str(number)
     for place, name in enumerate(shortened(name, LETTERS) for name in names):
         longer = f"{title}{' ' if place else ': '}{name}"
