@@ -6,8 +6,8 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.corpora.new_texts import documents_for, table_as_recorded
+from collapsium.pipeline.corpora.new_texts import documents_for, fields_named, table_as_recorded
 from collapsium.pipeline.corpora.options import READING
 from collapsium.pipeline.corpora.recorded_reading import reading_of_model
 from collapsium.pipeline.corpora.text_reader import TextReader, TextsRead
-from collapsium.pipeline.corpora.texts_in_memory import in_memory, index_of, is_path
+from collapsium.pipeline.corpora.texts_in_memory import check_lazy, in_memory, index_of, is_lazy, is_path, rows_of
 from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor
-from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.open import dask_collections, open_executor
 from collapsium.pipeline.models import model as models
 from collapsium.pipeline.models.rank_options import Measure
 from collapsium.pipeline.models.registry import load_family, require_corpus
@@ -452,9 +452,10 @@ class Model:
 
         Parameters
         ----------
-        texts : sequence of str, column, frame, AnnData or path
+        texts : sequence of str, column, frame, AnnData, path, or Dask frame, column or bag
             Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
-            Or an AnnData object, of which the layer is read that the model's record names.
+            Or an AnnData object, of which the layer is read that the model's record names. A Dask collection is not
+            computed: the result is a Dask frame with the same index, or an array for a bag.
         seed : int, optional
             Seed of families that draw random numbers.
         return_unknown : bool, optional
@@ -465,7 +466,7 @@ class Model:
 
         Returns
         -------
-        proportions : numpy.ndarray of float64, shape (documents, topics)
+        proportions : numpy.ndarray of float64, shape (documents, topics); dask.dataframe.DataFrame or dask.array.Array
             Proportions in the order of the documents; column k is the topic with the permanent id k.
         unknown : numpy.ndarray of int64, shape (documents,)
             Number of tokens whose words are neither in the vocabulary nor left out on purpose, as stop words are. Only
@@ -485,6 +486,10 @@ class Model:
             if return_unknown:
                 raise OptionError("expected texts in memory, found a path or AnnData", "return_unknown")
             return self._transform_path(texts, seed, reading)
+        if is_lazy(texts):
+            if return_unknown:
+                raise OptionError("expected texts in memory, found a Dask collection", "return_unknown")
+            return lazy_proportions(self._opened, texts, seed, reading)
         with shown("inferring proportions"):
             read = self._folding.read(texts, reading)
             for kind, line in (("reading", read.notice), ("unknown words", read.warning)):
@@ -903,6 +908,30 @@ class TextFolding:
             return np.concatenate(executor.collect(submitted))
         finally:
             executor.close()
+
+
+def lazy_proportions(model: models.Model, texts: Any, seed: int, reading: Mapping[str, Any]) -> Any:
+    """Return the proportions of a Dask collection of texts lazily, partition by partition."""
+    if load_family(model.record.family).corpus_kind != DOCUMENTS:
+        raise OptionError(f"'{model.record.family}' takes vectors, not texts")
+    check_lazy(texts, fields_named(reading_of_model(model).history, texts, reading))
+    arguments = (model.folder.address, model.record.digest, seed, tuple(sorted(reading.items())))
+    return dask_collections().map_rows(texts, _partition_proportions, arguments, _width(model))
+
+
+def _partition_proportions(part: Any, url: str, digest: str, seed: int, reading: tuple[tuple[str, Any], ...]) -> Floats:
+    """Return the proportions of a partition, with a model that the process keeps for the next ones."""
+    folding = _folding_at(url, digest)
+    return folding.proportions(folding.read(rows_of(part), dict(reading)), seed)
+
+
+@lru_cache(maxsize=2)
+def _folding_at(url: str, digest: str) -> TextFolding:
+    """Return a model in memory; `digest` differs where another model has replaced it in its folder."""
+    model = models.Model(url)
+    if model.record.digest != digest:
+        raise MismatchError(f"{url}: the model was replaced since `transform` was called; call it again")
+    return TextFolding(model)
 
 
 def require_pandas() -> Any:

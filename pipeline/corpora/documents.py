@@ -21,6 +21,7 @@ from collapsium.pipeline.corpora.texts_in_memory import (
     OPTIONS,
     fields_of,
     in_memory,
+    is_lazy,
     named_texts,
     paths_or_texts,
     table_of,
@@ -63,6 +64,8 @@ def ingest_documents(
     how: dict[str, Any] = {**reading, "progress": progress}
     if not isinstance(sources, TextsInMemory):
         ingest(sources, corpus, scheduler=scheduler, **how)
+    elif is_lazy(sources.texts):
+        ingest(sources.texts, corpus, scheduler=scheduler, **how)
     else:
         table = table_of(in_memory(sources.texts), fields_of(reading), () if reading.get(ID) else (ID,))
         if not table.num_rows:

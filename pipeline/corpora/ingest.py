@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
 from typing import Any
@@ -20,7 +21,10 @@ from collapsium.pipeline.corpora.recorded_reading import (
     with_guesses_of_counts,
 )
 from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts, phrasing_of
+from collapsium.pipeline.corpora.texts_in_memory import ID, check_lazy, is_lazy, write_partition
+from collapsium.pipeline.corpora.texts_in_memory import fields_of as columns_named
 from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.open import dask_collections
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.options import keywords, names_of, paths_of
 from collapsium.storage.building.explode import explode_corpus
@@ -155,7 +159,7 @@ def _reading_of(options: IngestOptions) -> ReadOptions:
 
 @keywords(options=IngestOptions, scheduling=SchedulerOptions)
 def ingest(
-    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    sources: Any,
     corpus: str | os.PathLike[str],
     *,
     options: IngestOptions,
@@ -169,8 +173,9 @@ def ingest(
 
     Parameters
     ----------
-    sources : path, AnnData, or sequence of these
-        Files, folders or, for texts, globs; local or fsspec URLs. Or AnnData objects, in memory, backed or lazy.
+    sources : path, AnnData, sequence of these, or Dask frame, column or bag
+        Files, folders or, for texts, globs; local or fsspec URLs. Or AnnData objects, in memory, backed or lazy. Or a
+        Dask collection of texts, whose partitions its workers write beside the corpus, so that none is collected here.
     corpus : str or path-like
         Folder to make.
     options : IngestOptions
@@ -192,6 +197,10 @@ def ingest(
     CollapsiumError
         A source is missing or damaged, the folder exists, or an option belongs to another format. No folder is left.
     """
+    if is_lazy(sources):
+        with _partitions(sources, corpus, options, scheduling.scheduler) as folder:
+            files = {**dict(options), **dict(scheduling), "format": "parquet"}
+            return ingest(folder, corpus, **files, tls=tls, progress=progress)
     paths = list(paths_of(sources))
     if not paths:
         raise OptionError("expected at least one source")
@@ -227,6 +236,25 @@ def ingest(
     source = open_source(paths, kind, history.options)
     history = replace(_plain(history), fixed_vocabulary=True)
     return ingest_source(source, corpus, cuts=cuts, history=history, **how)
+
+
+@contextmanager
+def _partitions(
+    texts: Any, corpus: str | os.PathLike[str], options: IngestOptions, scheduler: Scheduler
+) -> Iterator[str]:
+    """Let the workers write the partitions of a Dask collection beside the corpus, which all of them have to see."""
+    fields = columns_named(dict(options))
+    check_lazy(texts, fields)
+    ensure_free(Folder(corpus))
+    folder = Folder(f"{Folder(corpus).address}.{uuid.uuid4().hex[:8]}.texts")
+    try:
+        optional = () if options.id else (ID,)
+        rows = dask_collections().compute_partitions(texts, write_partition, (folder, fields, optional), scheduler)
+        if not sum(rows):
+            raise OptionError("expected at least one text")
+        yield folder.address
+    finally:
+        folder.remove()
 
 
 def _ingest_as(

@@ -243,17 +243,28 @@ def names_corpus(sources: DocumentSource) -> bool:
     return not isinstance(given, TextsInMemory) and len(given) == 1 and is_corpus(given[0])
 
 
-def table_as_recorded(
-    history: History | None, texts: Any, reading: Mapping[str, Any]
-) -> tuple[pa.Table, dict[str, Any]]:
-    """Return texts in memory as a table, and how it is read: by the recorded fields where the frame has them."""
-    options = ReadOptions() if history is None else history.options
+def fields_named(history: History | None, texts: Any, reading: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns that reading texts requires, each with its option; see `table_as_recorded`."""
+    return fields_of(_named_as_recorded(ReadOptions() if history is None else history.options, texts, reading))
+
+
+def _named_as_recorded(options: ReadOptions, texts: Any, reading: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of reading, with the recorded fields of texts and ids that a frame has."""
     named = {name: value for name, value in reading.items() if value is not None}
     columns = column_names(texts)
     for name in ("text", "id"):
         recorded = getattr(options, name)
         if name not in named and recorded is not None and recorded in columns:
             named[name] = recorded
+    return named
+
+
+def table_as_recorded(
+    history: History | None, texts: Any, reading: Mapping[str, Any]
+) -> tuple[pa.Table, dict[str, Any]]:
+    """Return texts in memory as a table, and how it is read: by the recorded fields where the frame has them."""
+    options = ReadOptions() if history is None else history.options
+    named = _named_as_recorded(options, texts, reading)
     fields = fields_of(named)
     every = [options.title, options.date, *options.labels, *options.covariates]
     optional = [one.partition("=")[2] or one for one in every if one]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -61,13 +61,44 @@ def in_memory(texts: Any) -> Any:
             f"expected texts, found numbers ({counts}); pass counts to an estimator, such as CollapsedLDA of "
             "collapsium.pipeline.estimators, or `ingest` a file of them, as scipy.sparse.save_npz writes it"
         )
-    # A bag is iterated over.
-    if library in ("dask", "dask_expr") and kind != "Bag":
-        raise OptionError(
-            f"expected texts in memory, found a Dask {kind}; call its compute() first, or write it to "
-            "Parquet files and `ingest` these"
-        )
+    if is_lazy(texts):
+        raise OptionError(f"expected texts in memory, found a Dask {kind}; call its compute() first")
     return texts
+
+
+def is_lazy(texts: object) -> bool:
+    """Return True for a collection of Dask."""
+    return hasattr(texts, "__dask_graph__") and hasattr(texts, "to_delayed")
+
+
+def check_lazy(texts: Any, fields: Mapping[str, str]) -> None:
+    """Refuse a collection of Dask that has numbers, or a frame without the columns, before any of it is computed."""
+    counts = _counts_in(texts)
+    if counts:
+        raise OptionError(f"expected texts, found numbers ({counts}); pass counts to an estimator")
+    if hasattr(texts, "columns") and hasattr(texts, "dtypes"):
+        _require_columns([str(name) for name in texts.columns], fields)
+
+
+def write_partition(part: Any, number: int, folder: Folder, fields: Mapping[str, str], optional: Sequence[str]) -> int:
+    """Write the texts of a partition, which Dask has computed, as a file of a folder, and return their number."""
+    try:
+        table = table_of(rows_of(part), fields, optional)
+        if table.num_rows:
+            sink = pa.BufferOutputStream()
+            pq.write_table(table, sink, compression="lz4")
+            folder.write(f"part-{number:07d}.parquet", memoryview(sink.getvalue()))
+    except OptionError as error:
+        raise OptionError(f"partition {number}: {error.message}", error.parameter) from None
+    return int(table.num_rows)
+
+
+def rows_of(part: Any) -> Any:
+    """Return a partition of a bag as a table, if its items are records, or as a list; any other partition unchanged."""
+    if hasattr(part, "columns") or hasattr(part, "dtype"):
+        return part
+    rows = list(part)
+    return pa.Table.from_pylist(rows) if rows and isinstance(rows[0], Mapping) else rows
 
 
 def _counts_in(texts: Any) -> str:
@@ -105,9 +136,7 @@ def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()
             raise OptionError(f"expected a frame with the column {others[0]!r}, found texts alone", fields[others[0]])
         return pa.table({name: _texts(texts, name)})
     names, column_of = columns
-    for field, option in fields.items():
-        if field not in names:
-            raise OptionError(f"the frame has no column {field!r}{suggestion(field, names)}", option)
+    _require_columns(names, fields)
     optional = tuple(optional)
     for field in (*fields, *optional):
         if names.count(field) > 1:
@@ -122,6 +151,13 @@ def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()
     if len(lengths) > 1:
         raise OptionError("expected columns of one length")
     return pa.table(table)
+
+
+def _require_columns(names: list[str], fields: Mapping[str, str]) -> None:
+    """Refuse a frame without a column that an option names."""
+    for field, option in fields.items():
+        if field not in names:
+            raise OptionError(f"the frame has no column {field!r}{suggestion(field, names)}", option)
 
 
 def _columns_of(texts: Any) -> tuple[list[str], Any] | None:
@@ -272,5 +308,7 @@ def named_texts(path: str) -> Iterator[None]:
 
 def column_names(texts: Any) -> list[str]:
     """Return the names of a frame's columns; none for a list or a column."""
+    if is_lazy(texts):
+        return [str(name) for name in texts.columns] if hasattr(texts, "dtypes") and hasattr(texts, "columns") else []
     columns = _columns_of(texts)
     return [] if columns is None else columns[0]

@@ -40,7 +40,8 @@ from collapsium.pipeline.engine.setup.request import (
 from collapsium.pipeline.engine.setup.starts import Start, StartSource, most_topics, start_of_file
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, warm_start
 from collapsium.pipeline.engine.state import Problem
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.open import require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.pipeline.fitted_model import Model
 from collapsium.pipeline.models.model import Model as OpenModel
@@ -53,7 +54,6 @@ from collapsium.pipeline.outputs import overwrites
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.data_types import is_annotated
-from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder, ensure_free
 from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.run import CORPUS, RECORD, Run
@@ -66,6 +66,12 @@ class RunFolder:
         self.run, self.temporary = run, temporary
         self._scheduler = scheduler
         self._made = False
+
+    def share(self, tls: TLS | None) -> None:
+        """Refuse a folder that the workers cannot read, before anything is ingested."""
+        if is_elsewhere(self._scheduler):
+            parent = Folder(Folder(self.run).address.rpartition("/")[0] or "/")
+            require_shared(parent, self._scheduler, tls, named=self.temporary is None)
 
     def ingest(self, documents: object, reading: Mapping[str, object]) -> Corpus:
         """Ingest documents into a corpus in the run's folder."""
@@ -87,12 +93,8 @@ class RunFolder:
 
 
 @contextmanager
-def run_folder(out: str | os.PathLike[str] | None, scheduler: Scheduler) -> Iterator[RunFolder]:
-    """Provide the folder of a run; if the fit fails or is stopped, remove a temporary one."""
-    if out is None and is_elsewhere(scheduler):
-        raise OptionError(
-            f"required with scheduler={str(scheduler)!r}, whose workers do not see a temporary folder", "out"
-        )
+def run_folder(out: str | os.PathLike[str] | None, scheduler: Scheduler, tls: TLS | None = None) -> Iterator[RunFolder]:
+    """Provide the folder of a run that workers can read; if the fit fails or is stopped, remove a temporary one."""
     if out is not None:
         ensure_free(Folder(out))
         folder = RunFolder(os.fspath(out).rstrip("/"), None, scheduler)
@@ -100,6 +102,7 @@ def run_folder(out: str | os.PathLike[str] | None, scheduler: Scheduler) -> Iter
         temporary = tempfile.mkdtemp(prefix=PREFIX)
         folder = RunFolder(os.path.join(temporary, "run"), temporary, scheduler)  # noqa: PTH118
     try:
+        folder.share(tls)
         yield folder
     except BaseException:
         folder.discard()
@@ -362,7 +365,7 @@ def fit(
     settings, options = settings.with_preset(family, options)
     settings.require_used(heldout=settings.heldout is not None)
     config = make_options(family, options, (*option_names(fit), *known))
-    with run_folder(out, placement.scheduler) as folder:
+    with run_folder(out, placement.scheduler, placement.tls) as folder:
         training = folder.ingest(corpus, reading) if is_texts else Corpus(corpus)
         full = new_request(training, family, config, settings)
         ActiveFit(full, Run(folder.run), placement, sinks).run()

@@ -34,6 +34,7 @@ from collapsium.pipeline.engine.setup.presets import PresetName
 from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
 from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
+from collapsium.pipeline.executors.open import dask_collections
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler, is_elsewhere
 from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.pipeline.models.model import Model
@@ -318,7 +319,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
     layer: str | None = None
     binarise: bool = False
     shard_tokens: int | None = None
-    scheduler: object = "threads"
+    scheduler: object = None
     workers: int | None = None
     memory: str | int | None = None
     run: str | os.PathLike[str] | None = None
@@ -344,12 +345,16 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes, with the address of a Dask client or cluster, which cannot be pickled."""
         state: dict[str, Any] = super().__getstate__()
-        return state if isinstance(self.scheduler, str) else {**state, "scheduler": str(as_scheduler(self.scheduler))}
+        return (
+            state
+            if isinstance(self.scheduler, str | None)
+            else {**state, "scheduler": str(as_scheduler(self.scheduler))}
+        )
 
     def __sklearn_clone__(self) -> Self:
         """Return an estimator of the same parameters, with the same Dask client or cluster, which cannot be copied."""
         scheduler = self.scheduler
-        if isinstance(scheduler, str):
+        if isinstance(scheduler, str | None):
             return cast(Self, super().__sklearn_clone__())
         named = copy.copy(self)
         cloned = cast(Self, super(DocumentEstimator, named).__sklearn_clone__())
@@ -399,7 +404,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
     def _threads(self) -> int:
         workers: int | None = python_number(self.workers)
         check_scheduler(self.scheduler, workers)
-        if workers is not None and self.scheduler == "threads":
+        if workers is not None and as_scheduler(self.scheduler) == "threads":
             return workers
         return int(effective_n_jobs(python_number(self.n_jobs)))
 
@@ -543,10 +548,11 @@ class TopicEstimator(DocumentEstimator):
     ) -> tuple[Fitted, int]:
         """Return a model of a corpus, and its iterations; a fit in this process without `run` writes no run."""
         where = {name: limits.pop(name) for name in WHERE if name in limits}
-        here = self.scheduler in ("threads", "serial")
-        where.update(scheduler=self.scheduler, memory=python_number(self.memory))
+        scheduler = as_scheduler(self.scheduler)
+        here = scheduler in ("threads", "serial")
+        where.update(scheduler=scheduler, memory=python_number(self.memory))
         workers = python_number(self.workers)
-        where["workers"] = workers if workers is not None or is_elsewhere(self.scheduler) else self._threads()
+        where["workers"] = workers if workers is not None or is_elsewhere(scheduler) else self._threads()
         members = {"restarts": python_number(self.restarts), "combine": self.combine}
         init = {name: limits.pop(name) for name in START_NAMES if name in limits}
         alone = not (members["restarts"] or limits.get("samples") or self.combine != "predictions")
@@ -612,9 +618,15 @@ class TopicEstimator(DocumentEstimator):
         components: npt.NDArray[np.float64] = self._components
         return components
 
-    def transform(self, X: Any) -> npt.NDArray[np.float64]:
-        """Return the topic proportions of documents, seen or unseen, with the topics held fixed."""
+    def transform(self, X: Any) -> Any:
+        """Return the topic proportions of documents, seen or unseen, with the topics held fixed.
+
+        The proportions of a Dask array are a Dask array, whose blocks its workers compute when they are needed.
+        """
         check_is_fitted(self, "n_iter_")
+        if is_dask(X):
+            validated(self, X, reset=False)
+            return dask_collections().map_blocks(X, _block_proportions, copy.copy(self), self._n_features_out)
         parts = list(self._each(X, lambda number, _, documents: (self._fitted.proportions, (number, documents))))
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
 
@@ -679,6 +691,11 @@ class TopicEstimator(DocumentEstimator):
             "sort_topics": False,
             "start_index": 0,
         }
+
+
+def _block_proportions(block: Any, estimator: DocumentEstimator) -> npt.NDArray[np.float64]:
+    proportions: npt.NDArray[np.float64] = estimator.transform(block)
+    return proportions
 
 
 def _shown(fitted: Fitted, number: int, documents: Documents) -> tuple[Documents, npt.NDArray[np.float64]]:

@@ -64,8 +64,9 @@ class CollapsedLDA(TopicEstimator):
         Tokens of a shard; each thread sweeps one shard at a time. By default an eighth of all tokens, between 100,000
         and 2,000,000. Other sizes give other models of similar quality. A corpus has its own shards.
     scheduler : str, path-like, distributed.Client or cluster object, optional
-        Executor of `fit`; see `collapsium.pipeline.fit`. Workers on other machines need a corpus on storage that they
-        can read. `transform` and `score` run in threads of this process.
+        Executor of `fit`: by default the active Dask client, or else threads; see `collapsium.pipeline.fit`. Workers
+        on other machines need a corpus on storage that they can read. `transform` and `score` run in threads of this
+        process, and those of a Dask array where Dask computes it.
     workers : int, optional
         Number of workers of the scheduler; by default `n_jobs`.
     memory : str or int, optional

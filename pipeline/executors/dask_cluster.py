@@ -100,7 +100,7 @@ def start_cluster(
     cluster.scheduler.add_plugin(fast_messages)
     for worker in list(cluster.scheduler.stream_comms):
         fast_messages.add_worker(cluster.scheduler, worker)
-    client = distributed.Client(cluster)
+    client = distributed.Client(cluster, set_as_default=False)
     client.scheduler_comm.interval = MESSAGE_BATCH_SECONDS
     return DaskExecutor(client, cluster, watch)
 

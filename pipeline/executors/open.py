@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 
 from collapsium.pipeline.executors import liveness
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor, SerialExecutor
-from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler
-from collapsium.storage.errors import OptionError
+from collapsium.pipeline.executors.schedulers import Scheduler, as_scheduler, check_scheduler, is_elsewhere
+from collapsium.storage.errors import CollapsiumError, OptionError
+from collapsium.storage.io.file import File
+from collapsium.storage.io.folder import Folder
 
 DASK_LOGGERS = ("distributed", "distributed.client")  # Loggers whose levels Dask sets as it is imported
 
@@ -45,6 +49,43 @@ def open_executor(
     if scheduler == "local":
         return dask_cluster.start_cluster(workers, memory, tls, watch)
     return dask_cluster.reach_cluster(scheduler, workers or 1, tls, watch)
+
+
+def require_shared(folder: Folder, scheduler: Scheduler, tls: TLS | None, *, named: bool) -> None:
+    """Refuse a folder of this machine that the workers of a cluster elsewhere cannot read, as one task finds out."""
+    if not is_elsewhere(scheduler) or not folder.local:
+        return
+    name, token = f".shared-{uuid.uuid4().hex[:8]}", uuid.uuid4().bytes
+    executor = open_executor(scheduler, None, tls=tls)
+    try:
+        folder.write(name, token)
+        if executor.collect([executor.submit(_reads, folder.address, name, token)])[0]:
+            return
+    finally:
+        executor.close()
+        File(f"{folder.address}/{name}").remove()
+    where = (
+        f"{folder.url}: the workers of {scheduler} cannot read it"
+        if named
+        else (f"the workers of {scheduler} cannot read a temporary folder of this machine")
+    )
+    raise OptionError(f"{where}; name a folder that all machines share", "out")
+
+
+def _reads(address: str, name: str, token: bytes) -> bool:
+    """Return True if a file has a content, on the worker that runs this task."""
+    try:
+        return Folder(address).read(name) == token
+    except (CollapsiumError, OSError):
+        return False
+
+
+def dask_collections() -> ModuleType:
+    """Return the module of Dask's collections, which a program that has one has imported Dask for already."""
+    with _same_log_level():
+        from collapsium.pipeline.executors import dask_collections as module
+
+    return module
 
 
 @contextmanager

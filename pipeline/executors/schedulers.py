@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,9 @@ Scheduler: TypeAlias = str | ClientOrCluster  # A scheduler as options hold it; 
 
 
 def as_scheduler(value: object) -> Scheduler:
-    """Return a value of the option as text, or as a client or cluster."""
+    """Return a value of the option as text, or as a client or cluster; None is the active client, or else threads."""
+    if value is None:
+        return _active_client() or "threads"
     if isinstance(value, str | ClientOrCluster):
         return value
     if isinstance(value, os.PathLike):
@@ -72,6 +75,21 @@ def as_scheduler(value: object) -> Scheduler:
     if isinstance(getattr(value, "scheduler_address", None), str) or _is_client(value):
         return ClientOrCluster(value)
     raise OptionError(f"expected {SCHEDULERS}, or a Dask client or cluster, found {value!r}", "scheduler")
+
+
+def _active_client() -> ClientOrCluster | None:
+    """Return the Dask client that is active in this program, or of the worker whose task this is; None without one."""
+    distributed = sys.modules.get("distributed")
+    # A program that has not imported it has no client.
+    if distributed is None or not hasattr(distributed, "get_client"):
+        return None
+    try:
+        client = ClientOrCluster(distributed.get_client())
+        _ = client.address
+    # There is no client, or one that is closing.
+    except (ValueError, OptionError):
+        return None
+    return client
 
 
 def _is_client(value: object) -> bool:
@@ -140,11 +158,12 @@ class SchedulerOptions(Options):
     scheduler: Annotated[
         str | ClientOrCluster, Value("WHERE"), BeforeValidator(as_scheduler), Accepts(str | os.PathLike[str] | Any)
     ] = Field(
-        "threads",
-        description="threads: threads of this process; local: a Dask cluster of processes on this machine, "
-        "with a dashboard; serial: one task after another; or a Dask scheduler: its address, such as "
-        "tcp://host:8786, or the file that `dask scheduler --scheduler-file` writes; in Python also a Dask "
-        "client or cluster object, which stays open",
+        None,
+        validate_default=True,
+        description="threads: threads of this process (the default, unless a Dask client is active); local: a Dask "
+        "cluster of processes on this machine, with a dashboard; serial: one task after another; or a Dask scheduler: "
+        "its address, such as tcp://host:8786, or the file that `dask scheduler --scheduler-file` writes; in Python "
+        "also a Dask client or cluster object, which stays open",
     )
     workers: Annotated[int | None, Value("N")] = Field(
         None,

@@ -120,13 +120,6 @@ def test_counts_in_place_of_texts__are_refused_with_what_takes_them(counts, mode
             take()
 
 
-@pytest.mark.parametrize("column", [False, True])
-def test_frames_of_dask__are_refused_with_what_to_do(column):
-    frame = pytest.importorskip("dask.dataframe").from_pandas(pd.DataFrame({"text": TEXTS}), npartitions=2)
-    with pytest.raises(OptionError, match=r"found a Dask (DataFrame|Series); call its compute\(\) first"):
-        fit(frame["text"] if column else frame, **HOW)
-
-
 FORMS = {
     "tuple": tuple,
     "array": np.array,
@@ -248,7 +241,6 @@ WRONG = {
     "a number for a name": (pd.DataFrame({0: [SECRET]}), {"text": 0}, "text: expected the name of a column, found 0"),
     "an option": ([SECRET], {"stop_word": "none"}, "(did you mean 'stop_words'?)"),
     "no word": (["the of"], {}, "texts"),
-    "a cluster": ([SECRET], {"scheduler": "tcp://127.0.0.1:1"}, "out: required with"),
 }
 
 

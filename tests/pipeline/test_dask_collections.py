@@ -1,0 +1,143 @@
+"""Collections of Dask as documents, and the client of a program as its executor."""
+
+import dask
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+distributed = pytest.importorskip("distributed")
+import dask.bag as db  # noqa: E402
+import dask.dataframe as dd  # noqa: E402
+
+from collapsium.pipeline import Model, fit, ingest  # noqa: E402
+from collapsium.pipeline.estimators import CollapsedLDA  # noqa: E402
+from collapsium.pipeline.executors.schedulers import as_scheduler  # noqa: E402
+from collapsium.storage.errors import OptionError  # noqa: E402
+
+TEXTS = ["cats and dogs purr" if n % 2 else "stocks and bonds rise" for n in range(12)]
+HOW = {"family": "lda", "topics": 2, "iterations": 2}
+FRAME = pd.DataFrame(
+    {"body": TEXTS, "kind": list("ab") * 6}, index=pd.Index([f"r{n:02}" for n in range(12)], name="row")
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return fit(FRAME, tmp_path_factory.mktemp("eager") / "run", text="body", labels="kind", **HOW, scheduler="serial")
+
+
+@pytest.fixture(scope="module")
+def client():
+    """An active client of a cluster of threads of this process."""
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp://"
+        ) as cluster,
+        distributed.Client(cluster) as active,
+    ):
+        yield active
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_active_client__is_the_default_and_threads_without_one(client):
+    assert as_scheduler(None).source is client
+    assert as_scheduler("threads") == "threads"
+    with client.as_current():
+        assert client.submit(lambda: str(as_scheduler(None)), pure=False).result() == client.scheduler.address
+
+
+def test_partitions__are_ingested_and_fitted_as_the_frame_is(client, model, tmp_path):
+    with client.as_current():
+        lazy = fit(dd.from_pandas(FRAME, npartitions=3), tmp_path / "run", text="body", labels="kind", **HOW)
+    np.testing.assert_array_equal(lazy.topic_word, model.topic_word)
+    np.testing.assert_array_equal(lazy.document_topic, model.document_topic)
+    assert names(tmp_path) == ["run"]
+    assert not [name for name in names(tmp_path / "run") if "texts" in name]
+    assert '"scheduler": "tcp://' in (tmp_path / "run/events.jsonl").read_text()
+
+
+def test_bags_and_records__are_ingested_partition_by_partition(tmp_path):
+    with dask.config.set(scheduler="synchronous"):
+        ingest(db.from_sequence(TEXTS, npartitions=2), tmp_path / "texts", scheduler="serial")
+        records = db.from_sequence([{"body": text, "id": str(n)} for n, text in enumerate(TEXTS)], npartitions=2)
+        manifest = ingest(records, tmp_path / "records", text="body", id="id", scheduler="serial")
+    assert manifest.documents == len(TEXTS)
+    assert names(tmp_path) == ["records", "texts"]
+
+
+def test_transform__of_partitions_is_lazy_and_keeps_the_index(model):
+    expected = model.transform(TEXTS)
+    lazy = model.transform(dd.from_pandas(FRAME, npartitions=3), text="body")
+    assert (lazy.npartitions, list(lazy.columns)) == (3, [0, 1])
+    with dask.config.set(scheduler="synchronous"):
+        frame = lazy.compute()
+        assert (list(frame.index), frame.index.name) == (list(FRAME.index), "row")
+        np.testing.assert_array_equal(frame.to_numpy(), expected)
+        column = model.transform(dd.from_pandas(FRAME["body"], npartitions=2)).compute()
+        np.testing.assert_array_equal(column.to_numpy(), expected)
+        np.testing.assert_array_equal(model.transform(db.from_sequence(TEXTS, npartitions=2)).compute(), expected)
+    for form in (pl.from_pandas(FRAME), FRAME, pl.Series(TEXTS)):
+        np.testing.assert_array_equal(
+            model.transform(form, **({"text": "body"} if hasattr(form, "columns") else {})), expected
+        )
+
+
+def test_estimators__take_arrays_by_blocks_and_transform_them_lazily():
+    counts = np.random.default_rng(0).poisson(1.0, (20, 8))
+    array = dask.array.from_array(counts, chunks=(7, 4))
+    estimator = CollapsedLDA(2, max_iter=2, random_state=0)
+    with dask.config.set(scheduler="synchronous"):
+        lazy = estimator.fit(array).transform(array)
+        assert lazy.chunks == ((7, 7, 6), (2,))
+        np.testing.assert_array_equal(lazy.compute(), estimator.transform(counts))
+
+
+def wrong_partitions():
+    frames = [pd.DataFrame({"text": ["a b"]}), pd.DataFrame({"txt": ["a b"]})]
+    return dd.from_map(lambda n: frames[n], [0, 1], meta=frames[0], enforce_metadata=False)
+
+
+WRONG = {
+    "no column": (lambda: dd.from_pandas(FRAME, npartitions=2), r"^text: the frame has no column 'text'"),
+    "numbers": (lambda: dask.array.ones((4, 3)), "expected texts, found numbers"),
+    "other columns": (wrong_partitions, "partition 1: the frame has no column 'text'"),
+    "other items": (lambda: db.from_sequence(["a b", 3], npartitions=2), "partition 1: expected strings, found int"),
+    "nothing": (lambda: db.from_sequence([], npartitions=1), "expected at least one text"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_collections__are_refused_in_one_line_with_nothing_left(name, tmp_path):
+    make, text = WRONG[name]
+    with dask.config.set(scheduler="synchronous"), pytest.raises(OptionError, match=text) as caught:
+        ingest(make(), tmp_path / "corpus", scheduler="serial")
+    assert "\n" not in str(caught.value)
+    assert names(tmp_path) == []
+
+
+def test_a_closed_client__is_refused_and_is_no_active_one(tmp_path):
+    cluster = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None)
+    with cluster, distributed.Client(cluster, set_as_default=False) as closed:
+        pass
+    with pytest.raises(OptionError, match="expected a connected Client, found one that is closed"):
+        fit(TEXTS, tmp_path / "run", scheduler=closed, **HOW)
+    assert names(tmp_path) == []
+
+
+def test_a_folder_that_workers_do_not_see__is_refused_before_texts_are_read(client, tmp_path, monkeypatch):
+    monkeypatch.setattr("collapsium.pipeline.executors.open._reads", lambda *_: False)
+    monkeypatch.setattr("collapsium.pipeline.engine.fit.ingest_documents", lambda *_: pytest.fail("texts are read"))
+    for out, text in ((None, "temporary folder of this machine; name a folder"), (tmp_path / "run", "cannot read it")):
+        with pytest.raises(OptionError, match=rf"^out: .*{text}"):
+            fit(TEXTS, out, scheduler=client, **HOW)
+    assert names(tmp_path) == []
+
+
+def test_a_fit_without_a_folder__runs_on_workers_that_see_temporary_files(client):
+    with client.as_current(), fit(TEXTS, **HOW) as found:
+        assert isinstance(found, Model)
+        assert found.transform(TEXTS[:1]).shape == (1, 2)
