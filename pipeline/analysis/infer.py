@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from collapsium.pipeline.analysis.options import InferOptions
 from collapsium.pipeline.corpora.new_texts import DocumentSource, UnknownWords, documents_for
@@ -168,12 +169,36 @@ def _as_frame(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
+class VersionColumns:
+    """Columns that the proportions of a published version have beside those of `infer`."""
+
+    version: int  # Number of the version
+    names: Mapping[int, str]  # Name or first words of each topic
+
+
+@dataclass(frozen=True)
 class _Layout:
     """Layout of the output: the threshold of sparse proportions, None for dense ones, the seed, and the row's unit."""
 
     threshold: float | None
     seed: int
     segments: bool
+    columns: VersionColumns | None = None
+
+
+def infer_version(
+    run: str | os.PathLike[str],
+    corpus: Corpus,
+    out: str | os.PathLike[str],
+    *,
+    threshold: float,
+    columns: VersionColumns,
+    progress: Counting = silent,
+    **where: Any,
+) -> int:
+    """Write the proportions of a job's documents with the columns of its version, and return the number of rows."""
+    require_free(out)
+    return _write(Model(run), corpus, out, _Layout(threshold, 0, False, columns), {"tls": None, **where}, progress)
 
 
 def _write(
@@ -232,7 +257,8 @@ def _proportions(
         shard = reference.load(**parts_for(model))
         local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(layout.seed, "infer"))
     inferred = model.family.infer(local, model.global_state)
-    ids = reference.documents().ids
+    documents = reference.documents()
+    ids = documents.ids
     if layout.segments:
         counts = np.asarray(inferred[SEGMENTS], dtype=np.int64)
         owner = np.repeat(np.arange(counts.size), counts)
@@ -242,13 +268,45 @@ def _proportions(
     table = _shares(ids, inferred[THETA], layout.threshold)
     for name, values in inferred.items():
         if name.startswith(PREFIX) and name != THETA:
-            documents, width = values.shape
+            rows, width = values.shape
             kind = pa.int32() if np.issubdtype(values.dtype, np.integer) else pa.float32()
-            offsets = pa.array(np.arange(documents + 1, dtype=np.int32) * width)
+            offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width)
             # The cast refuses what an int32 cannot hold.
             column = pa.ListArray.from_arrays(offsets, pa.array(values.ravel()).cast(kind))
             table = table.append_column(pa.field(name.removeprefix(PREFIX), pa.list_(kind)), column)
+    if layout.columns is not None:
+        empty = np.zeros(len(documents), dtype=bool) if reference.dense is not None else documents.tokens == 0
+        for name, column in _columns_of(layout.columns, inferred[THETA], empty, documents.extras).items():
+            table = table.append_column(name, column)
     return table
+
+
+def _columns_of(
+    columns: VersionColumns,
+    theta: npt.NDArray[np.float64],
+    empty: npt.NDArray[np.bool_],
+    extras: Mapping[str, pa.Array],
+) -> dict[str, pa.Array]:
+    """Return the columns of a version; documents without tokens have no main topic."""
+    main = theta.argmax(axis=1)
+    names = [None if none else columns.names.get(topic, "") for topic, none in zip(main.tolist(), empty, strict=True)]
+    made = {
+        "topic": pa.array(main.astype(np.int32), mask=empty),
+        "name": pa.array(names, pa.string()),
+        "share": pa.array(theta[np.arange(main.size), main].astype(np.float32), mask=empty),
+    }
+    made |= {name: extras[name] for name in ("title", "date") if name in extras}
+    if "labels" in extras:
+        made["labels"] = _labels_as_text(extras["labels"])
+    return {**made, "version": pa.array(np.full(main.size, columns.version, dtype=np.int32))}
+
+
+def _labels_as_text(labels: pa.ListArray) -> pa.Array:
+    """Return lists of labels as lists of texts ``field=value``."""
+    pairs = labels.flatten()
+    texts = pc.binary_join_element_wise(pc.struct_field(pairs, "field"), pc.struct_field(pairs, "value"), "=")
+    lengths = number_array(np.asarray(pc.fill_null(pc.list_value_length(labels), 0), dtype=np.int32))
+    return pa.ListArray.from_arrays(number_array(running(np.asarray(lengths)).astype(np.int32)), texts)
 
 
 def _shares(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float | None) -> pa.Table:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 from collapsium.pipeline.analysis.evaluate import Reconstruction, evaluate
-from collapsium.pipeline.analysis.infer import infer
+from collapsium.pipeline.analysis.infer import VersionColumns, infer_version
 from collapsium.pipeline.analysis.scoring import complete
 from collapsium.pipeline.corpora.additions import Addition
 from collapsium.pipeline.corpora.append import append_with_report
@@ -27,6 +27,7 @@ from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.models.topic_matching import lasting_ids
+from collapsium.pipeline.models.topics import topic_titles
 from collapsium.pipeline.reporting.page import report as page_report
 from collapsium.pipeline.workflows.batch.journal import (
     CYCLES,
@@ -415,8 +416,10 @@ class JobSteps:
         out = f"{self.folder.url}/{PROPORTIONS}"
         if not File(out).exists():
             threshold, progress = self._context.job.infer.threshold, self._context.progress("infer")
-            train = (self.folder / "train").url
-            infer(self._model, train, out, threshold=threshold, progress=progress, **self._context.execution)
+            train = Corpus((self.folder / "train").url)
+            columns = VersionColumns(self._journal.number, topic_titles(self._model))
+            where = self._context.execution
+            infer_version(self._model, train, out, threshold=threshold, columns=columns, progress=progress, **where)
 
     def _publish(self) -> None:
         """Copy the model to its version's folder, and make that version the current one."""

@@ -58,7 +58,13 @@ def test_two_days__make_two_versions_of_which_the_second_takes_under_half(job):
     assert found[1][0].previous == {"version": 1, "score": second.previous_score}
     assert (found[1][0].warm, found[1][0].documents) == (1, 60)
     place = job.parent / "job/published/current"
-    assert pq.read_table(place / "proportions.parquet").num_rows == 60
+    table = pq.read_table(place / "proportions.parquet")
+    assert table.num_rows == 60
+    assert set(table["version"].to_pylist()) == {2}
+    for row in table.to_pylist():
+        assert (row["topic"], row["share"]) == (row["topics"][0], row["proportions"][0])
+    names = {topic.id: ", ".join(topic.names) for topic in topics(place, 5)}
+    assert {row["topic"]: row["name"] for row in table.to_pylist()}.items() <= names.items()
     assert (place / "report.html").exists()
     assert len(topics(place)) == 3
     assert not (job.parent / "job/cycles/0001").exists()
