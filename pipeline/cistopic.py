@@ -32,6 +32,8 @@ from collapsium.workers.arrays.ranking import largest
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["CistopicModel", "run_models"]
+
 Floats = npt.NDArray[np.float64]
 
 COHERENCE_WORDS = 20  # Regions of a topic that its coherence compares, as in pycisTopic
@@ -209,7 +211,7 @@ def run_models(
     return fitted_models
 
 
-def _cells(cistopic_obj: Any) -> Any:
+def _cells(cistopic_obj: Any) -> object:
     """Return an object of pycisTopic as one with the attributes of AnnData."""
     if is_annotated(cistopic_obj):
         return cistopic_obj

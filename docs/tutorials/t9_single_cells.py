@@ -24,7 +24,7 @@ import collapsium.pipeline as collapsium
 
 
 def names(texts):
-    """Return names as objects: anndata 0.12 cannot write the strings of pandas 3."""
+    """Return names as objects, as files cannot hold pandas' strings."""
     return pd.Index([*texts], dtype=object)
 
 

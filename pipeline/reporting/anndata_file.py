@@ -40,7 +40,7 @@ def write_anndata(opened: models.Model, corpus: Corpus, out: str | os.PathLike[s
     pd = require_pandas()
     ids: list[str] = []
     lengths: list[npt.NDArray[np.int64]] = []
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, list[object]] = {}
     for reference in corpus.references:
         documents = merge_segments(reference.documents())
         lengths.append(np.diff(documents.offsets))
@@ -80,10 +80,10 @@ def _texts(pd: Any, texts: list[str]) -> Any:
     return pd.Index(np.array(texts, dtype=object), dtype=object)
 
 
-def _categories(pd: Any, values: list[str | None]) -> Any:
+def _categories(pd: Any, values: list[object]) -> Any:
     """Return texts as a categorical column; None becomes a missing value."""
-    distinct = {value: code for code, value in enumerate(sorted({value for value in values if value is not None}))}
-    codes = [-1 if value is None else distinct[value] for value in values]
+    distinct = {value: code for code, value in enumerate(sorted({value for value in values if isinstance(value, str)}))}
+    codes = [distinct[value] if isinstance(value, str) else -1 for value in values]
     return pd.Categorical.from_codes(codes, categories=_texts(pd, [*distinct]))
 
 
@@ -99,9 +99,9 @@ def _group(path: Path) -> Iterator[Any]:
     yield zarr.open_group(path, mode="w")
 
 
-def _columns_of(documents: Documents) -> dict[str, list[Any]]:
+def _columns_of(documents: Documents) -> dict[str, list[object]]:
     """Return the further columns of documents as columns of obs; a field of labels is a column."""
-    columns: dict[str, list[Any]] = {}
+    columns: dict[str, list[object]] = {}
     for name, column in documents.extras.items():
         if name != "labels":
             columns[name] = column.to_pylist()

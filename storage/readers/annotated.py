@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.storage.corpus.shard import EXTRAS
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.readers.base import checked_words
 from collapsium.storage.readers.matrices import (
@@ -81,7 +81,7 @@ class LazyMatrix:
                     yield Entries(entries.rows + rows[row], entries.columns + columns[column], entries.values)
 
 
-def _shifted(part: npt.NDArray[Any], first_row: int, first_column: int) -> Entries:
+def _shifted(part: AnyArray, first_row: int, first_column: int) -> Entries:
     """Return the entries of a dense block that are not zero, among them NaN."""
     rows, columns = np.nonzero(part)
     return Entries(rows + first_row, columns + first_column, part[rows, columns])

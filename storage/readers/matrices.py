@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ import scipy.sparse
 
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import numbered_ids
+from collapsium.storage.data_types import AnyArray, DType
 from collapsium.storage.errors import CollapsiumError, InputError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
@@ -59,9 +60,9 @@ ENTRY = np.dtype([("document", np.int32), ("word", np.int32), ("count", np.int32
 class Entries:
     """Some entries of a matrix."""
 
-    rows: npt.NDArray[np.integer[Any]]  # (entries,)
-    columns: npt.NDArray[np.integer[Any]]  # (entries,)
-    values: npt.NDArray[Any]  # (entries,)
+    rows: AnyArray  # (entries,)
+    columns: AnyArray  # (entries,)
+    values: AnyArray  # (entries,)
 
     def __len__(self) -> int:
         return self.rows.size
@@ -82,6 +83,30 @@ class Entries:
 
 
 NO_ENTRIES = Entries(*np.zeros((3, 0), dtype=np.int64))
+
+
+class Slices(Protocol):
+    """An array in memory or in a file, of which slices are read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+
+    def __getitem__(self, part: slice) -> AnyArray:
+        """Read a slice."""
+
+
+class SparseMatrix(Protocol):
+    """A sparse matrix of SciPy."""
+
+    shape: tuple[int, int]
+    format: str
+    indptr: AnyArray
+    indices: AnyArray
+    data: AnyArray
+
+    def tocsr(self) -> SparseMatrix:
+        """Return it with compressed rows."""
 
 
 class Matrix(Protocol):
@@ -111,7 +136,7 @@ class CompressedMatrix:
     """A matrix of compressed rows (CSR) or columns (CSC), whose indices and values are read by slices."""
 
     def __init__(
-        self, shape: tuple[int, int], offsets: npt.NDArray[np.int64], indices: Any, values: Any, *, by: str
+        self, shape: tuple[int, int], offsets: npt.NDArray[np.int64], indices: Slices, values: Slices, *, by: str
     ) -> None:
         self.shape, self.ascending = shape, by
         self._offsets, self._indices, self._values = offsets, indices, values
@@ -149,9 +174,9 @@ class CoordinateMatrix:
     """A matrix of coordinates in any order, which are read by slices."""
 
     shape: tuple[int, int]
-    rows: Any
-    columns: Any
-    values: Any
+    rows: Slices
+    columns: Slices
+    values: Slices
     ascending = ""
 
     @property
@@ -182,7 +207,7 @@ class _Member:
         self._file: IO[bytes] | None = None
         self._place = 0
 
-    def __getitem__(self, part: slice) -> npt.NDArray[Any]:
+    def __getitem__(self, part: slice) -> AnyArray:
         first, last, _ = part.indices(self.shape[0])
         if self._file is None or first != self._place:
             self._file = self._archive.open(self._name)
@@ -193,13 +218,13 @@ class _Member:
         self._place = last
         return np.frombuffer(data, dtype=self.dtype)
 
-    def read(self) -> npt.NDArray[Any]:
+    def read(self) -> AnyArray:
         """Return the complete array."""
         with self._archive.open(self._name) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], DType]:
     version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     shape, _, dtype = readers[version](file)
@@ -267,7 +292,7 @@ def _sound_members(path: str, archive: zipfile.ZipFile, limit: int | None) -> di
     return members
 
 
-def sparse_matrix(matrix: Any) -> StoredMatrix:
+def sparse_matrix(matrix: SparseMatrix) -> StoredMatrix:
     """Return a matrix of SciPy in memory as one that is read in blocks."""
     if matrix.format not in ("csr", "csc"):
         matrix = matrix.tocsr()
@@ -357,7 +382,7 @@ class MarketMatrix:
             raise InputError(self._path, f"{EXPECTED} (rows from 1 to {rows}, columns from 1 to {columns})")
         return Entries(places[0], places[1], arrays[2] if len(arrays) == 3 else np.ones(places[0].size, dtype=np.int64))
 
-    def _parsed_slowly(self, block: bytes, width: int) -> list[npt.NDArray[Any]]:
+    def _parsed_slowly(self, block: bytes, width: int) -> list[AnyArray]:
         """Parse lines with tabs or several spaces between numbers, or with whole numbers written as 1.0."""
         expected = f"expected numbers, {'three' if width == 3 else 'two'} a line"
         if block.translate(None, b"0123456789+-.eE \t\r\n"):
