@@ -489,7 +489,8 @@ class Model:
         if is_lazy(texts):
             if return_unknown:
                 raise OptionError("expected texts in memory, found a Dask collection", "return_unknown")
-            return lazy_proportions(self._opened, texts, seed, reading)
+            lazy: Floats = lazy_proportions(self._opened, texts, seed, reading)
+            return lazy
         with shown("inferring proportions"):
             read = self._folding.read(texts, reading)
             for kind, line in (("reading", read.notice), ("unknown words", read.warning)):

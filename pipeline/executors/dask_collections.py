@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import dask
+import dask.array as da
 import distributed
 import numpy as np
 import numpy.typing as npt
@@ -58,15 +59,12 @@ def map_rows(
     """
     if hasattr(collection, "map_partitions") and hasattr(collection, "divisions"):
         import pandas as pd
-        from dask.dataframe.utils import make_meta
 
-        index = make_meta(collection).index
-        meta = pd.DataFrame(np.zeros((0, columns)), index=index[:0], columns=pd.RangeIndex(columns, name="topic"))
+        index = pd.Index([], dtype=collection.index.dtype, name=collection.index.name)
+        meta = pd.DataFrame(np.zeros((0, columns)), index=index, columns=pd.RangeIndex(columns, name="topic"))
         return collection.map_partitions(_as_frame, function, tuple(arguments), meta, meta=meta)
     if hasattr(collection, "dtype"):
         raise OptionError(f"expected texts (a Dask frame, column or bag), found a Dask {type(collection).__name__}")
-    import dask.array as da
-
     call = dask.delayed(function)
     rows = [
         da.from_delayed(call(part, *arguments), shape=(np.nan, columns), dtype=np.float64)
@@ -83,8 +81,6 @@ def _as_frame(
 
 def map_blocks(array: Any, function: Callable[..., npt.NDArray[np.float64]], argument: object, columns: int) -> Any:
     """Return a function of each block of rows, and an argument that all share, lazily as an array."""
-    import dask.array as da
-
     call, shared = dask.delayed(function), dask.delayed(argument)
     blocks, sizes = array.rechunk({1: -1}).to_delayed().ravel(), array.chunks[0]
     return da.concatenate(
