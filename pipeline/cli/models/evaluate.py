@@ -17,8 +17,8 @@ as missing. With --given-labels, families without labels print this score too; i
 is then the score under the prior. --field NAME scores the prediction of a label
 or covariate from the words.
 
---in-document CORPUS: new documents, fitted to and scored on the same tokens, as
-papers on trees of topics do. Compare such scores only with each other.
+--in-document CORPUS: new documents, fitted to and scored on the same tokens.
+Compare such scores only with each other.
 
 --coherence CORPUS: coherence (NPMI) and diversity of the topics, alone or together
 with a score.
