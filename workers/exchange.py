@@ -82,6 +82,9 @@ class Links(Protocol):
     def addresses(self) -> tuple[str, ...]:
         """Name of each host."""
 
+    def is_at(self, home: int) -> bool:
+        """Return whether this task runs where the messages of a host arrive."""
+
     def open(self) -> None:
         """Begin to receive messages in this process, which go to `deliver`."""
 
@@ -173,6 +176,9 @@ class Host:
 
     def turn(self, order: Order) -> Turned:
         """Sweep the shards, exchange their changes, and make the next state."""
+        # Several workers may share a process, so that a task of one that is gone would find its host.
+        if not self._links.is_at(self._home):
+            raise HostLostError("a worker was lost, and another one runs its task")
         state = self.state(order.turn)
         for number in [number for number in self.states if number < order.keep]:
             del self.states[number]

@@ -31,6 +31,10 @@ class DaskLinks:
 
     addresses: tuple[str, ...]  # Address of each host
 
+    def is_at(self, home: int) -> bool:
+        """Return whether the worker that runs this task is a host."""
+        return bool(distributed.get_worker().address == self.addresses[home])
+
     def open(self) -> None:
         """Begin to receive messages in the worker that runs this task."""
         distributed.get_worker().handlers[OPERATION] = _receive

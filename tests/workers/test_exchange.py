@@ -24,6 +24,9 @@ class Near:
     def __init__(self, homes, lost=None):
         self.addresses, self._lost = tuple(map(str, range(homes))), lost
 
+    def is_at(self, home):
+        return True
+
     def open(self):
         pass
 

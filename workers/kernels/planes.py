@@ -57,6 +57,9 @@ def add_64(planes: UInt8Vector, values: OutInt64Vector) -> None:
     _add(planes, values)
 
 
+KERNELS = (bits_32, bits_64, split_32, split_64, add_32, add_64)
+
+
 @helper
 def _bits(values: Array) -> int:
     bits = np.int64(0)
