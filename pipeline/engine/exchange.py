@@ -125,7 +125,9 @@ class Exchange:
         held = [submit(exchange.held_of, done, token, home, turn, home=home) for home, done in enumerate(turned)]
 
         def block(number: int) -> Future[tasks.Block]:
-            home = self._present_homes()[number % len(self._present_homes())]
+            # Where tasks on a block run, as all hosts have it: elsewhere it would travel to them.
+            homes, home = self._present_homes(), problem.block_home(number)
+            home = home if home in homes else homes[number % len(homes)]
             return submit(exchange.block_of, token, turn, number, home=home)
 
         def swept(number: int) -> Future[tasks.Swept]:
