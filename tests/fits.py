@@ -4,7 +4,7 @@ import numpy as np
 
 from collapsium.pipeline import Corpus
 from collapsium.pipeline.engine.loop import Fit
-from collapsium.pipeline.engine.setup.inputs import labels_of, weights_of
+from collapsium.pipeline.engine.setup.inputs import design_of, labels_of, reached, weights_of
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
@@ -36,7 +36,10 @@ def problem_of(
     words = manifest.vocabulary.words
     more = {"shards": len(manifest.shards), "stochastic": stochastic, "iterations": iterations}
     more |= {"labels": labels_of(opened, family, config), "growing": growth is not None}
-    shards = [executor.submit(load_shard, one, scratch, 0.0, fitted) for one in opened.references]
+    design = design_of(opened, config, executor)
+    packed = None if design is None else design.packed
+    shards = [executor.submit(load_shard, one, scratch, 0.0, fitted, packed) for one in opened.references]
+    more["design"] = None if design is None else reached(design, executor, shards)
     more["weights"] = weights_of(opened, config, executor, shards)
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
     global_state = fitted.initialise(summary, stream)

@@ -1,0 +1,54 @@
+"""The suite of families with priors that follow a field of the documents."""
+
+import shutil
+
+import pytest
+
+from tests.conformance import (
+    Conformance,
+    reference_bits,  # noqa: F401 - fixture
+)
+from tests.conftest import planted, write_corpus
+
+pytestmark = pytest.mark.long
+
+
+def kinds(theta):
+    """The largest topic of each document as its only label; some documents have none."""
+    return [[] if number % 11 == 3 else [("kind", f"k{row.argmax() % 2}")] for number, row in enumerate(theta)]
+
+
+@pytest.fixture(scope="module")
+def kinds_small(tmp_path_factory):
+    """A training and a held-out corpus of 60 documents in 5 shards, with a label each."""
+    place = tmp_path_factory.mktemp("kinds")
+    made = []
+    for name, seed, size in (("train", 1, 500), ("heldout", 2, 900)):
+        rows, theta = planted(seed)
+        made.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=kinds(theta))))
+    yield tuple(made)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+class PrevalenceConformance(Conformance):
+    labelled = True
+    test_start__one_word_one_document_one_topic = None  # The field of a single document is constant
+
+    @pytest.fixture
+    def small(self, kinds_small):
+        """A training and a held-out corpus whose documents have a label each."""
+        return kinds_small
+
+    def ground_truth_labels(self, theta):
+        """A label of each document, of two that occur in every corpus."""
+        return [[("kind", f"k{number % 2}")] for number in range(len(theta))]
+
+
+class TestLdaPrevalence(PrevalenceConformance):
+    family = "lda"
+    matrix = ({"topics": 4, "prevalence": "~ kind"},)
+
+
+class TestHdpPrevalence(PrevalenceConformance):
+    family = "hdp"
+    matrix = ({"topics": 8, "prevalence": "~ kind"},)
