@@ -45,6 +45,7 @@ from collapsium.storage.errors import (
     MismatchError,
     MissingError,
     OptionError,
+    near,
     suggestion,
 )
 from collapsium.storage.html import Html
@@ -108,8 +109,9 @@ class Model:
 
         def __getattr__(self, name: str) -> Any:
             """Return a part of the open model, for code of its own; such parts are no public interface."""
-            if name.startswith("_"):
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            if name.startswith("_") or not hasattr(type(self._opened), name):
+                hint = near(name, [one for one in dir(type(self)) if not one.startswith("_")])
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
             return getattr(self._opened, name)
 
     def __getstate__(self) -> dict[str, object]:
@@ -197,7 +199,7 @@ class Model:
             if topic.level is not None:
                 row |= {"parent": topic.parent, "level": topic.level, "below": topic.below}
             rows.append(row)
-        frame = require_pandas().DataFrame(rows).set_index("topic")
+        frame = table_of_texts(rows).set_index("topic")
         if "parent" in frame:
             frame["parent"] = frame["parent"].astype("Int64")
         return frame
@@ -282,7 +284,7 @@ class Model:
                     "similarity": similarity,
                 }
             )
-        frame: pd.DataFrame = require_pandas().DataFrame(rows).astype({"other": "Int64"}).set_index("topic")
+        frame: pd.DataFrame = table_of_texts(rows).astype({"other": "Int64"}).set_index("topic")
         return frame.sort_values("similarity", ascending=False, kind="stable", na_position="last")
 
     # Documents
@@ -354,7 +356,7 @@ class Model:
         }
         for name in dict.fromkeys(name for part in parts for name in part):
             columns[name if name not in columns else f"{name}_"] = np.concatenate([part[name] for part in parts])
-        frame = pd.DataFrame(columns, index=self._document_index())
+        frame = table_of_texts(columns, index=self._document_index())
         empty = frame.pop(TOKENS) <= 0
         frame.loc[empty, "topic"] = pd.NA
         frame.loc[empty, ["proportion", "words"]] = [np.nan, None]
@@ -425,7 +427,7 @@ class Model:
         pd = require_pandas()
         index = index_of(texts)
         labels = pd.RangeIndex(len(shares), name="text") if index is None else index
-        frame = pd.DataFrame(
+        frame = table_of_texts(
             {"topic": order.ravel(), "proportion": np.take_along_axis(shares, order, axis=1).ravel()},
             index=None if alone else labels.repeat(order.shape[1]),
         )
@@ -933,6 +935,14 @@ def _folding_at(url: str, digest: str) -> TextFolding:
     if model.record.digest != digest:
         raise MismatchError(f"{url}: the model was replaced since `transform` was called; call it again")
     return TextFolding(model)
+
+
+def table_of_texts(data: Any, **how: Any) -> pd.DataFrame:
+    """Return a frame whose texts notebooks show complete."""
+    require_pandas()
+    from collapsium.pipeline.frames import Table
+
+    return Table(data, **how)
 
 
 def require_pandas() -> Any:

@@ -11,7 +11,8 @@ from collapsium.storage.printable import printable
 # Colours that can be read on light and dark pages, as a notebook chooses its own
 BAR, TRACK, FAINT = "#0072b2", "rgba(127,127,127,.18)", "rgba(127,127,127,.35)"
 BAR_WIDTH = 90  # Pixels
-CELL = "padding:2px 10px 2px 0;text-align:{side};vertical-align:top"
+CELL = "padding:2px 12px 2px 0;text-align:{side};vertical-align:top;white-space:{wrap}"
+SHORT = 60  # Characters of a cell that is not broken into lines
 
 
 class Html(str):
@@ -48,15 +49,18 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Html:
     body = []
     for row in rows:
         sides = ["right" if isinstance(cell, (int, float)) else "left" for cell in row]
-        cells = (
-            f'<td style="{CELL.format(side=side)}">{text(cell)}</td>' for cell, side in zip(row, sides, strict=True)
-        )
+        cells = (f'<td style="{_style(cell, side)}">{text(cell)}</td>' for cell, side in zip(row, sides, strict=True))
         body.append(f"<tr>{''.join(cells)}</tr>")
     head = "".join(
-        f'<th style="{CELL.format(side="left")};border-bottom:1px solid {FAINT}">{text(name)}</th>' for name in columns
+        f'<th style="{_style(name, "left")};border-bottom:1px solid {FAINT}">{text(name)}</th>' for name in columns
     )
     style = "border-collapse:collapse;font-size:90%"
-    return Html(f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table>')
+    drawn = f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table>'
+    return Html(f'<div style="overflow-x:auto">{drawn}</div>')
+
+
+def _style(cell: Cell, side: str) -> str:
+    return CELL.format(side=side, wrap="nowrap" if len(str(cell)) <= SHORT else "normal")
 
 
 def details(summary: str, body: Html) -> Html:

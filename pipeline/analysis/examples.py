@@ -9,7 +9,7 @@ from collapsium.pipeline.analysis.options import ExampleOptions
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.engine.summary import EXAMPLES, summary_of
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.fitted_model import require_pandas
+from collapsium.pipeline.fitted_model import table_of_texts
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.models.training_corpus import require_training_corpus
@@ -101,8 +101,7 @@ def examples(
             parts = passages.get((one.id, example.document))
             passage = None if parts is None else "".join(parts)
             rows.append(dict(zip(COLUMNS, (one.id, document.id, document.title, example.share, passage), strict=True)))
-    frame: pd.DataFrame = require_pandas().DataFrame(rows, columns=list(COLUMNS))
-    return frame
+    return table_of_texts(rows, columns=list(COLUMNS))
 
 
 def _summary(model: Model, n: int) -> SummaryRecord:

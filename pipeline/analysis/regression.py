@@ -197,8 +197,15 @@ class Effects(ShortRepr):
         parts = [shown, *([html.details(f"{len(rest):,} more terms", self._table(rest))] if rest else [])]
         notes = html.facts([("note", note) for note in self.notes])
         parts += [html.details(f"{len(self.notes)} notes", notes)] if self.notes else []
-        title = f"{self.kind}s with {self.errors} errors and intervals, {self.documents:,} documents"
+        by = f" by {self._field}" if self._field else ""
+        title = f"{self.kind}s{by} with {self.errors} errors and intervals, {self.documents:,} documents"
         return html.block(title[:1].upper() + title[1:], *parts)
+
+    @property
+    def _field(self) -> str:
+        """The field of predictions at values of a single one; else empty."""
+        fields = {name for values in self.values for name in values}
+        return fields.pop() if self.kind == "prediction" and len(fields) == 1 else ""
 
     def _table(self, chosen: Iterable[int]) -> html.Html:
         rows = [row for row in chosen if row < len(self.terms)]
@@ -207,7 +214,7 @@ class Effects(ShortRepr):
             [f"{self.estimate[row, k]:{form}} [{self.low[row, k]:{form}}, {self.high[row, k]:{form}}]" for row in rows]
             for k in range(len(self.words))
         ]
-        columns = ["topic", "words", *(self.terms[row] for row in rows)]
+        columns = ["topic", "words", *(self.terms[row].removeprefix(f"{self._field}=") for row in rows)]
         topics = zip(self.topics.tolist(), self.words, cells, strict=True)
         return html.table(columns, [(html.Html(str(topic)), words, *own) for topic, words, own in topics])
 
