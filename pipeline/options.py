@@ -197,7 +197,7 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
     """Return a decorator that gives a function the options of models as keyword arguments.
 
     An unknown or missing keyword is an `OptionError`. If the function also takes ``**options``, it validates those
-    itself, as they depend on others (on the family).
+    itself, those of earlier versions too, as they depend on others (on the family, or on texts).
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:
@@ -214,7 +214,7 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
             kwargs = present_names(kwargs, former_names(*models.values()), warn_renamed)
             unknown = next((name for name in kwargs if name not in known), None)
             for model in models.values():
-                if unknown is not None and unknown in model.gone:
+                if unknown is not None and unknown in model.gone and not is_open:
                     raise OptionError(f"is no longer an option: {model.gone[unknown]}", unknown)
             if unknown is not None and not is_open:
                 raise OptionError(f"{function.__name__}: unknown option {unknown!r}{suggestion(unknown, known)}")

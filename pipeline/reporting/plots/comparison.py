@@ -129,6 +129,8 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], field: str, error: str | None, 
     axes.set_xscale("log", base=2)
     axes.set_xticks(counts, [f"{count:,}" for count in counts])
     axes.minorticks_off()
+    if field == "found_again":
+        axes.set_ylim(0.0, 1.05)
     axes.set_xlabel("topics")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)

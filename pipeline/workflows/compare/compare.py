@@ -530,6 +530,8 @@ def compare(
         raise OptionError("required with workers that do not see a temporary folder", "out")
     words = reading_of(reading, corpus, ())
     unknown = next(iter(reading), None)
+    if unknown in CompareOptions.gone:
+        raise OptionError(f"is no longer an option: {CompareOptions.gone[unknown]}", unknown)
     if unknown is not None:
         known = (*option_names(compare), *options_of_reading(corpus))
         raise OptionError(f"compare: unknown option {unknown!r}{suggestion(unknown, known)}")

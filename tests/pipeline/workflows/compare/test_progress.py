@@ -20,6 +20,6 @@ def test_the_view__counts_cells_and_says_what_is_left(monkeypatch):
     view({"event": "compared", "rows": 3, "plots": 0})
     lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]  # behind the time
     assert lines[:2] == ["3 cells, 1 done before", "lda-40 (2 of 3): 2 fits of 10 iterations"]
-    assert lines[-2] == "lda-40 (2 of 3): 9 of 20 iterations; 48% of all, about 3 min left"
+    assert lines[-2] == "lda-40 (2 of 3): 9 of 20 iterations; 44% of all, about 4 min left"
     assert lines[-1] == "lda-40: 50 s  score -7.2500 ± 0.0100  (2 of 3 done, about 50 s left)"
     assert [duration_text(seconds) for seconds in (3.4, 300, 7500)] == ["3 s", "5 min", "2 h 05 min"]

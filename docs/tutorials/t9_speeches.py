@@ -1,0 +1,118 @@
+"""
+Speeches: by party, and over time
+=================================
+
+You will choose a number of topics for a frame of texts, read the
+topics with their passages, compare parties and years with intervals,
+and save a figure for a paper and a report. Each block of code is a cell
+of a notebook, which you can download at the end of the page.
+"""
+
+# %%
+# The frame has a row for each paragraph of the annual addresses of US
+# presidents from 1945 to 2006.
+
+import pandas as pd
+
+from collapsium.pipeline import compare, fit, plot, sample_texts
+from collapsium.pipeline.reporting.plots.effects import effects_figure
+
+texts = pd.DataFrame(sample_texts()).query("kind == 'annual'")
+texts[["year", "president", "party", "text"]].head()
+
+# %%
+# How many topics?
+# ----------------
+#
+# `compare` fits each number with two seeds, here to a sample of the
+# paragraphs. It shows how well words are predicted, whether topics are
+# coherent and exclusive, and how many of them another seed finds again.
+
+reading = {"min_documents": 5, "max_document_share": 0.2}
+compared = compare(
+    texts, topics=[5, 10, 20], sample_documents=2500, **reading
+)
+compared
+
+# %%
+# The same as a picture, with the words of the largest topics:
+
+compared.plot()
+
+# %%
+# The topics
+# ----------
+#
+# Fields of the frame go with the texts: labels, and a date.
+
+model = fit(
+    texts,
+    family="lda",
+    topics=compared.recommendation.topics,
+    iterations=80,
+    labels=["party", "address"],
+    date="year",
+    **reading,
+)
+model
+
+# %%
+# A few words find a topic, and its passages show what it is about.
+
+found = model.find("military troops war")
+found
+
+# %%
+
+war = int(found["topic"].iloc[0])
+taxes = int(model.find("taxes")["topic"].iloc[0])
+model.examples(war, n=2)
+
+# %%
+# Parties
+# -------
+#
+# How much larger is the share of each topic in addresses of Republican
+# presidents? Paragraphs of one address resemble each other, so that
+# errors are clustered by address.
+
+parties = model.effects(
+    "~ party",
+    cluster="address",
+    contrast=["party=Republican,Democratic"],
+)
+effects_figure(parties, size=(7, 6))
+
+# %%
+# Time
+# ----
+#
+# Periods have any width, and the bands count dependence in the same
+# way. The ending names the format: SVG for a page, PDF for a paper.
+
+time = {"period": "5 years", "cluster": "address"}
+plot(model, "time.svg", what=["time"], topics=[war, taxes], **time)
+plot(model, "time.pdf", what=["time"], topics=[war, taxes], **time)
+
+# %%
+# All numbers are frames:
+
+years = model.shares_over("5 years", cluster="address").frame()
+years.query("topic == @war")[["term", "estimate", "low", "high"]].tail()
+
+# %%
+# A report
+# --------
+#
+# One file for any browser, with the map of topics, their words over
+# time, and passages.
+
+model.report("addresses.html")
+
+# %%
+# Where to go next
+# ----------------
+#
+# * :doc:`/howto/better_topics`: what helps where topics are not good.
+# * :doc:`/howto/effects`: regressions on fields, contrasts and curves.
+# * :doc:`t10_reviews`: documents grouped by a preset.
