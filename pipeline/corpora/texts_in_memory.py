@@ -55,12 +55,7 @@ def in_memory(texts: Any) -> Any:
     library, kind = type(texts).__module__.partition(".")[0], type(texts).__name__
     if library == "polars" and kind == "LazyFrame":
         return texts.collect()
-    counts = _counts_in(texts)
-    if counts:
-        raise OptionError(
-            f"expected texts, found numbers ({counts}); pass counts to an estimator, such as CollapsedLDA of "
-            "collapsium.pipeline.estimators, or `ingest` a file of them, as scipy.sparse.save_npz writes it"
-        )
+    _refuse_counts(texts)
     if is_lazy(texts):
         raise OptionError(f"expected texts in memory, found a Dask {kind}; call its compute() first")
     return texts
@@ -73,9 +68,7 @@ def is_lazy(texts: object) -> bool:
 
 def check_lazy(texts: Any, fields: Mapping[str, str]) -> None:
     """Refuse a collection of Dask that has numbers, or a frame without the columns, before any of it is computed."""
-    counts = _counts_in(texts)
-    if counts:
-        raise OptionError(f"expected texts, found numbers ({counts}); pass counts to an estimator")
+    _refuse_counts(texts)
     if hasattr(texts, "columns") and hasattr(texts, "dtypes"):
         _require_columns([str(name) for name in texts.columns], fields)
 
@@ -99,6 +92,16 @@ def rows_of(part: Any) -> Any:
         return part
     rows = list(part)
     return pa.Table.from_pylist(rows) if rows and isinstance(rows[0], Mapping) else rows
+
+
+def _refuse_counts(texts: Any) -> None:
+    """Refuse numbers in place of texts, without computing any."""
+    counts = _counts_in(texts)
+    if counts:
+        raise OptionError(
+            f"expected texts, found numbers ({counts}); pass counts to an estimator, such as CollapsedLDA of "
+            "collapsium.pipeline.estimators, or `ingest` a file of them, as scipy.sparse.save_npz writes it"
+        )
 
 
 def _counts_in(texts: Any) -> str:
