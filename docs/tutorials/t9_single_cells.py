@@ -110,7 +110,8 @@ for axis, color in zip(axes, ("leiden", columns[0]), strict=True):
 figure.tight_layout()
 
 # %%
-# The topics of each type, with errors of the shares, are those of any
-# field of documents.
+# Shares of topics by type of cell have errors, as for any field of
+# documents.
 
-print(model.shares_by("type").frame().head(8))
+shares = model.shares_by("type").frame()
+print(shares[["topic", "term", "estimate", "low", "high"]].head(8))
