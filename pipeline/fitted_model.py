@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from collapsium.pipeline import Effects, Report
+    from collapsium.pipeline import Effects, GroupWords, Report, WordsOver
 
 
 Floats = npt.NDArray[np.float64]
@@ -639,6 +639,18 @@ class Model:
         from collapsium import pipeline
 
         return pipeline.shares_over(self, period, **options)
+
+    def words_by(self, topic: int, field: str, **options: Any) -> GroupWords:
+        """Compare the words that groups use for a topic; see `collapsium.pipeline.words_by`."""
+        from collapsium import pipeline
+
+        return pipeline.words_by(self, topic, field, **options)
+
+    def words_over(self, topics: int | Iterable[int] | None = None, period: str = "year", **options: Any) -> WordsOver:
+        """Return the words of topics by period; see `collapsium.pipeline.words_over`."""
+        from collapsium import pipeline
+
+        return pipeline.words_over(self, topics, period, **options)
 
     # Pictures, reports and files
 

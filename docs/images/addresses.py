@@ -21,10 +21,11 @@ with tempfile.TemporaryDirectory() as folder:
         id="id",
         title="title",
         date="year",
+        labels=["address"],
         min_documents=5,
         max_document_share=0.2,
     )
-    title = "Topics of US presidents' annual addresses to Congress, by decade, with 95% intervals"
-    plot(run, picture, what=["time"], period="decade", topics=TOPICS, title=title)
+    title = "Topics of US presidents' annual addresses to Congress, with 95% intervals clustered by address"
+    plot(run, picture, what=["time"], period="5 years", cluster="address", topics=TOPICS, title=title)
     OUT.write_bytes(Path(picture).read_bytes())
 print(f"{OUT}: {OUT.stat().st_size:,} bytes")

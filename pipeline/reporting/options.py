@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from collapsium.pipeline.corpora.options import Sources
 from collapsium.pipeline.options import Location, Names, Options, Texts, Value
@@ -22,6 +22,22 @@ def _as_tuple(value: object) -> object:
 
 
 Candidates = Annotated[tuple[str | float, ...], BeforeValidator(_as_tuple)]
+
+
+def _inches(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(float(number) for number in value.split(","))
+    return tuple(value) if isinstance(value, Iterable) else value
+
+
+def _length(size: tuple[float, float]) -> tuple[float, float]:
+    if not all(0.0 < length <= MAX_INCHES for length in size):
+        raise ValueError(f"expected lengths up to {MAX_INCHES} inches")
+    return size
+
+
+MAX_INCHES = 200
+Inches = Annotated[tuple[float, float], BeforeValidator(_inches), AfterValidator(_length)]
 TopicIds = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
 
 _CLUSTER = (
@@ -85,6 +101,9 @@ class PlotOptions(Options):
     title: Annotated[str | None, Value("TEXT")] = Field(
         None, description="title of the picture (default: the name of the run, or what is drawn over time)"
     )
+    size: Annotated[Inches | None, Value("W,H", unit="inches", expected="a width and a height", text=True)] = Field(
+        None, description="width and height of the picture (default: by its panels)"
+    )
 
 
 class SegmentPlotOptions(Options):
@@ -109,6 +128,7 @@ class TimePlotOptions(Options):
         "1789'; or a field of labels, such as the term of office (default: one that gives about 10 to 40 periods)",
     )
     cluster: Annotated[str | None, Value("FIELD")] = Field(None, description=_CLUSTER)
+    same_scale: bool = Field(False, description="give all topics the same scale")
     csv: Annotated[Location | None, Value("FILE")] = Field(
         None, description="write the shares of all topics, one row for each period and topic"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,8 @@ from collapsium.pipeline.reporting.plots.style import (
     GRID,
     LATE,
     Drawing,
+    Size,
+    Style,
     integer_ticks,
     measured_width,
     new_figure,
@@ -77,6 +80,7 @@ MAX_WIDE_OUTLINES = 60  # Segments up to which areas have broad outlines
 
 def draw_segments(
     run: str | os.PathLike[str],
+    style: Style,
     *,
     document: str | None = None,
     chosen: Sequence[int] | None = None,
@@ -94,14 +98,15 @@ def draw_segments(
     else:
         first, second, matches = compare_runs(run, other, document=document, corpus=corpus)
         panels = [first, second]
-    known = [{topic.id: topic for topic in topics(place, WORDS)} for place in (run, other) if place is not None]
+    known = [{topic.id: topic for topic in style.named(topics(run, WORDS))}]
+    known += [] if other is None else [{topic.id: topic for topic in topics(other, WORDS)}]
     coloured = _coloured(chosen, known[0], panels, matches)
     colours = colours_of(coloured, list(known[0]), len(AREAS))
     palettes = [{topic: AREAS[colours[topic]] for topic in coloured}]
     back = {ours: theirs for theirs, ours in matches.items()}
     palettes += [{back[topic]: colour for topic, colour in palettes[0].items() if topic in back}] * (len(panels) - 1)
     lines = [f"{_title(panel)}: {panel.distance_text} (mean Hellinger distance)" for panel in panels]
-    return Drawing(lambda: _segments_figure(panels, known, palettes)), lines
+    return Drawing(lambda: _segments_figure(panels, known, palettes, style)), lines
 
 
 def _coloured(
@@ -129,11 +134,12 @@ def _segments_figure(
     panels: Sequence[SegmentProportions],
     known: Sequence[Mapping[int, Topic]],
     palettes: Sequence[Mapping[int, str]],
+    style: Style,
 ) -> Figure:
     lines = max(len(palette) for palette in palettes) + 1
     alone = len(panels) == 1
     size = (PANEL[0] + LEGEND, PANEL[1]) if alone else (PANEL[0] * len(panels), PANEL[1] + ROW * lines)
-    figure = new_figure(*size)
+    figure = new_figure(*(style.size or size), plain(style.title or ""))
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, panel, palette, topics_by_id in zip(row, panels, palettes, known, strict=True):
         _areas(axes, panel, palette, topics_by_id)
@@ -276,6 +282,7 @@ PICTURES_OF_OPTION = {
     "corpus": (SEGMENTS, TIME),
     "period": (TIME,),
     "cluster": (TIME,),
+    "same_scale": (TIME,),
     "csv": (TIME,),
     "min_share": (TREE,),
     "levels": (TREE,),
@@ -301,6 +308,7 @@ def plot(
     periods: TimePlotOptions,
     chosen: TopicPlotOptions,
     folding: FoldingOptions,
+    names: Mapping[int, str] | None = None,
 ) -> list[str] | Figure:
     """Draw a run.
 
@@ -309,7 +317,7 @@ def plot(
     run : str or path-like
         Folder of a run, finished or not, or of a model.
     out : str or path-like, optional
-        By default the figure is returned; else the PNG or SVG file to write, by its ending.
+        By default the figure is returned; else the PNG, SVG or PDF file to write, by its ending.
     options : PlotOptions
         Panels to draw.
     segments : SegmentPlotOptions
@@ -320,6 +328,8 @@ def plot(
         Topics to draw along segments or over time.
     folding : FoldingOptions
         Branches of a tree that are folded into a single entry.
+    names : mapping of int to str, optional
+        Names of topics by their ids, in place of their titles or words.
 
     Returns
     -------
@@ -331,7 +341,7 @@ def plot(
     Raises
     ------
     OptionError
-        The file is neither .png nor .svg; the run has no data for a panel; a picture of its own is combined with
+        The file is no .png, .svg or .pdf; the run has no data for a panel; a picture of its own is combined with
         others; or a document or topic does not exist.
     MismatchError
         The two runs have different vocabularies, or different numbers of segments.
@@ -343,9 +353,9 @@ def plot(
         The run has nothing to draw.
     """
     kind = "" if out is None else picture_kind(out)
-    names = tuple(dict.fromkeys(options.what or PANELS))
+    wanted = tuple(dict.fromkeys(options.what or PANELS))
     _check(
-        names,
+        wanted,
         {
             "document": segments.document,
             "topics": chosen.topics,
@@ -353,6 +363,7 @@ def plot(
             "corpus": chosen.corpus,
             "period": periods.period,
             "cluster": periods.cluster,
+            "same_scale": periods.same_scale or None,
             "csv": periods.csv,
             "min_share": folding.min_share,
             "levels": folding.levels,
@@ -361,22 +372,24 @@ def plot(
     for path in (out, periods.csv):
         if path is not None and File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
-    shares = None
-    if names == (LABELS,):
-        drawing, lines = _labels(run), [LABELS]
-    elif names == (SEGMENTS,):
+    style, shares = Style(options.title, options.size, names or {}), None
+    if options.size is not None and wanted in ((LABELS,), (TREE,)):
+        raise OptionError(f"does not apply to `what` {wanted[0]}, whose size follows from its texts", "size")
+    if wanted == (LABELS,):
+        drawing, lines = _labels(run, style), [LABELS]
+    elif wanted == (SEGMENTS,):
         other = segments.compare_with
         drawing, lines = draw_segments(
-            run, document=segments.document, chosen=chosen.topics, other=other, corpus=chosen.corpus
+            run, style, document=segments.document, chosen=chosen.topics, other=other, corpus=chosen.corpus
         )
-    elif names == (TREE,):
-        drawing, lines = _tree(run, folding.min_share, folding.levels), [TREE]
-    elif names == (TIME,):
+    elif wanted == (TREE,):
+        drawing, lines = _tree(run, style, folding.min_share, folding.levels), [TREE]
+    elif wanted == (TIME,):
         shares = topic_shares(run, period=periods.period, cluster=periods.cluster, corpus=chosen.corpus)
-        drawing = draw_time(run, shares, options.title, chosen.topics)
+        drawing = draw_time(run, shares, style, chosen.topics, same_scale=periods.same_scale)
         lines = [f"topic shares in {shares.counted}", *shares.notes]
     else:
-        drawing, lines = _drawn_panels(run, names, options)
+        drawing, lines = _drawn_panels(run, wanted, options.what or (), style)
     data = drawing.figure() if out is None else drawing.file(kind)
     if shares is not None and periods.csv is not None:
         File(periods.csv).write(csv_of(shares))
@@ -387,18 +400,18 @@ def plot(
 
 
 def _drawn_panels(
-    run: str | os.PathLike[str], names: tuple[str, ...], options: PlotOptions
+    run: str | os.PathLike[str], names: tuple[str, ...], required: Sequence[str], style: Style
 ) -> tuple[Drawing, list[str]]:
     """Return the figure of the panels that the run has data for, and their names."""
-    panels = _panels(run, names)
+    panels = _panels(run, names, style)
     shown = list(dict.fromkeys(name for name, _, _ in panels))
-    missing = [name for name in options.what or () if name not in shown]
+    missing = [name for name in required if name not in shown]
     if missing:
         raise OptionError(f"`what` {missing[0]}: {os.fspath(run)} has no data for this panel")
     if not panels:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
-    title = options.title or Folder(run).address.rpartition("/")[2]
-    return Drawing(lambda: _panels_figure(panels, title), GRID), shown
+    title = style.title or Folder(run).address.rpartition("/")[2]
+    return Drawing(lambda: _panels_figure(panels, title, style.size), GRID), shown
 
 
 def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
@@ -415,30 +428,31 @@ def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
             raise OptionError(f"applies only to `what` {' or '.join(pictures)}", option)
 
 
-def _labels(run: str | os.PathLike[str]) -> Drawing:
+def _labels(run: str | os.PathLike[str], style: Style) -> Drawing:
     """Draw the map of labels and topics."""
     table, model = label_topics(run, MAP_WORDS), Model(run)
+    table = replace(table, topics=style.named(table.topics))
     ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
     labels = label_map(
         table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)), measured_width
     )
-    title = f"{Folder(run).address.rpartition('/')[2]}: labels and topics"
+    title = style.title or f"{Folder(run).address.rpartition('/')[2]}: labels and topics"
     return Drawing(lambda: _labels_figure(labels, title))
 
 
-def _tree(run: str | os.PathLike[str], min_share: float | None, levels: int | None) -> Drawing:
+def _tree(run: str | os.PathLike[str], style: Style, min_share: float | None, levels: int | None) -> Drawing:
     """Draw the tree of topics, with its small or deep branches folded."""
-    tree = topics_of(run, TREE_WORDS)
+    tree = style.named(topics_of(run, TREE_WORDS))
     if any(node.level is None for node in tree):
         raise OptionError(f"`what` {TREE}: the topics of {os.fspath(run)} are not a tree")
-    title = f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
+    title = style.title or f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
     return tree_drawing(fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN), title)
 
 
 Panel = tuple[str, str, "Callable[[Axes], None]"]  # Name, title and drawing function of a panel
 
 
-def _panels(run: str | os.PathLike[str], names: Sequence[str]) -> list[Panel]:
+def _panels(run: str | os.PathLike[str], names: Sequence[str], style: Style) -> list[Panel]:
     """Return those of the named panels that the run has data for."""
     members, model = events_of(run), Model(run)
     values = model.figures()
@@ -458,7 +472,7 @@ def _panels(run: str | os.PathLike[str], names: Sequence[str]) -> list[Panel]:
                 panels.append((name, title, _curve(series, unit, counted=figure in COUNTS)))
     if not {"sizes", "map"} & set(names):
         return panels
-    topics = topics_of(run, 1)
+    topics = style.named(topics_of(run, 1))
     nodes = any(topic.level is not None for topic in topics)
     if "sizes" in names and topics:
         title = f"Share of the tokens of each {'node' if nodes else 'topic'}"
@@ -468,14 +482,14 @@ def _panels(run: str | os.PathLike[str], names: Sequence[str]) -> list[Panel]:
     return panels
 
 
-def _panels_figure(panels: Sequence[Panel], title: str) -> Figure:
+def _panels_figure(panels: Sequence[Panel], title: str, size: Size | None) -> Figure:
     """Draw panels; a map is drawn last, when the layout has fixed its size."""
-    figure, all_axes = new_panels(len(panels), "", legend=False)
+    figure, all_axes = new_panels(len(panels), "", legend=False, size=size)
     figure.suptitle(plain(title), x=0.01, ha="left", parse_math=False)
     maps = [(draw, axes) for axes, (_, _, draw) in zip(all_axes, panels, strict=True) if isinstance(draw, MapPanel)]
     if len(panels) == len(maps):
         maps[0][0].alone = True
-        figure.set_size_inches(maps[0][0].size())
+        figure.set_size_inches(size or maps[0][0].size())
     for axes, (_, name, draw) in zip(all_axes, panels, strict=True):
         axes.set_title(plain(name), parse_math=False)
         draw(axes)

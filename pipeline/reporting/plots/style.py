@@ -7,11 +7,12 @@ import io
 import os
 import unicodedata
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, cast
 
+from collapsium.pipeline.models.topics import Topic
 from collapsium.storage.errors import MissingError, OptionError
 
 if TYPE_CHECKING:
@@ -70,6 +71,22 @@ def measured_width(text: str, size: float, *, bold: bool = False) -> float:
     return max(float(width), wide * size) * FONT_TOLERANCE
 
 
+Size = tuple[float, float]  # Width and height in inches
+
+
+@dataclass(frozen=True)
+class Style:
+    """Title, size and names that any picture takes."""
+
+    title: str | None = None
+    size: Size | None = None
+    names: Mapping[int, str] = field(default_factory=dict)  # By topic
+
+    def named(self, topics: Sequence[Topic]) -> list[Topic]:
+        """Return topics with their names as titles."""
+        return [replace(topic, title=self.names.get(topic.id, topic.title)) for topic in topics]
+
+
 @dataclass(frozen=True)
 class Drawing:
     """A figure that is made when it is drawn, in its style."""
@@ -105,9 +122,6 @@ def saved(figure: Figure, kind: str) -> bytes:
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     figure.savefig(sink, format=kind, dpi=dpi, metadata=dated.get(kind, {}))
     return sink.getvalue()
-
-
-Size = tuple[float, float]  # Width and height in inches
 
 
 def new_panels(

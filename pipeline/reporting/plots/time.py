@@ -14,7 +14,7 @@ import numpy as np
 from collapsium.pipeline.analysis.topic_shares import TimeShares
 from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.models.topics import Topic, topics
-from collapsium.pipeline.reporting.plots.style import COLOURS, GRID, Drawing, integer_ticks, new_panels
+from collapsium.pipeline.reporting.plots.style import ACROSS, COLOURS, GRID, Drawing, Style, integer_ticks, new_panels
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.printable import CsvRows
@@ -28,39 +28,61 @@ MAX_TOPICS = 12
 WORDS, LETTERS, TITLE_LETTERS = 5, 14, 46
 BAND = 1.96  # Half-width of the bands in standard errors, which makes them 95% intervals
 FEW_DOCUMENTS = 5  # Periods with fewer documents have hollow marks, and their bands do not determine the scale
-# Names of periods that fit below a panel, by their characters: 1987, 1980s or 1987-03 are short, 1987-03-01T05 is long.
-SHORT_NAME, SHORT_NAMES, LONG_NAMES = 7, 5, 3
+CHARACTER = 0.085  # Mean width of a character of a label, in inches
+MOST_NAMES, NAME_GAP = 5, 3  # Most names of periods below a panel, and characters between them
+MAX_NAME = 14  # Characters of a name below a panel
 
 
 def draw_time(
     run: str | os.PathLike[str],
     shares: TimeShares,
-    title: str | None = None,
+    style: Style,
     chosen: Sequence[int] | None = None,
+    *,
+    same_scale: bool = False,
 ) -> Drawing:
     """Draw topic shares by period."""
-    known = {topic.id: topic for topic in topics(run, WORDS)}
+    known = {topic.id: topic for topic in style.named(topics(run, WORDS))}
     columns = columns_of(shares, known, chosen)
-    heading = title or f"Topics by {shares.period}: share of the tokens, with 95% intervals"
-    return Drawing(lambda: _figure(shares, columns, known, heading), GRID)
+    return Drawing(lambda: _figure(shares, columns, known, style, same_scale), GRID)
 
 
-def _figure(shares: TimeShares, columns: Sequence[int], known: Mapping[int, Topic], heading: str) -> Figure:
-    figure, axes = new_panels(len(columns) + 1, "", legend=False)
-    figure.suptitle(plain(heading), x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
+def _figure(
+    shares: TimeShares, columns: Sequence[int], known: Mapping[int, Topic], style: Style, same_scale: bool
+) -> Figure:
+    heading = plain(style.title or f"Topics by {shares.period}: share of the tokens, with 95% intervals")
+    panels = len(columns) + 1
+    across = 2 if panels == 4 else ACROSS
+    figure, axes = new_panels(panels, "", legend=False, size=style.size, across=across)
+    figure.suptitle(heading, x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
     for panel, column in zip(axes, columns, strict=False):
         topic = int(shares.topics[column])
         _draw_topic(panel, shares, column)
+        if same_scale:
+            panel.set_ylim(0.0, 100 * max(top_of_scale(shares, other) for other in columns))
         panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
     _draw_documents(axes[-1], shares)
     for panel in axes:
         first, last = shares.starts[0], shares.ends[-1]
         panel.set_xlim(first, last)
         middles = _middles(shares)
-        most = SHORT_NAMES if len(shares.names[0]) <= SHORT_NAME else LONG_NAMES
-        rows = labelled_periods([(middle - first) / (last - first) for middle in middles], most)
+        rows = labelled_periods(
+            [(middle - first) / (last - first) for middle in middles],
+            names_across(shares, panel_width(figure, min(panels, across))),
+        )
         panel.set_xticks([middles[row] for row in rows], [label_of(shares, row) for row in rows])
     return figure
+
+
+def panel_width(figure: Figure, across: int) -> float:
+    """Return the width of a panel in characters of its labels."""
+    return float(figure.get_size_inches()[0]) / across / CHARACTER
+
+
+def names_across(shares: TimeShares, width: float) -> int:
+    """Return how many names of periods fit below a panel."""
+    longest = max(len(label_of(shares, row)) for row in range(len(shares.names)))
+    return max(1, min(MOST_NAMES, int(width / (longest + NAME_GAP))))
 
 
 def columns_of(shares: TimeShares, known: Mapping[int, Topic], chosen: Sequence[int] | None) -> list[int]:
@@ -140,7 +162,7 @@ def _draw_documents(axes: Axes, shares: TimeShares) -> None:
 
 def label_of(shares: TimeShares, row: int) -> str:
     """Return the name of a period for an axis; a week is named by its Monday."""
-    return shares.starts[row].date().isoformat() if shares.period == "week" else shares.names[row]
+    return shares.starts[row].date().isoformat() if shares.period == "week" else shortened(shares.names[row], MAX_NAME)
 
 
 def labelled_periods(places: Sequence[float], most: int) -> list[int]:

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from scipy.special import digamma
 
-from collapsium.pipeline import fit, ingest, words_over
+from collapsium.pipeline import Model, fit, ingest, words_over
 from collapsium.pipeline.analysis.words_over import FIRST, PASSES, STRENGTHS, chain, chosen_strength, tables
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.reporting.plots.effects import spread_evenly, words_over_figure
+from collapsium.pipeline.reporting.plots.effects import spread_evenly, words_figure, words_over_figure
 from collapsium.storage.errors import OptionError
 
 
@@ -160,3 +161,23 @@ def test_wrong_usage__ends_in_one_line(run, flags, message, capsys):
     with pytest.raises(SystemExit):
         main(["effects", str(run / "run"), *flags])
     assert message in capsys.readouterr().err
+
+
+def test_pictures_of_a_model__take_names_a_title_and_a_size(run):
+    model = Model(run / "run")
+    figure = model.plot("time", period="5 years", topics=[0, 1], names={0: "Fruit"}, size=(6, 4), same_scale=True)
+    assert figure.get_size_inches().tolist() == [6, 4]
+    panels = figure.axes[:2]
+    assert panels[0].get_title() == "0: Fruit"
+    assert panels[0].get_ylim() == panels[1].get_ylim()
+    assert panels[0].get_xticklabels()[-1].get_text() == "1915-1919"
+    assert model.plot(["sizes"], title="Sizes")._suptitle.get_text() == "Sizes"
+    assert words_figure_of_one_group(model).axes[0].get_title() == "0 - 1"
+    with pytest.raises(OptionError, match="axes are for a single panel"):
+        words_figure(model.words_by(0, "score", scheduler="serial"), ax=panels[0])
+
+
+def words_figure_of_one_group(model):
+    """Drawn in axes of the caller's."""
+    axes = Figure().subplots()
+    return words_figure(model.words_by(0, "score", contrast=["0", "1"], scheduler="serial"), ax=axes)
