@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -15,7 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.corpora.new_texts import documents_for, fields_named, table_as_recorded
+from collapsium.pipeline.corpora.new_texts import (
+    DocumentSource,
+    Reading,
+    documents_for,
+    fields_named,
+    table_as_recorded,
+)
 from collapsium.pipeline.corpora.options import READING
 from collapsium.pipeline.corpora.recorded_reading import reading_of_model
 from collapsium.pipeline.corpora.text_reader import TextReader, TextsRead
@@ -37,7 +43,7 @@ from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.corpus.vocabulary import as_spelled_in
-from collapsium.storage.data_types import is_annotated
+from collapsium.storage.data_types import AnnotatedData, is_annotated
 from collapsium.storage.errors import (
     MAX_NAMES,
     AbsentError,
@@ -100,7 +106,7 @@ class Model:
         A file is not of its format.
     """
 
-    def __init__(self, run: str | os.PathLike[str], *, texts: Any = None) -> None:
+    def __init__(self, run: str | os.PathLike[str], *, texts: DocumentSource = None) -> None:
         self._opened = run if isinstance(run, models.Model) else models.Model(run)
         self._texts, self._index = texts, index_of(texts)
         self._warned_of: set[str] = set()  # Kinds of warnings about new texts that were given
@@ -365,7 +371,7 @@ class Model:
     def _document_index(self) -> pd.Index:
         return self._index if self._index is not None else require_pandas().Index(self.document_ids, name="id")
 
-    def examples(self, topic: int | None = None, n: int = 3, *, texts: Any = None) -> pd.DataFrame:
+    def examples(self, topic: int | None = None, n: int = 3, *, texts: DocumentSource = None) -> pd.DataFrame:
         """Return the documents with the largest proportions of a topic, or of each topic, with a passage of each.
 
         Parameters
@@ -398,7 +404,7 @@ class Model:
             frame["id"] = [labels[place[name]] for name in frame["id"]]
         return frame
 
-    def find(self, texts: Any, n: int = 3) -> pd.DataFrame:
+    def find(self, texts: DocumentSource, n: int = 3) -> pd.DataFrame:
         """Return the topics that texts are about, such as a few words to search for.
 
         Parameters
@@ -435,16 +441,16 @@ class Model:
 
     @overload
     def transform(
-        self, texts: Any, *, seed: int = 0, return_unknown: Literal[False] = False, **reading: Any
+        self, texts: DocumentSource, *, seed: int = 0, return_unknown: Literal[False] = False, **reading: Any
     ) -> Floats: ...
 
     @overload
     def transform(
-        self, texts: Any, *, seed: int = 0, return_unknown: Literal[True], **reading: Any
+        self, texts: DocumentSource, *, seed: int = 0, return_unknown: Literal[True], **reading: Any
     ) -> tuple[Floats, Ints]: ...
 
     def transform(
-        self, texts: Any, *, seed: int = 0, return_unknown: bool = False, **reading: Any
+        self, texts: DocumentSource, *, seed: int = 0, return_unknown: bool = False, **reading: Any
     ) -> Floats | tuple[Floats, Ints]:
         """Return the topic proportions of new documents, read like the training documents.
 
@@ -502,7 +508,7 @@ class Model:
             proportions = self._folding.proportions(read, seed)
         return (proportions, read.unknown) if return_unknown else proportions
 
-    def _transform_path(self, path: Any, seed: int, reading: dict[str, Any]) -> Floats:
+    def _transform_path(self, path: str | os.PathLike[str], seed: int, reading: Reading) -> Floats:
         """Return the proportions of the documents of a corpus, of files or of an AnnData object."""
         model = self._opened
         if is_annotated(path) and load_family(model.record.family).corpus_kind != DOCUMENTS:
@@ -516,7 +522,7 @@ class Model:
             new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
             return fold_in(model, new.corpus, seed)
 
-    def annotate(self, adata: Any, *, obs: bool = False, **reading: Any) -> None:
+    def annotate(self, adata: AnnotatedData, *, obs: bool = False, **reading: Any) -> None:
         """Write the topics into an AnnData object: ``obsm["X_topics"]``, ``varm["topics"]`` and ``uns["collapsium"]``.
 
         Cells are found among the training documents by their names; the proportions of other cells are fitted with the
@@ -543,7 +549,7 @@ class Model:
         rows = words_of_cells(self._opened, adata)
         write_topics(self, adata, rows, self._proportions_of(adata, reading), obs=obs)
 
-    def _proportions_of(self, adata: Any, reading: dict[str, Any]) -> Floats:
+    def _proportions_of(self, adata: AnnotatedData, reading: Reading) -> Floats:
         """Return the proportions of the cells of an AnnData object, shape (cells, topics)."""
         column = reading.get("id")
         names = pa.array(
@@ -719,7 +725,7 @@ class Model:
         save_model(self._opened, path, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, texts: Any = None) -> Model:
+    def load(cls, path: str | os.PathLike[str], *, texts: DocumentSource = None) -> Model:
         """Open a model that was saved, or any run; see `Model`."""
         return cls(path, texts=texts)
 
@@ -728,7 +734,7 @@ class Model:
         self._opened.close()
 
 
-def words_of_cells(model: models.Model, adata: Any) -> npt.NDArray[np.int64]:
+def words_of_cells(model: models.Model, adata: AnnotatedData) -> npt.NDArray[np.int64]:
     """Return the word id of each gene or peak of an AnnData object, -1 if the model does not have the word."""
     if load_family(model.record.family).corpus_kind != DOCUMENTS:
         raise OptionError(f"AnnData: '{model.record.family}' has components of vectors, not topics over words")
@@ -740,7 +746,9 @@ def words_of_cells(model: models.Model, adata: Any) -> npt.NDArray[np.int64]:
     return rows
 
 
-def write_topics(model: Model, adata: Any, words: npt.NDArray[np.int64], shares: Floats, *, obs: bool = False) -> None:
+def write_topics(
+    model: Model, adata: AnnotatedData, words: npt.NDArray[np.int64], shares: Floats, *, obs: bool = False
+) -> None:
     """Write the topics of a model into an AnnData object, given its words and proportions; see `Model.annotate`."""
     record = model._opened.record
     active = sorted(topics(model._opened, TOP_WORDS), key=lambda topic: topic.id)
@@ -907,7 +915,7 @@ class TextFolding:
         fill_cache([*model.family.fold_in_kernels(model.global_state), elementary])
         return [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
 
-    def read(self, texts: Any, reading: dict[str, Any]) -> TextsRead:
+    def read(self, texts: DocumentSource, reading: Reading) -> TextsRead:
         """Return texts as documents; `reading` are options of `ingest`."""
         return self._reader.read(*table_as_recorded(self._recorded.history, in_memory(texts), reading))
 
@@ -925,7 +933,7 @@ class TextFolding:
             executor.close()
 
 
-def lazy_proportions(model: models.Model, texts: Any, seed: int, reading: Mapping[str, Any]) -> Any:
+def lazy_proportions(model: models.Model, texts: DocumentSource, seed: int, reading: Reading) -> Any:
     """Return the proportions of a Dask collection of texts lazily, partition by partition."""
     if load_family(model.record.family).corpus_kind != DOCUMENTS:
         raise OptionError(f"'{model.record.family}' takes vectors, not texts")

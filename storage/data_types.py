@@ -47,6 +47,7 @@ Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | str | int | float | 
 
 # A record or an event as JSON; its fields are declared by a pydantic model and checked as it is read
 JsonObject: TypeAlias = dict[str, Any]
+AnnotatedData: TypeAlias = Any  # An AnnData object, in memory, backed or lazy; the library has no types
 
 DType: TypeAlias = "np.dtype[Any]"  # The dtype of an `AnyArray`
 

@@ -59,12 +59,12 @@ model
 # %%
 # A few words find a topic, and its passages show what it is about.
 
-found = model.find("military troops war")
-found
+matches = model.find("military troops war")
+matches
 
 # %%
 
-war = int(found["topic"].iloc[0])
+war = int(matches["topic"].iloc[0])
 taxes = int(model.find("taxes")["topic"].iloc[0])
 model.examples(war, n=2)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -103,7 +103,8 @@ def additions_of(corpus: Corpus) -> tuple[Report, ...]:
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 # A corpus, paths of texts, or texts in memory: a list, a column or a frame
-DocumentSource = Any
+DocumentSource: TypeAlias = Any
+Reading: TypeAlias = Mapping[str, Any]  # Options of reading documents, by name
 # Records of runs, models and other folders, which are not sources of texts
 OURS = ("run.json", "model.json", "compare.json", "checkpoint.json", "journal.json", "ingest.json")
 
@@ -123,7 +124,7 @@ def documents_for(
     run: str | os.PathLike[str],
     sources: DocumentSource,
     *,
-    reading: Mapping[str, Any] | None = None,
+    reading: Reading | None = None,
     scheduler: Scheduler | None = None,
     workers: int | None = None,
     tls: TLS | None = None,
@@ -159,8 +160,8 @@ def documents_for(
 
 @contextmanager
 def _as_files(
-    run: str | os.PathLike[str], documents: DocumentSource, reading: Mapping[str, Any]
-) -> Iterator[tuple[list[str], Mapping[str, Any], bool]]:
+    run: str | os.PathLike[str], documents: DocumentSource, reading: Reading
+) -> Iterator[tuple[list[str], Reading, bool]]:
     """Provide the paths of documents and how they are read; texts in memory are in a temporary file."""
     given = paths_or_texts(documents)
     if not isinstance(given, TextsInMemory):
@@ -174,7 +175,7 @@ def _as_files(
 
 
 @contextmanager
-def as_headings(reading: Mapping[str, Any]) -> Iterator[None]:
+def as_headings(reading: Reading) -> Iterator[None]:
     """Let errors about segments name the option `headings`, where it is the one that was given."""
     try:
         yield
@@ -184,7 +185,7 @@ def as_headings(reading: Mapping[str, Any]) -> Iterator[None]:
         raise OptionError(error.message.replace("`segments` headings:", "`headings` "), error.parameter) from None
 
 
-def new_sources(sources: Paths, reading: Mapping[str, Any]) -> NewSources:
+def new_sources(sources: Paths, reading: Reading) -> NewSources:
     """Return sources of new documents with checked options of reading."""
     arguments = {name: value for name, value in reading.items() if value is not None}
     headings = arguments.pop("headings", None)
@@ -243,12 +244,12 @@ def names_corpus(sources: DocumentSource) -> bool:
     return not isinstance(given, TextsInMemory) and len(given) == 1 and is_corpus(given[0])
 
 
-def fields_named(history: History | None, texts: Any, reading: Mapping[str, Any]) -> dict[str, str]:
+def fields_named(history: History | None, texts: DocumentSource, reading: Reading) -> dict[str, str]:
     """Return the columns that reading texts requires, each with its option; see `table_as_recorded`."""
     return fields_of(_named_as_recorded(ReadOptions() if history is None else history.options, texts, reading))
 
 
-def _named_as_recorded(options: ReadOptions, texts: Any, reading: Mapping[str, Any]) -> dict[str, Any]:
+def _named_as_recorded(options: ReadOptions, texts: DocumentSource, reading: Reading) -> dict[str, Any]:
     """Return the options of reading, with the recorded fields of texts and ids that a frame has."""
     named = {name: value for name, value in reading.items() if value is not None}
     columns = column_names(texts)
@@ -260,7 +261,7 @@ def _named_as_recorded(options: ReadOptions, texts: Any, reading: Mapping[str, A
 
 
 def table_as_recorded(
-    history: History | None, texts: Any, reading: Mapping[str, Any]
+    history: History | None, texts: DocumentSource, reading: Reading
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Return texts in memory as a table, and how it is read: by the recorded fields where the frame has them."""
     options = ReadOptions() if history is None else history.options
@@ -337,7 +338,7 @@ def token_texts(
     run: str | os.PathLike[str],
     texts: DocumentSource,
     *,
-    reading: Mapping[str, Any] | None = None,
+    reading: Reading | None = None,
     scheduler: Scheduler | None = None,
     workers: int | None = None,
 ) -> Iterator[TokenTexts]:

@@ -152,7 +152,7 @@ def _split(
         split_corpus_documents(corpus, train, heldout, held, seed=options.seed, progress=progress)
 
 
-def _rows(texts: Any, mask: npt.NDArray[np.bool_]) -> Any:
+def _rows(texts: DocumentSource, mask: npt.NDArray[np.bool_]) -> Any:
     """Return the rows of a frame or column, or the items of a list, as the caller has them."""
     if isinstance(texts, (list, tuple)):
         return [text for text, chosen in zip(texts, mask.tolist(), strict=True) if chosen]

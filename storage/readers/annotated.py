@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from collapsium.storage.corpus.shard import EXTRAS
-from collapsium.storage.data_types import AnyArray
+from collapsium.storage.data_types import AnnotatedData, AnyArray
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.readers.base import checked_words
 from collapsium.storage.readers.matrices import (
@@ -105,7 +105,7 @@ def readable(matrix: Any, name: str) -> Matrix:
 class AnnotatedSource(MatrixSource):
     """The rows of an AnnData object as documents; `name` is the one of its file."""
 
-    def __init__(self, adata: Any, options: ReadOptions, name: str = NAME) -> None:
+    def __init__(self, adata: AnnotatedData, options: ReadOptions, name: str = NAME) -> None:
         matrix, advice = _chosen(adata, options.layer, name)
         if options.transpose is not None:
             raise OptionError("applies only to mtx and npz; transpose the AnnData object itself (adata.T)", "transpose")
@@ -131,7 +131,7 @@ class AnnotatedSource(MatrixSource):
         )
 
 
-def _chosen(adata: Any, layer: str | None, name: str) -> tuple[Any, str]:
+def _chosen(adata: AnnotatedData, layer: str | None, name: str) -> tuple[Any, str]:
     """Return the matrix of a layer, or X, and advice on other layers for errors."""
     layers = [str(key) for key in adata.layers]
     others = [each for each in layers if each != layer]
@@ -156,14 +156,14 @@ def _require_distinct_words(name: str, words: Sequence[str]) -> None:
         )  # fmt: skip
 
 
-def _ids_of(adata: Any, options: ReadOptions, name: str) -> pa.Array:
+def _ids_of(adata: AnnotatedData, options: ReadOptions, name: str) -> pa.Array:
     if options.id is not None:
         return distinct_ids(name, [str(value) for value in _column(adata, options.id, "id", name)])
     advice = "; adata.obs_names_make_unique() tells them apart"
     return distinct_ids(name, [str(each) for each in adata.obs_names], advice)
 
 
-def _column(adata: Any, field: str, option: str, name: str) -> list[object]:
+def _column(adata: AnnotatedData, field: str, option: str, name: str) -> list[object]:
     """Return a column of obs as Python values, None where they are missing."""
     columns = [str(column) for column in adata.obs.columns]
     if field not in columns:
@@ -178,7 +178,7 @@ def _column(adata: Any, field: str, option: str, name: str) -> list[object]:
     return [None if none else value for none, value in zip(missing.tolist(), values, strict=True)]
 
 
-def _extras_of(adata: Any, options: ReadOptions, name: str) -> dict[str, pa.Array]:
+def _extras_of(adata: AnnotatedData, options: ReadOptions, name: str) -> dict[str, pa.Array]:
     """Return titles, dates, labels and covariates from the columns of obs."""
     fields, extras = Fields.of(options), {}
     by_field: dict[str, list[object]] = {}

@@ -530,7 +530,7 @@ def compare(
         raise OptionError("required with workers that do not see a temporary folder", "out")
     words = reading_of(reading, corpus, ())
     unknown = next(iter(reading), None)
-    if unknown in CompareOptions.gone:
+    if unknown is not None and unknown in CompareOptions.gone:
         raise OptionError(f"is no longer an option: {CompareOptions.gone[unknown]}", unknown)
     if unknown is not None:
         known = (*option_names(compare), *options_of_reading(corpus))
