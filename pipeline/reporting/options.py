@@ -87,6 +87,11 @@ class ReportOptions(Options):
     title: Annotated[str | None, Value("TEXT")] = Field(
         None, description="title of the page (default: the name of the run)"
     )
+    noun: Annotated[Texts, Value("WHAT=NOUN")] = Field(
+        (),
+        description="what documents, words, tokens or topics are called on the page, such as documents=cells; may be "
+        "repeated",
+    )
     cluster: Annotated[str | None, Value("FIELD")] = Field(None, description=_CLUSTER)
 
 

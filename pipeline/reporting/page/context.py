@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from collapsium.pipeline.analysis.effects import shares_by
+from collapsium.pipeline.analysis.group_words import MAX_GROUPS
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
@@ -26,7 +28,7 @@ from collapsium.pipeline.reporting.charts import Events, events_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
 from collapsium.pipeline.reporting.topic_map import WORDS, Pool, TopicMap, map_names, relevant, topic_map
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import CollapsiumError, OptionError
+from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.members import has_consensus, members_of, reference_of, samples_of
 from collapsium.storage.runs.published import RECORD, VersionRecord, read_version
@@ -92,6 +94,9 @@ class Material:
     figures: dict[str, float]  # The model's hyperparameters
     summary: SummaryRecord | None  # Summary of the documents; None if it can neither be read nor made
     shares: TimeShares | None = None  # Shares of the topics by period; None without dates
+    # Half-widths of the 95% intervals of the topics' shares, by field and value
+    groups: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
+    nouns: dict[str, str] = field(default_factory=dict)  # Names of documents, words and so on in this corpus
     labels: LabelMap | None = None  # Positions of labels and topics; None without labels
     samples: int = 0  # Number of saved samples, with which the topics are compared
     joined: int = 0  # Number of models of which the model is the consensus or the mean; 0 for other models
@@ -143,6 +148,7 @@ def gather(
         figures=model.figures(),
         summary=summary,
         shares=_shares(run, summary, source, cluster),
+        groups=_groups(run, summary, source, cluster),
         labels=label_map(label_topics(run, WORDS), map_names(model, run_topics, pools)) if table_of(model) else None,
         samples=len(samples_of(run)),
         joined=_joined(run, model),
@@ -162,6 +168,30 @@ def _shares(
             raise OptionError("the documents have no dates, so that the report has no bands over time", "cluster")
         return None
     return with_errors(by_period(dates), run, summary, cluster, source)
+
+
+def _groups(
+    run: str | os.PathLike[str], summary: SummaryRecord | None, source: SummarySource, cluster: str | None
+) -> dict[tuple[str, str], dict[int, float]]:
+    """Return half-widths of intervals for fields of few labels; none where the corpus cannot be read."""
+    halves: dict[tuple[str, str], dict[int, float]] = {}
+    for labels in () if summary is None else summary.fields:
+        if not 1 < len(labels.values) + (labels.left_out or 0) <= MAX_GROUPS or labels.field == cluster:
+            continue
+        try:
+            shares = shares_by(
+                run, labels.field, cluster=cluster, posteriors="fit", corpus=source.corpus,
+                scheduler=source.scheduler, workers=source.workers, tls=source.tls,
+            )  # fmt: skip
+        except ClusterError:
+            raise
+        except CollapsiumError:
+            # Several labels per document, or no corpus: the page shows shares without intervals.
+            continue
+        for row, values in enumerate(shares.values):
+            half = ((shares.high - shares.low)[row] / 2).tolist()
+            halves[labels.field, str(values[labels.field])] = dict(zip(shares.topics.tolist(), half, strict=True))
+    return halves
 
 
 def _joined(run: str | os.PathLike[str], model: Model) -> int:

@@ -64,7 +64,7 @@ class TimeView:
     notes: list[str]
 
 
-def time_view(shares: TimeShares, topics: Sequence[Topic]) -> TimeView:
+def time_view(shares: TimeShares, topics: Sequence[Topic], documents: str) -> TimeView:
     """Draw topic shares by period."""
     known = {topic.id: topic for topic in topics}
     # Seconds since the beginning of the first period.
@@ -76,13 +76,15 @@ def time_view(shares: TimeShares, topics: Sequence[Topic]) -> TimeView:
     middles, end = [(low + high) / 2 for low, high in edges], edges[-1][1]
     dates = [(middles[row], label_of(shares, row)) for row in labelled_periods([x / end for x in middles], MAX_DATES)]
     columns = [column for column in shares.foremost() if int(shares.topics[column]) in known]
-    charts = [_topic(shares, column, known[int(shares.topics[column])], edges, dates) for column in columns]
+    charts = [_topic(shares, column, known[int(shares.topics[column])], edges, dates, documents) for column in columns]
     few = bool((shares.documents < FEW_DOCUMENTS).any())
-    return TimeView(shares.period, [*charts, _documents(shares, edges, dates)], few, shares.notes)
+    return TimeView(
+        shares.period, [*charts, _documents(shares, edges, dates, documents.capitalize())], few, shares.notes
+    )
 
 
 def _topic(
-    shares: TimeShares, column: int, topic: Topic, edges: Sequence[tuple[float, float]], dates: Ticks
+    shares: TimeShares, column: int, topic: Topic, edges: Sequence[tuple[float, float]], dates: Ticks, documents: str
 ) -> TimeChart:
     share, error = shares.shares[:, column], BAND * shares.errors[:, column]
     high, x = top_of_scale(shares, column), [(low + right) / 2 for low, right in edges]
@@ -100,7 +102,7 @@ def _topic(
         chart.area([*upper, *reversed(lower)], "band")
     rows_of_periods = zip(x, shares.names, share.tolist(), error.tolist(), shares.documents.tolist(), strict=True)
     for middle, name, value, half, count in rows_of_periods:
-        text = f"{name}: {percent(value)} ± {percent(half)}, {counted(count, 'document')}"
+        text = f"{name}: {percent(value)} ± {percent(half)}, {counted_documents(count, documents)}"
         chart.dot(middle, value, "mark few" if count < FEW_DOCUMENTS else "mark", text)
     words = " ".join(plain(word) for word in ([topic.title] if topic.title is not None else topic.names[:TIME_WORDS]))
     lowest, highest = int(share.argmin()), int(share.argmax())
@@ -113,13 +115,18 @@ def _topic(
     return TimeChart(topic.id, words, caption, chart.drawn(f"{words}, {caption}", dates, y_ticks))
 
 
-def _documents(shares: TimeShares, edges: Sequence[tuple[float, float]], dates: Ticks) -> TimeChart:
+def counted_documents(count: int, documents: str) -> str:
+    """Return a number of documents, by whatever their name is."""
+    return counted(count, "document") if documents == "documents" else f"{count:,} {documents}"
+
+
+def _documents(shares: TimeShares, edges: Sequence[tuple[float, float]], dates: Ticks, documents: str) -> TimeChart:
     chart = Chart((0.0, edges[-1][1]), (0.0, 1.1 * float(shares.documents.max())), left=TIME_LEFT)
     for edge, name, count in zip(edges, shares.names, shares.documents.tolist(), strict=True):
         chart.bar(edge, (0.0, count), title=f"{name}: {count:,}")
     caption = f"{number(int(shares.documents.sum()))} in {shares.counted}"
     y_ticks = [(mark, f"{mark:,.0f}") for mark in ticks(*chart.y, integer=True)]
-    return TimeChart(None, "Documents", caption, chart.drawn(f"Documents, {caption}", dates, y_ticks))
+    return TimeChart(None, documents, caption, chart.drawn(f"{documents}, {caption}", dates, y_ticks))
 
 
 Floats = npt.NDArray[np.float64]

@@ -51,7 +51,7 @@ from collapsium.pipeline.reporting.page.view_model import (
 from collapsium.pipeline.reporting.trees import check_folding
 from collapsium.pipeline.svg import STYLE, security_policy
 from collapsium.storage import html
-from collapsium.storage.errors import OccupiedError, OptionError
+from collapsium.storage.errors import OccupiedError, OptionError, near
 from collapsium.storage.io.file import File
 from collapsium.storage.units import Counting, silent
 
@@ -80,6 +80,7 @@ def topic_metrics(
 
 
 TEMPLATES = Path(__file__).parent / "templates"
+NAMED = ("documents", "words", "tokens", "topics")  # What may have other names on the page
 MAX_LABELS = 20  # Labels of a field that the page lists
 FRAME_HEIGHT = 720  # Pixels of a page in a notebook
 
@@ -184,6 +185,7 @@ def report(
     if out is not None and File(out).exists():
         raise _occupied(out)
     check_folding(folding.min_share, folding.levels)
+    nouns = _nouns(options.noun)
     source = SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress)
     material = gather(run, source, ranking, options.cluster)
     if not material.tree and (folding.min_share is not None or folding.levels is not None):
@@ -194,13 +196,26 @@ def report(
         if not material.signed:
             measured, notes = topic_metrics(material.model, sources, scheduling, tls, progress)
             material = replace(material, metrics=measured, notes=[*material.notes, *notes])
-    material = replace(material, folding={"min_share": folding.min_share, "levels": folding.levels})
+    material = replace(material, nouns=nouns, folding={"min_share": folding.min_share, "levels": folding.levels})
     page = rendered(material, options.title)
     if out is not None:
         File(out).write(page.encode(errors="replace"))
     examples = 0 if material.summary is None else len(material.summary.examples)
     quality = None if material.map is None else material.map.quality
     return Report(len(material.topics), examples, material.notes, quality, page if out is None else None)
+
+
+def _nouns(texts: Sequence[str]) -> dict[str, str]:
+    """Return names of documents, words, tokens and topics from texts such as ``documents=cells``."""
+    nouns: dict[str, str] = {}
+    for text in texts:
+        what, _, noun = (part.strip() for part in text.partition("="))
+        if what not in NAMED or not noun:
+            raise OptionError(
+                f"expected WHAT=NOUN with one of {', '.join(NAMED)}, found {text!r}{near(what, NAMED)}", "noun"
+            )
+        nouns[what] = noun
+    return nouns
 
 
 def _with_snippets(

@@ -58,9 +58,11 @@ class Circle(TypedDict):
 def unit_names(material: Material) -> dict[str, str]:
     """Return the names of topics, documents, tokens and words, which differ for trees and for vectors."""
     if material.signed:
-        return {"topics": "nodes", "topic": "Node", "documents": "vectors", "tokens": "vectors", "words": "columns"}
-    topic, topics = ("Node", "nodes") if material.tree else ("Topic", "topics")
-    return {"topics": topics, "topic": topic, "documents": "documents", "tokens": "tokens", "words": "words"}
+        names = {"topics": "nodes", "topic": "Node", "documents": "vectors", "tokens": "vectors", "words": "columns"}
+    else:
+        topic, topics = ("Node", "nodes") if material.tree else ("Topic", "topics")
+        names = {"topics": topics, "topic": topic, "documents": "documents", "tokens": "tokens", "words": "words"}
+    return names | material.nouns
 
 
 def _names(topic: Topic, count: int) -> list[str]:
@@ -249,7 +251,11 @@ def circles(material: Material, topics_map: TopicMap) -> list[Circle]:
 
 def time_section(material: Material) -> TimeView | None:
     """Return the charts of topic shares by period; None if no document has a readable date."""
-    return None if material.shares is None else time_view(material.shares, material.topics)
+    return (
+        None
+        if material.shares is None
+        else time_view(material.shares, material.topics, unit_names(material)["documents"])
+    )
 
 
 def label_lifts(material: Material) -> JsonObject:

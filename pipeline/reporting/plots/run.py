@@ -353,9 +353,9 @@ def plot(
         The run has nothing to draw.
     """
     kind = "" if out is None else picture_kind(out)
-    wanted = tuple(dict.fromkeys(options.what or PANELS))
+    pictures = tuple(dict.fromkeys(options.what or PANELS))
     _check(
-        wanted,
+        pictures,
         {
             "document": segments.document,
             "topics": chosen.topics,
@@ -373,23 +373,23 @@ def plot(
         if path is not None and File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
     style, shares = Style(options.title, options.size, names or {}), None
-    if options.size is not None and wanted in ((LABELS,), (TREE,)):
-        raise OptionError(f"does not apply to `what` {wanted[0]}, whose size follows from its texts", "size")
-    if wanted == (LABELS,):
+    if options.size is not None and pictures in ((LABELS,), (TREE,)):
+        raise OptionError(f"does not apply to `what` {pictures[0]}, whose size follows from its texts", "size")
+    if pictures == (LABELS,):
         drawing, lines = _labels(run, style), [LABELS]
-    elif wanted == (SEGMENTS,):
+    elif pictures == (SEGMENTS,):
         other = segments.compare_with
         drawing, lines = draw_segments(
             run, style, document=segments.document, chosen=chosen.topics, other=other, corpus=chosen.corpus
         )
-    elif wanted == (TREE,):
+    elif pictures == (TREE,):
         drawing, lines = _tree(run, style, folding.min_share, folding.levels), [TREE]
-    elif wanted == (TIME,):
+    elif pictures == (TIME,):
         shares = topic_shares(run, period=periods.period, cluster=periods.cluster, corpus=chosen.corpus)
         drawing = draw_time(run, shares, style, chosen.topics, same_scale=periods.same_scale)
         lines = [f"topic shares in {shares.counted}", *shares.notes]
     else:
-        drawing, lines = _drawn_panels(run, wanted, options.what or (), style)
+        drawing, lines = _drawn_panels(run, pictures, options.what or (), style)
     data = drawing.figure() if out is None else drawing.file(kind)
     if shares is not None and periods.csv is not None:
         File(periods.csv).write(csv_of(shares))

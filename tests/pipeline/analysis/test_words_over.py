@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.special import digamma
 
-from collapsium.pipeline import Model, fit, ingest, words_over
+from collapsium.pipeline import Model, fit, ingest, report, words_over
 from collapsium.pipeline.analysis.words_over import FIRST, PASSES, STRENGTHS, chain, chosen_strength, tables
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.reporting.plots.effects import spread_evenly, words_figure, words_over_figure
@@ -181,3 +181,12 @@ def words_figure_of_one_group(model):
     """Drawn in axes of the caller's."""
     axes = Figure().subplots()
     return words_figure(model.words_by(0, "score", contrast=["0", "1"], scheduler="serial"), ax=axes)
+
+
+def test_reports__use_nouns_of_the_callers(run, tmp_path, capsys):
+    assert main(["report", str(run / "run"), str(tmp_path / "out.html"), "--noun", "documents=telegrams"]) == 0
+    text = (tmp_path / "out.html").read_text()
+    assert "<strong>Telegrams</strong>" in text
+    assert "lowest " in text
+    with pytest.raises(OptionError, match="found 'docs=x'"):
+        report(run / "run", tmp_path / "other.html", noun=["docs=x"])
