@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import dask
 import dask.array as da
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
+Collection: TypeAlias = Any  # A collection of Dask, or a part of it
 
 
 def compute_partitions(
-    collection: Any, function: Callable[..., T], arguments: Sequence[object], scheduler: Scheduler
+    collection: Collection, function: Callable[..., T], arguments: Sequence[object], scheduler: Scheduler
 ) -> list[T]:
     """Return the results of a function of each partition, its number and arguments, computed where partitions are."""
     call = dask.delayed(function, pure=False)
@@ -35,7 +36,7 @@ def compute_partitions(
 
 
 @contextlib.contextmanager
-def _client_of(scheduler: Scheduler) -> Iterator[Any]:
+def _client_of(scheduler: Scheduler) -> Iterator[distributed.Client | None]:
     """Yield a client of a scheduler; None for Dask's own choice, which is its active client or threads."""
     if not isinstance(scheduler, ClientOrCluster) and scheduler in LOCAL_SCHEDULERS:
         yield None
@@ -51,8 +52,8 @@ def _client_of(scheduler: Scheduler) -> Iterator[Any]:
 
 
 def map_rows(
-    collection: Any, function: Callable[..., npt.NDArray[np.float64]], arguments: Sequence[object], columns: int
-) -> Any:
+    collection: Collection, function: Callable[..., npt.NDArray[np.float64]], arguments: Sequence[object], columns: int
+) -> Collection:
     """Return a function of the rows of each partition lazily.
 
     A frame or column becomes a frame with the same index and the columns 0, 1 and so on; a bag becomes an array.
@@ -74,12 +75,17 @@ def map_rows(
 
 
 def _as_frame(
-    part: Any, function: Callable[..., npt.NDArray[np.float64]], arguments: tuple[object, ...], meta: pd.DataFrame
+    part: Collection,
+    function: Callable[..., npt.NDArray[np.float64]],
+    arguments: tuple[object, ...],
+    meta: pd.DataFrame,
 ) -> pd.DataFrame:
     return type(meta)(function(part, *arguments), index=part.index, columns=meta.columns)
 
 
-def map_blocks(array: Any, function: Callable[..., npt.NDArray[np.float64]], argument: object, columns: int) -> Any:
+def map_blocks(
+    array: Collection, function: Callable[..., npt.NDArray[np.float64]], argument: object, columns: int
+) -> Collection:
     """Return a function of each block of rows, and an argument that all share, lazily as an array."""
     call, shared = dask.delayed(function), dask.delayed(argument)
     blocks, sizes = array.rechunk({1: -1}).to_delayed().ravel(), array.chunks[0]
