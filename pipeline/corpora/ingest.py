@@ -154,7 +154,8 @@ def _reading_of(options: IngestOptions) -> ReadOptions:
     """Return the options that readers take."""
     reading = {name: getattr(options, name) for name in READING}
     words = None if options.stop_words is None else names_of(options.stop_words, "stop_words")
-    return ReadOptions(**{**reading, "stop_words": words})
+    transpose = None if options.transpose is None else options.transpose == "yes"
+    return ReadOptions(**{**reading, "stop_words": words, "transpose": transpose})
 
 
 @keywords(options=IngestOptions, scheduling=SchedulerOptions)

@@ -129,10 +129,10 @@ class SourceOptions(Options):
         None, description="first index of svmlight files (default: 0 if the file has an index 0, else 1)"
     )
     layer: FieldName = Field(None, description="layer of AnnData that holds the counts (default: its X)")
-    transpose: bool | None = Field(
+    transpose: Literal["yes", "no"] | None = Field(
         None,
         description="whether the rows of a matrix (mtx, npz) are words and its columns documents (default: found by "
-        "the numbers of barcodes and features beside it, else false)",
+        "the numbers of barcodes and features beside it, else no)",
     )
     binarise: bool = Field(
         False,

@@ -590,8 +590,8 @@ def _orientation(
     elif ids is not None and fits == (True, True):
         raise InputError(
             path,
-            f"its {rows:,} rows may be documents or words, as there are equally many ids; `transpose` true says that "
-            "rows are words, as Cell Ranger writes them, and `transpose` false that they are documents",
+            f"its {rows:,} rows may be documents or words, as there are equally many ids; `transpose` yes says that "
+            "rows are words, as Cell Ranger writes them, and `transpose` no that they are documents",
         )
     elif ids is not None and any(fits):
         kind = "words x documents" if fits[1] else "documents x words"
@@ -602,7 +602,7 @@ def _orientation(
         raise InputError(
             path,
             f"expected a matrix of documents x {len(words)} words (the vocabulary's length), found {rows} x {columns}; "
-            "if its rows are words, set `transpose`",
+            "if its rows are words, set `transpose` yes",
         )
     expected = f"{'documents' if ids is None else f'{len(ids)} documents'} x {len(words)} words"
     turned = " (transposed)" if options.transpose else ""

@@ -185,8 +185,8 @@ def test_orientation__is_that_of_the_names_and_has_to_be_said_where_they_do_not_
     square = write_10x(tmp_path / "square", COUNTS[:5], barcodes=CELLS[:5])
     with pytest.raises(InputError, match="its 5 rows may be documents or words.*`transpose`"):
         ingest(square, tmp_path / "corpus")
-    ingest(square, tmp_path / "right", transpose=True)
-    ingest(square, tmp_path / "wrong", transpose=False)
+    ingest(square, tmp_path / "right", transpose="yes")
+    ingest(square, tmp_path / "wrong", transpose="no")
     right, wrong = (Corpus(tmp_path / name).vocabulary.tokens for name in ("right", "wrong"))
     np.testing.assert_array_equal(right, COUNTS[:5].sum(axis=0))
     np.testing.assert_array_equal(wrong, COUNTS[:5].sum(axis=1))
@@ -212,7 +212,7 @@ BAD = {
     "no such layer": (cells(COUNTS, counts=COUNTS), {"layer": "count"}, "no layer 'count' .did you mean 'counts'"),
     "no such column": (cells(COUNTS, {"type": range(7)}), {"labels": "kind"}, "no column 'kind' of obs"),
     "an option of texts": (cells(COUNTS), {"stop_words": "none"}, "applies only to texts"),
-    "an option of files": (cells(COUNTS), {"transpose": True}, "applies only to mtx and npz"),
+    "an option of files": (cells(COUNTS), {"transpose": "yes"}, "applies only to mtx and npz"),
 }
 
 
