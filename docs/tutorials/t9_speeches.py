@@ -14,7 +14,7 @@ of a notebook, which you can download at the end of the page.
 
 import pandas as pd
 
-from collapsium.pipeline import compare, fit, plot, sample_texts
+from collapsium.pipeline import compare, fit, sample_texts
 from collapsium.pipeline.reporting.plots.effects import effects_figure
 
 texts = pd.DataFrame(sample_texts()).query("kind == 'annual'")
@@ -59,12 +59,12 @@ model
 # %%
 # A few words find a topic, and its passages show what it is about.
 
-matches = model.find("military troops war")
-matches
+nearest = model.find("military troops war")
+nearest
 
 # %%
 
-war = int(matches["topic"].iloc[0])
+war = int(nearest["topic"].iloc[0])
 taxes = int(model.find("taxes")["topic"].iloc[0])
 model.examples(war, n=2)
 
@@ -88,11 +88,13 @@ effects_figure(parties, size=(7, 6))
 # ----
 #
 # Periods have any width, and the bands count dependence in the same
-# way. The ending names the format: SVG for a page, PDF for a paper.
+# way. The figure is one of Matplotlib: change it, and save it as PDF.
 
-time = {"period": "5 years", "cluster": "address"}
-plot(model, "time.svg", what=["time"], topics=[war, taxes], **time)
-plot(model, "time.pdf", what=["time"], topics=[war, taxes], **time)
+figure = model.plot(
+    "time", topics=[war, taxes], period="5 years", cluster="address"
+)
+figure.savefig("time.pdf")
+figure
 
 # %%
 # All numbers are frames:

@@ -104,9 +104,10 @@ def recommended(rows: Sequence[Row]) -> Recommendation:
     row, reasons = candidates[chosen], []
     if chosen + 1 < len(candidates):
         following = candidates[chosen + 1]
+        least = f"less than {LEAST_GAIN:g}" if following["gain"] < LEAST_GAIN else "no more than two standard errors"
         reasons.append(
-            f"From {row['topics']} to {following['topics']}, twice as many topics gain {_gain_text(following)}, less "
-            f"than {LEAST_GAIN:g}."
+            f"From {row['topics']} to {following['topics']}, twice as many topics gain {_gain_text(following)}, "
+            f"{least}."
         )
     elif len(candidates) > 1:
         reasons.append(

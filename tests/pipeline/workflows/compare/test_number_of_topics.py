@@ -36,7 +36,7 @@ def row(topics, gain=None, found_again=1.0, **further):
         ([row(10), row(20, -0.1)], 10, "Another seed finds 100% of the 10 topics again."),
         ([row(10), row(20, 0.05)], 20, "Twice as many topics still gain 0.050"),
         ([row(10), row(20, 0.05), row(40, 0.05, 0.3)], 20, "But another seed finds only 30% of 40 topics again"),
-        ([row(10), row(20, 0.05, gain_error=0.03)], 10, "less than 0.02"),
+        ([row(10), row(20, 0.05, gain_error=0.03)], 10, "no more than two standard errors"),
     ],
 )
 def test_recommendation__is_the_last_number_that_gains_much_and_is_stable(rows, topics, reason):
