@@ -1,4 +1,4 @@
-"""The model as users have it in memory: its topics and proportions as arrays and frames, and those of new documents."""
+"""The model as users have it in memory: topics and proportions as arrays and frames, also for new documents."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Model:
         """Probabilities of words, shape (topics, words), of which each row sums to 1.
 
         Row k is the topic with the permanent id k, as in `topics` and `infer`. The array takes 8 bytes for each topic
-        and word. Of restarts and samples it is the mean of theirs, or that of their consensus.
+        and word. For restarts and samples it is the mean over them, or their consensus's.
 
         Returns
         -------
@@ -317,7 +317,7 @@ class Model:
         Returns
         -------
         numpy.ndarray of float64, shape (documents, topics)
-            Proportions; of restarts and samples the means of theirs, or those of their consensus.
+            Proportions; for restarts and samples the means over them, or their consensus's.
         """
         model = self._opened
         if not model.record.shards or not model.fitted:

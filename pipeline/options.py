@@ -51,7 +51,7 @@ class Options(BaseModel):
     """A group of options; a function with several groups takes several models."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    heading: ClassVar[str] = ""  # Heading of the group in help; by default that of the command's own options
+    heading: ClassVar[str] = ""  # Heading of the group in help; by default the heading of the command's own options
     gone: ClassVar[Mapping[str, str]] = {}  # Options of earlier versions, with what to use instead
 
     def __init__(self, **values: Any) -> None:
@@ -102,7 +102,7 @@ def spelled_flag(name: str, field: FieldInfo) -> str:
 
 
 def kinds_of(annotation: Any) -> tuple[Any, ...]:
-    """Return the types of a field without None: a single one, or those of a union."""
+    """Return the types of a field without None: a single one, or the types of a union."""
     if get_origin(annotation) in (Literal, dict, tuple) or not get_args(annotation):
         return (annotation,)
     if get_origin(annotation) is Annotated:
@@ -137,7 +137,7 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
 
 
 def heading_of(model: type[Options], name: str) -> str:
-    """Return the heading of an option: its own, or that of the model that declares it."""
+    """Return the heading of an option: its own, or the heading of the model that declares it."""
     own = value_of(model.model_fields[name]).heading
     if own is not None:
         return own

@@ -47,9 +47,9 @@ from tests.strategies import documents_of
 class Conformance:
     """The suite.
 
-    `family` is the family's name, `matrix` the options that each test is repeated with; `ascends` those of them under
+    `family` is the family's name, `matrix` the options that each test is repeated with; `ascends` the ones under
     which the objective never falls in theory. With `labelled`, all corpora have labels, and are the same otherwise;
-    `ground_truth_labels` returns those of documents with known topics. With `segmented`, they have segments too.
+    `ground_truth_labels` returns the labels of documents with known topics. With `segmented`, they have segments too.
     """
 
     family: str

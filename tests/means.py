@@ -1,4 +1,4 @@
-"""A small family of vectors: one mean, which goes half of the way to that of the vectors in each iteration, and shakes.
+"""A small family of vectors: one mean, which goes half of the way to the vectors' mean in each iteration, and shakes.
 
 It is no family of the project's: `install` makes it one, in a process of tests.
 """

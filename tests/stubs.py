@@ -75,7 +75,7 @@ class Writer:
                 continue
             if parameter.kind is parameter.KEYWORD_ONLY:
                 found.setdefault("*", "*")
-            # The type of an option is that of its keyword; of another parameter, that of its declaration.
+            # An option has the type of its keyword; another parameter has the type of its declaration.
             kind = hints[name] if isinstance(parameter.annotation, str) else parameter.annotation
             default = "" if parameter.default is parameter.empty else " = ..."
             found[name] = f"{name}: {self.text(kind)}{default}"

@@ -40,7 +40,7 @@ DATE = "date"
 MISSING = "(missing)"  # Level of documents without a label
 INTERCEPT = "Intercept"
 
-# Functions of formulas: those of one field's basis, whose numbers are small, and those of numbers
+# Functions of formulas: bases of one field, whose numbers are small, and functions of numbers
 BASES = ("bs", "cr", "cs", "poly")
 NUMERIC = (*BASES, "I", "center", "exp", "log", "log10", "log2", "scale", "sqrt")
 FUNCTIONS = (*NUMERIC, "C")

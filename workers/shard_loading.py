@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.corpus import ShardReference
     from collapsium.workers.families.family import AnyPredicts
 
-# Share of the vocabulary in a shard from which the shard gets all words, so that its rows are those of the blocks
+# Share of the vocabulary in a shard from which the shard gets all words, so that its rows are the rows of the blocks
 NEARLY_ALL = 0.9
 
 

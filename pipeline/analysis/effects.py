@@ -221,7 +221,7 @@ def shares_over(
 ) -> Effects:
     """Return the topics' shares of the tokens by period, with intervals.
 
-    The shares differ from those of `topic_shares` by the documents' posteriors, and the errors contain their variance
+    The shares differ from `topic_shares` by the documents' posteriors, and the errors contain their variance
     and may be clustered.
 
     Parameters

@@ -52,7 +52,7 @@ from collapsium.workers.arrays.random_streams import Stream
 
 
 def require_same_vocabulary(named: Sequence[tuple[str, Model]], corpus: Corpus) -> None:
-    """Refuse a corpus whose kind or vocabulary is not that of all models."""
+    """Refuse a corpus whose kind or vocabulary differs from any model's."""
     for _, model in named:
         require_corpus(model.record.family, corpus)
         corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
@@ -159,7 +159,7 @@ AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(ShortRepr):
-    """A model's score on a corpus, or that of an ensemble's mean prediction.
+    """The score of a model, or of an ensemble's mean prediction, on a corpus.
 
     Attributes
     ----------

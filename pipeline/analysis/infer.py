@@ -338,7 +338,7 @@ def largest_first(
     topic_bits = max(topics - 1, 1).bit_length()
     document_bits = 64 - SHARE_BITS - topic_bits
     topics_sorted, shares_sorted = np.empty(topic.size, dtype=np.int32), np.empty(topic.size, dtype=np.float32)
-    # The sum has no sign, as that of -0.0 is a bit of its own.
+    # The sum has no sign, as the sign of -0.0 is a bit of its own.
     falling = MAX_SHARE - (share.astype(np.float32) + np.float32(0.0)).view(np.uint32).astype(np.uint64)
     first_documents = np.arange(0, int(document[-1]) + 1 if document.size else 0, 1 << document_bits)
     bounds = [*np.searchsorted(document, first_documents).tolist(), document.size]

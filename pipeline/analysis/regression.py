@@ -234,7 +234,7 @@ Permuted = tuple[str, Mapping[str | None, Values]]  # A field, and its permuted 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Documents that are not empty; a task goes through those of a part chunk by chunk."""
+    """Documents that are not empty; a task goes through the documents of a part chunk by chunk."""
 
     rows: Floats  # Design rows, (documents, columns)
     mean: Floats  # Posterior means, (documents, topics)

@@ -1,4 +1,4 @@
-"""Read topic proportions along the segments of a document, their mean distance, and those of two runs to compare."""
+"""Read topic proportions along the segments of a document, their mean distance, and those that two runs compare."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def compare_runs(
     models = Model(run), Model(other)
     if models[0].record.vocabulary.words_sha256 != models[1].record.vocabulary.words_sha256:
         raise MismatchError(
-            f"{os.fspath(other)}: its vocabulary is not that of {os.fspath(run)}; expected runs on corpora with the "
+            f"{os.fspath(other)}: its vocabulary differs from {os.fspath(run)}'s; expected runs on corpora with the "
             "same words, such as a corpus and the one that `collapsium explode` made of it"
         )
     first = segment_proportions(run, document=document, corpus=corpus)

@@ -130,7 +130,7 @@ def texts_of(
 
 
 def _kinds(sources: Sequence[str], history: History | None) -> list[str]:
-    """Return formats that texts may have: that of their name, and that in which the documents were read."""
+    """Return formats that texts may have: the one their name implies, and the one in which the documents were read."""
     recorded = [history.kind] if history is not None and history.kind in TEXTS else []
     try:
         kind = guess_format(sources)
@@ -270,7 +270,7 @@ def _hits(text: str, weights: Mapping[str, float], form: Form | None, rule: int)
 
 
 def _beginning(text: str, first: int) -> int:
-    """Return the start of a passage: that of a sentence, or else of a word."""
+    """Return the start of a passage: the start of a sentence, or else of a word."""
     if first <= BEFORE:
         return 0
     before = text[first - BEFORE : first]

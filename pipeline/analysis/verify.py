@@ -102,7 +102,7 @@ def _vocabulary(corpus: Corpus, documents: Counts | None, tokens: Counts) -> Ite
     if documents is None:
         return
     if not (np.array_equal(vocabulary.documents, documents) and np.array_equal(vocabulary.tokens, tokens)):
-        yield f"{path}: the words' numbers of documents and tokens are not those of the shards"
+        yield f"{path}: the words' numbers of documents and tokens differ from the shards'"
 
 
 def _vectors(corpus: Corpus) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _vectors(corpus: Corpus) -> Iterator[str]:
         path = f"{corpus.folder.url}/{reference.record.file}"
         yield "" if same else f"{path}: the vectors' ids do not have the digest of the manifest"
     if complete and dense is not None and tuple(np.flatnonzero(least == most)) != dense.constant:
-        yield f"{corpus.folder.url}/{MANIFEST}: the constant columns are not those of the vectors"
+        yield f"{corpus.folder.url}/{MANIFEST}: the constant columns differ from the vectors'"
     every = np.full(words, manifest.documents, dtype=np.int64)
     yield from _vocabulary(corpus, every, every)
 
@@ -344,7 +344,7 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
     """Yield the faults of a model or a checkpoint."""
     try:
         model = Model(folder.url)
-        complete = not model.record.members  # the parts of a mean are those of other models
+        complete = not model.record.members  # the parts of a mean belong to other models
         if not complete:
             model.fitted  # noqa: B018 - opens the members, of which one may have been fitted further
     except AbsentError as error:  # of a checkpoint whose corpus has moved, the files at least

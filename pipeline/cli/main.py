@@ -104,7 +104,7 @@ def _run(argv: Sequence[str] | None) -> int:
             print(table, file=sys.stderr)
         return code
     finally:
-        # Exit handlers run in reverse order of registration, so these run before that of Zarr. Freezing keeps the
+        # Exit handlers run in reverse order of registration, so these run before Zarr's. Freezing keeps the
         # interpreter from searching all objects for garbage as it ends, which took 0.3 s after a fit.
         for handler in (_stop_zarr, gc.freeze):
             atexit.unregister(handler)

@@ -38,7 +38,7 @@ class CommandEntry:
     description: str  # Its purpose, in paragraphs
     usage: str  # Its usage line, without its name
     arguments: dict[str, str]  # Descriptions of its positional arguments
-    options: tuple[OptionEntry, ...]  # Its options, without those of families
+    options: tuple[OptionEntry, ...]  # Its options, without families' options
     epilog: str  # The end of its help
 
 

@@ -109,7 +109,7 @@ def layout_of(addition: Addition) -> dict[str, Any]:
 
 @contextmanager
 def scratch_inside(folder: Folder) -> Iterator[Folder]:
-    """Make a scratch folder inside the corpus, which every worker sees, after removing those of earlier processes.
+    """Make a scratch folder inside the corpus, which every worker sees, after removing earlier processes' folders.
 
     The folder belongs to this process only, and is removed even if another process has taken the corpus over.
     """

@@ -379,7 +379,7 @@ class DocumentAddition:
             self._meet_again(note.ids, note.there)
 
     def _meet_again(self, ids: pa.Array, there: Sequence[str]) -> None:
-        """Refuse documents of the corpus, unless they may be those of an earlier addition."""
+        """Refuse documents of the corpus, unless they may come from an earlier addition."""
         if not pc.all(pc.is_in(ids, value_set=self._added)).as_py():
             refuse_known(self._corpus, there)
         self._again += there[:MAX_NAMED_IDS]
@@ -623,7 +623,7 @@ def append_with_report(
 
 
 def _history_of(corpus: Corpus, own_history: History, paths: list[str], addition: Addition) -> History:
-    """Return the reading of new sources: that of the corpus, as far as their format allows."""
+    """Return the reading of new sources: the corpus's, as far as their format allows."""
     kind, guesses = format_of(paths, addition.format, own_history.kind)
     if kind == "vectors":
         raise OptionError(f"`format` {kind}: {corpus.url} is a corpus of documents")

@@ -136,7 +136,7 @@ def _counted(recorded: RecordedReading, paths: list[str], history: History) -> S
         if pruned:
             raise NoVocabularyError(
                 error.path,
-                f"expected the words of its numbers: they need not be those of {recorded.name}, whose vocabulary was "
+                f"expected the words of its numbers: they may differ from {recorded.name}'s, whose vocabulary was "
                 "made of texts or pruned; name the file of words that belongs to it (`vocabulary` FILE)",
             ) from None
         return open_source(paths, history.kind, replace(options, vocabulary=tuple(recorded.vocabulary.words)))

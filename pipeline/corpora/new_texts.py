@@ -113,7 +113,7 @@ OURS = ("run.json", "model.json", "compare.json", "checkpoint.json", "journal.js
 class NewDocuments:
     """Documents that a model is applied to."""
 
-    corpus: Corpus  # The documents; those of texts are in a temporary folder
+    corpus: Corpus  # The documents; documents made of texts are in a temporary folder
     report: Report | None = None  # Report on the reading of texts; None for an existing corpus
     unknown: UnknownWords | None = None  # Number of tokens of texts that are not in the model's vocabulary
     notices: tuple[str, ...] = ()  # Lines for the user

@@ -81,7 +81,7 @@ class SourceOptions(Options):
 
     like: Annotated[Location | None, Value("RUN|CORPUS")] = Field(
         None,
-        description="read documents as those of a run, a model or a corpus were read: the same vocabulary, "
+        description="read documents as a run's, a model's or a corpus's were read: the same vocabulary, "
         "tokenizer, phrases, stop words and segments, and the same fields if the sources have "
         "them. A function or regular expression that its record names is used only if `tokenizer` "
         "or `segments` names it again",
@@ -266,7 +266,7 @@ class AppendOptions(Options):
     )
     skip_existing: bool = Field(False, description="leave out documents whose ids the corpus already has")
     format: Format | None = Field(
-        None, description="format of the sources (default: recognised by the name of the first, or that of the corpus)"
+        None, description="format of the sources (default: recognised by the name of the first, or the corpus's)"
     )
     encoding: Annotated[str | None, Value("NAME")] = Field(
         None,
@@ -331,7 +331,7 @@ class ReadingOptions(Options):
     heading = "texts for a model (by default read as the model's documents were)"
     format: Annotated[str | None, Value("FORMAT")] = Field(
         None,
-        description="format of the texts (default: recognised by the name of the first, or that of the "
+        description="format of the texts (default: recognised by the name of the first, or the format of the "
         "model's documents)",
     )
     encoding: Annotated[str | None, Value("NAME")] = Field(

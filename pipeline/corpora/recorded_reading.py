@@ -75,7 +75,7 @@ def read_side_files(
 
 
 def _columns(paths: list[str], kind: str, options: ReadOptions) -> list[str]:
-    """Return the fields of a table of documents; those of other formats are unknown before reading."""
+    """Return the fields of a table of documents; fields of other formats are unknown before reading."""
     if kind not in ("csv", "parquet"):
         return []
     files = find_files(paths, kind, kind_of_name)

@@ -51,7 +51,7 @@ from collapsium.workers.ingest.tokenize import load_tokenizer
 _UNSPACED_SCRIPT = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
 _SEVERAL_WORDS = r"[\p{Han}\p{Hiragana}\p{Katakana}]{5}|[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]{9}"
 MIN_UNSPACED_SHARE = 0.01  # Share of all tokens from which long ones are mentioned
-MIN_LONG_SHARE = 0.25  # Share of long tokens among those of such scripts from which texts count as not cut into words
+MIN_LONG_SHARE = 0.25  # Share of long tokens in such scripts from which texts count as not cut into words
 
 
 @dataclass(frozen=True)

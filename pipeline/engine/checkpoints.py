@@ -367,7 +367,7 @@ def read_local(
     shard: AnyShard | ShardOnDisk,
     scratch: str | None = None,
 ) -> tasks.Swept:
-    """Read a shard's local state and check it; the result is that of a sweep that changed nothing."""
+    """Read a shard's local state and check it; the result looks like a sweep that changed nothing."""
     part = _locals(number)
     if scratch is None:
         local: Arrays = checkpoint.read(part, digest)

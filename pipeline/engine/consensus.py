@@ -206,7 +206,7 @@ Floats = npt.NDArray[np.float64]
 # Extent of the matching; measured on the page "Consensus"
 ROUNDS = 4  # Rounds, at most: on KOS, NIPS and Reuters matches hardly change after the second
 MATCHED_DOCUMENTS = 20_000  # Documents by which topics are compared, at most, spread evenly over the corpus
-# Memory of the overlaps that wait on the driver; those of so many models and tasks are computed at a time
+# Memory of the overlaps that wait on the driver; overlaps of so many models and tasks are computed at a time
 OVERLAP_BYTES = 256e6
 ATTEMPTS = 3  # Attempts of a round whose work a cluster loses
 
@@ -215,7 +215,7 @@ ATTEMPTS = 3  # Attempts of a round whose work a cluster loses
 class Consensus:
     """The matched models of an ensemble."""
 
-    models: tuple[JoinedModel, ...]  # The models with their columns; the joined topics are those of the first
+    models: tuple[JoinedModel, ...]  # The models with their columns; the joined topics are the first model's
     rounds: int  # Rounds of matching
     overlap: float  # Mean Bhattacharyya coefficient of the models' topics and the joined topics
 
@@ -240,7 +240,7 @@ def join(urls: Sequence[str], corpus: Corpus, executor: Executor, at_a_time: int
     Each round matches every model to the mean of the models as they were matched before, with the largest sum of
     similarities; the first round matches them to the first model, whose topics the joined ones are.
     """
-    # The plan of a fit's memory counts on that of its sweeps.
+    # The plan of a fit's memory counts on the memory of its sweeps.
     release_memory(executor)
     models = [JoinedModel.of(url) for url in urls]
     models[0] = replace(models[0], columns=models[0].topics)
@@ -374,7 +374,7 @@ def all_columns(consensus: Consensus) -> list[Ints]:
 
 
 def _lasting_names(run: Run, first: str) -> dict[int, TopicName]:
-    """Return the names that topics had in an earlier mean; none if their ids were those of another member."""
+    """Return the names that topics had in an earlier mean; none if their ids belonged to another member."""
     target = mean_folder(run)
     try:
         members = read_model_record(target).members

@@ -359,7 +359,7 @@ class FitSizes:
         changes = members * deltas * footprint.delta * words
         reading = READ_PAIR if self.manifest.vectors is None else READ_VALUE
         sweeping = tasks * self._swept(largest, on_disk=on_disk)
-        # The memory of the first local states waits beside that of the larger ones before and after a sweep.
+        # The memory of the first local states waits beside the larger ones' before and after a sweep.
         first = footprint.first_pair * self.manifest.pairs
         counts = members * (2 * rows * block_share + shown * (1 - block_share if processes > 1 else 0))
         if self.exchanges:
@@ -385,7 +385,7 @@ class FitSizes:
         }
         started, one_local = self.started(tasks), 0.0 if on_disk else 2 * self.local / processes
         # The memory of local states is fetched as shards are read, so that a start is computed beside it, but for
-        # that of other members that begin at the same time. The first local states are made in the place of sweeps.
+        # the memory of other members that begin at the same time. The first local states replace sweeps.
         computed = max(started.computed, members * started.computed - (members - 1) * one_local)
         begun = members * (started.begun + started.held / processes) + tasks * self._copied()
         free = 0.0 if on_disk else members * first / processes
@@ -411,7 +411,7 @@ class FitSizes:
         return (footprint.swept + footprint.selected) * words + copied + carried
 
     def _copied(self) -> float:
-        """Return the bytes of a shard's rows, unless these are those of the only block."""
+        """Return the bytes of a shard's rows, unless these are the rows of the only block."""
         all_words = self.words >= NEARLY_ALL * self.vocabulary and self.blocks == 1
         return 0.0 if all_words else self.footprint.shown * self.words
 

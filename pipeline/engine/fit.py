@@ -340,7 +340,7 @@ def fit(
     sinks : sequence of callable, optional
         Each is called with each event, a dict with the fields that `events.jsonl` has.
     **options
-        The family's options. Of texts also those of `ingest`: ``text``, ``id``, ``title``, ``date``, ``labels``,
+        The family's options and, for texts, the options of `ingest`: ``text``, ``id``, ``title``, ``date``, ``labels``,
         ``covariates`` (columns of a frame), ``min_documents``, ``max_document_share``, ``max_words``, ``stop_words``,
         ``min_characters``, ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
 
@@ -387,7 +387,7 @@ def resume(
 ) -> Model:
     """Resume a run from its latest complete checkpoint, or from its record where there is none.
 
-    The result is, bit for bit, that of a run that was never stopped.
+    The result equals, bit for bit, the result of a run that was never stopped.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ class Fit:
         self._pending: Progress | None = None  # of a restored state, not yet reported
         self._submitted: Round | None = None  # ahead of its iteration
         self._exchange: Exchange | None = None  # Where hosts exchange the changes of their rows
-        self._previous: dict[str, float] = {}  # figures with which those of the next iteration are compared
+        self._previous: dict[str, float] = {}  # figures with which the next iteration is compared
         self._windows = Windows()
         self._is_stochastic = limits.schedule == "stochastic"
         passes = range(limits.passes if self._is_stochastic else 0)

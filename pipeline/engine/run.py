@@ -80,7 +80,7 @@ def usage(executor: Executor, iterations: int) -> Event:
 
 def _peak_memory() -> int:
     """Return the most memory that this process has held, in bytes."""
-    # The figure of getrusage begins with that of the process that started this one (getrusage(2)).
+    # The figure of getrusage begins with the peak of the process that started this one (getrusage(2)).
     with contextlib.suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) * 1024
@@ -508,7 +508,7 @@ class Ensemble:
     def _begin(
         self, events: Sequence[Event], finished: list[int], *, sent: int, resumed: bool, begun: bool = False
     ) -> None:
-        """Record the first events; a resumed ensemble retains those of finished members, or all of a consensus."""
+        """Record the first events; a resumed ensemble retains the events of finished members, or all of a consensus."""
         target, log = self._target, self._log
         target.clean()
         for event in events:

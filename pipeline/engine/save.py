@@ -68,7 +68,7 @@ def inherit_names(model: Model, warm: Model) -> None:
 
 
 def succession_of(model: Model, before: Model) -> Succession:
-    """Match the topics of a finished model with those of an earlier one, and write the names that these hand down."""
+    """Match the topics of a finished model with an earlier one's, and write the names that these hand down."""
     same, names = same_topics(model, before), names_in(model.folder)
     inherited = _handed_down(same, names_in(before.folder)) | names
     if len(inherited) > len(names):

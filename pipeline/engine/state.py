@@ -117,7 +117,7 @@ class Problem:
         return State(iteration, self.global_state, blocks)
 
     def folded_in(self, state: State) -> State:
-        """Return the state with local states: those that it has, or else those of documents folded in."""
+        """Return the state with local states: its own, or else states of documents folded in."""
         if state.swept:
             return state
         # The purpose addresses random numbers, on which results depend.

@@ -64,7 +64,7 @@ EXAMPLES = 3  # Documents of a topic
 MOST_SEGMENTED = 3  # Documents whose segments are reported
 WORDS = 6  # Words that explain a topic in a document
 CANDIDATE_WORDS = 200  # Most frequent words of a document, from which these are selected
-# Words whose probabilities are computed together; those of all words of KOS take 90 MB with 1000 topics
+# Words whose probabilities are computed together; all words of KOS take 90 MB with 1000 topics
 WORDS_TOGETHER = 512
 VALUES = 100  # Labels of a field
 MIN_PROPORTION = 0.01  # Smaller proportions are left out
@@ -161,7 +161,7 @@ def _summarise(
 
 
 def _added(total: ShardSummary, other: ShardSummary, examples: int) -> ShardSummary:
-    """Merge the summary of the shards so far with that of the next one."""
+    """Merge the summary of the shards so far with the next shard's."""
     topics = max(total.largest.size, other.largest.size)
     largest, sums = np.zeros(topics, dtype=np.int64), np.zeros(topics)
     for part in (total, other):

@@ -129,7 +129,7 @@ class TopicSnapshots:
     def _submit(self, state: State, ids: Sequence[int], scored: Sequence[Future[Block]] = ()) -> list[Future[TopWords]]:
         """Submit the fetching of the top words of some topics, a task a block, or more where other homes have it too.
 
-        The rows that score tokens are those of the finished model.
+        The rows that score tokens are the finished model's.
         """
         problem, homes = self._problem, self._problem.executor.homes
         self._fetched, distinct = state.iteration, list(dict.fromkeys(ids))
@@ -159,7 +159,7 @@ class TopicSnapshots:
         return self.words(problem.executor.collect(self._submit(state, largest)))
 
     def words(self, blocks: Sequence[TopWords]) -> dict[str, list[str]]:
-        """Return the top words of topics over all blocks, with a minus sign before those of negative loadings."""
+        """Return the top words of topics over all blocks, with a minus sign before words of negative loadings."""
         if not blocks:
             return {}
         now, cost = time.monotonic(), sum(block.seconds for block in blocks)

@@ -445,7 +445,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             delattr(self, name)
 
     def _chunks_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:
-        """Yield the documents of a matrix in chunks of `most`, or those of a corpus by shards."""
+        """Yield the documents of a matrix in chunks of `most`, or a corpus's documents by shards."""
         corpus, source = as_corpus(X), self._annotated(X)
         if source is not None:
             if reset:

@@ -44,7 +44,7 @@ class CollapsedLDA(TopicEstimator):
         Number of threads; None means 1, and -1 means one a processor.
     restarts : int, optional
         Number of seeds that are fitted; 0 fits one. `transform` gives the means of their proportions, `components_` the
-        mean pseudo-counts of matching topics, and `score` that of their mean prediction.
+        mean pseudo-counts of matching topics, and `score` scores their mean prediction.
     combine : {"predictions", "consensus"}, optional
         With ``"consensus"``, one more fit begins from the means of the matched models, and is the model.
     preset : {"defaults", "clusters", "short-texts"}, optional
@@ -126,7 +126,7 @@ class CollapsedHDP(TopicEstimator):
     n_components : int, optional
         Truncation K, the maximum number of topics.
     alpha_shape, alpha_rate, gamma_shape, gamma_rate : float, optional
-        Gamma priors on alpha, the concentration of a document's proportions, and gamma, that of the sticks.
+        Gamma priors on alpha, the concentration of a document's proportions, and gamma, the sticks' concentration.
     beta : float, optional
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
@@ -258,7 +258,7 @@ class GibbsHDP(TopicEstimator):
     n_components : int, optional
         Initial number of topics. Sampling adds and removes topics; the arrays have a row or column for each final one.
     alpha_shape, alpha_rate, gamma_shape, gamma_rate : float, optional
-        Gamma priors on alpha, the concentration of a document's proportions, and gamma, that of the topics.
+        Gamma priors on alpha, the concentration of a document's proportions, and gamma, the topics' concentration.
     beta : float, optional
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional

@@ -30,7 +30,7 @@ from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
 
 Call: TypeAlias = tuple[Callable[..., T], tuple[object, ...]]  # A function and its arguments
 
-# Seed of fold-in and document completion. It is that of `infer` and `evaluate`, so scores of models are comparable.
+# Seed of fold-in and document completion. `infer` and `evaluate` use the same, so scores of models are comparable.
 SEED = 0
 
 

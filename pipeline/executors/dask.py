@@ -57,7 +57,7 @@ SUBMISSION_SECONDS = 1e-6
 
 
 def new_token() -> str:
-    """Return the part of keys by which the tasks of a driver differ from those of all others."""
+    """Return the part of keys by which the tasks of a driver differ from all others' tasks."""
     return uuid.uuid4().hex
 
 

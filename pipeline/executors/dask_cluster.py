@@ -206,7 +206,7 @@ def _leave_thread_to_tasks() -> None:
 
 
 def _security_for(scheduler: Scheduler, address: str, tls: TLS | None) -> distributed.Security:
-    """Return the certificates for a scheduler: named ones, those of a client or cluster, or Dask's settings."""
+    """Return the certificates for a scheduler: named ones, a client's or cluster's, or Dask's settings."""
     if isinstance(scheduler, ClientOrCluster):
         if tls is not None:
             raise OptionError("expected none with a Dask client or cluster object, which has its own", "tls_ca")

@@ -98,7 +98,7 @@ class Members:
             self._welcome = asyncio.run_coroutine_threadsafe(coroutine, client.loop.asyncio_loop)
 
     def reset(self) -> None:
-        """Forget pending answers, as those of a client that has lost its scheduler."""
+        """Forget pending answers, as a client does that has lost its scheduler."""
         with self._lock:
             self._report = self._welcome = None
 

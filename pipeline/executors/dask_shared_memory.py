@@ -183,7 +183,7 @@ def read_frames(place: Place) -> list[memoryview]:
 
 
 class SharedMemoryTLS(TLS):  # type: ignore[misc]
-    """A connection over TLS. Large messages pass through shared memory, where each end reaches that of the other."""
+    """A connection over TLS. Large messages pass through shared memory, where each end reaches the other's."""
 
     def handshake_info(self) -> dict[str, Any]:
         """Return the settings that the other end receives, with the place of a file."""

@@ -1,6 +1,6 @@
 """List the topics of a model, or the nodes of its tree, with their first words by probability or another measure.
 
-FREX is that of Bischof and Airoldi (2012), relevance that of Sievert and Shirley (2014).
+FREX is defined by Bischof and Airoldi (2012), relevance by Sievert and Shirley (2014).
 
 With phi_kw = p(w | k) and p(w) the share of a word in the corpus:
 

@@ -34,7 +34,7 @@ class Curve(Generic[Value]):
     _every: int = 1
 
     def add(self, iteration: int, value: Value) -> None:
-        """Add a value in place of those of this iteration and later ones, which a run that goes back repeats."""
+        """Add a value in place of the values of this iteration and later ones, which a run that goes back repeats."""
         while self.points and self.points[-1][0] >= iteration:
             self.points.pop()
         if len(self.points) > 1 and self.points[-1][0] - self.points[-2][0] < self._every:
@@ -84,7 +84,7 @@ class FitStatus:
         self._marks.append((self.iteration, self.elapsed))
 
     def add_words(self, event: Event) -> None:
-        """Replace the top words by those of an event, if it has some."""
+        """Replace the top words by an event's, if it has some."""
         if event.get("top_words"):
             self.words, self.words_at = event["top_words"], event["iteration"]
 

@@ -39,7 +39,7 @@ MAX_CHARTS = 16
 
 
 def events_of(run: str | os.PathLike[str]) -> list[tuple[str, Events]]:
-    """Read name and events of each restart of a run, and of its consensus; those of a single fit have no name."""
+    """Read name and events of each restart of a run, and of its consensus; a single fit has no name."""
     folder = Folder(run)
     if not folder.exists(RUN_RECORD):
         return []

@@ -94,7 +94,7 @@ def circle_texts(
     size: float,
     measure: Measure = text_width,
 ) -> list[CircleText]:
-    """Place ids and names so that texts do not overlap, those of the largest topics first."""
+    """Place ids and names so that texts do not overlap, the largest topics first."""
     inside, points, taken = [], [], []
     order = sorted(range(len(topics)), key=lambda number: (-topics[number].share, number))
     for number, topic in enumerate(topics):
@@ -132,7 +132,7 @@ class Pool:
 def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list[Pool]:
     """Return the words of largest relevance, lambda log p(w | k) + (1 - lambda) log p(w | k) / p(w), for each topic.
 
-    The definition is that of Sievert and Shirley (2014). The vocabulary is read one block at a time.
+    Sievert and Shirley (2014) define it. The vocabulary is read one block at a time.
     """
     tokens = model.vocabulary.tokens.astype(np.float64)
     overall = tokens / max(tokens.sum(), 1.0)

@@ -206,7 +206,7 @@ def _largest(tree: Sequence[Topic], parents: Sequence[int], max_entries: int) ->
         if parent >= 0:
             hidden_children[parent] += 1
     shown, rows = [False] * len(tree), 0
-    # A node's `below` is at least that of each child, so parents come first except for rounding.
+    # A node's `below` is at least each child's, so parents come first except for rounding.
     for row in sorted(range(len(tree)), key=lambda row: (-(tree[row].below or 0.0), row)):
         parent = parents[row]
         # A node adds an entry, and one for its folded children; the last child takes the folded children's entry.

@@ -53,7 +53,7 @@ def explode_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
     corpus.require(DOCUMENTS, "explode")
     if COLUMN not in corpus.manifest.fields:
         raise MismatchError(
-            f"{corpus.url}: its documents have no segments; `ingest` with `segments` keeps those of texts"
+            f"{corpus.url}: its documents have no segments; `ingest` with `segments` keeps the segments of texts"
         )
     ensure_free(Folder(out))
     words, read = corpus.vocabulary.words, 0

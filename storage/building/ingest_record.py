@@ -35,7 +35,7 @@ _LISTS = ("labels", "covariates")
 _NEVER = ("vocabulary", "max_decompressed", "optional")
 
 MAX_CHARACTERS = 1000  # Largest value of `min_characters`
-RECORDED_AS = {"min_characters": "min_letters"}  # Names of options in records, which are those of 0.1
+RECORDED_AS = {"min_characters": "min_letters"}  # Names of options in records, unchanged since 0.1
 
 _ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
 

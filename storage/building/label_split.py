@@ -24,7 +24,7 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.units import Counting, silent
 
-_LABELS = np.uint64(0x8CB92BA72F3D8DD7)  # Separates the random stream of labels from those of documents and tokens
+_LABELS = np.uint64(0x8CB92BA72F3D8DD7)  # Separates the random streams of labels, documents and tokens
 
 NUMBER = "double"
 

@@ -60,7 +60,7 @@ def is_same_part(one: Folder, other: Folder) -> bool:
     return read_manifest(one).digest == read_manifest(other).digest and read_steps(one) == read_steps(other)
 
 
-_DOCUMENTS = np.uint64(0xD1B54A32D192ED03)  # Separates the random stream of documents from that of their tokens
+_DOCUMENTS = np.uint64(0xD1B54A32D192ED03)  # Separates the random streams of documents and of their tokens
 
 
 class PartWriter(Protocol):

@@ -257,6 +257,6 @@ class Corpus:
         """
         if self.manifest.vocabulary.words_sha256 != words_sha256:
             raise MismatchError(
-                f"{self.url}: its vocabulary ({self.manifest.vocabulary.words} words) is not that of {name}; "
+                f"{self.url}: its vocabulary ({self.manifest.vocabulary.words} words) differs from {name}'s; "
                 "expected a corpus ingested with the same vocabulary file, or made by `split`"
             )

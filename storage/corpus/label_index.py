@@ -1,4 +1,4 @@
-"""Number the labels and covariates of a training corpus, and encode those of documents by these numbers."""
+"""Number the labels and covariates of a training corpus, and encode the documents' labels by these numbers."""
 
 from __future__ import annotations
 

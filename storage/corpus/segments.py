@@ -32,7 +32,7 @@ class Segments(ShortRepr):
 
     @staticmethod
     def of_documents(offsets: Numbers) -> Segments:
-        """Return each document as one segment; `offsets` are those of the documents, in pairs."""
+        """Return each document as one segment; `offsets` are the documents' offsets, in pairs."""
         return Segments(np.arange(offsets.size, dtype=np.int64), np.ascontiguousarray(offsets))
 
     def emptied(self) -> Segments:

@@ -48,7 +48,7 @@ def ids_and_extras(table: pa.Table, path: str, other: Sequence[str] = ()) -> tup
 
 
 def _require_type(path: str, name: str, column: pa.Array) -> None:
-    """Raise an error for a column of another type than that of its name."""
+    """Raise an error for a column whose type is not the one its name requires."""
     kind = column.type
     if name == "id" or name in TEXTS:
         expected, right = "strings", pa.types.is_string(kind)
@@ -162,7 +162,7 @@ def _require_range(
 
 
 def require_segments(column: pa.Array, offsets: Offsets, path: str) -> None:
-    """Raise an error for segments whose pairs are not those of their documents."""
+    """Raise an error for segments whose pairs differ from their documents' pairs."""
     _require_type(path, SEGMENTS, column)
     pairs, lists, lengths = int(offsets[-1]), _offsets(column), column.flatten()
     _require_range(path, SEGMENTS, lists, lengths, 0, pairs, "segments with as many pairs as their document")

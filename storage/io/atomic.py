@@ -193,7 +193,7 @@ def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded)
 
 
 def _make_inside(name: str, folders: dict[str, str]) -> None:
-    """Make a folder within another one, and its parents; add their paths to those of the folders, by name."""
+    """Make a folder within another one, and its parents; add their paths to the folders' paths, by name."""
     parent, _, own = name.rpartition("/")
     if parent not in folders:
         _make_inside(parent, folders)

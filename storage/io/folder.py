@@ -281,7 +281,7 @@ class Folder:
     def remove(self, known: Collection[str] | None = None) -> None:
         """Remove the folder and its contents if it exists."""
         if known is not None:
-            # Temporary files are those of processes that were killed.
+            # Temporary files are left over from processes that were killed.
             names = {name for name in self.names() if not atomic.is_hidden(name)}
             if not names <= set(known):
                 return
@@ -320,7 +320,7 @@ def ensure_free(folder: Folder) -> None:
 def unfinished(folder: Folder) -> Iterator[Folder]:
     """Make a temporary folder to write in, and remove it at the end unless it was renamed.
 
-    On a local disk it is a hidden folder beside the target; those of dead processes are removed first. On other stores
+    On a local disk it is a hidden folder beside the target; dead processes' folders are removed first. On other stores
     it is the target itself, which is removed on failure.
     """
     if not folder.local:

@@ -173,7 +173,7 @@ class _Limited(io.RawIOBase):
         except InputError:
             raise
         except (*_DAMAGE, OSError) as error:
-            # Errors of the store have a number, those of decompressors have none.
+            # Errors of the store have a number; errors of decompressors have none.
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             fault = f"the compressed file is cut short or damaged, or other bytes follow it ({error})"

@@ -55,7 +55,7 @@ class Chained:
     def __init__(self, sources: Sequence[Source]) -> None:
         for source in sources[1:]:
             if source.words() != sources[0].words():
-                raise InputError(source.name, f"its vocabulary is not that of {sources[0].name}")
+                raise InputError(source.name, f"its vocabulary differs from the vocabulary of {sources[0].name}")
         self.name = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
         self.guesses = distinct_guesses(*(source.guesses for source in sources))
         self._sources = [*sources]

@@ -1,4 +1,4 @@
-"""Read proportions of documents from Parquet files, those of `infer` or of anyone, in bounded memory.
+"""Read proportions of documents from Parquet files, written by `infer` or any program, in bounded memory.
 
 A file has a row for each document. Its topics are the columns ``topic_0``, ``topic_1`` and so on, a column of lists,
 any columns of numbers, or sparse lists ``topics`` and ``proportions``. The column ``id`` names the documents; without
@@ -31,7 +31,7 @@ class DocumentProportions(ShortRepr):
     # known of it; int64 (documents + 1,)
     offsets: Ints
     topics: npt.NDArray[np.int32]  # Topic of each entry; int32 (entries,)
-    # Proportion of each entry, positive; those of a document add up to 1; float32 (entries,)
+    # Proportion of each entry, positive; they sum to 1 in each document; float32 (entries,)
     shares: npt.NDArray[np.float32]
     width: int  # Number of topics: larger than each topic
 
@@ -192,7 +192,7 @@ def _require_distinct(path: str, ids: pa.Array) -> None:
     if again.size:
         row = int(again[0]) + 1
         before = int(np.flatnonzero(codes == codes[row])[0])
-        raise InputError(path, f"the id {ids[row].as_py()!r} is that of row {before + 1:,} too", _where(ID, row))
+        raise InputError(path, f"the id {ids[row].as_py()!r} already occurs in row {before + 1:,}", _where(ID, row))
 
 
 def _where(column: str, row: int) -> str:

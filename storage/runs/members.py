@@ -50,13 +50,13 @@ def samples_of(url: str | os.PathLike[str]) -> list[Folder]:
 
 
 def has_consensus(url: str | os.PathLike[str]) -> bool:
-    """Return true if a run's own model joins, or will join, those of its members."""
+    """Return true if a run's own model joins, or will join, its members' models."""
     folder = Folder(url)
     return folder.exists(RECORD) and Run(url).record().get("combine") == CONSENSUS
 
 
 def members_of(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Return the models that the consensus of an ensemble joins: those of its restarts, or the samples of each."""
+    """Return the models that the consensus of an ensemble joins: its restarts, or the samples of each."""
     restarts = restarts_of(url)
     missing = [number for number, run in restarts if not run.model.exists(MODEL_RECORD)]
     if missing:

@@ -107,7 +107,7 @@ class ModelRecord(ShortModel):
 
     @pydantic.model_serializer(mode="wrap")
     def _without_empty_members(self, handler: pydantic.SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave the members out where there are none, so that digests of records stay those of earlier releases."""
+        """Leave the members out where there are none, so that digests of records stay as in earlier releases."""
         fields: dict[str, object] = handler(self)
         if not self.members:
             fields.pop("members", None)

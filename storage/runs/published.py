@@ -62,7 +62,7 @@ class VersionRecord(BaseModel):
     definition: str  # Definition of the score
     previous: PreviousVersion | None = None  # The version that was current before, with its score on the same tokens
     warm: VersionNumber | None = None  # The version of the warm start
-    job: str = ""  # Name of the job: that of its file, without the suffix
+    job: str = ""  # Name of the job: its file's name without the suffix
     additions: Count = 0  # Number of times that documents were appended to the corpus
     # Tokens of words outside the vocabulary in the documents appended since the version before
     unknown_tokens: Count = 0

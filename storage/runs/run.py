@@ -50,7 +50,7 @@ class _Fields(BaseModel):
 
 
 class CorpusPlace(_Fields):
-    """The URL of a corpus at the beginning of the run, its digest, and those of its shards' files."""
+    """The URL of a corpus at the beginning of the run, its digest, and its shards' files' digests."""
 
     url: str
     digest: Digest
@@ -58,7 +58,7 @@ class CorpusPlace(_Fields):
 
 
 class WarmPlace(_Fields):
-    """The model of a warm start or, for an ensemble, those of its members."""
+    """The model of a warm start or, for an ensemble, the models of its members."""
 
     url: str
     digest: Digest

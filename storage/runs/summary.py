@@ -104,7 +104,7 @@ class DatesSummary(_Part):
 
     A date has its first ``hour``, since 1970, and the ``unit`` of its resolution. ``documents`` counts the documents of
     each date. With w the tokens of a document and theta its proportions, ``tokens`` and ``squares`` are the sums of w
-    and w^2, and ``shares``, ``weighted`` and ``squared`` those of w theta, w^2 theta and w^2 theta^2, with a row a date
+    and w^2; ``shares``, ``weighted`` and ``squared`` sums of w theta, w^2 theta and w^2 theta^2, with a row per date
     and a column for each of ``topics``: float32, little-endian, in row order, as base64. The other fields count
     documents: ``missing`` without a date; ``unreadable``, with ``examples``; ``ordered``, whose day and month only
     other dates tell apart, by ``order``; ``ambiguous``, which are exact to the year; ``unix`` with Unix times; and

@@ -1,6 +1,6 @@
 """Iterations in threads and on a local cluster, side by side: ``python -m tests.benchmarks.executors TRAIN TEST``.
 
-Fits of `lda` over all documents alternate between both, and every iteration is scored. Ratios are those of sums over the
+Fits of `lda` over all documents alternate between both, and every iteration is scored. Ratios are of sums over the
 iterations from the third on; the seconds of starting a cluster are the difference of both fits before the first one.
 """
 
@@ -19,7 +19,7 @@ SETTLED = 2
 
 
 def measure(options, kind, place):
-    """Return the seconds before the first iteration of a fit and those of each later one."""
+    """Return the seconds before the first iteration of a fit and of each later one."""
     began, ends = time.perf_counter(), []
 
     def note(event):

@@ -21,7 +21,7 @@ SETTINGS = (
     {"topics": 100, "alpha": 30.0, "eta": 0.1},
     {"topics": 300, "alpha": 1000.0, "eta": 0.25},
 )
-KEPT = """Settings of hdsp are chosen on a tenth of the training documents; those of partially-labeled-lda, which has all
+KEPT = """Settings of hdsp are chosen on a tenth of the training documents; settings of partially-labeled-lda, which has all
 labels, on the test documents."""
 HELD = {"family": "hdsp", "learn": ("gamma", "weights")}
 

@@ -20,7 +20,7 @@ NEAR, ORDERED = 0.15, 0.8  # total variation of topics that count as found, and 
 LEAST = 0.05  # no topic has less of p: what no document has cannot be found
 # The start of the paper, and alpha as it was drawn: where alpha grows, topics of neighbouring words merge.
 BARS = {"initial_topics": "lda", "alpha": 1.0, "learn": ("gamma", "weights"), "eta": 0.5, "iterations": 200}
-# At alpha 1 a document tells so little of weights that those of ten labels have rho 0.82 with the true ones where pi is
+# At alpha 1 a document tells so little of weights that the weights of ten labels have rho 0.82 with the true ones where pi is
 # known, of five 0.91; at 3, 0.93 and 0.96. Alpha is learned: held, copies of topics part documents that labels should.
 CUBE = {"initial_topics": "lda", "eta": 0.5, "iterations": 100}
 CUBE_WORDS = 20, 0.1  # of the vocabulary, and the Dirichlet parameter that topics are drawn with

@@ -157,7 +157,7 @@ def _done(part):
 
 
 def opened(run):
-    """Open a model with all its rows and documents; return the seconds, and those of its checks."""
+    """Open a model with all its rows and documents; return the seconds, and the seconds of its checks."""
     began = time.process_time()
     with Stopwatch() as watch:
         model = Model(run / "model")

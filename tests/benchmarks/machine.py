@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def machine(names):
-    """Return processor, cores, memory, and the versions of those of some packages that are installed."""
+    """Return processor, cores, memory, and the versions of some packages, where installed."""
     cpu = platform.processor() or platform.machine()
     described = Path("/proc/cpuinfo")
     if described.exists():

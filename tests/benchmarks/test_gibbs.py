@@ -1,4 +1,4 @@
-"""Micro-benchmarks of the Gibbs kernels, as those of `tests.benchmarks.test_kernels`."""
+"""Micro-benchmarks of the Gibbs kernels, like `tests.benchmarks.test_kernels`."""
 
 import numpy as np
 import pytest

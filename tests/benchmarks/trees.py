@@ -83,7 +83,7 @@ def principal(train, test, components):
 
 
 def digits(train, test, out):
-    """Print reconstruction errors, ours in both forms, the paper's, and those of PCA."""
+    """Print reconstruction errors, ours in both forms, the paper's and PCA's."""
     own = values_of(train), values_of(test)
     print("depth  form         nodes  seconds  train   test  (the paper: nodes, train, test)    PCA train, test")
     for depth, (nodes, *paper) in DIGITS.items():

@@ -1,6 +1,6 @@
 """Kills and full disks at every file operation of a command: the same command again must end well, and leave nothing.
 
-A fit that has its record is gone on with instead, and its models must be those of an undisturbed one.
+A fit that has its record is gone on with instead, and its models must equal an undisturbed one's.
 
 ``python -m tests.chaos.operations [EVERY] [COMMAND ...]`` tries each operation, or each so many, of commands. The command runs in a child
 of this process, which an audit hook ends, or has fail, at one of its operations; what it leaves is then given to the
@@ -158,7 +158,7 @@ def judge(name, words, expected, code, place):
     found = files_of(place, name)
     if found != expected:
         other = {one for one in {*found, *expected} if found.get(one) != expected.get(one)}
-        return f"other files than those of an undisturbed run: {sorted(other)[:5]}"
+        return f"other files than in an undisturbed run: {sorted(other)[:5]}"
     return None
 
 

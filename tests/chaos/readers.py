@@ -154,7 +154,7 @@ READERS = {
 
 
 def _read_weights(name, data, place):
-    """Options with a file of weights: those of the options or an error of these."""
+    """Options with a file of weights: weights, or an error that names the options."""
     table = make_options("lda", {"topics": 2, "weights": str(Path(_put(name, data, place).path) / name)}).weights
     assert all(0.0 <= weight < np.inf for weight in table.weights)
     assert len(set(table.words)) == len(table.words) == len(table.weights)

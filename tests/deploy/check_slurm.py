@@ -16,7 +16,7 @@ SCRIPT = DEPLOY / "slurm" / "collapsium.sbatch"
 FIT = ["collapsium", "fit", "corpus", "run", "--family", "lda", "--topics", "3"]
 FIT += ["--scheduler", "$DASK_SCHEDULER_ADDRESS"]
 
-# As SLURM does: the script's own options, then those of the command line, name nodes and tasks; the script runs in the
+# As SLURM does: the script's own options, then the command line's, name nodes and tasks; the script runs in the
 # folder where it was submitted.
 SBATCH = """#!/usr/bin/env python3
 import os, re, shlex, sys

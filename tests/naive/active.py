@@ -76,7 +76,7 @@ def sweep(
     `background` is S_w of the rows `row_topic`, made with `ratio`, a_k / (B + E[n_k]); `running` is B + E[n_k]. What a
     document gives to a topic counts for it from the next pair on by E[n_dk] and E[n_kw], and from the next document on
     by E[n_k], but never by `ratio`. B + E[n_k] counts as `least` where it is less.
-    `counts` are the weights of all tokens of the pairs, and `weights` those of one, which is excluded. `powers` are those
+    `counts` are the weights of all tokens of the pairs, and `weights` of one token, which is excluded. `powers` are the powers
     of documents with even and with odd places. `own` are the documents' own a_dk, of which `a` is then a mean.
     """
     weights = np.ones(len(position)) if weights is None else weights.astype(np.float64)

@@ -31,7 +31,7 @@ def sweep(order, offsets, position, counts, word, word_var, a, b, totals, q, wei
     """One pass over the pairs by the update of an order; returns the new responsibilities.
 
     `word` and `word_var` are E[n_kw] and V[n_kw] of all shards, `totals` B + E[n_k] and V[n_k]. `counts` are the weights
-    of all tokens of the pairs, and `weights` those of one, which is excluded.
+    of all tokens of the pairs, and `weights` of one token, which is excluded.
     """
     weights = np.ones(len(position)) if weights is None else weights
     q = np.array(q, dtype=np.float64)

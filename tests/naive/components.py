@@ -16,7 +16,7 @@ class Paths:
     paths: np.ndarray  # (nodes, depth), -1 outside the tree
     end_log: np.ndarray  # (nodes,)
     precision: float
-    variance: float  # s0, that of loadings outside the tree
+    variance: float  # s0, the variance of loadings outside the tree
 
     def matrix(self, end):
         """M_c, shape (columns, depth), and the diagonal s_c."""

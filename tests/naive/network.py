@@ -232,7 +232,7 @@ def taken_off(state, j, k, path):
 def token_outcomes(state, j, k, likelihood):
     """All that moving a token of value k at node j can lead to: (chance, value, state), some of them several times.
 
-    `likelihood` is that of the token's word for each value, without the token.
+    `likelihood` is the likelihood of the token's word for each value, without the token.
     """
     outcomes = []
     for chance, path in ways_off(state, j, k):
@@ -327,7 +327,7 @@ def table_outcomes(state, e, k):
 def move_tables(state, nodes, number, values=None, after_move=ignore):
     """Draw the table counts of the edges of nodes, which are taken from the last to the first; the state changes.
 
-    Number e `values` + k of the stream is that of edge e and value k; without `values` they are as many as there are.
+    Number e `values` + k of the stream belongs to edge e and value k; without `values` they are as many as there are.
     """
     values = state.m.shape[1] if values is None else values
     for i in sorted(nodes, reverse=True):
@@ -370,8 +370,8 @@ def sweep(
     """Move each token, and with `table_key` table counts; the state, `z`, `row_topic` (n_kw, shape (rows, K)) and
     `topic` (n_k) change, these two not where they are held.
 
-    Tables of a node that nothing depends on are drawn when its tokens are through, those of the others at the end of their
-    document, from the last node to the first. `beta` is that of a word, `total` that of all words; `after_move` is called with
+    Tables of a node that nothing depends on are drawn when its tokens are through, tables of other nodes at the end of their
+    document, from the last node to the first. `beta` is a word's, `total` the sum over all words; `after_move` is called with
     the state after each move.
     """
     rows, every = laid.tokens()[0], np.arange(topic.size)

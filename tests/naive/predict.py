@@ -16,7 +16,7 @@ def pair_probability(offsets, position, theta, phi, rest, rest_word):
 def fold_in(offsets, position, counts, phi, prior, sweeps, weights=None):
     """E[n_dk] of unseen documents by over-relaxed zeroth-order sweeps with phi held fixed.
 
-    `counts` are the weights of all tokens of the pairs, and `weights` those of one, which is excluded.
+    `counts` are the weights of all tokens of the pairs, and `weights` of one token, which is excluded.
     """
     weights = np.ones(len(position)) if weights is None else weights
     result = np.zeros((len(offsets) - 1, prior.size))

@@ -12,5 +12,5 @@ def number_runs(texts, inside):
 
 
 def expand_runs(numbers_by_text, words):
-    """The words of each text, given those of each distinct run."""
+    """The words of each text, given the words of each distinct run."""
     return [[word for number in text for word in words[number]] for text in numbers_by_text]

@@ -74,7 +74,7 @@ def score_merges(
 def score(offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic, ratio=1.0):
     """The sum of the log probabilities of the tokens that are held out, and how many they are.
 
-    With weights of words, `ratio` is that of a topic's plain tokens to its weights, both with the prior.
+    With weights of words, `ratio` is the ratio of a topic's plain tokens to its weights, both with the prior.
     """
     result = np.zeros(2)
     for d, (first, last) in enumerate(pairwise(offsets)):

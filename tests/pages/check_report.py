@@ -1,4 +1,4 @@
-"""The report of a run in Chromium: its figures are those of the run, it asks for nothing, and it can be read."""
+"""The report of a run in Chromium: its numbers are the run's, it asks for nothing, and it can be read."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Editors and mypy know the options of public functions, those of each family among them."""
+"""Editors and mypy know the options of public functions, including each family's."""
 
 import inspect
 import os

@@ -1,6 +1,6 @@
 """Reuse the memory of large arrays: what one sweep frees, the next one takes.
 
-The system hands out fresh memory page by page, at a cost near that of sweeping over it: on a virtual machine 2.5
+The system hands out fresh memory page by page, which costs nearly as much as sweeping over it: on a virtual machine 2.5
 microseconds a page were measured, as much as a sweep takes for 1800 of its 2048 responsibilities. Arrays made here are
 like any other. When the last array that refers to a piece of memory is gone, the piece waits for the next that fits.
 """

@@ -40,7 +40,7 @@ class Part:
 
     values: Array  # The numbers; the last axes may have no name
     dims: tuple[str, ...] = ()  # Names of the leading axes, such as ``("word", "topic")``; empty for a number
-    # A change is added to the state, such as that of expected counts. A fresh array is a total over the shards just
+    # A change is added to the state, such as a change of expected counts. A fresh array is a total over the shards just
     # swept, such as a sum for the next update.
     kind: Kind = "fresh"
 

@@ -71,7 +71,7 @@ def fold_in_counts(
 
 
 def pair_probability(heldout: Shard, theta: Vector, phi: Vector, rest_word: float) -> Vector:
-    """Return the predictive probability of each held-out pair: sum_k theta_dk phi_kw, plus that of new topics."""
+    """Return the predictive probability of each held-out pair: sum_k theta_dk phi_kw, plus new topics' probability."""
     probability, rest = np.empty(heldout.pairs), np.maximum(1.0 - theta.sum(axis=1), 0.0)
     rest_words = np.full(len(phi), rest_word)
     prediction.pair_probability(heldout.offsets, heldout.position, theta, phi, rest, rest_words, probability)

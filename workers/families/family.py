@@ -505,7 +505,7 @@ class Family(Predicts[GlobalStateT, RowsT, LocalT], Generic[OptionsT, GlobalStat
         return False
 
     def fold_in_kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
-        """Return the kernels that `fold_in` and `predict` call: by default those of a fit."""
+        """Return the kernels that `fold_in` and `predict` call: by default the kernels of a fit."""
         return self.kernels(global_state)
 
     @abstractmethod
@@ -541,7 +541,7 @@ class Family(Predicts[GlobalStateT, RowsT, LocalT], Generic[OptionsT, GlobalStat
             (documents, topics of that run); its probabilities ``word_topic``, float32, shape (words of the shard,
             topics of that run); and, if that run has a tree, ``topic_parent``, int64, the parent of each topic, -1 for
             the root. The run has at most as many topics as the option ``topics``. Responsibilities are then
-            q_dwk ~ theta_dk phi_kw, and sweeps must not treat the local state as that of a cold start.
+            q_dwk ~ theta_dk phi_kw, and sweeps must not treat the local state as one of a cold start.
 
         Returns
         -------

@@ -184,7 +184,7 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
         return {name: float(np.mean([figures[name] for figures in each if name in figures])) for name in each[0]}
 
     def word_concentration(self, global_state: MeanGlobalState) -> float | None:
-        """Return B of the first model, whose family and options are those of all."""
+        """Return B of the first model, whose family and options all models share."""
         return self.models[0].word_concentration(global_state.models[0])
 
     def _matched(self, values: Iterable[npt.NDArray[np.floating[Any]]]) -> tuple[Floats, Floats]:

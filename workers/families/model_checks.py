@@ -110,7 +110,7 @@ class ModelChecks:
 
 @functools.lru_cache(maxsize=1)
 def _random_keys(seed: int, words: int, columns: int) -> tuple[Keys, Keys]:
-    """Return random keys of words and of columns; those of one seed are needed for each block and each shard."""
+    """Return random keys of words and of columns; each block and each shard needs the keys of one seed."""
     generator = np.random.Generator(np.random.PCG64(seed))
     both = generator.integers(0, 1 << 64, words + columns, dtype=np.uint64)
     return both[:words], both[words:]

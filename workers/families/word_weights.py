@@ -44,7 +44,7 @@ class WeightedOptions(FamilyOptions):
         None,
         description="weights of words, by which tokens count: idf, log-tf-idf or entropy, computed from the corpus, or "
         "a file with a word and its weight in each line (.tsv, .csv or .parquet; other words weigh 1). Words in most "
-        "documents then count little, so that topics need no list of stop words. Held-out scores stay those of plain "
+        "documents then count little, so that topics need no list of stop words. Held-out scores still count plain "
         "tokens (default: each token counts as one)",
     )
 

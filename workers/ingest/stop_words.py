@@ -86,7 +86,7 @@ def _unelided(part: str, stops: frozenset[str]) -> str:
 
 
 def _without_ends(entry: str) -> str:
-    """Return an entry without the signs at its ends, such as those of ``'ll`` and ``etc.``."""
+    """Return an entry without the signs at its ends, such as in ``'ll`` and ``etc.``."""
     inner = [place for place, letter in enumerate(entry) if not _separates(letter) and letter not in _APOSTROPHES]
     return entry[inner[0] : inner[-1] + 1] if inner else ""
 

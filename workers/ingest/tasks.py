@@ -201,7 +201,7 @@ class PlacedChunk:
 
 
 def shards_of(lengths: npt.NDArray[np.int64], chunk: PlacedChunk, shard_tokens: int) -> npt.NDArray[np.int64]:
-    """Return each document's shard: that of its first token, or of the document before if it has no tokens."""
+    """Return each document's shard: the shard of its first token, or of the document before if it has no tokens."""
     starts = chunk.before + np.cumsum(lengths) - lengths
     by_token = np.where(lengths > 0, starts // shard_tokens, -1)
     shard: npt.NDArray[np.int64] = np.maximum(np.maximum.accumulate(by_token), chunk.last // shard_tokens)

@@ -111,7 +111,7 @@ class _Code:
         return gathered
 
     def added(self) -> ir.Value:
-        """Return the whole parts of the last argument less those of the one before."""
+        """Return the whole parts of the last argument minus the whole parts of the one before."""
         old, new = (self.builder.fptosi(lanes, self.integers) for lanes in self.args[-2:])
         return self.builder.sub(new, old)
 

@@ -85,7 +85,7 @@ def gather_counts(values: Array, first: int, places: Array, at: int) -> Lanes:
 
 @_operation
 def replace_counts(values: Array, first: int, old: Lanes, new: Lanes) -> None:
-    """Add to eight numbers of an int32 array the whole parts of new numbers, less those of old ones."""
+    """Add to eight numbers of an int32 array the whole parts of new numbers, minus the whole parts of old ones."""
     values[first : first + LANES] += new.astype(np.int32) - old.astype(np.int32)
 
 

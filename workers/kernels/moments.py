@@ -1,6 +1,6 @@
 """Second-order expectations under sums of independent Bernoulli variables, and the sums of a document that they need.
 
-Formulas and notation are those of Teh, Kurihara and Welling (2007): E, V and Z of a count, P+ = 1 - exp(Z),
+Formulas and notation follow Teh, Kurihara and Welling (2007): E, V and Z of a count, P+ = 1 - exp(Z),
 E+ = E / P+, V+ = V / P+ - exp(Z) E+^2, F[f] = P+ ( f(E+) + V+ f''(E+) / 2 ).
 """
 
@@ -68,7 +68,7 @@ def power(base: float, exponent: int) -> float:
 
 @helper
 def absence(absent: float, count: int, weight: float) -> float:
-    """Return the probability that no token of a pair has a topic, from that of one token of weight one."""
+    """Return the probability that no token of a pair has a topic, from the probability for one token of weight one."""
     # Tokens of another weight stand for so many of weight one, which need not be a whole number.
     return power(absent, count) if weight == 1.0 else math.exp(weight * count * math.log(absent))
 

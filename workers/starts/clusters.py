@@ -79,7 +79,7 @@ class Sampled(NamedTuple):
 
 
 def sample_vectors(vectors: Floats, weights: Weights, share: float, stream: Stream) -> Sampled:
-    """Return the vectors of a random share of a shard's documents, without those of zero."""
+    """Return the vectors of a random share of a shard's documents, without zero vectors."""
     taken = (stream.generator().random(len(vectors)) < share) & vectors.any(axis=1)
     return Sampled(vectors[taken], weights[taken] if weights.size else np.ones(int(taken.sum())))
 

@@ -3,7 +3,7 @@
 N has the counts of words in documents, D and C their sums by documents and by words. Words lie near each other if they
 share documents beyond chance: their coordinates are the largest singular vectors of D^-1/2 N C^-1/2 beside the trivial
 one, times their singular values (Greenacre 1984, chapter 4), by subspace iteration (Halko, Martinsson and Tropp 2011).
-Words are clustered by their directions, and weigh by their inertia; a document's shares follow from those of its words.
+Words are clustered by their directions, and weigh by their inertia; a document's shares follow from its words' shares.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def centred(products: Floats, masses: Vector) -> Floats:
 
 
 def add_products(shard: AnyTrainingShard, words: StartWords, directions: Floats, before: Floats | None) -> Floats:
-    """Return N^T D^-1 N X of a shard, with that of earlier shards added, shape (words, columns)."""
+    """Return N^T D^-1 N X summed over a shard and the earlier shards, shape (words, columns)."""
     loaded = opened(shard)
     products = np.zeros_like(directions) if before is None else np.array(before)
     kernels.add_products(document_pairs(loaded), words.numbers(loaded), directions, products)
@@ -171,7 +171,7 @@ def mixtures_of(parts: list[DocumentProportions], masses: Vector) -> WordMixture
 def document_mixtures(
     shard: AnyTrainingShard, words: StartWords, mixtures: WordMixtures, clusters: int, settings: ClusterSettings
 ) -> DocumentProportions:
-    """Return the shares of clusters of words in a shard's documents; those of rare words alone have none."""
+    """Return the shares of clusters of words in a shard's documents; documents with only rare words have none."""
     loaded = opened(shard)
     pairs, number = document_pairs(loaded), words.numbers(loaded)
 

@@ -70,7 +70,7 @@ class VectorSettings:
     jacobi_sweeps: int = 12  # Rotations of each pair of directions; the off-diagonal falls quadratically
 
 
-VECTORS = VectorSettings()  # Those of the best start on 20 Newsgroups, AG News and SearchSnippets
+VECTORS = VectorSettings()  # The settings of the best start on 20 Newsgroups, AG News and SearchSnippets
 
 
 class StartWords(NamedTuple):
@@ -125,7 +125,7 @@ def frequent_words(frequency: Ints, documents: int, most: int, least: int = 1) -
 def add_cooccurrences(
     shard: AnyTrainingShard, words: StartWords, bounds: tuple[int, int], before: Matrix | None
 ) -> Matrix:
-    """Return the co-occurrences of a block of words with all words, with those of a shard added."""
+    """Return the co-occurrences of a block of words with all words, after adding a shard's."""
     loaded, low, high = opened(shard), *bounds
     together = np.zeros((high - low, words.ids.size)) if before is None else np.array(before)
     kernels.cooccurrences(document_pairs(loaded), words.numbers(loaded), low, together)

@@ -190,7 +190,7 @@ def _known(labels: Labels, candidates: Candidates) -> list[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class _ProbabilityGrid:
-    """The smaller set of probabilities to compute: those of all pairs, or of all words for each kind of document.
+    """The smaller set of probabilities to compute: for all pairs, or for all words for each kind of document.
 
     Documents with the same other labels are of one kind, as a candidate gives them the same proportions.
     """
@@ -293,7 +293,7 @@ class Tally:
         self.pairs: Counter[tuple[Value, Value]] = Counter()
 
     def add(self, scores: CandidateScores, values: Sequence[Value]) -> None:
-        """Count documents with words and at least one value; pairs are those of documents with exactly one."""
+        """Count documents with words and at least one value; pairs are counted in documents with exactly one."""
         for own, best in zip(scores.known, scores.best.tolist(), strict=True):
             if not own or best < 0:
                 continue

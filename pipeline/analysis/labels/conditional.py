@@ -26,7 +26,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
 
 FROM_LABELS = (
-    "given labels: proportions expected from a document's labels and covariates alone, without its words, or those of "
+    "given labels: proportions expected from a document's labels and covariates alone, without its words, or under "
     "the prior for documents without known labels and families without labels; mean over all tokens of "
     "log sum_k theta_dk phi_kw, in nats; perplexity = exp(-score): (40) of Kim and Oh (2017). Labels that the training "
     "corpus lacks count as missing"

@@ -62,7 +62,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-# Effort of the estimates; the numbers are those of Wallach et al. (2009) or smaller, for long documents.
+# Effort of the estimates; the numbers follow Wallach et al. (2009), or are smaller, for long documents.
 PARTICLES = 20  # Particles of the left-to-right estimate
 RUNS = 3  # Weights of annealed importance sampling that are averaged
 STEPS = 1000  # Even steps of annealed importance sampling from the prior to the posterior

@@ -25,7 +25,7 @@ class MemberValue:
 
 @dataclass(frozen=True, repr=False)
 class Measurement(ShortRepr):
-    """A metric's figure of a model, or the mean of those of an ensemble's members.
+    """A metric's value for a model, or its mean over an ensemble's members.
 
     Attributes
     ----------

@@ -53,7 +53,7 @@ from collapsium.storage.errors import flag_of
 if TYPE_CHECKING:
     from collapsium.pipeline.analysis.labels.candidates import Classification
 
-MAX_CLASSES = 20  # Classes of a field that are printed, those of most documents
+MAX_CLASSES = 20  # Classes of a field that are printed, the ones with most documents
 OPTIONAL_KEYS = ("members", "given_labels", "fields", "topics")  # Keys that JSON leaves out if they are empty
 
 

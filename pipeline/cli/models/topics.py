@@ -5,7 +5,7 @@ words. For restarts or samples, the means of their matching topics are printed, 
 a column for their stability, 1 if all members have the very same topic, and one for
 the number of members in which each was found. Of a consensus (`fit --combine
 consensus`) its own topics are printed. Topics of trees, and of families of labels,
-segments and vectors, are not matched: those of the first restart or the last sample
+segments and vectors, are not matched: topics of the first restart or the last sample
 are printed, with their stability.
 
 Words. By default the most probable words come first, which many topics may share.

@@ -8,9 +8,9 @@ new documents it does nothing. An interrupted job continues with the step that w
 interrupted. A model that scores worse than the published one is not published.
 
 With restarts or samples in [fit] a version is an ensemble, and its mean prediction
-is scored, or that of its consensus with combine = "consensus". Each member starts
+is scored, or its consensus with combine = "consensus". Each member starts
 from the member of the same number of the last version. The proportions written are
-means of the members', or those of the consensus. Families of vectors (hca) read
+means of the members', or the consensus's. Families of vectors (hca) read
 files of vectors: complete vectors are held out, the score is the mean error of
 reconstruction, and each fit starts afresh.
 

@@ -4,7 +4,7 @@ Prints the peak memory of each worker process, the disk space, and the bytes
 exchanged in each iteration. With --link and --measured it also prints how long
 an iteration takes, and whether more --local-sweeps would pay. Local states that exceed the memory are spilled to
 disk. `collapsium fit` refuses a fit that cannot run, and prints this table.
-Options are those of `collapsium fit`; some change no resource.
+It takes the options of `collapsium fit`; some change no resource.
 """
 
 from __future__ import annotations

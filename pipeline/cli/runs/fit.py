@@ -49,7 +49,7 @@ class ResumeOptions(Options):
         None,
         description="continue a run from its last complete checkpoint, with the options of its run.json. "
         "CORPUS and `heldout` are needed only if they were moved; of the other options, those "
-        "that end the run and those of execution may change",
+        "that end the run and options of execution may change",
     )
 
 

@@ -74,7 +74,7 @@ def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
     if table is None or not table.names:
         raise OptionError(
             f"{corpus.url}: has no labels, and family '{family}' requires them; `ingest` reads labels of documents "
-            "with `labels`, and those of side files with `label_files`"
+            "with `labels`, and the labels of side files with `label_files`"
         )
 
 
@@ -107,7 +107,7 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[s
     if load_family(family).uses_segments and config.takes_segments and SEGMENTS not in corpus.manifest.fields:
         lines.append(
             f"{corpus.url}: has no segments, so that each document is one segment of '{family}'; "
-            "ingest with segments keeps those of texts"
+            "ingest with segments keeps the segments of texts"
         )
     used = used_fields(corpus, family, config)
     lines += [] if used is None else [used]
@@ -115,7 +115,7 @@ def missing_inputs(corpus: Corpus, family: str, config: FamilyOptions) -> list[s
     if table is not None and not len(table):
         lines.append(
             f"{corpus.url}: has no labels, so that '{family}' is fitted as if there were none; ingest with "
-            "labels takes those of documents"
+            "labels takes the labels of documents"
         )
     return lines
 

@@ -41,7 +41,7 @@ LocalSweeps = Annotated[int, Field(ge=1, le=MOST)] | Literal["auto"]
 class Limits(Options):
     """Options of the loop: its end, the frequency of scores, the schedule of sweeps, and the samples.
 
-    A tolerance of ``auto`` ends when the mean of the last quarter of the iterations differs little from that of the
+    A tolerance of ``auto`` ends when the mean of the last quarter of the iterations differs little from the mean of the
     quarter before (see `collapsium.pipeline.engine.loop`): of the held-out score where `stop_on` is
     ``score``, else of the objective of a sampler, or of the change of the counts.
     """
@@ -211,7 +211,7 @@ class EnsembleOptions(Options):
 
 
 class FitOptions(EnsembleOptions, StartOptions, Limits):
-    """Options of a fit, besides those of the family and of execution."""
+    """Options of a fit, besides the options of the family and of execution."""
 
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="corpus of held-out tokens of the same documents, scored during the fit"

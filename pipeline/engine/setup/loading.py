@@ -163,7 +163,7 @@ def _start_topics(request: Request, start: Start | None) -> int:
         return 0
     if request.start.kind != FILE_START:
         return computed_topics(request.config)
-    # A run that goes on from a checkpoint does not read its file again, and its global state is that of the checkpoint.
+    # A run that goes on from a checkpoint does not read its file again, and its global state is the checkpoint's.
     return 1 if start is None else start.topics
 
 

@@ -56,7 +56,7 @@ class HeldoutReference:
         if heldout.ids_sha256() != self.training.ids_sha256:
             raise MismatchError(
                 f"{self.parts[0][0].folder.url}: expected the documents of {self.name}, with the same ids in the same "
-                f"order; those of shard {self.number} (from {heldout.ids[0].as_py()!r} on) have other ids"
+                f"order; the pairs of shard {self.number} (from {heldout.ids[0].as_py()!r} on) have other ids"
             )
         return Shard.of(self.number, heldout, segmented=segmented)
 
@@ -100,7 +100,7 @@ BITS = ("collapsium", "numba", "numpy", "python")  # Packages of which another v
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
 # Options of the loop besides `SHAPING` that may not change when a run is resumed
 SAVED = ("samples", "sample_every", "grow")
-# Options of families that 0.1 did not have; where they are empty, digests are those of 0.1
+# Options of families that 0.1 did not have; where they are empty, digests equal 0.1's
 ADDED = ("prevalence", "seeds", "weights")
 
 
@@ -203,7 +203,7 @@ class Request:
 
     @property
     def own_samples(self) -> tuple[int, ...]:
-        """The iterations after which the run itself saves samples; those of a consensus are its members'."""
+        """The iterations after which the run itself saves samples; a consensus has its members' samples."""
         return () if self.has_consensus else self.sampled
 
     def with_growth(self) -> Request:
@@ -256,7 +256,7 @@ def new_request(
     """Return the request of a new fit."""
     heldout = None if options.heldout is None else Corpus(options.heldout)
     warm = None if options.warm is None else WarmSource.of(options.warm, options.restarts)
-    # The samples of a single fit are joined as those of an ensemble of one.
+    # The samples of a single fit are joined like the samples of an ensemble of one.
     restarts = options.restarts or int(options.combine == CONSENSUS)
     start = StartSource.of_fit(
         options.init,

@@ -1,7 +1,7 @@
 """Starts: proportions of documents, from which the first responsibilities of a fit are made.
 
 They are read from a file, or computed from the corpus. All tokens of a document begin with its proportions; the topics'
-words follow from them. The mechanism is that of a warm start, with topics that are even over all words.
+words follow from them. The mechanism is the same as for a warm start, with topics that are even over all words.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class StartSource:
             )
         if self.kind != FILE_START and getattr(config, "seeds", None):
             raise OptionError(
-                f"the topics of '{self.kind}' are not those of the seeds; seeds go with a random start or a file",
+                f"the topics of '{self.kind}' are not the topics of the seeds; seeds go with a random start or a file",
                 "init",
             )
 
@@ -166,7 +166,7 @@ class ShardProportions:
 class Start:
     """The proportions from which a fit begins."""
 
-    shards: Sequence[ShardProportions]  # Those of each shard
+    shards: Sequence[ShardProportions]  # The proportions of each shard
     topics: int  # Number of their topics
     notices: tuple[str, ...] = ()  # Lines for the user: documents without proportions, topics that are left out
 

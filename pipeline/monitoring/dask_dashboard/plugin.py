@@ -301,7 +301,7 @@ class Plots(IndividualPlots):  # type: ignore[misc]
     """The list of charts that Dask's extension of JupyterLab offers, with the page's own."""
 
     def write(self, chunk: Any) -> None:
-        """Answer with Dask's charts and those of the page."""
+        """Answer with Dask's charts and the page's."""
         super().write({**chunk, **{f"Individual Collapsium {name.title()}": f"/{_path(name)}" for name in CHARTS}})
 
 

@@ -54,7 +54,7 @@ def facts_of(version: VersionRecord | None) -> list[tuple[str, str]]:
     if version.previous is not None:
         rows.append((f"score of version {version.previous['version']}", f"{version.previous['score']:.5g}"))
     if version.members:
-        rows.append(("members", f"{len(version.members)}; the score is that of their mean prediction"))
+        rows.append(("members", f"{len(version.members)}; scored by their mean prediction"))
     for name, ids in (("new topics", version.born), ("topics that are gone", version.gone)):
         if ids:
             rows.append((name, ", ".join(map(str, ids))))

@@ -139,7 +139,7 @@ SEGMENT_WORDS = 3
 
 @dataclass(frozen=True)
 class Area:
-    """A topic's area, or that of all other topics: CSS class of the colour, and first words."""
+    """The area of a topic, or of all other topics: CSS class of the colour, and first words."""
 
     topic: int | None
     colour: str

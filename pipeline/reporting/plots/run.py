@@ -186,7 +186,7 @@ def _named(topic: Topic) -> str:
     return " ".join([f"{topic.id}:", *(shortened(word, LETTERS) for word in words)])
 
 
-# Width of a map in a picture of its own, its font size, and that of a map among other panels, in points.
+# Width of a map in a picture of its own, its font size, and the font size of a map among other panels, in points.
 WIDTH = 640.0
 FONT, SMALL = 9.0, 7.0
 NAME_CANDIDATES = 4  # Words for each lambda from which a topic's name is chosen
@@ -453,7 +453,7 @@ Panel = tuple[str, str, "Callable[[Axes], None]"]  # Name, title and drawing fun
 
 
 def _panels(run: str | os.PathLike[str], names: Sequence[str], style: Style) -> list[Panel]:
-    """Return those of the named panels that the run has data for."""
+    """Return the named panels that the run has data for."""
     members, model = events_of(run), Model(run)
     values = model.figures()
     figures = {

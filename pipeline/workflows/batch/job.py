@@ -118,7 +118,7 @@ def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[
     accept : bool, optional
         Publish the new model even if it scores worse.
     sinks : sequence of callable, optional
-        Receive each event: those of the fit, ``step`` (with ``step``, its name, and ``done``) and ``documents``.
+        Receive each event: the fit's events, ``step`` (with ``step``, its name, and ``done``) and ``documents``.
 
     Returns
     -------
@@ -229,9 +229,7 @@ class _Batch:
         journal.plan, journal.corpus = plan, corpus.manifest.digest
         journal.done, journal.scores, journal.outcome = [], {}, ""
         if base is not None and not corpus.begins_with(Model(context.versions.at(base).url).record.vocabulary):
-            context.warn(
-                f"{corpus.url}: its vocabulary differs from that of version {base}, so scores are not compared"
-            )
+            context.warn(f"{corpus.url}: its vocabulary differs from version {base}'s, so scores are not compared")
             base = None
         journal.base, journal.warm = base, self._steps.begins_warm(base)
         self._steps.folder.remove()

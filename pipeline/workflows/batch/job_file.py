@@ -177,7 +177,7 @@ class Job(_Table):
 
     @property
     def name(self) -> str:
-        """The job's name: that of its file, without the suffix."""
+        """The job's name: its file's name without the suffix."""
         return self._name
 
     @property
@@ -215,7 +215,7 @@ class Job(_Table):
 
     @property
     def begins_warm(self) -> bool:
-        """True if fits start from the last version, which those of vectors cannot."""
+        """True if fits start from the last version, which fits of vectors cannot."""
         return self.fit.warm and self.limits.get("schedule") != "stochastic" and self.holds == DOCUMENTS
 
     @property

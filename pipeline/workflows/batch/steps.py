@@ -347,7 +347,7 @@ class JobSteps:
         return False
 
     def _source(self, base: int | None) -> str:
-        """Return the run that the fit starts from: that of a version or, if it was removed, the version."""
+        """Return the run that the fit starts from: a version's or, if it was removed, the version."""
         if base is None:
             raise AbsentError(f"{self._versions.folder.url}: no version has been published yet")
         cycle = self._context.folder / f"{CYCLES}/{base:04d}"
@@ -438,7 +438,7 @@ class JobSteps:
         self._versions.point(number)
 
     def _succession(self) -> Succession:
-        """Match the new topics with those of the current version, which hand down their names."""
+        """Match the new topics with the current version's, which hand down their names."""
         base = self._journal.base
         if base is None or self._context.job.holds != DOCUMENTS:
             return Succession()

@@ -154,7 +154,7 @@ DEFINITIONS = """\
   with scoring and waiting; fits run in parallel. The time of killed processes, and of the source of warm starts, is not
   included.
 * **Topics (99%)**: number of the largest topics that hold 99% of the training tokens, mean over the restarts.
-* In series.parquet and in the plot, scores are those of fits; bars and bands are standard errors.
+* In series.parquet and in the plot, scores are of fits; bars and bands are standard errors.
 """
 OVER_TOPICS_DEFINITIONS = """\
 * **Gain of twice as many**: the difference of the scores from those of the last number of topics, divided by log2 of
@@ -206,7 +206,7 @@ def measured_row(fits: Fits, fitter: Fitter) -> JsonObject:
         "topics_99": statistics.fmean(holding(describe(Model(url), 1).share) for url in fits.urls),
     }
     if options.unseen is None:
-        # Words of topics are those of the last states, also where samples were saved.
+        # Words of topics come from the last states, also where samples were saved.
         last_states = [run.model.url for run in fits.runs]
         _add_metrics(row, last_states, metrics_of(TOPIC_METRICS), {"coherence": corpora.train.url, **where})
     documents = {"unseen": corpora.scored.url} if corpora.heldout is None else {"heldout": corpora.heldout}
@@ -518,7 +518,7 @@ def compare(
     Raises
     ------
     OptionError
-        An option is invalid, or differs from that of the comparison to continue.
+        An option is invalid, or differs from the comparison to continue.
     MismatchError
         The corpora have different vocabularies or documents, or unseen documents are in the training corpus.
     LockedError

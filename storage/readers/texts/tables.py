@@ -192,7 +192,7 @@ class _Table:
         return csv.reader(text, delimiter=self.separator, strict=True)
 
     def rows(self, part: Any = None) -> Iterator[None]:
-        """Add all rows below the header, or those of a part of the file, to the collector."""
+        """Add all rows below the header, or the rows of a part of the file, to the collector."""
         span, into, names = self._span, self._into, self.names
         if into is None:
             return

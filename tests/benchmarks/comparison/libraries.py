@@ -188,7 +188,7 @@ HDPS: dict[str, type[TomotopyHDP | TopicaHDP | GensimHDP]] = {
 
 OPTIONS: dict[str, type] = {"iterations": int, "alpha": float, "beta": float}
 SAMPLING: dict[str, type] = {"samples": int, "sample_every": int}  # Further options of libraries that sample
-PRIORS = {"alpha": 0.1, "beta": 100.0}  # Default priors, which are those of Collapsium's families
+PRIORS = {"alpha": 0.1, "beta": 100.0}  # Default priors, the same as in Collapsium's families
 WORDS, SHOWN_TOPICS = 10, 10
 NOTES = """\
 Score: document completion, the mean over the held-out tokens of log sum_k theta_dk phi_kw, in nats, the same for all;
@@ -257,7 +257,7 @@ def library_fits(names: Sequence[str], record: JsonObject, settings: Mapping[str
 
 
 def _checked_options(record: JsonObject, library: Library, settings: JsonObject, topics: int | None) -> JsonObject:
-    """Return the options of a fit: priors, those of the comparison, and those set for the library."""
+    """Return the options of a fit: priors, the comparison's options, and the library's."""
     own = {name: type(default) for name, default in library.options.items()}
     known = {**OPTIONS, **(SAMPLING if library.samples else {}), **own}
     checked: JsonObject = {

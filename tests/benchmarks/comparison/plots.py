@@ -1,4 +1,4 @@
-"""Plots of a comparison beside that of `collapsium compare`: after Teh, Kurihara and Welling (2007), and of classes."""
+"""Plots of a comparison beside the plot of `collapsium compare`: after Teh, Kurihara and Welling (2007), and of classes."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def _draw_each(axes: Axes, rows: Rows, results: Results, name: str, axis_label: 
             continue
         start = "" if row["start"] == RANDOM else row["start"]
         label = ", ".join(part for part in ("" if row["topics"] is None else f"K = {row['topics']}", start) if part)
-        # The colour is that of K, and the line style that of the start, so that coinciding lines are both visible.
+        # The colour shows K, and the line style the start, so that coinciding lines are both visible.
         size, style_number = sizes.index(row["topics"]), starts.index(row["start"])
         style = {"color": COLOURS[(size if len(sizes) > 1 else style_number) % len(COLOURS)]}
         style["linestyle"] = LINES[(style_number + size // len(COLOURS)) % len(LINES)]

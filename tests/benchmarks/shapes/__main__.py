@@ -76,9 +76,7 @@ def parser_of():
     one.add_argument(
         "--corpora", dest="names", type=names_of, default=(), help="some of the corpora (default: all there)"
     )
-    one.add_argument(
-        "--topics", type=numbers_of, default=(), help="some numbers of topics (default: those of the grid)"
-    )
+    one.add_argument("--topics", type=numbers_of, default=(), help="some numbers of topics (default: the grid's)")
     one.add_argument(
         "--contestants",
         type=names_of,
@@ -90,9 +88,9 @@ def parser_of():
         "--vary", type=varied_of, action="append", default=[], metavar="OPTION=[VALUE,...]",
         help="with one contestant: all combinations of these values, instead of the grid's blocks",
     )  # fmt: skip
-    one.add_argument("--iterations", type=int, help="of all, for a trial (default: those of the grid)")
-    one.add_argument("--rounds", type=int, help="how often each cell is run (default: that of the grid)")
-    one.add_argument("--limit", type=float, help="seconds of one fit (default: that of the grid)")
+    one.add_argument("--iterations", type=int, help="of all, for a trial (default: the grid's)")
+    one.add_argument("--rounds", type=int, help="how often each cell is run (default: the grid's)")
+    one.add_argument("--limit", type=float, help="seconds of one fit (default: the grid's)")
     one.add_argument("--workers", type=int, default=2, help="cores for each (default: 2)")
     one.add_argument("--scheduler", default="threads", help="of our fits (default: threads)")
     one.add_argument("--seed", type=int, default=1, help="of the first round; then one up (default: 1)")
@@ -110,8 +108,8 @@ def warm_up(place, setting, families):
     """
     if not families:
         return
-    # With few topics, fits of long documents begin from clusters of words, those of short ones from clusters of documents.
-    # Those of the long ones have tokens enough to search for the temperature. With 100 iterations, `hdp` moves
+    # With few topics, fits of long documents begin from clusters of words, fits of short ones from clusters of documents.
+    # Fits of the long ones have tokens enough to search for the temperature. With 100 iterations, `hdp` moves
     # topics.
     for kind, tokens in (("short", 20), ("long", 400)):
         corpus, train, heldout = (place / f"tiny-{kind}{part}" for part in ("", "-train", "-test"))
@@ -186,7 +184,7 @@ def run(arguments):
 
 
 def _names(folder):
-    """Return the names of the corpora in a folder, those of the bench first."""
+    """Return the names of the corpora in a folder, the bench's first."""
     there = sorted(path.name.removesuffix("-train") for path in folder.glob("*-train"))
     there = [name for name in there if part_of(folder, name, "test").exists()]
     return sorted(there, key=lambda name: (list(SHAPES).index(name) if name in SHAPES else len(SHAPES), name))

@@ -107,7 +107,7 @@ class Setting:
         tokens : int
             Training tokens of its corpus.
         records : sequence of dict
-            The records so far, with those of the same corpus and number of topics that an ensemble needs.
+            The records so far, with the records of the same corpus and number of topics that an ensemble needs.
 
         Returns
         -------
@@ -165,7 +165,7 @@ class Setting:
         record = {"points": points, "iterations": points[-1]["iteration"] if points else None}
         record["saving_seconds"] = sum(event.get("saving_seconds", 0.0) for event in events)
         sweeps = [_work(event) for event in events if event["event"] == "iteration"]
-        # The second half of the iterations, whose responsibilities are no longer those of the first sweeps.
+        # The second half of the iterations, whose responsibilities have changed since the first sweeps.
         speed = statistics.median(sweeps[len(sweeps) // 2 :]) if sweeps else None
         shutil.rmtree(run, ignore_errors=True)
         return {**record, "iteration_seconds": speed, **_costs(seen, events)}
@@ -212,7 +212,7 @@ class Setting:
 
 
 def events_of(run):
-    """Read a run's events, or those of an ensemble's members, without a last line that was cut short."""
+    """Read a run's events, or the events of an ensemble's members, without a last line that was cut short."""
     paths = [Path(run) / EVENTS, *sorted((Path(run) / MEMBERS).glob(f"*/{EVENTS}"))]
     return [event for path in paths for event in _lines(path)]
 
@@ -242,7 +242,7 @@ def scored_events(events):
 
 
 def _without_scoring(events):
-    """Return events whose elapsed seconds leave scoring out, as those of peers do."""
+    """Return events whose elapsed seconds leave scoring out, as peers' do."""
     scoring, result = 0.0, []
     for event in events:
         scoring += _scoring(event)

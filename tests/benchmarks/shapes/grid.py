@@ -173,7 +173,7 @@ class Choice:
 def cells_of(grid, corpora, choice):
     """Return the cells in the order in which they are run, each once.
 
-    Numbers of topics that are chosen and in no block take the place of those of the blocks.
+    Numbers of topics that are chosen and in no block replace the blocks' numbers.
     """
     known = {count for block in grid.blocks for count in block.topics}
     others = tuple(count for count in choice.topics if count not in known)

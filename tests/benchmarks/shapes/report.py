@@ -8,7 +8,7 @@ from tests.benchmarks.shapes.summaries import SETTLED, summaries
 
 NOTES = """\
 Medians over the rounds. Score: mean log probability of a held-out token, in nats, by document completion; higher is
-better. Averaged: for a peer that samples the score of the mean prediction of its samples, for an ensemble that of its
+better. Averaged: for a peer that samples the score of the mean prediction of its samples, for an ensemble the score of its
 members. Seconds: for ours from the start of the fit, for peers their fitting alone; both without scoring.
 Scores of samples, with which fits of large corpora begin, are left out: others are scored by all documents.
 Tokens a second: training tokens by the time of one iteration without scoring, for ours the median of the second half.

@@ -94,7 +94,7 @@ class Summary:
         return statistics.median_high(seconds) if seconds else None
 
     def score_at(self, seconds):
-        """Return the score after some seconds, a median; that of the end if the fit had ended, None before the first."""
+        """Return the score after some seconds, a median; the last score if the fit had ended, None before the first."""
         scores = [[point["score"] for point in run["points"] if point["seconds"] <= seconds] for run in self.runs]
         return median(each[-1] if each else None for each in scores)
 

@@ -293,7 +293,7 @@ def test_plot__says_what_is_not_there(place, small, tmp_path):
     with pytest.raises(OptionError, match="gibbs-lda does not model segments"):
         plot(place / "flat", out, what=["segments"], document="nobody")
     fit(small[0], tmp_path / "small", family="gibbs-lda", **OPTIONS)
-    with pytest.raises(MismatchError, match="its vocabulary is not that of"):
+    with pytest.raises(MismatchError, match="its vocabulary differs from"):
         plot(run, out, what=["segments"], compare_with=tmp_path / "small")
     fit(place / "new", tmp_path / "new", family="gibbs-lda", **OPTIONS)
     with pytest.raises(MismatchError, match="expected .* as many as"):

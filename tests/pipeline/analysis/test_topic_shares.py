@@ -1,4 +1,4 @@
-"""Topic shares by period: those of the documents' proportions, from a run alone, in pictures, tables and reports."""
+"""Topic shares by period, from the documents' proportions, from a run alone, in pictures, tables and reports."""
 
 import csv
 import datetime

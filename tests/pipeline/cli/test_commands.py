@@ -227,7 +227,7 @@ BAD = {
         ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--stop-on", "score", "--tolerance", "1"], "requires a held-out corpus",
     ),
     "other vocabulary": (
-        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--heldout", "{other}"], "its vocabulary (3 words) is not that of",
+        ["fit", "{train}", "{tmp}/run", "--family", "hdp", "--heldout", "{other}"], "its vocabulary (3 words) differs from",
     ),
     "other documents": (["fit", "{train}", "{tmp}/run", "--family", "hdp", "--heldout", "{fewer}"], "expected the 60 documents"),
     "other ids": (

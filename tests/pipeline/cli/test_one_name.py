@@ -49,7 +49,7 @@ NO_KEYWORDS = {
     "resume",
     "sample_texts",
     "write_sample_texts",
-}  # `fit` has those of `resume`; sample texts have no options
+}  # `fit` has the options of `resume`; sample texts have no options
 PUBLIC = [name for name in sorted({*pipeline.__all__} - NO_KEYWORDS) if inspect.isfunction(getattr(pipeline, name))]
 
 

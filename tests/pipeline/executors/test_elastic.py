@@ -191,7 +191,7 @@ def test_workers_that_are_retired__hand_over_what_they_hold(small, tmp_path, exp
 
 
 def test_fits_that_share_a_scheduler__do_not_disturb_one_another(small, tmp_path, expected, cluster):
-    """Nor if they differ in their seed alone, so that tasks of one, by the same names, would be those of the other."""
+    """Nor if they differ in their seed alone, so that tasks of one, by the same names, would be taken for the other's."""
     computed, found = Computed(), {}
     cluster.scheduler.add_plugin(computed)
 

@@ -1,4 +1,4 @@
-"""Options of families: those of users may name files, those of records may not."""
+"""Options of families: users' options may name files, options in records may not."""
 
 import json
 from pathlib import Path

@@ -27,7 +27,7 @@ def hellinger(rows):
 
 
 def grouped(groups, size, seed=0, words=200):
-    """Topics of several groups: those of one group have words in common."""
+    """Topics of several groups: topics of one group have words in common."""
     generator = np.random.default_rng(seed)
     common = generator.dirichlet([0.05] * words, size=groups)
     own = generator.dirichlet([0.05] * words, size=groups * size)

@@ -242,7 +242,7 @@ def test_absent_corpora__are_clear_errors(tmp_path):
 
 def test_another_vocabulary__is_a_mismatch(corpus, tmp_path):
     other = Corpus(write_corpus(tmp_path / "other", [{0: 1}], 3))
-    with pytest.raises(MismatchError, match="is not that of"):
+    with pytest.raises(MismatchError, match="differs from"):
         other.require_vocabulary_of(Corpus(corpus).manifest.vocabulary.words_sha256, "c")
 
 

@@ -278,7 +278,7 @@ def test_manifest__of_vectors_is_checked(corpus, change, message):
 
 def test_verify__recounts_what_the_manifest_says(corpus):
     rewritten(corpus, lambda record: record["vectors"].update(constant=[0]))
-    assert verify(corpus).broken == [f"{corpus}/manifest.json: the constant columns are not those of the vectors"]
+    assert verify(corpus).broken == [f"{corpus}/manifest.json: the constant columns differ from the vectors'"]
     rewritten(corpus, lambda record: record["vectors"].update(constant=[]))
     rewritten(corpus, lambda record: record["shards"][0].update(ids_sha256="0" * 64))
     assert verify(corpus).broken == [

@@ -114,7 +114,10 @@ FAULTS = {
     "topic twice": ({"topics": [[3, 3]], "proportions": [[0.5, 0.5]]}, "the topic 3 is there twice"),
     "gap": ({"topic_0": [1.0], "topic_2": [0.0]}, "expected a column topic_1, as there is topic_2"),
     "segments": ({"id": ["a"], "segment": [1], "topic_0": [1.0]}, "column 'segment': expected a row for each document"),
-    "ids twice": ({"id": ["a", "b", "a"], "topic_0": [1.0] * 3}, "column 'id', row 3: the id 'a' is that of row 1 too"),
+    "ids twice": (
+        {"id": ["a", "b", "a"], "topic_0": [1.0] * 3},
+        "column 'id', row 3: the id 'a' already occurs in row 1",
+    ),
     "no id": ({"id": ["a", None], "topic_0": [1.0, 1.0]}, "column 'id', row 2: expected an id, found none"),
     "kind of id": ({"id": [0.5], "topic_0": [1.0]}, "column 'id': expected texts or whole numbers, found double"),
     "nothing": ({"id": ["a"], "title": ["b"]}, "expected `id` and the proportions .* found the columns 'id', 'title'"),

@@ -263,7 +263,7 @@ def test_pick__cuts_what_a_sweep_left_into_blocks_that_add_up(given_deltas, inne
     st.integers(0, 2**31),
 )
 def test_pickle__gives_back_what_was_packed(rows, columns, share, dtype, seed):
-    """Also where tables are sent without their zeros, which those of this size are not by themselves."""
+    """Also where tables are sent without their zeros, which tables of this size are not by themselves."""
     generator = np.random.default_rng(seed)
     values = generator.normal(size=(rows, columns)).astype(dtype) * (generator.random((rows, columns)) < share)
     given_ = Delta({"word_topic": change(values, "word", "topic")}, {"word": np.arange(rows) * 2})

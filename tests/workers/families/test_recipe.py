@@ -1,4 +1,4 @@
-"""The recipe by which a family is added, followed to the letter: its module and its line are those of the docs."""
+"""The recipe by which a family is added, followed to the letter: its module and its line come from the docs."""
 
 import re
 import sys

@@ -212,7 +212,7 @@ def sweep(
         for chunk in _chunks(shard, before_sweep, moving):
             for sums_before in statistics:
                 sums_before.add(chunk, working, parameters)
-    # Selection depends on the rows before the sweep alone, so that of all chunks may come first. On disk, that would
+    # Selection depends on the rows before the sweep alone, so all chunks may be selected first. On disk, that would
     # read the local state twice.
     ahead = selecting and not isinstance(local, SpilledLocal)
     selected = [select_(chunk, working, parameters) for chunk in _chunks(shard, before_sweep, moving)] if ahead else []

@@ -1,7 +1,7 @@
 """Trial of small active sets in large corpora, by held-out tokens.
 
 A document's active set has room for many more topics than the document has, as shares of a fraction of a token add up:
-on texts they predict its other tokens. Where topics are as sharp as those of simulated corpora, they are noise. Sweeps
+on texts they predict its other tokens. Where topics are as sharp as in simulated corpora, they are noise. Sweeps
 over small active sets then take half of the time or less, and end in topics that predict better.
 
 For some sweeps, half of the documents have small active sets. Scores rise in both halves as topics form, so that

@@ -162,7 +162,7 @@ class DocumentChunk:
 
 
 def starts_of(offsets: Ints, lists: Ints) -> Ints:
-    """Return the offsets of documents' responsibilities, from those of their pairs and of their active topics."""
+    """Return the offsets of documents' responsibilities, from the offsets of their pairs and of their active topics."""
     sizes = np.diff(offsets) * np.diff(lists)
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
@@ -238,7 +238,7 @@ class LocalStateBuilder:
         return after
 
     def add(self, chunk: DocumentChunk) -> None:
-        """Add the next chunk, whose arrays are those of `allocate`."""
+        """Add the next chunk, in the arrays of `allocate`."""
         if self._writer is None:
             return
         self._sizes.append(np.diff(chunk.active.offsets))

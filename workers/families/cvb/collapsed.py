@@ -1,6 +1,6 @@
 """Collapsed variational inference of bag-of-words topics: the base class of its families.
 
-Topic assignments of the HDP are those of LDA with other Dirichlet parameters. The families differ in the `Parameters`
+The HDP assigns topics as LDA does, with other Dirichlet parameters. The families differ in the `Parameters`
 that they compute from their global state.
 """
 
@@ -130,7 +130,7 @@ class CollapsedFamily(
         return weighed(shard, rows.word_weight, log_counts=self.options.log_counts)
 
     def _weighed_part(self, part: Shard, shard: Shard, rows: CollapsedRows) -> Shard:
-        """Return some of a shard's documents with the weights of their words; the rows are those of the shard."""
+        """Return some of a shard's documents with the weights of their words; the rows are the shard's."""
         if rows.word_weight is None:
             return part
         place = np.searchsorted(shard.words, part.words)

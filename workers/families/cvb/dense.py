@@ -53,7 +53,7 @@ def _document_topic(shard: Shard, pair_topic: npt.NDArray[np.float32]) -> npt.ND
 def _word_changes(
     shard: Shard, old: npt.NDArray[np.float32] | None, new: npt.NDArray[np.float32], moments: bool
 ) -> dict[str, Part]:
-    """Return the counts of new responsibilities by word, minus those of old ones if there are any."""
+    """Return the counts of new responsibilities by word, minus the counts of old ones if there are any."""
     shape = (shard.words.size, new.shape[1])
     names = ["word_topic", "word_topic_variance", "word_topic_log_absent"] if moments else ["word_topic"]
     sums = []

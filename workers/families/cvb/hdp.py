@@ -435,7 +435,7 @@ def _initial_moves(summary: Summary, options: HdpOptions) -> MovesState | None:
             f"{schedule.MAX_SPLIT_MERGE_TOPICS} topics",
             "split_merge_moves",
         )
-    # In a warm start, topics are to stay those of the other run.
+    # In a warm start, topics are to stay the other run's.
     default = summary.iterations >= schedule.MIN_SPLIT_MERGE_ITERATIONS and not summary.warm
     requested = default if options.split_merge_moves is None else options.split_merge_moves
     if not (able and requested) or options.topics == 1:

@@ -76,7 +76,7 @@ MIN_SEARCH_TOKENS = 20_000.0
 # Iterations over all documents of a fit that searches, at least: after a random start, and after a start from clusters
 MIN_SEARCH_ITERATIONS_RANDOM = 30
 MIN_SEARCH_ITERATIONS_CLUSTERS = 20
-# Inverse temperature of shorter fits: the best one on news and blog entries, between those of reviews and of papers
+# Inverse temperature of shorter fits: the best on news and blog entries, between the best for reviews and papers
 SHORT_INVERSE_TEMPERATURE = 0.85
 # Inverse temperature in the first sweeps of a random start: topics that form hot end in better optima; and in those of
 # a start from clusters, which has topics already

@@ -394,7 +394,7 @@ def moving(shard: Shard, held: HeldTokens | None, state: MovesState | None, topi
         return None
     released = np.zeros(shard.pairs, dtype=np.int32)
     if releasing:
-        # The tokens of a smaller share are among those of a larger one.
+        # A larger share contains the tokens of a smaller one.
         released = held_out(shard, held, held.held_before) - held_out(shard, held, held.held_share)
     into, split = np.arange(topics), np.full(topics, -1)
     if state is not None:

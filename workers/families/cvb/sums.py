@@ -16,7 +16,7 @@ Vector: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class RowChanges(State):
-    """Changes of rows in a delta; the fields are those of `CollapsedRows`."""
+    """Changes of rows in a delta, with the fields of `CollapsedRows`."""
 
     word_topic: npt.NDArray[np.floating] | None = None
     # In tokens, or in steps of a responsibility; see `CollapsedGlobalState.count_bits`
@@ -123,7 +123,7 @@ class ProposalSums(State):
     delete_spill: Vector  # Tokens that other topics would get of candidates; float64 (candidates, topics)
 
 
-# Groups of documents, to which those of a shard belong in turn. Temperatures differ between the first and third
+# Groups of documents, to which a shard's documents belong in turn. Temperatures differ between the first and third
 # group and the others, the sizes of active sets between the first and second and the others, so that neither
 # difference is taken for the other.
 SCORED_GROUPS = 4

@@ -30,7 +30,7 @@ def of_corpus(global_state: GlobalStateT, delta: Delta) -> tuple[GlobalStateT, S
     """Return the sums over the documents of the corpus, and the global state with their averages.
 
     In the stochastic schedule, the sums of a minibatch are scaled to the corpus and averaged with earlier ones, with
-    decaying weights. In the batch schedule, the sums are those of the corpus.
+    decaying weights. In the batch schedule, the sums are over the corpus.
     """
     swept, step = delta.read(SweepSums), delta.read(StepSums)
     if swept is None or step is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TopicSizes(NamedTuple):
-    """Numbers of topics: those of each label, which come first, and those of the background, the last ones."""
+    """Numbers of topics: first the topics of each label, then the background's."""
 
     per_label: int  # N; label l has the topics l N to l N + N - 1
     background: int  # Topics that all documents may have
@@ -46,7 +46,7 @@ class LabelLists(State):
 
 @dataclass(frozen=True)
 class AllowedTopics:
-    """Topics that documents may have: those of their labels, and the background's.
+    """Topics that documents may have: their labels' and the background's.
 
     A document without labels that training had may have the background's topics or, where there are none, all.
     """

@@ -6,7 +6,7 @@ k) ~ (n_dk' + alpha pi_k) (n_kw' + beta tau_w) / (n_k' + beta), p(z = new) ~ alp
 
 A topic is a slot, whose number is its id: a column of the counts. A shard may take free slots whose number leaves the
 same remainder as its own by ``lanes``, so topics that are created in different shards in one iteration stay apart;
-with more shards than lanes, those of shards that share a lane meet in a slot and are one topic from then on, as all
+with more shards than lanes, new topics in one lane meet in a slot and are one topic from then on, as all
 do in HD-HDP (Newman, Asuncion, Smyth and Welling 2009), whose approximation this is. One shard alone samples exactly.
 Topics are born and die: nothing is truncated.
 """

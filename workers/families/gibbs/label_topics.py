@@ -71,7 +71,7 @@ class LabelTopicsGlobalState(SymmetricGlobalState):
     # Topics of each label, and of the background
     label_topics: Annotated[int, numbers("", 1, MAX_TOPICS)]
     background_topics: Annotated[int, numbers("", 0, MAX_TOPICS)]
-    carried: bool  # Whether the fit starts from one whose topics are those of the same labels
+    carried: bool  # Whether the fit starts from one whose topics belong to the same labels
     single_topics: bool  # Whether each document may have one topic alone
 
     def faults(self, context: CheckContext) -> Iterator[str]:
@@ -215,12 +215,12 @@ LabelTopicsOptionsT = TypeVar("LabelTopicsOptionsT", bound=LabelTopicsOptions)
 
 
 class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState, LabelLocal]):
-    """Family whose topics are those of labels, and of a background that all documents share."""
+    """Family whose topics belong to labels, and to a background that all documents share."""
 
     global_state_type, local_type, documents_type = LabelTopicsGlobalState, LabelLocal, LabelDocuments
     uses_labels = True
     requires_labels = True
-    # Its topics are those of labels, not those of a start.
+    # Its topics belong to labels, not to an initialisation.
     starts = ()
 
     def initialise(self, summary: Summary, stream: Stream) -> LabelTopicsGlobalState:
@@ -330,7 +330,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState,
         if warm is not None:
             if not global_state.carried:
                 raise OptionError(
-                    "a family whose topics are those of labels begins only from a run of its own with the same labels, "
+                    "a family whose topics belong to labels begins only from a run of its own with the same labels, "
                     "and as many topics of each",
                     "warm",
                 )

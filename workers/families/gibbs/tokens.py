@@ -1,6 +1,6 @@
 """The tokens of a shard: their initial topics, sweeps in which topics may be created, and whole counts.
 
-A pair with count c is c tokens, each with a topic of its own; those of a pair stand side by side in arrays by token.
+A pair with count c is c tokens, each with a topic of its own; a pair's tokens are adjacent in arrays by token.
 """
 
 from __future__ import annotations

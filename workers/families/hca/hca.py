@@ -244,13 +244,13 @@ def _cluster(shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, st
 
 Ints = npt.NDArray[np.int64]
 
-FACTOR_VARIANCE = 0.01  # Variance of the initial factors, without which those of one path would be one direction
+FACTOR_VARIANCE = 0.01  # Variance of the initial factors, without which all factors of a path would be one direction
 
 
 class InitialTree:
     """A tree of clusters, each with factors of plus and minus one.
 
-    A leaf's factor is one for all its vectors, so that it starts at their mean; those of the nodes above are drawn for
+    A leaf's factor is one for all its vectors, so that it starts at their mean; the factors above are drawn for
     each cluster, so that nodes on a path differ.
     """
 
@@ -281,7 +281,7 @@ class InitialTree:
                 self._weights[cluster, node] = factors[row, level]
 
     def ends(self, counts: Vector) -> Vector:
-        """Return the vectors at each leaf, from those of each cluster."""
+        """Return the vectors at each leaf, from the vectors of each cluster."""
         ends = np.zeros(counts.size)
         np.add.at(ends, self._leaves, counts[self._clusters])
         return ends
@@ -464,7 +464,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         }
 
     def describe(self, block: HcaRows, global_state: HcaGlobalState, count: int) -> Description:
-        """Describe the nodes depth-first by their largest loadings; a share is that of the vectors that end there."""
+        """Describe the nodes depth-first by their largest loadings; a share is the share of vectors that end there."""
         tree, masses = global_state.fitted.tree, global_state.masses
         columns = depth_first(tree.parents, masses.node_passes)
         loadings = block.loadings(global_state)[:, columns]

@@ -31,7 +31,7 @@ class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussi
     form: Literal["conditional", "factorised"] = Field(
         "conditional",
         description="variational family: conditional, q(c) q(x | c), the tighter bound; factorised, q(c) "
-        "q(x), that of Wang and Blei",
+        "q(x), as in Wang and Blei",
     )
     prior_variance: float = Field(1000.0, gt=0, description="prior variance s0 of each loading, and of the mean")
     tau_shape: float = Field(0.001, gt=0, description="shape of the Gamma prior of tau, the precision of the noise")

@@ -32,7 +32,7 @@ class Sums:
     # A and K; float64 (columns + 1, columns + 1)
     second: Vector
     products: Vector
-    # sum |t|^2, sum E[x^2] outside the tree, the number of vectors, and D, that of their columns
+    # sum |t|^2, sum E[x^2] outside the tree, the number of vectors, and D, the number of their columns
     square: float
     beyond: float
     documents: float

@@ -293,7 +293,7 @@ class HcaRows(Rows):
 
 def _present(values: Vector | None) -> Vector:
     if values is None:
-        raise ValueError("expected rows of a fit, found those of a finished model")
+        raise ValueError("expected rows of a fit, found rows of a finished model")
     return values
 
 

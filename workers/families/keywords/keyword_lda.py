@@ -8,7 +8,7 @@ topic k, of which m_kw come from the keywords, and n0 = n - m, the collapsed pro
          + [w in V_k] (m_kw + c) / (m_k + |V_k| c) (m_k + g1) / (n_k + g1 + g2).
 
 Given its topic, a token's switch depends on its word alone, so that E[m_kw] is E[n_kw] times the share of the second
-term in p_kw. Updates are those of LDA with p_kw T_k - b_w in place of n_kw, and with T_k in place of B + n_k, where
+term in p_kw. Updates are LDA's with p_kw T_k - b_w in place of n_kw, and with T_k in place of B + n_k, where
 T_k = (n0_k + B) (n_k + g1 + g2) / (n0_k + g2). This leaves n_kw of words without keywords as it is.
 """
 
@@ -126,7 +126,7 @@ def _places(words: Ints, global_state: KeywordGlobalState) -> tuple[Ints, Ints]:
 
 
 def effective(rows: CollapsedRows, global_state: KeywordGlobalState) -> tuple[CollapsedRows, KeywordGlobalState]:
-    """Return rows and totals with which the updates of LDA are those of the model with keywords."""
+    """Return rows and totals with which LDA's updates become the updates of the model with keywords."""
     totals = global_state.effective_totals
     ahead = global_state.topic_ahead + totals - global_state.beta - global_state.topic_moments[0]
     moments = np.stack([totals - global_state.beta, global_state.topic_moments[1]])
@@ -168,7 +168,7 @@ class KeywordOptions(CollapsedOptions, title="topics with keywords (keyATM), col
     beta: float = Field(
         100.0, gt=0, description="concentration B of a topic over all words; each has Dirichlet parameter B/W"
     )
-    keyword_beta: float = Field(0.1, gt=0, description="Dirichlet parameter of each keyword among those of its topic")
+    keyword_beta: float = Field(0.1, gt=0, description="Dirichlet parameter of each keyword among its topic's keywords")
     switch_yes: float = Field(1.0, gt=0, description="first parameter of the Beta prior of a keyword topic's switch")
     switch_no: float = Field(1.0, gt=0, description="second parameter of the Beta prior of a keyword topic's switch")
     order: Literal[0] = Field(0, description="zeroth-order updates (CVB0)")
@@ -215,7 +215,7 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
 
     Options = KeywordOptions
     global_state_type = KeywordGlobalState
-    # The first topics are those of the keywords, which a file may know and clusters do not.
+    # The first topics are the topics with keywords, which a file may know and clusters do not.
     starts = (FILE_START,)
 
     def footprint(self, summary: Summary) -> Footprint:
@@ -305,7 +305,7 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
         return self.update_parameters(rows, global_state)
 
     def kernels(self, global_state: KeywordGlobalState) -> Sequence[AnyKernel]:
-        """Return the kernels that a fit calls, with those of its start."""
+        """Return the kernels that a fit calls, including its start's."""
         if global_state.active:
             return [*super().kernels(global_state), warm_kernels.expected_counts, warm_kernels.initialise_active]
         return [*super().kernels(global_state), warm_kernels.initialise_dense]

@@ -252,7 +252,7 @@ def _assign_warm_paths(
 ) -> None:
     """Put documents on the paths of another run's topics, which hang below the root, each with one path below.
 
-    A document's path is that of its largest topic; tokens of that topic get a level below the root, others the root.
+    A document's path is its largest topic's; tokens of that topic get a level below the root, others the root.
     """
     theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
     depth = tree.path.shape[1]
@@ -444,7 +444,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows,
         return {**figures, "gamma": global_state.gamma}
 
     def describe(self, block: GibbsNcrpRows, global_state: GibbsNcrpGlobalState, count: int) -> Description:
-        """Describe the nodes, depth first, siblings by falling numbers of documents; an id is that of a node's slot."""
+        """Describe the nodes, depth first, siblings by falling numbers of documents; an id numbers a node's slot."""
         ids = depth_first(global_state.node_parent, global_state.node_documents)
         topic = np.asarray(global_state.topic, dtype=np.float64)
         phi = global_state.word_probability(block.word_topic)[:, ids].T

@@ -83,7 +83,7 @@ def merge_documents(shard: Shard, local: NcrpLocal, after: NcrpLocal, chosen: Ch
 
 
 def seed_counts(shard: Shard, global_state: NcrpGlobalState, stream: Stream) -> Delta:
-    """Return the words of the documents that start nodes, and for a new root those of all documents."""
+    """Return the words of the documents that start nodes, and for a new root the words of all documents."""
     seeds, columns = global_state.initialisation.seeds, global_state.fitted.node_parent.size
     hashes = document_hashes(shard, stream.at(purpose="start", iteration=0))
     word_topic = np.zeros((shard.words.size, columns))

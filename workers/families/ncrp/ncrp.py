@@ -305,7 +305,7 @@ def _next_limit(limit: int, factor: float) -> int:
 def _merged_affinity(
     moves: Moves, roots: npt.NDArray[np.float64], tokens: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return affinities of the leaves after merges: that of a merged leaf is the mean of its parts'."""
+    """Return affinities of the leaves after merges: a merged leaf has the mean of its parts'."""
     size = roots.shape[0]
     weights = np.zeros((size, size))
     for column in moves.tree.columns:
@@ -436,7 +436,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
         return figures
 
     def describe(self, block: NcrpRows, global_state: NcrpGlobalState, count: int) -> Description:
-        """Describe the nodes depth-first, siblings by falling share of the documents; an id is that of its column."""
+        """Describe the nodes depth-first, siblings by falling share of the documents; an id numbers its column."""
         tree = global_state.fitted.tree
         columns = depth_first(tree.parents, global_state.node_passes)
         tokens, means = global_state.node_tokens[columns], global_state.word_means(block.word_topic, columns).T

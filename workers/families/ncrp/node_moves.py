@@ -67,7 +67,7 @@ class Moves:
         )
 
     def upcoming(self, end_log: Vector) -> UpcomingTree:
-        """Return the tree as that of the next sweep, with its ends' log prior masses."""
+        """Return the tree as the next sweep's tree, with its ends' log prior masses."""
         counts = self.counts
         return UpcomingTree(
             next_parent=self.tree.parents,

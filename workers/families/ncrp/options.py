@@ -49,7 +49,7 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
     form: Literal["conditional", "factorised"] = Field(
         "conditional",
         description="variational family: conditional, q(c) q(z | c), the tighter bound; factorised, q(c) "
-        "q(z), that of Wang and Blei",
+        "q(z), as in Wang and Blei",
     )
     posterior: Literal["point", "dirichlet"] = Field(
         "point",

@@ -24,7 +24,7 @@ LOG_GAMMA_RANGE = -7.0, 7.0  # Range of log gamma, if gamma is learned
 class Sticks:
     """The factors q(v_i) = Beta(a_i, b_i) of all nodes but the root, and the order of siblings."""
 
-    # Of columns without a node, and of the root, those of the prior; float64 (columns,)
+    # The prior's, for columns without a node and for the root; float64 (columns,)
     a: Vector
     b: Vector
     rank: Ints  # A node's number among its siblings, from 0; int64 (columns,)

@@ -109,7 +109,7 @@ class NcrpGlobalState(GlobalState):
         return level_sums(self.alpha, depth), np.append(self.eta[: depth - 1], self.eta[-1])
 
     def column_priors(self, tree: Tree) -> Vector:
-        """Return eta of each column; that of the root where there is no node."""
+        """Return eta of each column; the root's where there is no node."""
         return self.level_priors(tree.depth)[1][np.maximum(tree.levels, 0)]
 
     def word_means(self, word_topic: AnyArray, columns: Ints) -> Vector:

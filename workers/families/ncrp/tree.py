@@ -33,7 +33,7 @@ NOWHERE = -1  # source of a column that starts empty
 MAX_DEPTH = 100  # Most levels of a tree, far more than any option allows
 MIN_MASS = 1e-12  # Least probability of a stored end, which is the largest of a document, or not far below it
 MIN_LOG = -1e300  # Logarithm of a prior mass of zero, as the families write it
-MAX_END_LOG = 1e3  # Largest logarithm of a prior mass, of which those of vectors are not normalised
+MAX_END_LOG = 1e3  # Largest logarithm of a prior mass, which vectors' masses, not being normalised, may reach
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def size_faults(fitted: FittedTree, upcoming: UpcomingTree) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class MoveTable(State):
-    """The moves from the tree of the last sweep to that of the next."""
+    """The moves from the tree of the last sweep to the next sweep's."""
 
     # Columns; each target becomes the sum of its sources times their weights. `NOWHERE` is the source of a column that
     # starts empty.

@@ -114,7 +114,7 @@ def source_of_words(network: Mapping[str, Vectors], words: str | None) -> str:
     if chosen not in network:
         raise ValueError(f"expected a kind of vectors, found {chosen!r}{suggestion(chosen, network)}")
     if SCOPES[network[chosen].over] < DOCUMENT:
-        raise ValueError(f"expected vectors over documents or segments; those of '{chosen}' are over more")
+        raise ValueError(f"expected vectors over documents or segments; the vectors of '{chosen}' are over more")
     return chosen
 
 
@@ -150,7 +150,7 @@ def _check_parent(network: Mapping[str, Vectors], before: list[str], name: str, 
             f"'{name}': every {above.every} segments of '{parent}' are no whole number of its {child.every}"
         )
     if above.over == "segment" and child.every > above.every and not lag:
-        raise ValueError(f"'{name}': its vectors are over more segments than those of '{parent}'")
+        raise ValueError(f"'{name}': its vectors are over more segments than the vectors of '{parent}'")
 
 
 def parsed(text: str) -> tuple[str, int]:

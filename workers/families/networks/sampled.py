@@ -139,7 +139,7 @@ def wide(values: Array, columns: int, dtype: npt.DTypeLike) -> Array:
 
 
 def _integers(counts: Array) -> npt.NDArray[np.int32]:
-    """Return counts as integers; those of a simulated model are probabilities times a large number of tokens."""
+    """Return counts as integers; in a simulated model they are probabilities times a large number of tokens."""
     if counts.dtype == np.int32:
         return counts
     integers: npt.NDArray[np.int32] = np.rint(np.clip(counts, 0.0, np.iinfo(np.int32).max)).astype(np.int32)

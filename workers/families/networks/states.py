@@ -136,7 +136,7 @@ class ExpectedRows(Rows):
 
 @dataclass(frozen=True)
 class EdgeTables(State):
-    """Table counts of edges, sparse; the arrays are those of `TableEntries`."""
+    """Table counts of edges, sparse, in the arrays of `TableEntries`."""
 
     table_start: Annotated[Ints, non_negative("edge")]  # Index of each edge's first entry
     table_entries: Annotated[npt.NDArray[np.int32], non_negative("edge")]  # Entries of each edge
@@ -170,7 +170,7 @@ class OwnTopicLists(State):
 
 @dataclass(frozen=True)
 class OwnTokens(OwnTopicLists):
-    """Tokens of each node by topic; the arrays are those of `OwnTopics`."""
+    """Tokens of each node by topic, in the arrays of `OwnTopics`."""
 
     own_tokens: Annotated[npt.NDArray[np.int32], numbers("owned", low=1)]  # Tokens of each entry
 
@@ -182,7 +182,7 @@ class OwnTokens(OwnTopicLists):
 
 @dataclass(frozen=True)
 class OwnExpectedTokens(OwnTopicLists):
-    """Expected tokens of each node by topic; the arrays are those of `OwnExpectedTopics`."""
+    """Expected tokens of each node by topic, in the arrays of `OwnExpectedTopics`."""
 
     # Expected tokens of each entry, and the log probability that it has none
     own_tokens: Annotated[npt.NDArray[np.float32], non_negative("owned")]
@@ -197,7 +197,7 @@ class OwnExpectedTokens(OwnTopicLists):
 
 @dataclass(frozen=True)
 class PairResponsibilities(State):
-    """Sparse responsibilities of pairs; the arrays are those of `Responsibilities`."""
+    """Sparse responsibilities of pairs, in the arrays of `Responsibilities`."""
 
     pair_size: Annotated[npt.NDArray[np.uint8], numbers("pair", 0, MAX_TOPICS)]  # Topics of each pair
     # The topics, pair by pair, and their responsibilities

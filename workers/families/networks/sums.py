@@ -91,7 +91,7 @@ class SampledSums(State):
         )
 
     def parts(self) -> dict[str, Part]:
-        """Return the sums as parts of a delta; the ids of ``tables`` are those of `table_ids`."""
+        """Return the sums as parts of a delta; `table_ids` has the ids of ``tables``."""
         parts = {name: fresh(getattr(self, name), "kind") for name in ("log_q", "falling", "stirling", "joins")}
         parts.update(tables=fresh(self.tables, "kind", "tables"), log_eta=fresh(self.log_eta))
         if self.alpha_numerator is not None:
@@ -130,7 +130,7 @@ class ExpectedSums(State):
 
     @classmethod
     def of(cls, nodes: NodeTotals[Vector], global_state: NetworkGlobalState) -> Self:
-        """Return the sums over nodes; b, a and alpha are those of the global state."""
+        """Return the sums over nodes; b, a and alpha come from the global state."""
         strength, discount, total = global_state.strength, global_state.discount, global_state.concentration
         occupied = nodes.customers > 0
         below, top = occupied & ~nodes.is_root, occupied & nodes.is_root

@@ -213,7 +213,7 @@ def even_counts(shard: Shard, topics: int) -> Counts:
 def sweep_delta(
     shard: Shard, word_topic: Vector, parts: Mapping[str, Part], labels: npt.NDArray[np.int64] | None, seconds: float
 ) -> Delta:
-    """Return a sweep's delta: fresh E[n_kw] and other sums, those of labels by their numbers."""
+    """Return a sweep's delta: fresh E[n_kw] and other sums, sums of labels by their numbers."""
     ids: dict[str, AnyArray] = {"word": shard.words}
     if labels is not None:
         ids["label"] = labels

@@ -170,7 +170,7 @@ class MeanFieldRows(WeighedRows):
     def weights(self) -> Vector:
         """Weights exp(psi(lambda_kw)), which a finished model does not have."""
         if self.word_expected is None:
-            raise ValueError("expected rows with their weights, found those of a finished model")
+            raise ValueError("expected rows with their weights, found rows of a finished model")
         return np.ascontiguousarray(self.word_expected)
 
 

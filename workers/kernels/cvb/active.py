@@ -194,7 +194,7 @@ def _begin_own(
     priors: Priors,
     cells: Array,
 ) -> Number:
-    """Fill a document's own a_dk of its active topics; return that of its inactive ones, divided by `left`."""
+    """Fill a document's own a_dk of its active topics; return the sum over its inactive topics, divided by `left`."""
     (begin, size), own, inactive = span, priors.own[priors.own_place[document]], 0.0
     if size < own.size:
         inactive = own.sum()
@@ -475,7 +475,7 @@ def _gain_of_long_pair(
 
 @borrower
 def _weigh_steps(size: int, own: Number, work: DocumentWorkspace) -> None:
-    """Set the value of a step of a responsibility to that of a pair whose tokens have a weight."""
+    """Set the value of a responsibility's step for a pair whose tokens have a weight."""
     step, complete = spread_evenly(STEP * own), size // LANES
     for group in range(complete):
         store(work.cells, group * LANES * FIELDS + UNITS, step)
@@ -525,7 +525,7 @@ def _weigh(
 
 @borrower
 def steps_at(responsibilities: Array, at: int, size: int, work: DocumentWorkspace) -> Lanes:
-    """Return eight steps from an index on; beyond `size` they are those of the next pair, or any."""
+    """Return eight steps from an index on; beyond `size` they belong to the next pair, or are arbitrary."""
     if work.inside:
         return load_steps(responsibilities, at)
     for lane in range(min(size, LANES)):
@@ -653,7 +653,7 @@ def _assign(
 def _change_exactly(
     row: int, size: int, factors: tuple[Number, Number], work: DocumentWorkspace, rows: FlatRows
 ) -> None:
-    """Add the changes of a pair to those of its word in tokens; its factors are the first two of `_assign`."""
+    """Add the changes of a pair to its word's changes, in tokens; its factors are the first two of `_assign`."""
     first = np.int64(rows.long_place[row]) * rows.topics
     for j in range(size):
         at = place_of(j)

@@ -74,7 +74,7 @@ def carry(
     running: RunningCounts,
     after: NewActiveState,
 ) -> None:
-    """Carry responsibilities over to new active topics; those of dropped topics go to the background.
+    """Carry responsibilities over to new active topics; responsibilities of dropped topics go to the background.
 
     Twin: `naive.active_topics.carry`.
     """

@@ -54,7 +54,7 @@ class Selection(NamedTuple):
     """Selected topics."""
 
     most: Int64Vector  # Most topics of each document, 1 or more; (documents,)
-    # Filled with the topics, those of one document after those of another, ascending in a document; (at least the sum
+    # Filled with the topics, document by document, ascending in each; (at least the sum
     # of `most`,)
     topics: OutUInt16Vector
     sizes: OutInt64Vector  # Filled with the number of topics of each document; an empty document has none; (documents,)

@@ -236,7 +236,7 @@ def _recipients(candidate: Array, reassigned: Array, totals: Array) -> Number:
 def _recipients_gain(candidate: int, count: float, theta: Array, phi: Array, recipients: _Recipients) -> float:
     """Return by how much sum_j theta'_j phi'_jw exceeds sum_j theta_j phi_jw, over the recipients of a topic.
 
-    Its count is that of the word's tokens, which go to them.
+    Its count is the number of the word's tokens, which go to them.
     """
     given, retained, gained, more = recipients.given, recipients.retained, recipients.gained, recipients.more
     bottom, result = 0.0, 0.0

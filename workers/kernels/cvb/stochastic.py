@@ -156,7 +156,7 @@ def _add(document: _Document, position: Array, step: float, stored: float, row_t
 
 @borrower
 def _document_tables(document: _Document, moments: _Moments, prior: Array, tables: Array) -> None:
-    """Add a document's E[s_dk], all moments being those of the same q: the mean too, as n_dk is one pass behind."""
+    """Add a document's E[s_dk], all moments being of the same q: the mean too, as n_dk is one pass behind."""
     counts, weights, phi, own, here, share = document
     absent, variance, mean = moments
     absent[:] = 1.0

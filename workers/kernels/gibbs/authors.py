@@ -47,7 +47,7 @@ def sweep_authors(
     author_topic: OutInt32Matrix,
     assignments: TokenAssignments,
 ) -> None:
-    """Draw each token's author and topic given those of all others; twin: `naive.gibbs_labels.sweep_authors`.
+    """Draw each token's author and topic given all others; twin: `naive.gibbs_labels.sweep_authors`.
 
     p(a, k) ~ (n_ak' + alpha) / (n_a' + K alpha) (n_kw' + b) / (n_k' + B). First the author is drawn, by number 2 t of
     the random stream, then the topic of this author, by number 2 t + 1, t being the token.

@@ -61,7 +61,7 @@ def fingerprint_levels(
     keys: FingerprintKeys,
     total: OutUInt64Vector,
 ) -> None:
-    """Do the same for tokens whose columns are those of the path of their document; twin: `naive.gibbs.fingerprint`.
+    """Do the same for tokens whose columns are the path of their document; twin: `naive.gibbs.fingerprint`.
 
     Shapes: `token_level` (tokens,); `document_path` (documents, levels); `total` (1,).
     """

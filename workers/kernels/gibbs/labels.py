@@ -1,4 +1,4 @@
-"""Topics of tokens where a document may have only those of its labels, and the background's.
+"""Topics of tokens where a document may have only its labels' topics and the background's.
 
 Label l has the topics l N to l N + N - 1; the background has the last ones. A document without labels has the
 background alone or, where there is none, all topics. Time grows with the topics that a document may have.
@@ -53,7 +53,7 @@ def sweep_labels(
     topic_counts: TopicCounts,
     token_topic: OutUInt16Vector,
 ) -> None:
-    """Draw each token's topic given those of all others; twin: `naive.gibbs_labels.sweep`.
+    """Draw each token's topic given all other topics; twin: `naive.gibbs_labels.sweep`.
 
     p(z = k) ~ (n_dk' + a) (n_kw' + b) / (n_k' + B) over the topics that the document may have. Number t of the random
     stream belongs to token t.

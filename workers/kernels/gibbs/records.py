@@ -70,7 +70,7 @@ class DocumentLabels(NamedTuple):
 
     # Index of each document's first label; the last is the number of labels of all documents; (documents + 1,)
     offsets: Int64Vector
-    label: Int32Vector  # Numbers of the labels; those of a document differ; (labels of all documents,)
+    label: Int32Vector  # Numbers of the labels, distinct within a document; (labels of all documents,)
     topics_per_label: int  # N; label l has the topics l N to l N + N - 1
     background_topics: int  # Topics of the background, the last ones
 
@@ -88,11 +88,11 @@ class DocumentAuthors(NamedTuple):
 
     # Index of each document's first author; the last is the number of authors of all documents; (documents + 1,)
     offsets: Int64Vector
-    author: Int32Vector  # Their rows in the counts by author; those of a document differ; (authors of all documents,)
+    author: Int32Vector  # Their rows in the counts by author, distinct within a document; (authors of all documents,)
 
 
 class TokenAssignments(NamedTuple):
-    """Topic and author of each token, those of a pair side by side; updated."""
+    """Topic and author of each token, tokens of a pair side by side; updated."""
 
     topic: OutUInt16Vector  # z; (tokens,)
-    author: OutUInt16Vector  # Index of the token's author among those of its document; (tokens,)
+    author: OutUInt16Vector  # Index of the token's author among its document's authors; (tokens,)

@@ -104,7 +104,7 @@ def _clear_document(
     local_counts: OutFloat64Vector,
     coefficient: OutFloat32Vector,
 ) -> None:
-    """Set the counts of a document's topics to zero, and their coefficients to those of an empty document."""
+    """Set the counts of a document's topics to zero, and their coefficients to the values of an empty document."""
     for token in range(first, end):
         k = token_topic[token]
         local_counts[k] = 0.0
@@ -143,7 +143,7 @@ def sweep_tokens(
     token_topic: OutUInt16Vector,
     progress: OutInt64Vector,
 ) -> None:
-    """Draw each token's topic given those of all others; twin: `naive.gibbs.sweep`.
+    """Draw each token's topic given all other topics; twin: `naive.gibbs.sweep`.
 
     p(z = k) ~ (n_dk' + a_k) (n_kw' + b) / (n_k' + B), and p(z = new) ~ a_rest b / B. A new topic breaks a_rest by
     v ~ Beta(1, gamma); a topic that has lost its last token gives its a_k back (Teh, Jordan, Beal and Blei 2006,

@@ -159,7 +159,7 @@ def find_unlisted(
     keys: UInt64Vector,
     unlisted: OutInt64Vector,
 ) -> None:
-    """Find nodes whose own topics are not those of their tokens; twin: `naive.network_sums.count_node_topics`.
+    """Find nodes whose own topics differ from their tokens' topics; twin: `naive.network_sums.count_node_topics`.
 
     The sums of keys over a node's tokens and over its own topics, modulo 2^64, are the same where the topics are, and
     else with a probability of some 2^-60.

@@ -36,7 +36,7 @@ DOCUMENT, TOKEN, FILLED, DRAWN = 0, 1, 2, 3  # Places in `SweepResults.progress`
 
 @helper
 def make_sampler(graph: GraphArrays, priors: Priors, nodes: Array, has_children: Array, levels: int) -> Sampler:
-    """Allocate the workspace of sweeps, large enough for each document; `nodes` is that of `SegmentedDocuments`."""
+    """Allocate the workspace of sweeps, large enough for each document; `nodes` is as in `SegmentedDocuments`."""
     shared = nodes[0]
     widest = own = own_edges = parents = 0
     for document in range(nodes.size - 1):

@@ -133,7 +133,7 @@ def update_weights(sampler: Sampler, node: int) -> None:
 
 @borrower
 def place_of(rows: RowMap, node: int) -> Number:
-    """Return the place of a node among the shared ones and those of its document."""
+    """Return the place of a node among the shared nodes and its document's nodes."""
     return node if node < rows.shared else rows.shared + node - rows.first_node
 
 

@@ -1,6 +1,6 @@
 """Arguments of the kernels of networks of probability vectors, as named tuples.
 
-A node is a probability vector. Nodes that documents share, such as those of the corpus or of labels, come first;
+A node is a probability vector. Nodes that documents share, such as the corpus's or labels' nodes, come first;
 behind them come the nodes of each document.
 """
 
@@ -124,7 +124,7 @@ class GraphArrays(NamedTuple):
 
 
 class DocumentNodes(NamedTuple):
-    """Nodes of each document, and those of its segments."""
+    """Nodes of each document and of its segments."""
 
     # Index of each document's first node and segment; (documents + 1,)
     nodes: Int64Vector
@@ -204,7 +204,7 @@ class NewTableEntries(NamedTuple):
 class SampledCounts(NamedTuple):
     """Counts that a sweep moves."""
 
-    token_topic: OutUInt16Vector  # Topic of each token; those of a pair are neighbours; (tokens,)
+    token_topic: OutUInt16Vector  # Topic of each token; the tokens of a pair are neighbours; (tokens,)
     word_topic: OutInt32Matrix  # n_kw; (words, topics)
     topic: OutFloat64Vector  # n_k; (topics,)
     # b of a word, and B

@@ -1,4 +1,4 @@
-"""Gibbs sweeps over documents whose tokens are drawn from a network of vectors; the moves are those of `paths`."""
+"""Gibbs sweeps over documents whose tokens are drawn from a network of vectors; `paths` has the moves."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def sweep_network(
 
     A token of node j is removed with a path drawn by s_ek / m_ik, unless a node would be left with customers and
     without a table. Its topic is drawn with weights Z_j(k) (n_kw + b) / (n_k + B), its new path by the terms of Z.
-    Table counts s_ek are then drawn from their conditionals: those of nodes without children when their tokens are
+    Table counts s_ek are then drawn from their conditionals: counts of nodes without children when their tokens are
     through, the others' at the document's end.
     """
     strength, discount, alpha = hyperparameters.strength, hyperparameters.discount, hyperparameters.alpha

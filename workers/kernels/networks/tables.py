@@ -10,7 +10,7 @@ from collapsium.workers.kernels.networks.workspaces import Sampler, TableCell
 from collapsium.workers.kernels.random import uniform
 
 CLIMB, FALL, UPWARDS, DOWNWARDS, CHOOSE = range(5)  # Phases of `_draw_between`
-NEGLIGIBLE = 1e-25  # Weight beside that of the most probable number, below which numbers are ignored
+NEGLIGIBLE = 1e-25  # Weight relative to the most probable number, below which numbers are ignored
 
 
 @borrower

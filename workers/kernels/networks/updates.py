@@ -121,7 +121,7 @@ def load_own(document: ExpectedDocument, own: OwnExpectedTopics) -> None:
 
 @borrower
 def begin_document(document: ExpectedDocument) -> None:
-    """Clear a document's tables; the shares of parents are those of the prior."""
+    """Clear a document's tables; the shares of parents return to the prior."""
     graph, share = document.graph, document.edges.share
     first = graph.node_edges[document.first_node]
     for node in range(document.first_node, document.end_node):

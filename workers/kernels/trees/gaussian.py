@@ -1,6 +1,6 @@
 """Mean-field updates of vectors over the paths of a Gaussian tree (Wang and Blei 2009).
 
-A path's loadings are those of its nodes, so that all a vector needs are its products with each node's loadings, and a
+A path's loadings are its nodes' loadings, so that all a vector needs are its products with each node's loadings, and a
 small matrix of each path. Each node is an end too (see `collapsium.workers.families.ncrp.tree`); nodes outside the tree
 have no mean.
 """
@@ -62,7 +62,7 @@ class TreeStatistics(NamedTuple):
     """Sufficient statistics of a tree, which a sweep increases."""
 
     by_node: OutFloat64Matrix  # sum_n q(c through i) E[x_i] t_n, and last sum_n t_n; float64 (nodes + 1, columns)
-    # sum_n q E[x_i x_j]; the last row and column are those of the mean, whose x is 1; float64 (nodes + 1, nodes + 1)
+    # sum_n q E[x_i x_j]; the last row and column belong to the mean, whose x is 1; float64 (nodes + 1, nodes + 1)
     second: OutFloat64Matrix
     ends: OutFloat64Vector  # sum_n q(c) at each end; float64 (nodes,)
     # The vectors' part of the bound but for constants, the squared lengths of t, and E[x^2] outside the tree; float64

@@ -91,7 +91,7 @@ def draw_place(weight: Array, size: int, number: float) -> int:
 def _score_nodes(
     document: TreeDocument, tree: SampledTree, priors: TreePriors, state: DocumentState, work: Workspace
 ) -> None:
-    """Fill the nodes' log probabilities of the document's words of their level, and those of new nodes."""
+    """Fill the nodes' log probabilities of the document's words at their level, and new nodes' log probabilities."""
     first, last, position = document.first, document.last, document.position
     totals, row, eta, total = tree.totals, tree.row, priors.eta, priors.eta_total
     pair_level, level_tokens = state.pair_level, state.level_tokens
@@ -214,7 +214,7 @@ def draw_levels(
     key: Array,
     number: int,
 ) -> Number:
-    """Draw each token's level given those of all others, or count tokens in one after another.
+    """Draw each token's level given all other levels, or count tokens in one after another.
 
     Shapes: `key` (2,).
     """

@@ -57,7 +57,7 @@ class Assignments(NamedTuple):
     """Paths of documents and levels of tokens, which a sweep changes."""
 
     path: OutInt32Matrix  # c; -1 of a document outside the tree; (documents, levels)
-    token_level: OutUInt8Vector  # z of each token; those of a pair are neighbours; (tokens,)
+    token_level: OutUInt8Vector  # z of each token; the tokens of a pair are neighbours; (tokens,)
 
 
 class SweepOptions(NamedTuple):

@@ -1,6 +1,6 @@
 """Mean-field updates of documents over the paths of a tree (Wang and Blei 2009), each path with levels of its own.
 
-The probability of a word under a path is a sum over the path's levels, so that of a child is that of its parent and one
+The probability of a word under a path is a sum over the path's levels, so a child's is its parent's plus one
 more product: shared ancestors are summed once. Nodes are ordered level by level, parents first; each is an end too (see
 `collapsium.workers.families.ncrp.tree`), where the levels that a path has outside the tree add the prior's probability
 of a word.

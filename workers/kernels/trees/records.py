@@ -67,6 +67,6 @@ class StoredEnds(NamedTuple):
     """The most probable ends of each document, as a local state has them."""
 
     offsets: Int64Vector  # Index of each document's first end; the last is the number of ends; (documents + 1,)
-    # Index of the end's node, and its q(c); those of a document are normalised where they are used; (ends,)
+    # Index of the end's node, and its q(c); normalised per document where they are used; (ends,)
     ends: Int32Vector
     masses: Float32Vector

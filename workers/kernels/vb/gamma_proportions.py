@@ -241,7 +241,7 @@ def _add_label_sums(
 def expected_proportions(labels: DocumentLabels, prior: Float64Vector, theta: OutFloat64Matrix) -> None:
     """Fill theta_k = E[pi_k / sum_l pi_l] of documents without words; twin: `naive.gamma_proportions.expected`.
 
-    pi_k ~ Gamma(g_k, R_k). 1 / s being the integral of exp(-s t) over t > 0, theta_k is that of g_k / (R_k + t) prod_l
+    pi_k ~ Gamma(g_k, R_k). 1 / s being the integral of exp(-s t) over t > 0, theta_k integrates g_k / (R_k + t) prod_l
     (1 + t / R_l)^-g_l. With t = exp(y) it falls on both sides and is analytic beside the real line, without
     growing up to pi / 2, so that sums over steps h of y are off by some exp(-pi^2 / h) of themselves: 3e-9.
 

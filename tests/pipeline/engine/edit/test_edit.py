@@ -46,7 +46,7 @@ def counts_of(model):
 
 
 def assert_conserved(model, corpus):
-    """Counts of words and of documents are those of the corpus."""
+    """Counts of words and of documents equal the corpus's."""
     counts, theta = counts_of(model)
     opened = Corpus(corpus)
     rows = [model.rows(number) for number in range(len(model.blocks))]

@@ -139,7 +139,7 @@ def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(small, short, fam
 
 
 def test_a_run_that_is_stopped_while_it_grows__is_sound(tmp_path):
-    """Tokens that are held out are those of its sample; those of other documents are not waited for."""
+    """Tokens that are held out are its sample's; tokens of other documents are not waited for."""
 
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == 5:

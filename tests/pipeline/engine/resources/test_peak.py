@@ -33,7 +33,7 @@ def halves(tmp_path_factory):
 def peak_of(command):
     """Run a command; return the peak of the resident memory of its first process, in bytes, until it ends.
 
-    What `wait4` tells is at least the memory of the parent, and that of children of the process.
+    What `wait4` tells is at least the memory of the parent, and of children of the process.
     """
     peak, process = 0, subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL)
     while process.poll() is None:

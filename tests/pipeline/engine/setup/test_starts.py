@@ -142,7 +142,7 @@ def test_a_stopped_run__goes_on_to_the_same_bits(planted, tmp_path, options):
         fit(planted[0], tmp_path / "run", sinks=[stop_at(2)], **given)
     Path(file).unlink()
     assert bits(resume(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
-    assert events_of(tmp_path / "run")[1:] == events_of(tmp_path / "whole")[1:]  # after that of the cluster
+    assert events_of(tmp_path / "run")[1:] == events_of(tmp_path / "whole")[1:]  # after the cluster's event
 
 
 def test_a_moved_file__is_named_again_and_another_one_refused(planted, tmp_path):

@@ -44,7 +44,7 @@ def swept(state, scores, tokens=5000.0, swept_sums=True):
 
 
 def tried(state, loss, gain, trend=0.0, group=(0.0, 0.0, 0.0, 0.0)):
-    """All states of a search, where small active sets cost their documents `loss`, and those of all gain everyone `gain`."""
+    """All states of a search, where small active sets cost their documents `loss`, and the small sets of all gain everyone `gain`."""
     states, had = [state], NOWHERE
     while state.searching:
         power, step = state.cooling.cooling_power, state.cooling.cooling_step

@@ -195,7 +195,7 @@ def test_hdp__hyperparameter_updates_do_not_lower_the_bound(learned, rows):
         "pi": ("pi", "pi_geometric", "stick_order", "stick_posterior"),
     }[learned]
     after = hdp.update(global_state, folded.sums, Stream(0))
-    if learned == "gamma":  # its update follows that of pi: compare under the new sticks
+    if learned == "gamma":  # its update follows pi's: compare under the new sticks
         sticks = ("pi", "pi_geometric", "stick_order", "stick_posterior")
         global_state = replace(global_state, **{name: getattr(after, name) for name in sticks})
     mixed = replace(global_state, **{name: getattr(after, name) for name in names})

@@ -45,7 +45,7 @@ def locals_of(run, corpus):
 
 
 def require_exact(run, corpus):
-    """Counts must be the sums of the 16-bit responsibilities, none below zero, and those of a document its tokens."""
+    """Counts must be the sums of the 16-bit responsibilities, none below zero, and sum to the document's tokens."""
     for shard, local in locals_of(run, corpus):
         lists, at = local["document_lists"], 0
         for document in range(shard.documents):

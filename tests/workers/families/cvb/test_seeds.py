@@ -52,7 +52,7 @@ def corpus(tmp_path_factory):
 
 
 def similarity(model, topic, true):
-    """The Bhattacharyya coefficient of a topic's word probabilities and those of a true one."""
+    """The Bhattacharyya coefficient between the word probabilities of a topic and of a true one."""
     return float(np.sqrt(model.topic_word[topic] * true_topics()[true]).sum())
 
 

@@ -85,7 +85,7 @@ def test_a_smaller_share_held_out__is_released_likewise(planted, monkeypatch):
     assert [one for one, _ in itertools.groupby(share for share, _, _ in seen)] == [0.06, 0.0]
     assert sum(releasing for _, releasing, _ in seen) == 1
     assert state.global_state.moves.merges > 0
-    # It begins anew, where it was that of the topics that were left.
+    # It begins anew, where it was the alpha of the topics that were left.
     assert min(alpha for _, _, alpha in seen) < 1.0
     assert state.global_state.alpha == 1.0
 

@@ -76,7 +76,7 @@ def log_words(words, z, topics, beta):
 
 
 def misfit(samples, log_weights):
-    """Chance of a chi-square as large as that of the samples against the posterior, rare states taken together."""
+    """Chance of a chi-square as large as the samples' against the posterior, rare states taken together."""
     states = list(log_weights)
     weight = np.exp(np.array([log_weights[one] for one in states]) - max(log_weights.values()))
     expected = weight / weight.sum() * len(samples)

@@ -77,7 +77,7 @@ def test_topics__are_called_by_their_labels(labelled_small, tmp_path, capsys):
 def test_topics_of_labels__begin_from_none_but_their_like(labelled_small, tmp_path):
     given = {"iterations": 1, "scheduler": "serial"}
     fit(labelled_small[0], tmp_path / "lda", family="gibbs-lda", topics=3, **given)
-    with pytest.raises(OptionError, match="warm: a family whose topics are those of labels begins only from a run"):
+    with pytest.raises(OptionError, match="warm: a family whose topics belong to labels begins only from a run"):
         fit(labelled_small[0], tmp_path / "run", family="labeled-lda", warm=tmp_path / "lda", **given)
     fit(labelled_small[0], tmp_path / "run", family="author-topic", topics=4, warm=tmp_path / "lda", **given)
     assert len(topics(tmp_path / "run")) >= 3

@@ -50,7 +50,7 @@ def test_sides__part_two_lines_and_two_clusters(tmp_path):
 
 @given(st.integers(1, 40), st.integers(0, 100))
 def test_other_side__vectors_are_the_same_in_any_shards(tmp_path_factory, cut, seed):
-    """A probe begins from signs by address, so that the sums of two shards are those of one."""
+    """A probe begins from signs by address, so that the sums of two shards equal one shard's."""
     values = np.random.default_rng(seed).normal(size=(41, 3))
     place = tmp_path_factory.mktemp("p")
     sums = []

@@ -1,6 +1,6 @@
 """Networks of Dirichlet distributed vectors that are small enough to enumerate: all ways to sit, all states, all moves.
 
-The formulas and moves are those of `naive.network`, which the compiled sampler is compared with.
+`naive.network` has the formulas and moves, which the compiled sampler is compared with.
 """
 
 import itertools
@@ -78,7 +78,7 @@ def case(request):
 
 
 def nothing_yet(case, network):
-    """A state without tokens, but for those of nodes that are held: each at a table of its own at every level."""
+    """A state without tokens, except at nodes that are held: each at a table of its own at every level."""
     shape = (len(case.parents), case.values)
     state = State(network, np.zeros(shape, dtype=int), np.zeros((len(network.edges), case.values), dtype=int))
     for i in range(case.held):

@@ -177,7 +177,7 @@ def test_objective__is_the_bound_written_out(drawn, iterations):
     block, global_state, locals_, _ = iterated([shard], [local], iterations, words, alpha=0.3, beta=2.0)
     options, expected = options_of(topics), block.word_expected[shard.words]
     last = iterated([shard], locals_, 1, words, 0, (block, global_state), alpha=0.3, beta=2.0)
-    # One pass, from which q can be told: that of the last iteration is made again.
+    # One pass, from which q follows: the last iteration's is made again.
     before = locals_[0].document_topic.astype("f8")
     q, logs = np.zeros((shard.pairs, topics)), global_state.topic_log
     for d in range(shard.documents):

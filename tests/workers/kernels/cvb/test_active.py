@@ -209,7 +209,7 @@ def long_shards(draw):
 
 @given(long_shards(), st.sampled_from([1.0, 2.0, 0.875]), st.booleans())
 def test_sweeps__count_documents_of_any_length_exactly(state, power, weighted):
-    """After many sweeps, counts are the exact sums of the responsibilities, and those of all topics the tokens."""
+    """After many sweeps, counts are the exact sums of the responsibilities, and sum to the tokens."""
     if weighted:
         state = replace(state, shard=replace(state.shard, weights=np.full(state.shard.pairs, 0.5, np.float32)))
     rows = state.rows(50.0)

@@ -92,7 +92,7 @@ def borders(count, threshold, room):
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
 def test_expected_counts__are_all_tokens_of_a_document(state, extra):
-    """Of the twin: what is not listed shares the background, all of it where phi is that of S_w."""
+    """In the twin, inactive topics share the background, all of it where phi equals S_w's."""
     rows = state.rows(extra)
     counts = expected(state, rows)
     for d, (_, own, _) in enumerate(naive_active.documents(state.shard.offsets, *state.where)):
@@ -156,7 +156,7 @@ def test_select__of_equal_topics_takes_as_many_as_find_room(room):
     st.integers(0, 2**31),
 )
 def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
-    # Sums of steps are exact; those of a word are rounded from 512 tokens on. Weighted, all are rounded to steps.
+    # Sums of steps are exact; a word's are rounded from 512 tokens on. Weighted, all are rounded to steps.
     rounded = (state.topics * state.shard.documents + 1) / UNIT
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=rounded)
     rounds = state.shard.weights is not None or state.shard.counts.max(initial=0) > EXACT_TOKENS

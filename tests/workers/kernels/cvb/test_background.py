@@ -151,7 +151,7 @@ def test_spread__is_finite_where_nothing_weighs_anything():
 @given(blocks(), st.sampled_from([0.0, 0.5, 2.0]))
 def test_fold_rows__equals_its_twin_and_conserves_tokens(drawn, momentum):
     active, rest, even, weight, noise = drawn
-    words = np.flatnonzero(noise.random(rest.size) < 0.6)  # those of the delta, in any order
+    words = np.flatnonzero(noise.random(rest.size) < 0.6)  # the delta's words, in any order
     noise.shuffle(words)
     place = np.full(rest.size, -1, dtype=np.int64)
     place[words] = np.arange(words.size)

@@ -31,7 +31,7 @@ MODEL = recorded_family(FAMILY, {})
 
 
 def require_tree(state):
-    """Counts of documents are those of the shards' paths, which lead from the root down by the nodes' parents."""
+    """Counts of documents equal the shards' paths, which lead from the root down by the nodes' parents."""
     held = state.global_state
     parent, documents = held.node_parent, np.zeros(held.node_parent.size, dtype=int)
     for swept in state.swept:
