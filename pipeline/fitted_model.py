@@ -249,7 +249,7 @@ class Model:
         return frame.set_index(["topic", "rank"])
 
     def compare_with(self, other: str | os.PathLike[str] | Model) -> pd.DataFrame:
-        """Match the topics of this model with those of another one that has the same words.
+        """Match the topics of this model with the topics of another one that has the same words.
 
         Topics are matched one to one, with the smallest sum of Hellinger distances between their word probabilities.
 
@@ -272,7 +272,7 @@ class Model:
         theirs = models.Model(other)
         ours, place = self._opened, theirs.folder.url
         if theirs.record.vocabulary.words_sha256 != ours.record.vocabulary.words_sha256:
-            raise MismatchError(f"{place}: its vocabulary is not that of this model; compare models of the same words")
+            raise MismatchError(f"{place}: its vocabulary differs from this model's; compare models of the same words")
         pairs = {topic: (match, 1.0 - far) for topic, match, far in matched(ours, theirs)}
         before = {topic.id: topic for topic in topics(theirs)}
         rows = []
@@ -392,7 +392,7 @@ class Model:
         Raises
         ------
         OptionError
-            There is no such topic, or the texts are not those of the model.
+            There is no such topic, or the texts are not the model's.
         """
         from collapsium import pipeline
 

@@ -197,7 +197,7 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
     """Return a decorator that gives a function the options of models as keyword arguments.
 
     An unknown or missing keyword is an `OptionError`. If the function also takes ``**options``, it validates those
-    itself, those of earlier versions too, as they depend on others (on the family, or on texts).
+    itself, also earlier versions' options, as they depend on others (on the family, or on texts).
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:

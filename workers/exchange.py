@@ -253,7 +253,7 @@ class Host:
         return {n: swept for n, (swept, _) in results.items()}, {n: rest for n, (_, rest) in results.items()}
 
     def _exchange(self, turn: int, changes: Sequence[Integers]) -> int:
-        """Replace the changes of the host's shards by those of all hosts; return the bytes that were sent."""
+        """Replace the changes of the host's shards by the changes of all hosts; return the bytes that were sent."""
         homes, own = len(self._links.addresses), self._home
         others = [(own + distance) % homes for distance in range(1, homes)]
         sending: list[Future[None]] = []

@@ -256,7 +256,7 @@ def fold(model: AnyFamily, block: Block, deltas: Sequence[Delta | Swept], global
 
 
 def _ids_within(block: Block, delta: Delta) -> Arrays:
-    """Return a delta's ids, those of words counted from the block's first."""
+    """Return a delta's ids, with words counted from the block's first."""
     return {dim: ids - block.low if dim == "word" else ids for dim, ids in delta.ids.items()}
 
 

@@ -115,7 +115,7 @@ def family_page(name: str, options: tuple[OptionEntry, ...]) -> str:
     lines = [f"# {name}", "", sentence(title), "", "| | |", "| --- | --- |"]
     lines += [f"| {subject} | {value} |" for subject, value in traits(family)]
     lines += ["", "```text", f"collapsium fit CORPUS RUN --family {name} [OPTIONS]", "```", ""]
-    lines += ["Other options of a fit are those of {doc}`/reference/commands/fit`.", "", "## Options", ""]
+    lines += ["Other options of a fit are described at {doc}`/reference/commands/fit`.", "", "## Options", ""]
     return "\n".join([*lines, *option_blocks(name, options, "###")]) + "\n"
 
 

@@ -28,7 +28,7 @@ model = fit(
 
 # %%
 # Each dot is a word of the largest topic. Frequent words lie to the right, and words that hardly occur in other topics
-# lie at the top. The words by FREX are those of the upper right corner.
+# lie at the top. The words by FREX are in the upper right corner.
 
 largest = topics("library", 12, rank_by="frex")[0]
 phi = model.topic_word

@@ -51,7 +51,7 @@ print(f"{manifest.documents} documents, {manifest.tokens} tokens")
 # ---------------------------------------
 #
 # In ``segmented-lda`` the proportions of a segment are drawn around
-# those of its document. For comparison, LDA is fitted to the segments
+# its document's. For comparison, LDA is fitted to the segments
 # as if they were documents by themselves: `explode` makes such a
 # corpus.
 
@@ -97,7 +97,7 @@ pd.read_parquet("shares.parquet").head(3)
 # ----------
 #
 # In ``sequential-lda`` the proportions of each segment are drawn around
-# those of the segment before it. One document is enough. This one
+# the previous segment's. One document is enough. This one
 # consists of all addresses from 1945 to 2006, each a segment.
 
 history = pd.DataFrame(

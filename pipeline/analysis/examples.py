@@ -60,7 +60,7 @@ def examples(
     Raises
     ------
     OptionError
-        There is no such topic, or the texts are not those of the model.
+        There is no such topic, or the texts are not the model's.
     AbsentError
         There is no model with proportions, or more than 3 documents are asked for and the training corpus is gone.
     """

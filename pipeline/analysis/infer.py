@@ -170,7 +170,7 @@ def _as_frame(table: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class VersionColumns:
-    """Columns that the proportions of a published version have beside those of `infer`."""
+    """Columns that the proportions of a published version have beside `infer`'s."""
 
     version: int  # Number of the version
     names: Mapping[int, str]  # Name or first words of each topic

@@ -226,7 +226,7 @@ class WordChainOptions(Options):
     strength: Annotated[float | None, Value("TOKENS", unit="tokens")] = Field(
         None,
         gt=0,
-        description="tokens by which each period's words are drawn to those of the period before; large ones hold the "
+        description="tokens by which each period's words are drawn to the previous period's; large ones hold the "
         "words constant (default: for each topic the best of 1,000 to 1,000,000 by the prediction of the last period)",
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(

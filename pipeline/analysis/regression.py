@@ -228,7 +228,7 @@ def _finite(value: float) -> float | None:
 
 _Units = tuple[
     dict[str, Floats], Floats
-]  # Tokens of clusters by column; counts, sums and squares of those of documents
+]  # Tokens of clusters by column; counts, sums and squares of the documents' tokens
 Permuted = tuple[str, Mapping[str | None, Values]]  # A field, and its permuted values in each cluster of a part
 
 

@@ -201,7 +201,7 @@ def topic_shares(
 ) -> TimeShares:
     """Return the topics' shares by period: means of the documents' proportions, weighted by document length.
 
-    Shares and errors are those of `shares_over`, which reads the training corpus. If there is none any more, they come
+    Shares and errors come from `shares_over`, which reads the training corpus. If there is none any more, they come
     from the document summary of the model, and a remark says that the errors are too small.
 
     Parameters

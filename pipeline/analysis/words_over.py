@@ -79,7 +79,7 @@ class WordsOver(ShortRepr):
     tokens : numpy.ndarray of float64, shape (topics, periods, words)
         Expected tokens of the topics in each period.
     evidence : numpy.ndarray of float64, shape (topics, periods)
-        Tokens that the probabilities rest on: those of the period, and what the neighbouring periods contribute.
+        Tokens that the probabilities rest on: the period's, and what the neighbouring periods contribute.
     strength : numpy.ndarray of float64, shape (topics,)
         Strength c of each chain in tokens; infinite where constant words predict the last period best.
     gain : numpy.ndarray of float64, shape (topics,)
@@ -102,7 +102,7 @@ class WordsOver(ShortRepr):
     def change(self, row: int) -> Floats:
         """Return how clearly each word rises from the first to the last period: log ratios over their errors.
 
-        Errors are those of independent tokens, which repeated words of a document are not: they order words, and are no
+        Errors assume independent tokens, which repeated words of a document are not: they order words, and are no
         test.
 
         Parameters
@@ -265,7 +265,7 @@ def words_over(
 ) -> WordsOver:
     """Return the words of topics by period, and what rises and falls.
 
-    The topics are those of the fit, which need not know of dates. A chain of Dirichlet distributions smooths the words
+    The topics come from the fit, which need not know of dates. A chain of Dirichlet distributions smooths the words
     of each period towards its neighbours; its strength is chosen by how well the last period is predicted.
 
     Parameters
@@ -376,7 +376,7 @@ def _tokens(
 def chain(counts: Floats, strength: float) -> tuple[Floats, Floats]:
     """Return the probabilities of words by period, and the tokens that they rest on.
 
-    The counts are those of a topic, (periods, words).
+    The counts belong to one topic, (periods, words).
     """
     first = np.full(counts.shape[1], FIRST)
     if math.isinf(strength):

@@ -47,7 +47,7 @@ def options_of_reading(documents: DocumentSource) -> tuple[str, ...]:
 
 
 def reading_of(options: dict[str, Any], documents: DocumentSource, family: Iterable[str]) -> dict[str, Any]:
-    """Return the options of reading documents, and remove them from those of a fit; none for a corpus."""
+    """Return the options of reading documents, and remove them from a fit's options; none for a corpus."""
     known = options_of_reading(documents)
     names = (*known, *former_names(IngestOptions)) if known else ()
     reading = {name: options.pop(name) for name in names if name in options}

@@ -363,7 +363,7 @@ class FitSizes:
         first = footprint.first_pair * self.manifest.pairs
         counts = members * (2 * rows * block_share + shown * (1 - block_share if processes > 1 else 0))
         if self.exchanges:
-            # All rows before and after a turn; and the sum of the changes of all words, beside those of shards.
+            # All rows before and after a turn; and the sum of the changes of all words, beside the shards' changes.
             counts = members * 2 * rows
             changes = members * footprint.delta * (self.vocabulary + tasks * words)
         if on_disk:

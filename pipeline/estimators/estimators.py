@@ -66,7 +66,7 @@ class CollapsedLDA(TopicEstimator):
     scheduler : str, path-like, distributed.Client or cluster object, optional
         Executor of `fit`: by default the active Dask client, or else threads; see `collapsium.pipeline.fit`. Workers
         on other machines need a corpus on storage that they can read. `transform` and `score` run in threads of this
-        process, and those of a Dask array where Dask computes it.
+        process, and documents of a Dask array where Dask computes it.
     workers : int, optional
         Number of workers of the scheduler; by default `n_jobs`.
     memory : str or int, optional

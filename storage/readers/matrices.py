@@ -343,7 +343,7 @@ class MarketMatrix:
         return banner[3], symmetric, (rows, columns), entries, lines
 
     def blocks(self) -> Iterator[Entries]:
-        """Yield the entries in the order of the lines; those of a symmetric matrix also mirrored."""
+        """Yield the entries in the order of the lines; a symmetric matrix's also mirrored."""
         count = 0
         with reading(self._path), self._opened() as handle:
             for _ in range(self._header_lines):

@@ -2,7 +2,7 @@
 
 RUN is a fit of `lda`, and TEXTS.jsonl has short texts in the field "text". Ours is asked over HTTP by a client in this
 process. gensim (with the topics of RUN) and tomotopy (trained on the texts, as it takes no topics) are called here, without
-HTTP and JSON, from the text to proportions. The processor time is that of the service, or of the library; it says more than
+HTTP and JSON, from the text to proportions. The processor time is the service's, or the library's; it says more than
 the time that passed on a machine with other work. `--load SECONDS` keeps the service at a share of its rate in batches.
 """
 

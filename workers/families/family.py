@@ -187,7 +187,7 @@ class Description(ShortRepr):
     Attributes
     ----------
     ids : numpy.ndarray of int, shape (topics,)
-        Permanent ids in the order of display. Nodes of a tree go depth-first, siblings by their shares with those of
+        Permanent ids in the order of display. Nodes of a tree go depth-first, siblings by their shares, which include
         the nodes below, the largest first.
     share : numpy.ndarray of float64, shape (topics,)
         Share of the tokens; of a node without the nodes below it, so that the shares of a tree add up to one.
@@ -655,7 +655,7 @@ class Exchanges(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
     ) -> tuple[RowsT, Delta]:
         """Return a block's rows after a delta, and sums over some bands of its words, by default over all.
 
-        Sums of bands add up to those of the block, whoever has made them.
+        Sums of bands add up to the block's, whoever has made them.
         """
 
 

@@ -1,6 +1,6 @@
 """Planes of bytes of whole numbers: small numbers of either sign leave most planes empty, and compress well.
 
-Numbers are folded so that those of small magnitude have few bits: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
+Numbers are folded so that small magnitudes have few bits: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
 """
 
 from __future__ import annotations

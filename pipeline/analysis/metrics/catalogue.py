@@ -146,7 +146,7 @@ _METRICS = (
         Needs.FITTED,
         "residuals: how much more the counts of words vary than the model expects; 1 if it fits",
         "sum of (x - e)^2 / (e (1 - p)) over the documents and all words, for counts x, expected counts e = n_d p and "
-        f"p = sum_k theta_dk phi_kw, divided by the number of cells with e > {LEAST_EXPECTED:g} less that of the "
+        f"p = sum_k theta_dk phi_kw, divided by the number of cells with e > {LEAST_EXPECTED:g} less the number of the "
         "parameters; of {sampled}",
         "Taddy (2012), On estimation and selection for topic models, AISTATS",
     ),

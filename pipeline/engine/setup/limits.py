@@ -230,7 +230,7 @@ class FitOptions(EnsembleOptions, StartOptions, Limits):
         return Limits(**{name: getattr(self, name) for name in LIMIT_NAMES})
 
     def with_preset(self, family: str, options: Mapping[str, Any]) -> tuple[FitOptions, dict[str, Any]]:
-        """Return these options and a family's, with those of the preset beneath the ones that are named."""
+        """Return these options and a family's, with the preset's beneath the ones that are named."""
         chosen = {} if self.preset is None else dict(PRESETS[self.preset])
         if not chosen:
             return self, dict(options)

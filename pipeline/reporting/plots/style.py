@@ -33,7 +33,7 @@ MAX_PIXELS = 60_000  # Maximum height and width of a PNG
 FONT_TOLERANCE = 1.04  # Fonts other than the measured one, by which an SVG may be shown, may be a little wider
 # Makes the ids within an SVG the same in every process.
 SALT = {"svg.hashsalt": "collapsium"}
-# Texts of an SVG stay texts, and those of a PDF can be searched and edited
+# Texts of an SVG stay texts; texts of a PDF can be searched and edited
 STYLE: Mapping[str, object] = {"font.size": 10, "svg.fonttype": "none", "pdf.fonttype": 42}
 GRID: Mapping[str, object] = {"axes.grid": True, "grid.alpha": 0.3}
 LATE = 0.1  # Share of the iterations left out of the vertical range, as their scores would flatten all later ones

@@ -114,7 +114,7 @@ class FitTable(EnsembleOptions, StartOptions, Limits):
     checkpoint_every: int | None = None
 
     def with_preset(self) -> tuple[FitOptions, dict[str, Any]]:
-        """Return the options of a fit that the table names, and those of the family, with the preset's beneath."""
+        """Return the options of a fit that the table names, and the family's, with the preset's beneath."""
         named = self.model_fields_set & (FitOptions.model_fields.keys() - {"warm"})
         own = {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
         return FitOptions(**{name: getattr(self, name) for name in named}).with_preset(self.family, own)

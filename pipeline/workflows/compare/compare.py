@@ -157,7 +157,7 @@ DEFINITIONS = """\
 * In series.parquet and in the plot, scores are of fits; bars and bands are standard errors.
 """
 OVER_TOPICS_DEFINITIONS = """\
-* **Gain of twice as many**: the difference of the scores from those of the last number of topics, divided by log2 of
+* **Gain of twice as many**: the difference from the scores of the last number of topics, divided by log2 of
   the ratio of the numbers, in nats per token, with its standard error over the documents.
 * **Stability**: one minus the Hellinger distance to the matching topics of the other restarts, mean over the topics;
   **found again**: the share of the topics whose match is at most 0.6 away.

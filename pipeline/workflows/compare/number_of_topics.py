@@ -52,7 +52,7 @@ class DocumentScores:
     def mean(self, less: Floats | float = 0.0) -> tuple[float, float]:
         """Return the mean over the tokens, of the difference from other documents' logs, and its standard error.
 
-        The error is that of a ratio of sums over documents, whose tokens depend on each other.
+        The error is for a ratio of sums over documents, whose tokens depend on each other.
         """
         logs, total = self.logs - less, float(self.tokens.sum())
         score = float(logs.sum()) / total

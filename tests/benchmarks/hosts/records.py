@@ -5,7 +5,7 @@ import math
 from dataclasses import asdict, dataclass
 
 LATER = (10, 40)
-"""Iterations whose traffic is averaged; that of earlier ones is larger, as more counts change."""
+"""Iterations whose traffic is averaged; earlier ones have more, as more counts change."""
 
 
 @dataclass(frozen=True)

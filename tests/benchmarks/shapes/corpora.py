@@ -181,7 +181,7 @@ SHAPES = {
     "simulated": Shape("10 million tokens of short documents, Zipf's words", _drawn(Drawn())),
     "small": Shape("a small drawn corpus", _drawn(Drawn(documents=2000, words=5000, topics=50, alpha=0.05))),
     "large": Shape(
-        # Of more topics, a document has as many as of those of the other drawn corpus.
+        # With more topics, a document has as many as in the other simulated corpus.
         "100 million tokens of short documents",
         _drawn(Drawn(documents=1_000_000, words=50_000, topics=500, alpha=0.012)),
     ),

@@ -250,7 +250,7 @@ def fold_steps(
 ) -> tuple[CollapsedRows, Delta]:
     """Return a block of the vocabulary after changes of its rows in steps, and its sums.
 
-    Of the totals of topics, the sums have those of some bands of the block, by default of all.
+    The sums have the totals of topics over some bands of the block, by default over all.
     """
     settings, before = parameters.active_settings, block.block_active
     changes, ids = delta.read(RowDelta) or RowDelta(), delta.ids.get("word", np.zeros(0, dtype=np.int64))

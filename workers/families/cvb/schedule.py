@@ -78,8 +78,8 @@ MIN_SEARCH_ITERATIONS_RANDOM = 30
 MIN_SEARCH_ITERATIONS_CLUSTERS = 20
 # Inverse temperature of shorter fits: the best on news and blog entries, between the best for reviews and papers
 SHORT_INVERSE_TEMPERATURE = 0.85
-# Inverse temperature in the first sweeps of a random start: topics that form hot end in better optima; and in those of
-# a start from clusters, which has topics already
+# Inverse temperature in the first sweeps of a random start: topics that form hot end in better optima; and in the first
+# sweeps of a start from clusters, which has topics already
 RANDOM_INVERSE_TEMPERATURE = 0.8
 CLUSTERS_INVERSE_TEMPERATURE = 0.9
 # Sweeps before the search after a random start: until topics have formed, a colder fit seems better; and after a start

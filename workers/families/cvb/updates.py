@@ -119,7 +119,7 @@ def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
 
 
 def over_bands(totals: Vector) -> Vector:
-    """Return totals of topics, shape (topics,), from those of the bands of the vocabulary, in their order."""
+    """Return totals of topics, shape (topics,), from the totals over the bands of the vocabulary, in their order."""
     summed: Vector = totals if totals.ndim == 1 else totals.sum(axis=0)
     return summed
 

@@ -90,8 +90,8 @@ class _GroupingScores:
     def fit(self, chains: _Chains) -> tuple[Moves, Vector, float]:
         """Return moves, the ends of the tree that they make, and the value, after some rounds of loadings and maps.
 
-        x' = G x of each leaf, where G is from the best q(x') of what its chain explains, and the best q(w) is then
-        that of the mapped sums.
+        x' = G x of each leaf, where G is from the best q(x') of what its chain explains, and the best q(w) then
+        belongs to the mapped sums.
         """
         maps = chains.maps()
         for _ in range(GROUPING_ROUNDS):

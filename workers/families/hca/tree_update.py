@@ -2,8 +2,8 @@
 
 A leaf of whose vectors most is left along one direction (`collapsium.workers.families.hca.states`) is split in two, in
 a full tree with a merge elsewhere: SMEM (Ueda, Nakano, Ghahramani and Hinton 2000). The next rounds, of one iteration,
-are swept with the new tree, and it stays if the bound is larger then than it was; else the tree, the rows and the local
-states are those of before. So the bound never falls for a split.
+are swept with the new tree, and it stays if the bound is larger then than it was; else the earlier tree, rows and local
+states return. So the bound never falls for a split.
 
 Merge chains with the same span: leaves, each with its own nodes above it, if that raises the bound. The factors of a
 chain may be mapped, x' = G x with W' G = W, so that whether two chains are the same is not seen from their nodes: what

@@ -10,7 +10,7 @@ iteration began keeps its parent, and its slot is free only when the sum of all 
 where one shard empties a node below which another has created one, it stays. One shard alone samples exactly.
 
 In a cold start the documents of the first shard join the tree one after another, and then, with the tree that results,
-those of all others.
+all others do.
 """
 
 from __future__ import annotations

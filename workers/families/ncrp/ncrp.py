@@ -96,7 +96,7 @@ class WordLogs:
     def of(
         cls, global_state: NcrpGlobalState, tree: Tree, word_topic: AnyArray, totals: Vector, *, point: bool
     ) -> WordLogs:
-        """Return those of a tree's topics."""
+        """Return the log probabilities of a tree's topics."""
         words = global_state.vocabulary
         alpha, eta = global_state.level_priors(tree.depth)
         prior, counts = eta[tree.level], np.ascontiguousarray(word_topic[:, tree.columns])

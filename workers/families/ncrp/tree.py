@@ -216,7 +216,7 @@ class DocumentEnds(State):
 
     @classmethod
     def empty(cls, documents: int) -> Self:
-        """Return those of documents that have not been swept."""
+        """Return the ends of documents that have not been swept."""
         return cls(np.zeros(documents + 1, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
 
     @classmethod

@@ -222,7 +222,7 @@ def move_subtrees(
 
     All documents that pass a node take their paths down to it together, and their words of the levels between it and
     the root along; the paths below it stay. With n documents, the prior of joining a node of m where the one above has
-    M is (m)^(n) / (gamma + M)^(n), in rising factors, and that of a new one gamma G(n) / (gamma + M)^(n). Before, with
+    M is (m)^(n) / (gamma + M)^(n), in rising factors, and a new one's gamma G(n) / (gamma + M)^(n). Before, with
     probability a half, an only child is proposed to exchange all words with the node above, by Metropolis' rule.
 
     Documents of other shards cannot be taken along: where there are any, the nodes that they share stay where they are,
