@@ -73,6 +73,7 @@ PROSE = re.compile(
     r"\b(settle[sd]?|settling|told|tells|heard of|shelf|shelved|indocument|keeper|cellwork|patience|parting|planted|planting)\b",
     re.I,
 )
+VAGUE = re.compile(r"\b(?:that|those) of\b", re.I)  # Stands for a noun that the reader can be given
 
 
 def docstrings_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -103,6 +104,7 @@ def faults_of_module(path: Path) -> Iterator[str]:
     """Yield a line for each fault of a Python module."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
+    yield from vague_nouns(text)
     for line, docstring in docstrings_of(tree):
         first = docstring.splitlines()[0]
         if OPENINGS.match(first):
@@ -121,9 +123,18 @@ def faults_of_module(path: Path) -> Iterator[str]:
                 yield f"{node.lineno}: {node.name!r} has {lines} lines, more than a screen of {SCREEN_LINES}"
 
 
+def vague_nouns(text: str) -> Iterator[str]:
+    """Yield a line for each pronoun in the place of a noun."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for words in VAGUE.findall(line):
+            yield f"{number}: {words!r} in the place of a noun; repeat it"
+
+
 def faults_of_document(path: Path) -> Iterator[str]:
-    """Yield a line for each word in a page that is not the field's."""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    """Yield a line for each word in a page that is not the field's, or stands for a noun."""
+    text = path.read_text(encoding="utf-8")
+    yield from vague_nouns(text)
+    for number, line in enumerate(text.splitlines(), 1):
         for word in PROSE.findall(line):
             yield f"{number}: {word!r} in prose"
 

@@ -3,7 +3,7 @@ Consensus of restarts
 =====================
 
 Two sets of four fits, with different seeds, and the consensus of each. A topic's stability is one minus the Hellinger
-distance to the matching topic of the other set. The topics of two consensuses are more alike than the topics of two fits.
+distance to the matching topic of the other set. The topics of two consensuses are more alike than two fits'.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -2,7 +2,7 @@
 Segments along a text
 =====================
 
-In sequential LDA the proportions of each segment are drawn around the proportions of the segment before it. The picture shows the
+In sequential LDA the proportions of each segment are drawn around the previous segment's. The picture shows the
 topics' shares along an address, from paragraph to paragraph.
 """
 

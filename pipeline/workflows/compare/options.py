@@ -32,7 +32,7 @@ GRID_OPTIONS = ("topics", "init_topics")
 # Options of the loop that ``--set`` may change for a family
 LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")
 # Work of an iteration without topics, in topics; of a fit before its first iteration, and in all besides iterations
-# (start, scores, metrics), in iterations; and of a family's iteration, in iterations of lda (1.2 million tokens of reviews)
+# (start, scores, metrics), in iterations; and of a family's iteration, relative to lda (1.2 million tokens of reviews)
 WORK_OF_TOKENS, START_WORK, OTHER_WORK = 50, 4, 16
 FAMILY_WORK = {"hdp": 1.3}
 ESTIMATED_TOPICS = 100  # Number of topics in estimates of the work of families that determine their number
