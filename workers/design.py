@@ -634,14 +634,22 @@ def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequenc
 
 
 def taken_fields(fields: Mapping[str, Values], design: Design, occupied: npt.NDArray[np.bool_]) -> dict[str, Values]:
-    """Return the fields of some documents; those that no document of the part has are missing."""
+    """Return the fields of some documents; fields that no document of the part has are missing.
+
+    Where no document lacked a label when the design was made, documents without the field have the reference level.
+    """
     taken = {}
     for name in design.formula.names:
         if name in fields:
             taken[name] = fields[name][occupied]
+            continue
+        counts = design.counts[name]
+        if counts.is_number and not design.has_levels(name):
+            taken[name] = np.full(int(occupied.sum()), math.nan)
         else:
-            number = design.counts[name].is_number
-            taken[name] = np.full(int(occupied.sum()), math.nan if number else None, dtype=None if number else object)
+            known = design.has_levels(name) and not counts.missing
+            level = design.levels_of(name)[0] if known else None
+            taken[name] = np.full(int(occupied.sum()), level, dtype=object)
     return taken or {"": np.zeros(int(occupied.sum()))}
 
 

@@ -1,0 +1,25 @@
+"""Designs of models: the rows of documents that lack fields."""
+
+import numpy as np
+
+from collapsium.workers.design import FieldCounts, check_formula, model_design
+
+
+def test_documents_without_a_field__have_the_mean_of_numbers_and_the_reference_level():
+    counts = {
+        "party": FieldCounts(np.array(["a", "b", "c"], dtype=object), np.array([2, 5, 3]), 0),
+        "year": FieldCounts(np.array([1990.0, 2000.0]), np.array([5, 5]), 0),
+    }
+    design = model_design(check_formula("~ party + year"), counts, 10, {"party", "year"})
+    known = {"party": np.array(["b", "b"], dtype=object), "year": np.array([1995.0, 1995.0])}
+    np.testing.assert_array_equal(design.rows({}, 2), design.rows(known, 2))
+    other = {**known, "party": np.array(["b", "c"], dtype=object)}
+    assert not np.array_equal(design.rows(other, 2), design.rows(known, 2))
+
+
+def test_documents_without_a_field_that_others_lacked__have_the_level_of_missing_labels():
+    counts = {"party": FieldCounts(np.array(["a", "b"], dtype=object), np.array([2, 5]), 3)}
+    design = model_design(check_formula("~ party"), counts, 10, {"party"})
+    missing = {"party": np.array([None, None], dtype=object)}
+    np.testing.assert_array_equal(design.rows({}, 2), design.rows(missing, 2))
+    assert not np.array_equal(design.rows({}, 2), design.rows({"party": np.array(["b", "b"], dtype=object)}, 2))
