@@ -267,7 +267,7 @@ def _require_of_format(kind: str, arguments: Mapping[str, Any], others: Sequence
     having = "has vectors" if kind == "vectors" else "has word counts"
     own = (*others, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
     for name, value in arguments.items():
-        if name in READING and name not in own and value not in (None, ()):
+        if name in READING and name not in own and value is not False and value not in (None, ()):
             flag = "headings" if name == "segments" and str(value).startswith(HEADINGS) else name
             raise OptionError(f"applies only to texts; the format {kind} {having}", flag)
 

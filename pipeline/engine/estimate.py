@@ -159,14 +159,14 @@ def _model_name(family: str, topics: object) -> str:
     return family if topics is None else f"{family} with {topics} topics"
 
 
-@keywords(settings=FitOptions, execution=ExecutorOptions, network=LinkOptions)
+@keywords(settings=FitOptions, execution=ExecutorOptions, exchange=LinkOptions)
 def estimate(
     corpus: str | os.PathLike[str],
     *,
     family: str,
     settings: FitOptions,
     execution: ExecutorOptions,
-    network: LinkOptions,
+    exchange: LinkOptions,
     **options: object,
 ) -> Plan:
     """Estimate the memory, disk, traffic and time of a fit, without running it.
@@ -183,7 +183,7 @@ def estimate(
         Options of the fit.
     execution : ExecutorOptions
         Where and how the tasks run; of a cluster on other machines, `workers` are its processes.
-    network : LinkOptions
+    exchange : LinkOptions
         Speed of the machines' links, and a run that measured what sweeps cost.
     **options
         The family's options.
@@ -206,15 +206,15 @@ def estimate(
     request = new_request(Corpus(corpus), family, config, settings)
     place = local_place(execution.scheduler, execution.workers, execution.memory, execution.scratch)
     planned = plan(request, place)
-    if network.link is None:
-        if network.measured is not None:
+    if exchange.link is None:
+        if exchange.measured is not None:
             raise OptionError("requires `link`, the speed of the machines' links", "measured")
         return planned
-    link = parse_rate(network.link)
+    link = parse_rate(exchange.link)
     if place.scheduler in LOCAL_SCHEDULERS:
         raise OptionError(f"applies to workers on several machines, found `scheduler` {place.scheduler}", "link")
     topics = config.model_dump().get("topics")
-    costs = None if network.measured is None else measured_costs(network.measured, family, topics)
+    costs = None if exchange.measured is None else measured_costs(exchange.measured, family, topics)
     return replace(planned, exchange=_exchange(_sizes(request, place), link, costs, request.limits.sweeps_per_exchange))
 
 

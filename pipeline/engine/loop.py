@@ -142,6 +142,20 @@ class BlockRows:
 
 
 @dataclass(frozen=True)
+class Summed:
+    """What the update of the global state takes, from each block.
+
+    It is no closure: the frames of an interrupted fit would keep that, and with it sweeps that wait.
+    """
+
+    statistics: list[Future[Delta]]
+
+    def sums(self, executor: Executor) -> Delta:
+        """Wait for the sums over all blocks."""
+        return reduce(operator.add, executor.collect(self.statistics), Delta())
+
+
+@dataclass(frozen=True)
 class Round:
     """A submitted round of sweeps."""
 
@@ -384,12 +398,7 @@ class Fit:
         shown = rows.swept if rows is not None and rows.swept else self._submit_rows(state.blocks, Due()).swept
         swept, blocks = self._submit_sweeps(shown, stream, sample)
         statistics = [problem.executor.submit(tasks.block_sums, block) for block in blocks]
-
-        def sums(executor: Executor) -> Delta:
-            collected = executor.collect(statistics)
-            return reduce(operator.add, collected, Delta())
-
-        return Round(swept, blocks, sums, self._submit_rows(blocks, due))
+        return Round(swept, blocks, Summed(statistics).sums, self._submit_rows(blocks, due))
 
     def _move_to_present_hosts(self) -> State:
         """Hand over what the hosts of an exchange hold, after some have left or others joined; return the state."""

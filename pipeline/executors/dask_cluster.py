@@ -202,7 +202,9 @@ def _leave_thread_to_tasks() -> None:
     # This is no task of a worker.
     except ValueError:
         return
-    distributed.secede()
+    # A thread leaves the pool once, however many executors its task opens.
+    with contextlib.suppress(KeyError):
+        distributed.secede()
 
 
 def _security_for(scheduler: Scheduler, address: str, tls: TLS | None) -> distributed.Security:

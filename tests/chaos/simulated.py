@@ -95,6 +95,15 @@ class SimulatedExecutor:
         self._submitted = self._steps = 0
         self._lost = False  # the scheduler, and all that it knew
 
+    def links(self):
+        """Workers of a simulation do not reach each other: sums go over a tree of tasks."""
+
+    def look(self):
+        """No worker joins or leaves unnoticed."""
+
+    def tell(self, function, *args):
+        """No worker holds anything but results."""
+
     def submit(self, function, *args, home=None):
         self._step("submit")
         self._submitted += 1

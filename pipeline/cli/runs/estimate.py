@@ -34,12 +34,12 @@ def execute(
     config: ConfigOptions,
     options: FitOptions,
     execution: ExecutorOptions,
-    network: LinkOptions,
+    exchange: LinkOptions,
     output: JsonOptions,
     **flags: str,
 ) -> None:
     """Print the plan."""
-    request = gather(chosen, config.config, flags, (options, execution, network))
+    request = gather(chosen, config.config, flags, (options, execution, exchange))
     with request.named():
         plan = pipeline.estimate(corpus, family=request.family, **request.options)
     problem = in_flags(plan.problem())

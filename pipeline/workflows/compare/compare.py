@@ -395,8 +395,8 @@ def draw_plot(
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # Flags of recorded options whose flag is not their name
 # Options that version 0.1 alone has and that changed what was fitted, with the values of comparisons without them
 FORMER: Mapping[str, Any] = {"labels": [], "without": []}
-# Options that some records lack, with the values that they stand for
-ABSENT: Mapping[str, Any] = {**FORMER, "metrics": [], "over": "families", "init_strength": 0.0}
+# Options that some records lack or have as null, with the values that they stand for
+ABSENT: Mapping[str, Any] = {**FORMER, "metrics": [], "over": "families", "start_strength": 0.0}
 
 
 SHOWN_COLUMNS = ("score", "gain", "npmi", "exclusivity", "dispersion", "diversity", "found_again", "seconds", "words")
@@ -584,7 +584,8 @@ def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
         folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record}))
     before = record_of(folder)
     for name, value in {**FORMER, **record}.items():
-        if before.get(name, ABSENT.get(name)) != value:
+        recorded = before.get(name)
+        if (ABSENT.get(name) if recorded is None else recorded) != value:
             flag = FLAGS.get(name, flag_of(former_names(CompareOptions).get(name, name)))
             raise OptionError(
                 f"{flag}: the comparison in {folder.url} was begun with {shown(before.get(name))}, found "

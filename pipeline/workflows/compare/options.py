@@ -13,7 +13,6 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Validat
 
 from collapsium.pipeline.analysis.metrics.catalogue import is_all, metrics_of, require_used
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, FitOptions, Limits, StartOptions
-from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.models.registry import family_names, load_family, make_options, require_schedule
 from collapsium.pipeline.options import Locations, Value, names_of, parse_setting
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -466,6 +465,8 @@ def _checked_options(
     options: CompareOptions, family: str, topics: int | None, values: JsonObject
 ) -> tuple[JsonObject, JsonObject]:
     """Return the family's options and the limits of a cell: from the grid, ``--vary`` and ``--set``."""
+    from collapsium.pipeline.engine.setup.starts import StartSource
+
     model, settings = load_family(family), options.settings.get(family, {})
     limits: JsonObject = {"iterations": options.iterations}
     if options.over == "topics":

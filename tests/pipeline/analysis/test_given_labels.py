@@ -275,7 +275,7 @@ def test_values__restrict_the_choice(place, tmp_path):
         ("stars", "unseen", {"field": "stars", "values": ["many"]}, OptionError, "stars is a number"),
         ("stars", "unseen", {"field": "stars", "values": ["nan"]}, OptionError, "finite"),
         ("all", "other", {"field": "kind"}, MismatchError, "vocabulary"),
-        ("all", "unseen", {"field": "kind", "confusion": "x.pdf"}, OptionError, "ends in"),
+        ("all", "unseen", {"field": "kind", "confusion": "x.bmp"}, OptionError, "ends in"),
         ("all", "bare", {"field": "kind", "confusion": "x.png"}, InputError, "no document has a value"),
     ],
 )

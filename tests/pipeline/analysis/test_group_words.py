@@ -30,7 +30,7 @@ def run(tmp_path_factory):
 
 def law_of(run):
     model = Model(run / "run")
-    return next(int(row) for row in range(2) if "judge" in " ".join(model.topics().loc[row, "words"]))
+    return next(int(row) for row in range(2) if "judge" in model.topics().loc[row, "words"])
 
 
 def test_words_by__equals_a_loop_over_documents(run):

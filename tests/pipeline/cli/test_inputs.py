@@ -62,8 +62,10 @@ def test_a_network__needs_what_its_vectors_are_over(plain, tmp_path):
 
 
 def test_a_corpus__that_has_all_gives_no_notice(segmented_small, labelled_small, plain, tmp_path):
-    assert notices(segmented_small[0], tmp_path / "a", family="segmented-lda", topics=2) == []
-    assert notices(labelled_small[0], tmp_path / "b", family="hdsp", topics=3) == []
+    (line,) = notices(segmented_small[0], tmp_path / "a", family="segmented-lda", topics=2)
+    assert line.endswith("of the documents' fields (labels), the model uses none")
+    (line,) = notices(labelled_small[0], tmp_path / "b", family="hdsp", topics=3)
+    assert line.endswith("of the documents' fields (labels), the model uses labels")
     (line,) = notices(plain, tmp_path / "c", family="hdsp", topics=3)
     assert "has no labels" in line
     assert not any(document_parts(load_family("lda")).values())

@@ -20,16 +20,16 @@ from collapsium.storage.readers.open import ReadOptions
 
 # What a command alone has: how it prints, where its options stand, certificates by file, callbacks by name.
 OF_COMMANDS = {"quiet", "config", "settings", "callback", "log_format", "as_json", "tls_ca", "tls_cert", "tls_key"}
-OF_PYTHON = {"progress", "verbose", "overwrite", "sinks", "notice", "tls", "settings", "options"}
+OF_PYTHON = {"progress", "verbose", "overwrite", "sinks", "notice", "tls", "settings", "options", "names"}
 FUNCTIONS = {
-    "effects": ("effects", "table_effects"),
+    "effects": ("effects", "table_effects", "words_over"),
     "evaluate": ("evaluate", "coherence", "measure"),
     "fit": ("fit", "resume"),
     "topics": ("topics", "expected_topics", "label_topics"),
 }
 # Flags that choose another function (whose first argument they are), how much is printed, or where the result goes.
 APART = {
-    "effects": {"picture", "words"},
+    "effects": {"picture", "words", "over", "topics", "period"},
     "evaluate": {"coherence", "documents", "words"},
     "fit": {"resume", "run"},
     "topics": {

@@ -396,11 +396,15 @@ def test_line_numbers__are_those_of_the_file_in_later_blocks(tmp_path, monkeypat
         ("jsonl", {"scheduler": "thread"}, "scheduler: expected threads"),
         ("text", {"id": "key"}, "id: documents of the format text have no fields to name"),
         ("jsonl", {"values": "x"}, "values: applies only to vectors"),
-        ("ldac", {"id": "key"}, "id: applies only to texts, vectors and side files; the format ldac has word counts"),
+        (
+            "ldac",
+            {"id": "key"},
+            "id: applies only to texts, vectors, AnnData, matrices and side files; the format ldac has word counts",
+        ),
         ("mtx", {"text": "body"}, "text: applies only to texts; the format mtx has word counts"),
         ("jsonl", {"normalise": "Stem:english"}, "found 'Stem:english' (did you mean 'stem'?)"),
         ("jsonl", {"segments": "Lines"}, "(did you mean 'lines'?)"),
-        ("ldac", {"covariates": ["x"]}, "covariates: applies only to texts; the format ldac has word counts"),
+        ("ldac", {"covariates": ["x"]}, "covariates: applies only to texts, vectors and AnnData"),
     ],
 )
 def test_options__that_mean_nothing_are_refused(tmp_path, kind, options, message):

@@ -90,7 +90,7 @@ def test_the_command__ranks_as_the_function(run, capsys):
     printed = [[word["word"] for word in topic["words"]] for topic in json.loads(capsys.readouterr().out)]
     assert printed == [topic.names for topic in topics(run, 4, rank_by="frex", rank_weight=0.9)]
     frame = Model(run).topics(4, rank_by="frex", rank_weight=0.9)
-    assert frame["words"].tolist() == printed
+    assert frame["words"].tolist() == [", ".join(words) for words in printed]
 
 
 @pytest.mark.parametrize(

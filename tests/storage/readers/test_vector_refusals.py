@@ -151,7 +151,7 @@ def test_other_files__are_refused(tmp_path):
         ("x.csv", {"format": "vectors", "min_documents": 2}, "min_documents: applies only to documents"),
         ("x.csv", {"format": "vectors", "max_document_share": 0.5}, "max_document_share: applies only to documents"),
         ("x.csv", {"format": "vectors", "text": "text"}, "text: applies only to documents"),
-        ("x.mtx", {"labels": "1"}, "labels: applies only to vectors"),
+        ("x.mtx", {"labels": "1"}, "labels: applies only to texts, vectors and AnnData"),
         ("x.txt", {"values": "a"}, "values: applies only to vectors"),
         ("x.txt", {"header": "no"}, "header: applies only to vectors"),
         ("x.csv", {"format": "vectors", "shard_tokens": 0}, "^shard_tokens: "),

@@ -121,6 +121,12 @@ class CollapsedGlobalState(WeighedGlobalState):
 
     numbers_words: ClassVar[bool] = False  # Whether rows of finished models name their words
 
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield the fault of counts with a number of bits that no integers have."""
+        yield from super().faults(context)
+        if self.count_bits not in (0, 32, 64):
+            yield f"expected 0, 32 or 64 in 'count_bits', found {self.count_bits}"
+
     @property
     def phase(self) -> Phase:
         """Phase of the schedule that the next sweep belongs to."""

@@ -209,7 +209,7 @@ def test_trees__count_nodes_as_topics_and_have_no_integrated_likelihood(place):
     notices = []
     options = {"coherence": place / "texts.jsonl", "unseen": place / "new.jsonl", "label_field": "subject"}
     measured = measure(place / "tree", metrics="all", notice=notices.append, **options, **SERIAL)
-    assert set(catalogue.METRICS) - set(measured) == {"left-to-right", "annealed-importance"}
+    assert set(catalogue.METRICS) - set(measured) == {"left-to-right", "annealed-importance", "dispersion"}
     assert notices == [line for line in notices if "family 'ncrp' has no Dirichlet prior" in line]
     with pytest.raises(OptionError, match="left-to-right: family 'ncrp' has no Dirichlet prior"):
         measure(place / "tree", metrics="left-to-right", unseen=place / "new.jsonl", **SERIAL)
