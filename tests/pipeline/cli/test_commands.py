@@ -208,7 +208,7 @@ def test_config_file__gives_what_flags_do_not(capsys, small, tmp_path):
 
 BAD = {
     "no corpus": (["fit", "{tmp}/none", "{tmp}/run", "--family", "lda", "--topics", "2"], "none: no such corpus"),
-    "not a corpus": (["fit", "{tmp}", "{tmp}/run", "--family", "lda", "--topics", "2"], "not a corpus"),
+    "not a corpus": (["fit", "{tmp}", "{tmp}/run", "--family", "lda", "--topics", "2"], "holds files of several formats"),
     "no family": (["fit", "{train}", "{tmp}/run"], "--family is required: author-topic, dirichlet-network, gibbs-hdp, gibbs-lda, gibbs-ncrp, hca, hdp, hdsp, keyword-lda, labeled-lda, lda, ncrp, partially-labeled-lda, segmented-lda, sequential-lda, vb-lda"),
     "unknown family": (["fit", "{train}", "{tmp}/run", "--family", "ldb"], "did you mean 'lda'"),
     "no topics": (["fit", "{train}", "{tmp}/run", "--family", "lda"], "--topics is required"),
@@ -248,7 +248,7 @@ BAD = {
     "nothing there": (["info", "{tmp}/none"], "no such folder"),
 }  # fmt: skip
 FAILED = {  # what options name is missing, or does not belong together; all else is wrong usage
-    *("no corpus", "not a corpus", "no config", "other vocabulary", "other documents", "other ids", "output exists"),
+    *("no corpus", "no config", "other vocabulary", "other documents", "other ids", "output exists"),
     *("no run", "a corpus is no run", "no source", "nothing there"),
 }
 
