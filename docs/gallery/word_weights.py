@@ -25,10 +25,11 @@ weighted = fit(texts, "weighted", family="lda", topics=20, iterations=60, weight
 figure, axes = plt.subplots(2, 3, figsize=(9, 6), layout="constrained")
 for row, (name, model) in zip(axes, {"plain": plain, "weighted": weighted}.items(), strict=True):
     columns = [model.vocabulary.words.index(word) for word in WORDS]
-    chosen = model.topics(10).loc[model.topic_word[:, columns].argmax(axis=0)]
-    for axis, topic in zip(row, chosen.itertuples(), strict=True):
-        axis.barh(topic.words[::-1], topic.probabilities[::-1], color="#0072B2")
-        axis.set_title(f"{name}: {topic.share:.1%}")
+    shares = model.topics()["share"]
+    for axis, topic in zip(row, model.topic_word[:, columns].argmax(axis=0), strict=True):
+        words = model.words(topic)[::-1]
+        axis.barh(words["word"], words["probability"], color="#0072B2")
+        axis.set_title(f"{name}: {shares[topic]:.1%}")
         axis.set_xlabel("probability")
         axis.locator_params(axis="x", nbins=4)
         axis.spines[["top", "right"]].set_visible(False)
