@@ -8,10 +8,12 @@ import sys
 import tomllib
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_ext"))
 
-from examples import CleanFolders, FileScraper, prepare  # noqa: E402 - lies in the folder that was just added
+from examples import CleanFolders, FileScraper, embedded, prepare  # noqa: E402 - lies in the folder that was just added
 
 # pyproject.toml is the one place that states authors and addresses.
 with (HERE.parent / "pyproject.toml").open("rb") as file:
@@ -89,6 +91,7 @@ SECTIONS = ["tutorials", "gallery"]
 PAGES = HERE / "auto_pages"
 PAGES.mkdir(exist_ok=True)
 os.environ.setdefault("MPLBACKEND", "agg")
+Figure._repr_html_ = embedded
 
 sphinx_gallery_conf = {
     "examples_dirs": prepare(HERE, WORK, SECTIONS),
@@ -99,7 +102,7 @@ sphinx_gallery_conf = {
     "image_scrapers": ("matplotlib", FileScraper(PAGES)),
     "reset_modules": ("matplotlib", CleanFolders(WORK, SECTIONS)),
     "download_all_examples": False,
-    "ignore_repr_types": r"list|Manifest|Report|Inference|Prediction|Comparison",  # results beside the files
+    "ignore_repr_types": r"list|Manifest|Report|Inference|Prediction",  # results beside the files
     "show_memory": False,
     "show_signature": False,
     "min_reported_time": 0,

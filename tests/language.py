@@ -145,7 +145,8 @@ def faults(folders: list[str]) -> Iterator[str]:
         top = ROOT / folder
         for path in [top] if top.is_file() else sorted(top.rglob("*")):
             reader = {".py": faults_of_module, ".md": faults_of_document, ".rst": faults_of_document}.get(path.suffix)
-            if reader and path.is_file() and "_build" not in path.parts:
+            generated = any(part.startswith("auto_") for part in path.parts)
+            if reader and path.is_file() and not generated:
                 yield from (f"{path.relative_to(ROOT)}:{fault}" for fault in reader(path))
 
 

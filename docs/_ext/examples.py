@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import filecmp
 import http.server
+import io
 import shutil
 import subprocess
 import threading
@@ -13,6 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -22,6 +25,15 @@ WINDOW = (1280, 960)  # pixels
 SCREENSHOT_SECONDS = 60
 LIVE_SECONDS = 8
 """Time for a live page to connect to its server and draw its plots, before it is photographed."""
+
+
+def embedded(figure: Figure) -> str:
+    """Return a figure as an element of a page, as notebooks show the one that ends a cell."""
+    written = io.BytesIO()
+    figure.savefig(written, format="png", dpi=110)
+    title = escape(figure.get_suptitle() or "Figure", quote=True)
+    data = base64.b64encode(written.getvalue()).decode("ascii")
+    return f'<img alt="{title}" style="max-width: 100%; background: white" src="data:image/png;base64,{data}">'
 
 
 def prepare(docs: Path, work: Path, sections: list[str]) -> list[str]:

@@ -143,7 +143,7 @@ class BlockRows:
 
 @dataclass(frozen=True)
 class Summed:
-    """What the update of the global state takes, from each block.
+    """Sums that the update of the global state takes, from each block.
 
     It is no closure: the frames of an interrupted fit would keep that, and with it sweeps that wait.
     """
