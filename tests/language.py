@@ -21,6 +21,8 @@ DOCUMENTS = (
     "CHANGELOG.md",
     "deploy/DEPLOY.md",
 )
+GENERATED = re.compile(r"docs/(auto_\w+|reference/(api|commands|families|tables))/")
+"""Folders of pages that the build of the site makes."""
 SCREEN_LINES = 60
 """Lines of a function without its docstring."""
 
@@ -145,8 +147,7 @@ def faults(folders: list[str]) -> Iterator[str]:
         top = ROOT / folder
         for path in [top] if top.is_file() else sorted(top.rglob("*")):
             reader = {".py": faults_of_module, ".md": faults_of_document, ".rst": faults_of_document}.get(path.suffix)
-            generated = any(part.startswith("auto_") for part in path.parts)
-            if reader and path.is_file() and not generated:
+            if reader and path.is_file() and not GENERATED.match(path.relative_to(ROOT).as_posix()):
                 yield from (f"{path.relative_to(ROOT)}:{fault}" for fault in reader(path))
 
 
