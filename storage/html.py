@@ -60,7 +60,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Html:
 
 
 def _style(cell: Cell, side: str) -> str:
-    return CELL.format(side=side, wrap="nowrap" if len(str(cell)) <= SHORT else "normal")
+    return CELL.format(side=side, wrap="nowrap" if len(str(cell)) <= SHORT else "normal;min-width:16em")
 
 
 def details(summary: str, body: Html) -> Html:

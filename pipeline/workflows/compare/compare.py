@@ -399,12 +399,17 @@ FORMER: Mapping[str, Any] = {"labels": [], "without": []}
 ABSENT: Mapping[str, Any] = {**FORMER, "metrics": [], "over": "families", "start_strength": 0.0}
 
 
-SHOWN_COLUMNS = ("score", "gain", "npmi", "exclusivity", "dispersion", "diversity", "found_again", "seconds", "words")
+# Columns of the table in a notebook, which is to fit into its width, and the topics whose words it has
+SHOWN_COLUMNS = ("score", "gain", "npmi", "exclusivity", "found_again", "words")
+SHOWN_TOPICS = 5
 
 
 def _cell(value: Any) -> html.Cell:
-    """Return a value of a frame for a table of a notebook."""
-    return None if isinstance(value, float) and math.isnan(value) else value
+    """Return a value of a frame for a table of a notebook: numbers with three digits, words of the largest topics."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else html.Html(f"{value:.3f}")
+    topics = value.split("; ") if isinstance(value, str) else []
+    return value if len(topics) <= SHOWN_TOPICS else "; ".join([*topics[:SHOWN_TOPICS], "…"])
 
 
 @dataclass(frozen=True, repr=False)
