@@ -40,6 +40,7 @@ DOORS = {
     "workers/families/vb/hdsp.py",
     "pipeline/monitoring/console.py",
     "pipeline/monitoring/dask_dashboard/plugin.py",
+    "pipeline/workflows/compare/options.py",
     "pipeline/workflows/batch/job.py",
     "pipeline/workflows/serve/serve.py",
     "pipeline/workflows/batch/job_file.py",
