@@ -126,4 +126,4 @@ def test_methods_of_a_model__have_plain_signatures_and_texts(script, name):
     signatures = script(code).get_signatures()
     assert signatures
     assert not any("Annotated" in signature.to_string() for signature in signatures)
-    assert any(signature.docstring() for signature in signatures)
+    assert all(signature.docstring() for signature in signatures)

@@ -86,7 +86,7 @@ def test_report__shows_share_and_lift_over_the_mean_of_all_documents(labelled):
     section = re.search(r'<section id="labels".*?</section>', page, re.DOTALL)[0]
     for value in summary.fields[0].values:
         row = re.search(rf'<th scope="row">{value.value}</th>.*?</tr>', section, re.DOTALL)[0]
-        shown = re.findall(r"</a> ([\d.]+)%(?: ± [\d.]+%)? ×([\d.]+)", row)
+        shown = re.findall(r"</a> ([\d.]+)% ± [\d.]+% ×([\d.]+)", row)
         best = by_lift(value.proportions, means, 4)
         assert [(float(one), float(lift)) for one, lift in shown] == [
             (pytest.approx(100 * one.share, abs=0.06), pytest.approx(one.lift, abs=0.06)) for one in best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Self, TypeAlias
@@ -24,7 +25,7 @@ MAX_TOPICS = 1 << 16  # Topics that 16 bits of a token can name
 
 
 @dataclass(frozen=True)
-class SampledGlobalState(GlobalState):
+class SampledGlobalState(GlobalState, ABC):
     """Hyperparameters of the words, and the tokens of each topic."""
 
     grows: ClassVar[bool] = False  # Whether topics are created in sweeps, so that blocks may lack the last ones
@@ -34,9 +35,9 @@ class SampledGlobalState(GlobalState):
     topic: Annotated[Ints, non_negative("topic", dtypes="i8 f8")]  # n_k; float64 in a simulated model
 
     @property
+    @abstractmethod
     def topic_parameters(self) -> Vector:
         """Dirichlet parameters of the topics in a document, a_k."""
-        raise NotImplementedError
 
     @property
     def concentration(self) -> float:

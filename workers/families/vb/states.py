@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Self, TypeAlias
@@ -23,7 +24,7 @@ MAX_SWEEPS = 10_000  # Most sweeps that a state may still have to make; a larger
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanFieldGlobalState(WeighedGlobalState):
+class MeanFieldGlobalState(WeighedGlobalState, ABC):
     """Global state of all families of mean-field topics."""
 
     topic_total: Annotated[Vector, non_negative("topic")]  # E[n_k]
@@ -36,9 +37,9 @@ class MeanFieldGlobalState(WeighedGlobalState):
         return self.ratio_of_plain(self.priors.total, self.topic_total)
 
     @property
+    @abstractmethod
     def priors(self) -> DirichletPriors:
         """Dirichlet priors of documents and topics."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
