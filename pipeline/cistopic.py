@@ -159,8 +159,8 @@ def run_models(
     alpha_by_topic : bool, optional
         Whether `alpha` is divided by the number of topics.
     eta : float, optional
-        Dirichlet parameter of the regions of a topic, divided by the number of topics if `eta_by_topic`. By default the
-        one of `lda`; pycisTopic uses 0.1.
+        Dirichlet parameter of the regions of a topic, divided by the number of topics if `eta_by_topic`. By default
+        `lda`'s; pycisTopic uses 0.1.
     eta_by_topic : bool, optional
         Whether `eta` is divided by the number of topics.
     top_topics_coh : int, optional
@@ -175,7 +175,7 @@ def run_models(
     Returns
     -------
     list of CistopicModel
-        A model for each of `n_topics`, then the one of `hdp`.
+        A model for each of `n_topics`, then the model by `hdp`.
 
     Raises
     ------

@@ -116,7 +116,7 @@ class Model:
         def __getattr__(self, name: str) -> Any:
             """Return a part of the open model, for code of its own; such parts are no public interface."""
             if name.startswith("_") or not hasattr(type(self._opened), name):
-                hint = near(name, [one for one in dir(type(self)) if not one.startswith("_")])
+                hint = near(name, [public for public in dir(type(self)) if not public.startswith("_")])
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
             return getattr(self._opened, name)
 
@@ -240,11 +240,13 @@ class Model:
             There is no such topic.
         """
         ranked = topics(self._opened, n, rank_by=rank_by, rank_weight=rank_weight)
-        chosen = [one for one in ranked if topic is None or one.id == topic]
+        chosen = [described for described in ranked if topic is None or described.id == topic]
         if not chosen:
-            raise _unknown_topic(topic, [one.id for one in ranked])
+            raise _unknown_topic(topic, [described.id for described in ranked])
         value = "loading" if chosen[0].signed else "probability"
-        rows = [(one.id, rank, *pair) for one in chosen for rank, pair in enumerate(one.words, start=1)]
+        rows = [
+            (described.id, rank, *pair) for described in chosen for rank, pair in enumerate(described.words, start=1)
+        ]
         frame: pd.DataFrame = require_pandas().DataFrame(rows, columns=["topic", "rank", "word", value])
         return frame.set_index(["topic", "rank"])
 

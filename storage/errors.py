@@ -184,6 +184,6 @@ def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
     names = sorted(set(known))
     if len(names) <= MAX_NAMES:
         return near(name, names, most) or f" (known: {', '.join(names)})"
-    alike = {one: difflib.SequenceMatcher(None, name.lower(), one.lower()).ratio() for one in names}
+    alike = {known: difflib.SequenceMatcher(None, name.lower(), known.lower()).ratio() for known in names}
     nearest = sorted(sorted(names, key=lambda one: -alike[one])[:MAX_NAMES])
     return near(name, names, most) or f" (nearest: {', '.join(nearest)} and {len(names) - MAX_NAMES} more)"

@@ -1,8 +1,8 @@
 """Compare the results of two installations, bit by bit, on small fits of every family.
 
 ``python -m tests.golden record OUT.json`` writes digests of models, proportions, scores and objectives of all cases.
-``python -m tests.golden compare OTHER`` runs the cases with this interpreter and with the interpreter OTHER, say the one of
-a worktree of an older commit, and prints each difference. Digests of two machines are not comparable, as results may
+``python -m tests.golden compare OTHER`` runs the cases with this interpreter and with the interpreter OTHER, say from a
+worktree of an older commit, and prints each difference. Digests of two machines are not comparable, as results may
 differ between processors; hence both run here. ``--only TEXT`` takes the cases whose names contain it.
 
 The cases are command lines, which outlive the modules behind them. The installation is found by its console script, so

@@ -68,22 +68,25 @@ def examples(
         raise OptionError(f"expected a whole number of 1 or more, found {n!r}", "n")
     model = Model(run)
     summary = _summary(model, n)
-    known = {one.id: one for one in summary.topics}
+    known = {saved.id: saved for saved in summary.topics}
     if topic is not None:
         if topic not in known:
             ids = ", ".join(map(str, sorted(known)[:MAX_NAMES]))
             raise OptionError(f"there is no topic {topic!r} with tokens; topics: {ids}", "topic")
         summary = summary.model_copy(update={"topics": (known[topic],)})
-    order = {one.id: place for place, one in enumerate(topics(model, 1))}
-    chosen = sorted(summary.topics, key=lambda one: order.get(one.id, len(order)))
-    chosen = [one.model_copy(update={"examples": one.examples[:n]}) for one in chosen]
-    used = sorted({example.document for one in chosen for example in one.examples})
+    order = {described.id: place for place, described in enumerate(topics(model, 1))}
+    chosen = sorted(summary.topics, key=lambda saved: order.get(saved.id, len(order)))
+    used = sorted({example.document for saved in chosen for example in saved.examples[:n]})
     place = {number: new for new, number in enumerate(used)}
     chosen = [
-        one.model_copy(
-            update={"examples": tuple(e.model_copy(update={"document": place[e.document]}) for e in one.examples)}
+        saved.model_copy(
+            update={
+                "examples": tuple(
+                    example.model_copy(update={"document": place[example.document]}) for example in saved.examples[:n]
+                )
+            }
         )
-        for one in chosen
+        for saved in chosen
     ]
     summary = summary.model_copy(
         update={"topics": tuple(chosen), "examples": tuple(summary.examples[number] for number in used)}
@@ -91,16 +94,18 @@ def examples(
     passages: dict[tuple[int, int], list[str]] = {}
     with source_files(model.folder.url, options.texts) as sources:
         if sources is not None and summary.examples:
-            words = {one.id: one.names for one in topics(model, WORDS)}
+            words = {described.id: described.names for described in topics(model, WORDS)}
             names = model.vocabulary.words
             passages, _ = example_snippets(model.folder.url, summary, words, names, sources, progress)
     rows: list[dict[str, Any]] = []
-    for one in chosen:
-        for example in one.examples:
+    for saved in chosen:
+        for example in saved.examples:
             document = summary.examples[example.document]
-            parts = passages.get((one.id, example.document))
+            parts = passages.get((saved.id, example.document))
             passage = None if parts is None else "".join(parts)
-            rows.append(dict(zip(COLUMNS, (one.id, document.id, document.title, example.share, passage), strict=True)))
+            rows.append(
+                dict(zip(COLUMNS, (saved.id, document.id, document.title, example.share, passage), strict=True))
+            )
     return table_of_texts(rows, columns=list(COLUMNS))
 
 

@@ -729,17 +729,17 @@ class Regression:
     def _steadied(self, shares: Floats, se: Floats, columns: npt.NDArray[np.int64]) -> Floats:
         """Return errors of groups' shares that do not vanish where a group has few clusters, or documents.
 
-        The variance between a group's C clusters, which is zero for one, is joined by the variance of all groups,
+        The variance between a group's C clusters, zero for a single cluster, is joined by the variance of all groups,
         relative to p (1 - p), with a weight of `PRIOR_UNITS` clusters.
         """
         units, tokens, squares = np.zeros((3, len(self.used)))
         clusters: dict[str, Floats] = {}
         for part, alone in self._documents(_units, None):
             units, tokens, squares = units + alone[0], tokens + alone[1], squares + alone[2]
-            for key, own in part.items():
-                clusters[key] = clusters[key] + own if key in clusters else own
-        for own in clusters.values():
-            units, tokens, squares = units + (own > 0.0), tokens + own, squares + own**2
+            for key, counts in part.items():
+                clusters[key] = clusters[key] + counts if key in clusters else counts
+        for counts in clusters.values():
+            units, tokens, squares = units + (counts > 0.0), tokens + counts, squares + counts**2
         spread = (squares / tokens**2)[columns, np.newaxis]  # Variance of a mean, relative to a cluster's
         count = units[columns, np.newaxis]
         variance = se**2 / spread

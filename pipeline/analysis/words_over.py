@@ -2,8 +2,8 @@
 
 With n_t the expected tokens of a topic's words in period t, the words of each period are drawn around the words of the
 period before, rho_t ~ Dir(c rho_t-1), and n_t from rho_t. Tokens of later periods inform earlier ones by the tables r_t
-of a Chinese restaurant franchise (Teh et al. 2006), whose expectation is the one of collapsed inference (Teh, Kurihara
-and Welling 2008):
+of a Chinese restaurant franchise (Teh et al. 2006), with the expectation of collapsed inference (Teh, Kurihara and
+Welling 2008):
 
     backwards  r_t = tables(n_t + r_t+1; c rho_t-1)
     forwards   rho_t ~ c rho_t-1 + n_t + r_t+1,   in the first period b + n_1 + r_2

@@ -52,7 +52,7 @@ def reading_of(options: dict[str, Any], documents: DocumentSource, family: Itera
     names = (*known, *former_names(IngestOptions)) if known else ()
     reading = {name: options.pop(name) for name in names if name in options}
     if "covariates" in reading and "covariates" in set(family):
-        options["covariates"] = tuple(one.partition("=")[0] for one in names_of(reading["covariates"], "covariates"))
+        options["covariates"] = tuple(item.partition("=")[0] for item in names_of(reading["covariates"], "covariates"))
     return reading
 
 

@@ -268,7 +268,7 @@ def table_as_recorded(
     named = _named_as_recorded(options, texts, reading)
     fields = fields_of(named)
     every = [options.title, options.date, *options.labels, *options.covariates]
-    optional = [one.partition("=")[2] or one for one in every if one]
+    optional = [item.partition("=")[2] or item for item in every if item]
     table = table_of(texts, fields, optional)
     text = next(iter(fields))
     named |= {"text": text, "format": "parquet"}

@@ -45,7 +45,7 @@ def sources_of(value: object) -> tuple[str, ...] | TextsInMemory:
     if is_annotated(value):
         return (value,)  # type: ignore[return-value]
     if isinstance(value, (list, tuple)) and value and all(map(_is_path, value)):
-        return tuple(os.fspath(one) for one in value)
+        return tuple(os.fspath(path) for path in value)
     return TextsInMemory(value)
 
 

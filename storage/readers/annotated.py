@@ -103,7 +103,7 @@ def readable(matrix: Any, name: str) -> Matrix:
 
 
 class AnnotatedSource(MatrixSource):
-    """The rows of an AnnData object as documents; `name` is the one of its file."""
+    """The rows of an AnnData object as documents; `name` names its file."""
 
     def __init__(self, adata: AnnotatedData, options: ReadOptions, name: str = NAME) -> None:
         matrix, advice = _chosen(adata, options.layer, name)

@@ -31,7 +31,7 @@ def fold_steps(before, rest, even, weight, change, place, momentum, bands):
     new, unit = before + moved, 2.0**-15
     ahead = np.maximum(new * unit + momentum * (moved * unit), 0.0)
     totals = [
-        [(one[band] + parts(one[band], rest[band], even, weight)).sum(axis=0) for band in bands]
-        for one in (new * unit, ahead)
+        [(counts[band] + parts(counts[band], rest[band], even, weight)).sum(axis=0) for band in bands]
+        for counts in (new * unit, ahead)
     ]
     return new, ahead, totals, sum(np.abs(moved[band]).sum() for band in bands) * unit

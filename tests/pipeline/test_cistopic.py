@@ -46,9 +46,9 @@ def plain_arun(phi, theta, lengths):
 
 def plain_cao(phi):
     cosines = [
-        sum(a * b for a, b in zip(one, other, strict=True))
-        / math.sqrt(sum(a * a for a in one) * sum(b * b for b in other))
-        for one, other in itertools.combinations(phi.tolist(), 2)
+        sum(a * b for a, b in zip(first, second, strict=True))
+        / math.sqrt(sum(a * a for a in first) * sum(b * b for b in second))
+        for first, second in itertools.combinations(phi.tolist(), 2)
     ]
     return sum(cosines) / len(cosines)
 

@@ -124,6 +124,6 @@ def test_sums_of_hosts__are_added_in_the_order_of_the_tree_of_tasks(shards, host
         tree.add(executor.hold(delta), 0)
     expected = tasks.add([future.value for future in tree.remaining])["tables"]
     of_hosts = [[n for n in range(shards) if n * hosts // shards == host] for host in range(hosts)]
-    sums = [part for own in of_hosts for part in exchange.grouped({n: deltas[n] for n in own}, GROUP_SHARDS)]
+    sums = [part for numbers in of_hosts for part in exchange.grouped({n: deltas[n] for n in numbers}, GROUP_SHARDS)]
     draw.shuffle(sums)
     assert exchange.summed(sums, GROUP_SHARDS, shards)["tables"] == expected

@@ -99,7 +99,8 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
     def design_coefficients(self, global_state: MeanGlobalState) -> Floats | None:
         """Return the mean coefficients, over the models that have a match for the topic."""
         parts = zip(self.models, global_state.models, strict=True)
-        known = [own for own in (model.design_coefficients(state) for model, state in parts) if own is not None]
+        coefficients = [model.design_coefficients(state) for model, state in parts]
+        known = [array for array in coefficients if array is not None]
         if len(known) < len(self.models):
             return None
         total, matches = self._matched(known)

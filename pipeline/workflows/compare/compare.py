@@ -430,7 +430,7 @@ class Comparison(ShortRepr):
     tables : str
         The table as Markdown.
     recommendation : Recommendation or None
-        Of a comparison over topics, the recommended number with its reason, as text by ``str``; else None.
+        The recommended number of topics with its reason, as text by ``str``; None for other comparisons.
     """
 
     folder: str

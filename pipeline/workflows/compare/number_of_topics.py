@@ -114,7 +114,7 @@ def recommended(rows: Sequence[Row]) -> Recommendation:
             f"Twice as many topics still gain {_gain_text(row)}; larger numbers predict better, as far as you can read "
             "them."
         )
-    stable = [one for one in candidates[: chosen + 1] if one.get("found_again", 1.0) >= LEAST_SUPPORT]
+    stable = [row for row in candidates[: chosen + 1] if row.get("found_again", 1.0) >= LEAST_SUPPORT]
     if stable and stable[-1] is not row:
         reasons.append(
             f"But another seed finds only {row['found_again']:.0%} of {row['topics']} topics again, and "

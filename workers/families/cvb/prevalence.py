@@ -86,7 +86,7 @@ def carried(state: PrevalenceState, known: PrevalenceState) -> PrevalenceState:
     coefficients = known.prevalence_coefficients
     if columns[0] is None or columns[0] != columns[1] or coefficients.shape != state.prevalence_coefficients.shape:
         return state
-    shapes = [None if own.levels is None else own.levels.level_effects.shape for own in (state, known)]
+    shapes = [None if side.levels is None else side.levels.level_effects.shape for side in (state, known)]
     if shapes[0] != shapes[1]:
         return state
     return replace(

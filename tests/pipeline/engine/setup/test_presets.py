@@ -43,7 +43,7 @@ def test_presets__have_a_name_and_a_purpose_each_and_options_that_lda_and_hdp_ta
         for family in ("lda", "hdp"):
             settings, options = FitOptions(preset=name).with_preset(family, {"topics": 3})
             make_options(family, options)
-            assert {**options, **{one: getattr(settings, one) for one in settings.model_fields_set}}.items() >= {
+            assert {**options, **{name: getattr(settings, name) for name in settings.model_fields_set}}.items() >= {
                 **PRESETS[name],
                 "topics": 3,
             }.items()
