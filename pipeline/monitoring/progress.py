@@ -86,7 +86,7 @@ class Notebook:
 
         data = {"text/plain": plain(text)}
         if self._handle is None:
-            self._handle = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            self._handle = display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
 
