@@ -131,6 +131,13 @@ def dealt(rows, seed):
     return found
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from tests.scheduling import ModuleScheduling
+
+    return ModuleScheduling(config, log)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Collect no garbage among the tests: half a million objects, looked through again and again."""

@@ -1,10 +1,18 @@
-"""Tests of a group run in one process, as what they look at is then made once."""
+"""Tests of a module or group run in one process, as what they look at is then made once."""
 
 import pytest
 
+from tests.scheduling import ModuleScheduling
 
-@pytest.mark.xdist_group("of tests that are looked at")
+
+def test_modules_and_groups__stay_together():
+    scope_of = object.__new__(ModuleScheduling)._split_scope
+    assert scope_of("tests/storage/test_it.py::TestIt::test_it[a::b]") == "tests/storage/test_it.py"
+    assert scope_of("tests/storage/test_it.py::test_it[a]@clusters") == "clusters"
+
+
+@pytest.mark.xdist_group("looked at")
 def test_groups__are_a_part_of_the_names_that_processes_deal_out(request):
     if not request.config.getoption("loadgroup", default=False):
         pytest.skip("tests are not dealt out by group")
-    assert request.node.nodeid.endswith("@of tests that are looked at")
+    assert request.node.nodeid.endswith("@looked at")

@@ -35,7 +35,6 @@ from tests.benchmarks.comparison.classifiers import (
 from tests.conftest import write_corpus
 from tests.pipeline.analysis.test_given_labels import labelled_corpus
 
-pytestmark = pytest.mark.xdist_group("classifiers")  # what these tests look at is made once
 PARTS = ("train", "unseen")
 
 

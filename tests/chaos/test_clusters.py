@@ -18,6 +18,7 @@ from collapsium.pipeline.executors.dask_cluster import _security
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError
 from tests.chaos.kills import QUIET, free_port
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("clusters")]
 CERTIFICATES = Path(__file__).parents[2] / "deploy/make-test-certificates"
@@ -56,8 +57,8 @@ def encrypted_cluster(place):
             ]
             folder = ["--local-directory", str(place / f"scratch{number}")]
             processes.append(subprocess.Popen([*start, *words, *folder], **QUIET))
-        with distributed.Client(address, security=_security(tls), timeout=60, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=60)
+        with distributed.Client(address, security=_security(tls), timeout=PATIENCE, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=PATIENCE)
         yield processes[0], address, tls
     finally:
         for process in processes:

@@ -4,8 +4,6 @@ import pytest
 
 from tests.chaos.kills import main
 
-pytestmark = pytest.mark.xdist_group("kills")
-
 
 @pytest.mark.long
 def test_a_run_under_fire__ends_with_the_same_bits(capsys):

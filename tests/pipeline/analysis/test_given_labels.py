@@ -32,8 +32,6 @@ from tests.conftest import write_corpus
 from tests.naive import gamma_proportions as naive
 from tests.strategies import documents_of
 
-pytestmark = pytest.mark.xdist_group("given labels")  # what these tests look at is made once
-
 WORDS, KINDS = 18, ("a", "b", "c, and d")
 
 

@@ -20,8 +20,6 @@ from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.runs.proportions import ending_of, written_to
 from tests.pipeline.corpora.test_text_ingest import put_lines
 
-pytestmark = pytest.mark.xdist_group("proportions")  # what these tests look at is made once
-
 ROWS = [
     {"id": 'a"b,c', "text": "Aa bb. Cc aa.", "topic": "x"},
     {"id": "line\nbreak", "text": "Bb cc. Dd.", "topic": "y"},

@@ -45,8 +45,6 @@ from collapsium.workers.document_summaries import (
 )
 from collapsium.workers.shard_loading import document_parts
 
-pytestmark = pytest.mark.xdist_group("segments")  # what these tests look at is made once
-
 OPTIONS = {"topics": 3, "iterations": 4, "scheduler": "serial"}
 
 

@@ -14,8 +14,6 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from tests.conftest import planted_rows, write_corpus
 
-pytestmark = pytest.mark.xdist_group("verify")  # what these tests look at is made once
-
 FITS = (
     {"family": "lda", "topics": 3},
     {"family": "hdp", "topics": 4},

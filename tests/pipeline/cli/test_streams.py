@@ -9,13 +9,14 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.monitoring.console import LogLines
 from collapsium.storage.runs.run import Run
 from tests.pipeline.cli.commands import fitted
+from tests.waiting import PATIENCE
 
 COMMAND = f"{sys.executable} -m collapsium.pipeline"
 FULL = "collapsium: error: standard output: No space left on device\n"
 
 
 def shell(text, place):
-    return subprocess.run(["bash", "-c", text], cwd=place, capture_output=True, text=True, timeout=120)
+    return subprocess.run(["bash", "-c", text], cwd=place, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("streams", ["<&- >&- 2>&-", pytest.param("2>/dev/full", marks=pytest.mark.long)])

@@ -14,6 +14,7 @@ from collapsium.pipeline import fit
 from collapsium.pipeline.executors import dask_members
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, MismatchError, OptionError
+from tests.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.xdist_group("clusters")
 
@@ -96,12 +97,9 @@ def test_workers_of_other_versions__are_refused_before_anything_runs(small, tmp_
     assert not (tmp_path / "run").exists()
 
 
-def joined(cluster, workers, seconds=60):
+def wait_for_workers(cluster, workers):
     """Wait until a cluster has so many workers."""
-    end = time.monotonic() + seconds
-    while len(cluster.scheduler.workers) != workers and time.monotonic() < end:
-        time.sleep(0.05)
-    return len(cluster.scheduler.workers)
+    wait_until(lambda: len(cluster.scheduler.workers) == workers)
 
 
 def with_another_numba(packages=None):
@@ -119,7 +117,7 @@ def test_a_worker_that_joins_with_other_versions__ends_the_fit(small, tmp_path, 
             if event["event"] == "iteration" and event["iteration"] == 2:
                 monkeypatch.setattr("distributed.node.get_versions", with_another_numba)
                 cluster.scale(2)
-                assert joined(cluster, 2) == 2
+                wait_for_workers(cluster, 2)
             time.sleep(0.2)
 
         with pytest.raises(MismatchError, match="has numba 0.9, the driver"):
@@ -154,7 +152,7 @@ def test_an_adaptive_cluster__may_grow_and_shrink_while_a_fit_runs(small, tmp_pa
             workers = 4 if event["iteration"] == 3 else 1 if grown and len(computed.workers) == 4 else None
             if workers is not None:
                 cluster.adapt(minimum=workers, maximum=workers, interval="100ms", wait_count=1)
-                joined(cluster, workers)
+                wait_for_workers(cluster, workers)
             sizes.append(len(cluster.scheduler.workers))
             # The new workers are looked for, and prepared, between iterations.
             time.sleep(0.5 if sizes[-1] == 4 else 0.0)
@@ -165,7 +163,7 @@ def test_an_adaptive_cluster__may_grow_and_shrink_while_a_fit_runs(small, tmp_pa
     alone = fit(small[0], tmp_path / "alone", scheduler="serial", **options)
     np.testing.assert_array_equal(rows(model), rows(alone))
     assert [key for key, times in computed.times.items() if times > 1] == []
-    assert max(pauses[1:]) < 10
+    assert max(pauses[1:]) < 60
 
 
 def test_workers_that_are_retired__hand_over_what_they_hold(small, tmp_path, expected, cluster):
@@ -222,7 +220,7 @@ def test_a_fit_that_is_stopped__cancels_nothing_of_another(small, tmp_path, expe
     def wait(event):
         # Its own iterations come before the end of the other and after.
         if event["event"] == "iteration" and event["iteration"] == 2:
-            assert stopped.wait(60)
+            assert stopped.wait(PATIENCE)
 
     def run():
         found.append(rows(fit(small[0], tmp_path / "whole", scheduler=cluster, sinks=[wait], **OPTIONS)))

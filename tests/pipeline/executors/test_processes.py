@@ -16,6 +16,7 @@ from collapsium.pipeline.executors import open as opening
 from collapsium.pipeline.executors.dask_client import ignore_large_graphs
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, OptionError
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("clusters")
 OPTIONS = {"family": "lda", "topics": 3, "iterations": 3}
@@ -37,7 +38,7 @@ ACCEPTED = {
 
 def run(place, text):
     (place / "script.py").write_text(text)
-    return subprocess.run([sys.executable, "script.py"], cwd=place, capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "script.py"], cwd=place, capture_output=True, text=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
@@ -86,7 +87,7 @@ def test_a_fit_in_a_task_of_a_worker__ends_as_any_other(small, tmp_path, schedul
     ):
         options = {**OPTIONS, "scheduler": cluster.scheduler_address if scheduler == "same" else scheduler}
         future = client.submit(lambda: fit(small[0], tmp_path / "run", **options).rows(0).word_topic, pure=False)
-        found = future.result(timeout=120)
+        found = future.result(timeout=PATIENCE)
     calm = fit(small[0], tmp_path / "calm", scheduler="serial", **OPTIONS)
     np.testing.assert_array_equal(found, calm.rows(0).word_topic)
 
@@ -109,6 +110,6 @@ def test_levels_of_dasks_loggers__stay_as_a_command_has_set_them():
         "with _same_log_level():\n    import distributed\n"
         "print(*(logging.getLogger(name).level for name in ('distributed', 'distributed.client')))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.split() == [str(logging.CRITICAL)] * 2
     assert opening.DASK_LOGGERS == ("distributed", "distributed.client")

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import Model, fit
 from collapsium.pipeline.executors import dask_shared_memory as shared
 from tests.fits import bits
+from tests.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.xdist_group("clusters"),
@@ -220,7 +221,7 @@ def test_an_end_that_closes_before_it_has_read__frees_the_memory(sharing):
             while shared_files():
                 await asyncio.sleep(0.001)
 
-    asyncio.run(asyncio.wait_for(leave(), 20))
+    asyncio.run(asyncio.wait_for(leave(), PATIENCE))
 
 
 def test_a_message_whose_file_is_gone__closes_the_connection(sharing, monkeypatch):
@@ -247,8 +248,8 @@ def messages():
     return getattr(share_all, "messages", 0)
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_fits__have_the_same_bits_with_shared_memory(small, tmp_path, monkeypatch, killed):
+def test_fits__have_the_same_bits_with_shared_memory(small, tmp_path, monkeypatch):
+    """Also when one of the two workers is killed on the way."""
     from collapsium.pipeline.executors import dask_cluster
 
     executors, processes = [], []
@@ -261,16 +262,14 @@ def test_fits__have_the_same_bits_with_shared_memory(small, tmp_path, monkeypatc
         return executors[0]
 
     def look(event):
-        if event["event"] != "iteration":
-            return
-        if event["iteration"] == 4:
-            assert all(count > 4 for count in executors[0].everywhere(messages))
-            if killed and len(processes) == 2:  # the fit goes back, and reports the iteration once more
-                os.kill(processes.pop(), signal.SIGKILL)
+        # The fit goes back, and reports the iteration once more.
+        if event["event"] == "iteration" and event["iteration"] == 4 and len(processes) == 2:
+            assert min(executors[0].everywhere(messages)) > 4
+            os.kill(processes.pop(), signal.SIGKILL)
 
     monkeypatch.setattr(dask_cluster, "start_cluster", started)
     options = {"family": "lda", "topics": 5, "iterations": 8, "heldout": small[1]}
     fit(small[0], tmp_path / "run", scheduler="local", workers=2, sinks=[look], **options)
-    assert len(executors) == 1
+    assert (len(executors), len(processes)) == (1, 1)
     fit(small[0], tmp_path / "calm", scheduler="threads", workers=2, **options)
     assert bits(Model(tmp_path / "run"), 5) == bits(Model(tmp_path / "calm"), 5)

@@ -3,7 +3,6 @@
 import gc
 import operator
 import threading
-import time
 import weakref
 
 import pytest
@@ -16,8 +15,7 @@ from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.workers import tasks
-
-SECONDS_BEFORE_HANG = 20  # seconds after which something hangs
+from tests.waiting import PATIENCE, wait_until
 
 
 class PlannedError(Exception):
@@ -63,20 +61,12 @@ def in_time(function, *args):
 
     caller = threading.Thread(target=call, daemon=True)
     caller.start()
-    caller.join(SECONDS_BEFORE_HANG)
+    caller.join(PATIENCE)
     assert found, "it hangs"
     value, error = found[0]
     if error is not None:
         raise error
     return value
-
-
-def within(condition):
-    """Wait for what another thread does soon."""
-    deadline = time.monotonic() + SECONDS_BEFORE_HANG
-    while not condition():
-        assert time.monotonic() < deadline, "it does not come to pass"
-        time.sleep(0.001)
 
 
 def raising(*_):
@@ -174,7 +164,7 @@ def test_errors__of_any_kind_end_no_thread(opened, kind):
 
 def test_collect__raises_an_error_before_the_others_have_ended(opened):
     executor, gate = opened(2), threading.Event()
-    slow = executor.submit(gate.wait, SECONDS_BEFORE_HANG)
+    slow = executor.submit(gate.wait, PATIENCE)
     try:
         with pytest.raises(PlannedError):
             in_time(executor.collect, [slow, executor.submit(raising)])
@@ -187,7 +177,7 @@ def test_collect__raises_an_error_before_the_others_have_ended(opened):
 def test_submit__takes_futures_in_lists_of_lists_as_the_serial_one_does(opened):
     serial, executor, gate = SerialExecutor(), opened(2), threading.Event()
     expected = serial.collect([serial.submit(list, [[[serial.submit(int, 3)], 4], 5])])
-    inner = executor.submit(lambda: gate.wait(SECONDS_BEFORE_HANG) and 3)
+    inner = executor.submit(lambda: gate.wait(PATIENCE) and 3)
     outer = executor.submit(list, [[[inner], 4], 5])
     in_time(executor.collect, [executor.submit(int, 0)])  # by now what does not wait for the inner result has run
     assert not outer.done
@@ -197,7 +187,7 @@ def test_submit__takes_futures_in_lists_of_lists_as_the_serial_one_does(opened):
 
 def test_tasks__of_one_thread_run_in_the_order_of_submission(opened):
     executor, gate, order = opened(1), threading.Event(), []
-    first = executor.submit(gate.wait, SECONDS_BEFORE_HANG)
+    first = executor.submit(gate.wait, PATIENCE)
     # The second waits for the first; those after it are ready at once, and yet come after it.
     rest = [executor.submit(lambda n, *_: order.append(n), n, *([first] if n == 0 else [])) for n in range(9)]
     gate.set()
@@ -211,9 +201,7 @@ def test_threads__are_as_many_as_asked_for_and_all_of_them_work(opened, threads)
     assert executor.workers == threads
     # Each waits for all others: fewer threads would never come through.
     barrier = threading.Barrier(threads)
-    futures = [
-        executor.submit(lambda: (barrier.wait(SECONDS_BEFORE_HANG), threading.get_ident())[1]) for _ in range(threads)
-    ]
+    futures = [executor.submit(lambda: (barrier.wait(PATIENCE), threading.get_ident())[1]) for _ in range(threads)]
     assert len(set(in_time(executor.collect, futures))) == threads
     assert in_time(executor.collect, [executor.submit(operator.neg, 1)]) == [-1]  # with most of them idle
 
@@ -243,7 +231,7 @@ def test_open_executor__gives_threads(workers):
 
 def test_a_future_let_go_of__is_not_run(opened):
     executor, gate, ran = opened(1), threading.Event(), []
-    first = executor.submit(gate.wait, SECONDS_BEFORE_HANG)
+    first = executor.submit(gate.wait, PATIENCE)
     wanted = executor.submit(ran.append, "wanted")
     unwanted = executor.submit(ran.append, "unwanted")
     waiting = executor.submit(lambda *_: ran.append("waiting"), first)
@@ -256,7 +244,7 @@ def test_a_future_let_go_of__is_not_run(opened):
 
 def test_what_another_needs__is_run_although_its_future_is_let_go_of(opened):
     executor, gate = opened(1), threading.Event()
-    blocking = executor.submit(gate.wait, SECONDS_BEFORE_HANG)
+    blocking = executor.submit(gate.wait, PATIENCE)
     future = executor.submit(operator.neg, 1)
     for _ in range(5):
         future = executor.submit(operator.sub, future, 1)
@@ -278,9 +266,9 @@ def test_results__are_freed_as_soon_as_nobody_can_ask_for_them(opened):
         for number in range(2, 6):
             future = executor.submit(make, future)
             in_time(executor.collect, [future])
-            within(lambda number=number: [one() is None for one in held] == [True] * (number - 1) + [False])
+            wait_until(lambda number=number: [one() is None for one in held] == [True] * (number - 1) + [False])
         del future
-        within(lambda: held[-1]() is None)  # neither does the thread that made it hold it while it waits
+        wait_until(lambda: held[-1]() is None)  # neither does the thread that made it hold it while it waits
         assert [one() for one in held] == [None] * 5
     finally:
         gc.enable()
@@ -297,7 +285,7 @@ def test_results__are_freed_before_the_next_task_begins(opened):
     def look(*_):
         seen.append(held[0]() is None)
 
-    blocking = executor.submit(gate.wait, SECONDS_BEFORE_HANG)
+    blocking = executor.submit(gate.wait, PATIENCE)
     dropped = executor.submit(first_of, None, executor.submit(make))
     after = executor.submit(look, dropped)
     gate.set()
@@ -311,7 +299,7 @@ def test_arguments__are_freed_with_the_task_that_took_them(opened):
     future = executor.submit(first_of, 7, thing, [thing])
     del thing
     assert in_time(executor.collect, [future]) == [7]
-    within(lambda: reference() is None)
+    wait_until(lambda: reference() is None)
     assert executor.collect([future]) == [7]
 
 
@@ -323,12 +311,12 @@ def test_close__waits_for_tasks_that_run_and_begins_no_other(opened):
 
     def slow():
         begun.set()
-        gate.wait(SECONDS_BEFORE_HANG)
+        gate.wait(PATIENCE)
         ran.append("slow")
         return 5
 
     running, pending = executor.submit(slow), executor.submit(ran.append, "pending")
-    assert begun.wait(SECONDS_BEFORE_HANG)
+    assert begun.wait(PATIENCE)
     threading.Timer(0.05, gate.set).start()
     in_time(executor.close)
     assert ran == ["slow"]
@@ -339,7 +327,7 @@ def test_close__waits_for_tasks_that_run_and_begins_no_other(opened):
 
 def test_collect__of_a_closed_executor_raises_instead_of_waiting_for_ever(opened):
     executor, gate, begun = opened(1), threading.Event(), threading.Event()
-    running = executor.submit(lambda: (begun.set(), gate.wait(SECONDS_BEFORE_HANG)))
+    running = executor.submit(lambda: (begun.set(), gate.wait(PATIENCE)))
     pending = executor.submit(operator.neg, 1)
     raised = []
 
@@ -350,10 +338,10 @@ def test_collect__of_a_closed_executor_raises_instead_of_waiting_for_ever(opened
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    assert begun.wait(SECONDS_BEFORE_HANG)
+    assert begun.wait(PATIENCE)
     threading.Timer(0.05, gate.set).start()
     in_time(executor.close)
-    waiting.join(SECONDS_BEFORE_HANG)
+    waiting.join(PATIENCE)
     assert raised, "it hangs"
     for future in (pending, executor.submit(operator.neg, 1)):
         with pytest.raises(RuntimeError, match="closed"):
@@ -364,7 +352,7 @@ def test_collect__of_a_closed_executor_raises_instead_of_waiting_for_ever(opened
 def test_interrupt__of_who_waits_leaves_an_executor_that_goes_on(opened, monkeypatch):
     """Ctrl-C meets the thread that waits; the model of the last iteration is then written by the same executor."""
     executor, gate = opened(1), threading.Event()
-    running = executor.submit(gate.wait, SECONDS_BEFORE_HANG)
+    running = executor.submit(gate.wait, PATIENCE)
     wait, calls = executor._change.wait, []
 
     def interrupted(timeout=None):
@@ -388,12 +376,12 @@ def test_interrupt__of_a_fit_runs_no_sweep_that_waits(small, tmp_path, monkeypat
     def slow(*args):
         begun.append(len(begun))
         if len(begun) > 2 * shards:  # the first of the third iteration
-            gate.wait(SECONDS_BEFORE_HANG)
+            gate.wait(PATIENCE)
         return sweep(*args)
 
     def interrupted(self, futures):
         if futures and told and told[-1].get("iteration") == 2 and told[-1]["event"] == "iteration":
-            within(lambda: len(begun) > 2 * shards)
+            wait_until(lambda: len(begun) > 2 * shards)
             raise KeyboardInterrupt
         return collect(self, futures)
 

@@ -14,6 +14,7 @@ from collapsium.pipeline.executors.dask_cluster import _security
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import AbsentError, ClusterError, OptionError
 from tests.fits import bits
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("clusters")
 SCRIPT = Path(__file__).parents[3] / "deploy/make-test-certificates"
@@ -82,7 +83,9 @@ def test_a_local_cluster__shows_the_certificates_it_is_given(tls):
     executor = open_executor("local", 1, tls=tls)
     try:
         assert executor.collect([executor.submit(abs, -3)]) == [3]
-        with distributed.Client(executor._client.scheduler.address, security=_security(tls), timeout=10) as client:
+        with distributed.Client(
+            executor._client.scheduler.address, security=_security(tls), timeout=PATIENCE
+        ) as client:
             assert len(client.scheduler_info()["workers"]) == 1
     finally:
         executor.close()

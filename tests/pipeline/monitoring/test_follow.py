@@ -16,6 +16,7 @@ from collapsium.storage.errors import AbsentError, DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.run import EVENTS, Run
 from tests.records import RUN, START
+from tests.waiting import PATIENCE
 
 OPTIONS = {"family": "lda", "topics": 3, "iterations": 4, "scheduler": "serial"}
 
@@ -109,7 +110,7 @@ def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
 
     thread = threading.Thread(target=live)
     thread.start()
-    assert follow(str(tmp_path / "run"), view, idle_timeout=20.0, every=0.01, notice=lines.append) == "iterations"
+    assert follow(str(tmp_path / "run"), view, idle_timeout=PATIENCE, every=0.01, notice=lines.append) == "iterations"
     thread.join()
     assert len(lines) == 1
     assert "there is no run yet" in lines[0]
@@ -130,7 +131,7 @@ def test_follow__sees_ensembles_and_runs_elsewhere(small, tmp_path, url):
     url = url or str(tmp_path / "run")
     fit(small[0], url, restarts=2, **OPTIONS)
     seen = Seen()
-    assert follow(url, lambda: seen, idle_timeout=5.0, every=0.01) == "iterations"
+    assert follow(url, lambda: seen, idle_timeout=PATIENCE, every=0.01) == "iterations"
     told = [(event["member"], event["iteration"]) for event in seen if event["event"] == "iteration"]
     assert sorted(told) == [(member, number) for member in (0, 1) for number in (1, 2, 3, 4)]
     assert seen[-1]["event"] == "end"

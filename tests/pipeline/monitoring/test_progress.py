@@ -10,6 +10,7 @@ from collapsium.pipeline import fit
 from collapsium.pipeline.monitoring import progress
 from collapsium.pipeline.monitoring.progress import counter_here, shown, shows, silenced
 from collapsium.storage.errors import OptionError
+from tests.waiting import wait_until
 
 
 class Tty(io.StringIO):
@@ -31,21 +32,24 @@ def terminal(monkeypatch):
 
 
 @shows("counting", "rows")
-def count(rows, *, progress=lambda number: None):
-    """Count."""
+def count(rows, shown_by=None, *, progress=lambda number: None):
+    """Count until a terminal shows the rows; without a terminal, for five periods of the line."""
     progress(rows)
-    time.sleep(0.05)
+    if shown_by is None:
+        time.sleep(0.05)
+    else:
+        wait_until(lambda: f"counting: {rows} rows" in shown_by.getvalue())
     return rows
 
 
 @shows("outer")
-def outer(*, progress=lambda number: None):
+def outer(terminal, *, progress=lambda number: None):
     """Call another function that shows its progress."""
-    return count(7)
+    return count(7, terminal)
 
 
 def test_a_line__is_overwritten_and_stays_at_the_end(terminal):
-    assert count(5) == 5
+    assert count(5, terminal) == 5
     shown_lines = terminal.getvalue().split("\r\x1b[K")
     assert any("counting: 5 rows" in line for line in shown_lines[1:-1])
     assert shown_lines[-1].startswith("counting: 5 rows, ")
@@ -72,7 +76,7 @@ def test_no_line__is_shown_in_a_pipe_unless_it_is_asked_for(monkeypatch):
 
 
 def test_a_function_within_another__writes_into_its_line(terminal):
-    outer()
+    outer(terminal)
     assert "counting: 7 rows" in terminal.getvalue()
     assert terminal.getvalue().count("\n") == 1
 

@@ -19,8 +19,6 @@ from tests.fits import bits
 from tests.pipeline.workflows.conftest import JOB, WORDS, write_day
 from tests.pipeline.workflows.test_batch import STEPS
 
-pytestmark = pytest.mark.xdist_group("kinds of jobs")  # what these tests look at is made once
-
 QUICK = JOB.replace("iterations = 30", "iterations = 6")
 KINDS = {
     "restarts": QUICK + "[report]\nenabled = false\n",

@@ -7,8 +7,6 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.workflows.demo.sample import MIN_WORDS
 from collapsium.storage.errors import OccupiedError
 
-pytestmark = pytest.mark.xdist_group("sample")  # what these tests look at is made once
-
 
 @pytest.fixture(scope="module")
 def texts():

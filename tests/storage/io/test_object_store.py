@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -17,9 +16,15 @@ from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus
 from tests.fits import bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
+from tests.waiting import wait_until
 
 OPTIONS = {"family": "lda", "topics": 4, "iterations": 5}
-pytestmark = pytest.mark.xdist_group("s3")
+
+
+def answers(port):
+    """Return true if something on this machine listens at a port."""
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +42,8 @@ def s3():
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
-        deadline = time.monotonic() + 60
-        while True:
-            with socket.socket() as tried:
-                if tried.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert server.poll() is None, "the server has ended"
-            assert time.monotonic() < deadline, "the server does not answer"
-            time.sleep(0.1)
+        wait_until(lambda: server.poll() is not None or answers(port))
+        assert server.poll() is None, "the server has ended"
         import s3fs
 
         s3fs.S3FileSystem().mkdir("bucket")

@@ -18,6 +18,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.io.run_lock import LEASE, LOOKS, RENEWALS, LockWatch, RunLock
 from collapsium.storage.runs.run import Run
+from tests.waiting import PATIENCE
 
 HOLD = """
 import sys, time
@@ -269,7 +270,7 @@ def interrupt_at(step, after=None):
 
 
 def test_an_interrupt_at_any_step__leaves_the_lock_usable(tmp_path):
-    lock = RunLock(Folder(tmp_path / "lock"), lease=3.0)
+    lock = RunLock(Folder(tmp_path / "lock"), lease=float(PATIENCE))
     with lock:
         interrupted = 0
         for step in range(1, 40):
@@ -286,7 +287,7 @@ def test_an_interrupt_at_any_step__leaves_the_lock_usable(tmp_path):
             began = time.monotonic()
             with lock.hold():
                 pass
-            assert time.monotonic() - began < 1.0
+            assert time.monotonic() - began < 60  # nobody waits for the lease to end
         assert interrupted > 15
 
 

@@ -87,6 +87,7 @@ def test_another_version_of_the_library__is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("way", "library"), [("stem:en", "snowballstemmer"), ("lemma:en", "simplemma")])
 def test_without_the_extra__is_a_clear_error(monkeypatch, way, library):
     normal_forms.form_of.cache_clear()
+    library_of.cache_clear()
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingError, match=f"{library} is not installed; pip install 'collapsium.normalise.'"):
         library_of(way)

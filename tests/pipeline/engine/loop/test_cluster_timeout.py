@@ -12,6 +12,7 @@ from collapsium.pipeline.executors import liveness as watching
 from collapsium.pipeline.executors.dask_client import close_client, within
 from collapsium.pipeline.executors.liveness import Watch, WorkerSign
 from collapsium.storage.errors import ClusterError
+from tests.waiting import PATIENCE
 
 
 def test_a_scheduler_that_takes_connections_and_says_nothing__is_given_up():
@@ -20,7 +21,7 @@ def test_a_scheduler_that_takes_connections_and_says_nothing__is_given_up():
         before = time.monotonic()
         with pytest.raises(ClusterError, match=f"{address}: the scheduler cannot be reached .no answer within 0.3 s"):
             clusters.reach_cluster(address, 1, watch=Watch(0.3, print))
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 60  # and not the minutes that a cluster is waited for
 
 
 def test_waiting_in_vain__counts_when_a_cluster_is_looked_for_again(monkeypatch):
@@ -47,9 +48,9 @@ def test_a_call_that_never_returns__is_waited_for_no_longer_than_was_said():
     with pytest.raises(TimeoutError, match="no answer within 0.01 s"):
         within(0.01, never.wait)
     never.set()
-    assert within(5.0, lambda: 3) == 3
+    assert within(PATIENCE, lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
-        within(5.0, lambda: 1 // 0)
+        within(PATIENCE, lambda: 1 // 0)
 
 
 def test_a_client_that_does_not_close__holds_nobody():
@@ -59,9 +60,7 @@ def test_a_client_that_does_not_close__holds_nobody():
         timeouts.append(timeout)
         never.wait()
 
-    before = time.monotonic()
     close_client(SimpleNamespace(close=close), 0.01)
-    assert time.monotonic() - before < 10
     assert timeouts == [1.0]
     never.set()
 

@@ -13,6 +13,7 @@ from collapsium.pipeline.executors.base import HaltedError, SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import ClusterError
+from tests.waiting import PATIENCE
 
 
 def test_shards_that_are_lost__are_read_again_by_the_first_of_those_that_miss_them(small):
@@ -48,10 +49,10 @@ def test_a_loss_that_one_thread_meets__is_met_by_all_and_made_good_once(clusters
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert waiting.wait(60)
+    assert waiting.wait(PATIENCE)
     executor.recover(ClusterError("on purpose"))
     assert executor.collect([executor.submit(int)]) == [0]
-    thread.join(timeout=60)
+    thread.join(timeout=PATIENCE)
     assert met == ["work was lost, as another thread has found", [0]]
     executor.recover(ClusterError("again"))
     assert executor.collect([executor.submit(int)]) == [0]
@@ -74,7 +75,7 @@ def test_threads_that_wait__are_interrupted_once():
     thread = threading.Thread(target=wait)
     thread.start()
     executor.halt()
-    thread.join(timeout=60)
+    thread.join(timeout=PATIENCE)
     assert met == ["interrupted", True]
     assert executor.collect([executor.submit(int)]) == [0]  # who asks for it is not
     executor.close()
@@ -95,6 +96,6 @@ def test_threads_that_wait_while_another_fails__are_not_interrupted():
     thread = threading.Thread(target=wait)
     thread.start()
     executor.halt(failed=True)
-    thread.join(timeout=60)
+    thread.join(timeout=PATIENCE)
     assert met == ["halted"]
     executor.close()

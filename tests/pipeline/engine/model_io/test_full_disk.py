@@ -14,6 +14,7 @@ from collapsium.storage.errors import StoreError
 from collapsium.storage.runs.run import Run
 from tests.conftest import rest_long
 from tests.fits import bits
+from tests.waiting import PATIENCE
 
 OPTIONS = {"family": "lda", "topics": 12, "iterations": 8}
 
@@ -39,7 +40,7 @@ def corpus(tmp_path_factory):
 
 def command(*words, **environment):
     words = [sys.executable, "-m", "collapsium.pipeline", *map(str, words)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **environment})
 
 
 def fill(disk, left):

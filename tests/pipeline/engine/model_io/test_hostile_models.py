@@ -25,8 +25,6 @@ from tests.chaos.hostile_models import (
     shards_of,
 )
 
-pytestmark = pytest.mark.xdist_group("hostile models")  # what these tests look at is made once
-
 FAMILIES = {
     "lda": {"topics": 3},
     "gibbs-lda": {"topics": 3},

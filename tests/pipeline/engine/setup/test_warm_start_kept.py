@@ -22,8 +22,6 @@ from tests.conftest import planted_rows
 from tests.fits import arrays_of, bits, counts_of, problem_of, scores_of
 from tests.strategies import documents_of
 
-pytestmark = pytest.mark.xdist_group("days")  # what these tests look at is made once
-
 WORDS, MORE = 30, 4
 FAMILIES = {
     "lda": {"topics": 4, "beta": 3.0, "learn": ("asymmetric-alpha",)},

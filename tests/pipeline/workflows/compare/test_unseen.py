@@ -14,8 +14,6 @@ from collapsium.storage.errors import MismatchError, OptionError
 from tests.conftest import write_corpus
 from tests.pipeline.analysis.test_given_labels import WORDS, labelled_corpus
 
-pytestmark = pytest.mark.xdist_group("unseen")  # what these tests look at is made once
-
 ASKED = {
     "families": ("hdsp", "labeled-lda", "lda"),
     "topics": (4,),
