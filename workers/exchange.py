@@ -7,17 +7,23 @@ reach each of them in an iteration (reduce-scatter and all-gather; Thakur, Raben
 are encoded (`encode`), a third of that or less. Changes are whole numbers (`Exchanges.integer_changes`), so that
 their sums do not depend on the order or the number of the hosts.
 
+Driver and scheduler know of one task for an iteration, however many hosts there are: the first host passes its order on
+to all others, and returns their results as one.
+
 This is the one place where workers hold state between tasks. A state is never changed: a turn makes the next one, and
 the driver names the oldest that it still needs. All hosts have all rows; the local states of a host are a result of a
-task too (`held_of`), so that a worker that retires hands them over. After other losses of a host, the driver begins
-anew from a checkpoint.
+task too (`Held`), so that a worker that retires hands them over. After other losses of a host, the driver begins anew
+from a checkpoint.
 """
 
 from __future__ import annotations
 
+import pickle
 import struct
 import threading
 import time
+import traceback
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -46,6 +52,7 @@ R = TypeVar("R")
 Integers: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 AnyExchanges: TypeAlias = Exchanges[Any, Any, Any, Any]
 
+LEAD = 0  # The host that takes orders for all of them
 POLL_SECONDS = 0.5  # Seconds between two looks for whether the exchange was given up
 ADDED_ROWS = 1024  # Rows that are added to a table by number at a time, as NumPy copies them
 
@@ -56,23 +63,29 @@ _HEADER = struct.Struct("<QB")  # How many numbers follow, and in how many plane
 class Kind(IntEnum):
     """Contents of a message."""
 
-    SLICES = 0  # Changes of the receiver's words, over the shards of the sender
-    SUMS = 1  # Changes of the sender's words, over all shards
+    ORDER = 0  # What the receiver is to do, pickled
+    SLICES = 1  # Changes of the receiver's words, over the shards of the sender
+    SUMS = 2  # Changes of the sender's words, over all shards
+    TURNED = 3  # Result of an order to turn, or its error, pickled
+    SCORED = 4  # Result of an order to score, or its error, pickled
 
 
 class Message(NamedTuple):
-    """Encoded changes on their way to another host."""
+    """Encoded changes, an order or a result on the way to another host."""
 
     token: str  # The exchange
     home: int  # The receiver
     turn: int
     kind: Kind
     sender: int
-    parts: tuple[bytes, ...]  # An array each, in the order of `Exchanges.integer_changes`
+    parts: tuple[bytes, ...]  # Of changes an array each, in the order of `Exchanges.integer_changes`
 
 
 class HostLostError(ClusterError):
     """A host of an exchange is gone, or the exchange was given up for that reason."""
+
+
+Send: TypeAlias = Callable[[Message], "Future[None]"]
 
 
 class Links(Protocol):
@@ -85,11 +98,11 @@ class Links(Protocol):
     def is_at(self, home: int) -> bool:
         """Return whether this task runs where the messages of a host arrive."""
 
-    def open(self) -> None:
-        """Begin to receive messages in this process, which go to `deliver`."""
+    def open(self) -> Send:
+        """Begin to receive messages in this process, which go to `deliver`; return what sends messages from here.
 
-    def send(self, message: Message) -> Future[None]:
-        """Send a message; what the network delays is sent again until the exchange is given up."""
+        What the network delays is sent again until the exchange is given up.
+        """
 
     def leave_thread(self) -> None:
         """Let other tasks have the thread of this one, which is going to wait for other hosts."""
@@ -120,12 +133,20 @@ class Order:
 
 
 @dataclass(frozen=True)
+class ScoreOrder:
+    """Scores of a state's held-out pairs."""
+
+    turn: int  # Number of the state
+    global_state: GlobalState
+    sample: DocumentSample | None
+
+
+@dataclass(frozen=True)
 class Turned:
     """Result of a host's turn."""
 
     rest: list[tuple[int, Delta]]  # Sums without words: the first shard of each, and the sum
     sums: Delta  # Sums over the rows of the words that the host owns
-    sent: int  # Bytes
 
 
 @dataclass(frozen=True)
@@ -134,6 +155,27 @@ class HostState:
 
     blocks: list[Block]  # The rows of all words
     swept: dict[int, Swept] = field(default_factory=dict)  # Local states of its shards; empty before the start
+
+
+class Held:
+    """The states of a host as the result of a task; another worker receives the local states of that moment.
+
+    So the scheduler moves them when a worker retires, and hears of no turn.
+    """
+
+    def __init__(self, states: dict[int, HostState]) -> None:
+        self._states = states
+
+    def __reduce__(self) -> tuple[type[Held], tuple[dict[int, HostState]]]:
+        """Leave out the rows, which all hosts have."""
+        return Held, ({turn: HostState([], state.swept) for turn, state in [*self._states.items()]},)
+
+    def state(self, turn: int) -> HostState:
+        """Return a state that is still needed."""
+        try:
+            return self._states[turn]
+        except KeyError:
+            raise HostLostError("a state was lost with an exchange that was given up") from None
 
 
 class Host:
@@ -146,14 +188,18 @@ class Host:
         links: Links,
         part: Part,
         shards: Sequence[AnyShard | ShardOnDisk],
+        heldout: Sequence[AnyShard | ShardOnDisk],
         warm: Sequence[WarmSource],
         state: HostState,
     ) -> None:
-        self._token, self._home, self._links, self._part = token, home, links, part
+        self._token, self._home, self._links, self.part = token, home, links, part
         self._shards = dict(zip(part.numbers, shards, strict=True))
+        self._heldout = dict(zip(part.numbers, heldout, strict=False))
         self._warm = dict(zip(part.numbers, warm, strict=False))
-        self.states = {0: state}
+        self._states = {0: state}
+        self.held = Held(self._states)
         self._changed = threading.Condition()
+        self._orders: deque[Order | ScoreOrder] = deque()
         self._inbox: dict[tuple[int, Kind], dict[int, tuple[bytes, ...]]] = {}
         self._closed = False
         words = [low for block in pairwise(part.bounds) for low in (band_bounds(block[1] - block[0])[:-1] + block[0])]
@@ -161,76 +207,101 @@ class Host:
         firsts = [-(-host * len(words) // homes) for host in range(homes + 1)]
         ends = [*words, part.bounds[-1]]
         self._owned = [(int(ends[first]), int(ends[last])) for first, last in pairwise(firsts)]
+        self._send_message = links.open()
+        threading.Thread(target=self._obey, name=f"collapsium-host-{home}", daemon=True).start()
 
     def deliver(self, message: Message) -> None:
-        """Have a message wait for the turn that takes it."""
+        """Have a message wait for the turn that takes it, or an order for the turns before."""
         with self._changed:
-            self._inbox.setdefault((message.turn, message.kind), {})[message.sender] = message.parts
+            if message.kind is Kind.ORDER:
+                self._orders.append(pickle.loads(message.parts[0]))  # noqa: S301
+            else:
+                self._inbox.setdefault((message.turn, message.kind), {})[message.sender] = message.parts
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Give up: turns that wait raise an error."""
+        """Give up: whatever waits raises an error."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
-    def turn(self, order: Order) -> Turned:
-        """Sweep the shards, exchange their changes, and make the next state."""
+    def command(self, order: Order | ScoreOrder) -> list[Any]:
+        """Have all hosts follow an order, and return their results in the order of the hosts."""
         # Several workers may share a process, so that a task of one that is gone would find its host.
-        if not self._links.is_at(self._home):
-            raise HostLostError("a worker was lost, and another one runs its task")
-        state = self.state(order.turn)
-        for number in [number for number in self.states if number < order.keep]:
-            del self.states[number]
-        kinds = self._part.model.integer_changes(order.global_state)
+        _require_at(self._links, self._home)
+        self._links.leave_thread()
+        homes, results = range(len(self._links.addresses)), {}
+        order_bytes = pickle.dumps(order)
+        for home in homes:
+            self._send(home, order.turn, Kind.ORDER, order_bytes)
+        for home, parts in self._arriving(order.turn, _answer(order), homes):
+            results[home] = pickle.loads(parts[0])  # noqa: S301
+            if isinstance(results[home], BaseException):
+                raise results[home]
+        return [results[home] for home in homes]
+
+    def _obey(self) -> None:
+        """Follow orders until the exchange is given up."""
+        while True:
+            with self._changed:
+                while not self._orders and not self._closed:
+                    self._changed.wait()
+                if self._closed:
+                    return
+                order = self._orders.popleft()
+            try:
+                answer = pickle.dumps(self._score(order) if isinstance(order, ScoreOrder) else self._turn(order))
+            # The task at the lead raises it.
+            except BaseException as error:
+                answer = _pickled(error)
+            self._send(LEAD, order.turn, _answer(order), answer)
+
+    def _send(self, receiver: int, turn: int, kind: Kind, *parts: bytes) -> Future[None] | None:
+        message = Message(self._token, receiver, turn, kind, self._home, parts)
+        if receiver != self._home:
+            return self._send_message(message)
+        self.deliver(message)
+        return None
+
+    def _turn(self, order: Order) -> Turned:
+        """Sweep the shards, exchange their changes, and make the next state."""
+        state = self.held.state(order.turn)
+        for number in [number for number in self._states if number < order.keep]:
+            del self._states[number]
+        kinds = self.part.model.integer_changes(order.global_state)
         if kinds is None:
             raise ValueError("expected changes that are whole numbers")
-        changes = {
-            name: buffers.zeros((self._part.bounds[-1], *kind.shape), kind.dtype) for name, kind in kinds.items()
-        }
+        changes = {name: buffers.zeros((self.part.bounds[-1], *kind.shape), kind.dtype) for name, kind in kinds.items()}
         swept, rest = self._sweep(state, order, kinds, changes)
-        self._links.leave_thread()
-        sent = self._exchange(order.turn, list(changes.values()))
+        self._exchange(order.turn, list(changes.values()))
         began = time.perf_counter()
         blocks, sums = self._fold(state, order, kinds, changes)
-        self.states[order.turn + 1] = HostState(blocks, swept)
+        self._states[order.turn + 1] = HostState(blocks, swept)
         sums = Delta(sums.parts, sums.ids, {"reduce": time.perf_counter() - began})
-        return Turned(grouped(rest, self._part.group), sums, sent)
+        return Turned(grouped(rest, self.part.group), sums)
 
-    def score(
-        self,
-        turn: int,
-        swept: Mapping[int, Swept],
-        heldout: Sequence[AnyShard | ShardOnDisk],
-        global_state: GlobalState,
-        sample: DocumentSample | None,
-    ) -> list[Score]:
-        """Return the scores of the held-out pairs of some shards' documents."""
-        model, blocks, pairs = self._part.model, self.state(turn).blocks, dict(zip(swept, heldout, strict=True))
+    def _score(self, order: ScoreOrder) -> list[Score]:
+        """Return the scores of the held-out pairs of the shards' documents."""
+        state = self.held.state(order.turn)
 
         def score(number: int) -> list[Score]:
-            return tasks.score(model, [pairs[number]], [swept[number]], blocks, global_state, sample)
+            inputs = ([self._heldout[number]], [state.swept[number]], state.blocks, order.global_state, order.sample)
+            return tasks.score(self.part.model, *inputs)
 
-        return [score for scores in self._in_threads(score, list(pairs)) for score in scores]
-
-    def state(self, turn: int) -> HostState:
-        """Return a state that is still needed."""
-        if turn not in self.states:
-            raise HostLostError("a state was lost with an exchange that was given up")
-        return self.states[turn]
+        return [score for scores in self._in_threads(score, list(self._heldout)) for score in scores]
 
     def _in_threads(self, call: Callable[[int], R], numbers: Sequence[int]) -> list[R]:
         """Call a function for each of the host's shards; return the results in their order."""
-        if self._part.threads == 1 or len(numbers) < 2:
+        if self.part.threads == 1 or len(numbers) < 2:
             return [call(number) for number in numbers]
-        with ThreadPoolExecutor(self._part.threads) as threads:
+        with ThreadPoolExecutor(self.part.threads) as threads:
             return list(threads.map(call, numbers))
 
     def _sweep(
         self, state: HostState, order: Order, kinds: Mapping[str, IntegerChange], changes: Mapping[str, Array]
     ) -> tuple[dict[int, Swept], dict[int, Delta]]:
         """Sweep the shards and add up their changes; return local states, and each shard's sums without words."""
-        part, adding = self._part, threading.Lock()
+        part, adding = self.part, threading.Lock()
         inputs = (part.scratch, state.blocks, order.global_state, order.stream)
 
         def sweep(number: int) -> tuple[Swept, Delta]:
@@ -252,36 +323,28 @@ class Host:
         results = dict(zip(part.numbers, self._in_threads(sweep, part.numbers), strict=True))
         return {n: swept for n, (swept, _) in results.items()}, {n: rest for n, (_, rest) in results.items()}
 
-    def _exchange(self, turn: int, changes: Sequence[Integers]) -> int:
-        """Replace the changes of the host's shards by the changes of all hosts; return the bytes that were sent."""
+    def _exchange(self, turn: int, changes: Sequence[Integers]) -> None:
+        """Replace the changes of the host's shards by the changes of all hosts."""
         homes, own = len(self._links.addresses), self._home
         others = [(own + distance) % homes for distance in range(1, homes)]
-        sending: list[Future[None]] = []
-        sent = 0
-
-        def send(kind: Kind, receiver: int, parts: tuple[bytes, ...]) -> None:
-            nonlocal sent
-            sending.append(self._links.send(Message(self._token, receiver, turn, kind, own, parts)))
-            sent += sum(map(len, parts))
-
+        sending: list[Future[None] | None] = []
         for owner in others:
             low, high = self._owned[owner]
-            send(Kind.SLICES, owner, tuple(encode(values[low:high]) for values in changes))
+            sending.append(self._send(owner, turn, Kind.SLICES, *(encode(values[low:high]) for values in changes)))
         low, high = self._owned[own]
         for _, parts in self._arriving(turn, Kind.SLICES, others):
             for values, part in zip(changes, parts, strict=True):
                 add_encoded(part, values[low:high])
         sums = tuple(encode(values[low:high]) for values in changes) if others else ()
-        for receiver in others:
-            send(Kind.SUMS, receiver, sums)
+        sending += [self._send(receiver, turn, Kind.SUMS, *sums) for receiver in others]
         for owner, parts in self._arriving(turn, Kind.SUMS, others):
             low, high = self._owned[owner]
             for values, part in zip(changes, parts, strict=True):
                 values[low:high] = 0
                 add_encoded(part, values[low:high])
         for future in sending:
-            self._wait_for(future)
-        return sent
+            if future is not None:
+                self._wait_for(future)
 
     def _arriving(self, turn: int, kind: Kind, senders: Iterable[int]) -> Iterator[tuple[int, tuple[bytes, ...]]]:
         """Yield the messages of a kind from all other hosts, in the order in which they arrive."""
@@ -323,7 +386,7 @@ class Host:
             delta = Delta(parts, {"word": np.arange(block.high - block.low)})
             bands = band_bounds(block.high - block.low) + block.low
             own = slice(*(int(np.searchsorted(bands[:-1], end)) for end in (first, last)))
-            rows, folded = self._part.model.fold(block.rows, delta, order.global_state, own)
+            rows, folded = self.part.model.fold(block.rows, delta, order.global_state, own)
             ids = {dim: ids + block.low if dim == BAND else ids for dim, ids in folded.ids.items()}
             sums = sums + Delta(folded.parts, ids)
             blocks.append(Block(block.low, block.high, rows, Delta()))
@@ -404,18 +467,21 @@ def join(
     links: Links,
     part: Part,
     shards: Sequence[AnyShard | ShardOnDisk],
+    heldout: Sequence[AnyShard | ShardOnDisk],
     warm: Sequence[WarmSource],
     given: GlobalState | Sequence[Block],
     swept: Sequence[Swept],
-) -> None:
+) -> Held:
     """Task: take part in an exchange, from given blocks or from the state before the first document."""
-    links.open()
+    # Dask runs the task again elsewhere if the worker is lost.
+    _require_at(links, home)
     if isinstance(given, GlobalState):
         blocks = [tasks.empty_block(part.model, low, high, given) for low, high in pairwise(part.bounds)]
     else:
         blocks = list(given)
     state = HostState(blocks, dict(zip(part.numbers, swept, strict=False)))
-    _hosts[token, home] = Host(token, home, links, part, shards, warm, state)
+    host = _hosts[token, home] = Host(token, home, links, part, shards, heldout, warm, state)
+    return host.held
 
 
 def leave(token: str) -> None:
@@ -442,36 +508,52 @@ def deliver(message: Message) -> None:
     _host(message.token, message.home).deliver(message)
 
 
-def turn(token: str, home: int, order: Order) -> Turned:
-    """Task: a host's turn."""
-    return _host(token, home).turn(order)
+def turn(token: str, order: Order, shards: int) -> Delta:
+    """Task: a turn of all hosts; return the sums over all shards that the update of the global state takes."""
+    hosts: list[Turned] = _host(token, LEAD).command(order)
+    size = _host(token, LEAD).part.group
+    sums = summed((rest for host in hosts for rest in host.rest), size, shards)
+    for host in hosts:
+        sums = sums + host.sums
+    return sums
 
 
-def held_of(turned: Turned, token: str, home: int, turn: int) -> dict[int, Swept]:  # noqa: ARG001
-    """Task: the local states of a host after a turn; as a result, they survive the worker's retirement."""
-    return _host(token, home).state(turn).swept
+def score(token: str, order: ScoreOrder) -> list[Score]:
+    """Task: the scores of all shards."""
+    return [score for scores in _host(token, LEAD).command(order) for score in scores]
 
 
-def swept_of(held: Mapping[int, Swept], number: int) -> Swept:
+def swept_of(held: Held, turn: int, number: int) -> Swept:
     """Task: the local state of a shard."""
-    return held[number]
+    return held.state(turn).swept[number]
 
 
 def block_of(token: str, turn: int, number: int) -> Block:
     """Task: a block of the vocabulary, from any host."""
-    return _any_host(token).state(turn).blocks[number]
+    host = next((host for key, host in [*_hosts.items()] if key[0] == token), None) or _host(token, -1)
+    return host.held.state(turn).blocks[number]
 
 
-def score(
-    token: str,
-    turn: int,
-    held: Mapping[int, Swept],
-    heldout: Sequence[AnyShard | ShardOnDisk],
-    global_state: GlobalState,
-    sample: DocumentSample | None,
-) -> list[Score]:
-    """Task: the scores of a host's shards, by the rows of any host."""
-    return _any_host(token).score(turn, held, heldout, global_state, sample)
+def _answer(order: Order | ScoreOrder) -> Kind:
+    return Kind.SCORED if isinstance(order, ScoreOrder) else Kind.TURNED
+
+
+def _pickled(error: BaseException) -> bytes:
+    """Return an error as bytes, with the place where it occurred; another one where it has no such form."""
+    error.add_note(f"in another thread: {traceback.format_exc()}")
+    try:
+        data = pickle.dumps(error)
+        pickle.loads(data)  # noqa: S301
+    # Whatever the error is, the other hosts must not wait for its host.
+    except Exception:
+        return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return data
+
+
+def _require_at(links: Links, home: int) -> None:
+    """Raise an error in the task of a worker that is gone, which Dask gives to another one."""
+    if not links.is_at(home):
+        raise HostLostError("a worker was lost, and another one runs its task")
 
 
 def _host(token: str, home: int) -> Host:
@@ -479,7 +561,3 @@ def _host(token: str, home: int) -> Host:
     if host is None:
         raise HostLostError("a worker was lost, and with it its part of an exchange of changes")
     return host
-
-
-def _any_host(token: str) -> Host:
-    return next((host for key, host in [*_hosts.items()] if key[0] == token), None) or _host(token, -1)

@@ -237,8 +237,8 @@ def received(result: Delta | Swept) -> Delta:
     return _deltas([result])[0]
 
 
-def is_there(part: Block | Swept) -> None:
-    """Do nothing; a part of a state is a result of a task."""
+def is_there(result: object) -> None:
+    """Do nothing, once another task has its result."""
 
 
 def prefetch(blocks: Sequence[Block]) -> None:

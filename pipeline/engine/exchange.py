@@ -10,7 +10,7 @@ import secrets
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar, overload
+from typing import Generic, TypeVar, overload
 
 from collapsium.pipeline.engine.state import GROUP_SHARDS, Problem, State
 from collapsium.pipeline.executors.base import Executor, Future
@@ -22,16 +22,13 @@ from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.family import Exchanges
 
 T = TypeVar("T")
-Locals: TypeAlias = list[Future[dict[int, tasks.Swept]]]  # The local states of each host
 
 
 class HeldParts(Sequence[Future[T]], Generic[T]):
     """Parts of the state after a turn, which hosts hold; each is submitted as a future when it is looked up."""
 
-    def __init__(
-        self, owner: Exchange, turn: int, local: Locals, size: int, submit: Callable[[int], Future[T]]
-    ) -> None:
-        self.exchange, self.turn, self.local, self._size, self._submit = owner, turn, local, size, submit
+    def __init__(self, owner: Exchange, turn: int, size: int, submit: Callable[[int], Future[T]]) -> None:
+        self.exchange, self.turn, self._size, self._submit = owner, turn, size, submit
 
     @overload
     def __getitem__(self, number: int) -> Future[T]: ...
@@ -54,31 +51,28 @@ class HeldParts(Sequence[Future[T]], Generic[T]):
 class Turn:
     """A submitted turn of all hosts."""
 
-    turned: list[Future[exchange.Turned]]
-    shards: int
+    turned: Future[Delta]
+    links: exchange.Links
     blocks: HeldParts[tasks.Block]  # The blocks of the vocabulary after it
     swept: HeldParts[tasks.Swept]  # The shards' next local states
 
     def sums(self, executor: Executor) -> Delta:
         """Wait for the sums that the update of the global state takes."""
-        hosts = executor.collect(self.turned)
-        sums = exchange.summed((rest for host in hosts for rest in host.rest), GROUP_SHARDS, self.shards)
-        for host in hosts:
-            sums = sums + host.sums
-        return sums
+        return executor.collect([self.turned], self.links)[0]
 
 
 class Exchange:
     """An exchange between the worker processes that were there when it began."""
 
     def __init__(self, problem: Problem, state: State, links: exchange.Links, family: exchange.AnyExchanges) -> None:
-        self._problem, self._links, self._token = problem, links, secrets.token_hex(8)
+        self._problem, self.links, self._token = problem, links, secrets.token_hex(8)
         executor = problem.executor
         # A state in use holds the exchange. Once no state is, hosts forget theirs.
         self._leave = weakref.finalize(self, executor.tell, exchange.leave, self._token)
         self._leave.atexit = False
         given: GlobalState | list[Future[tasks.Block]] = [*state.blocks] if state.swept else problem.global_state
-        local, joined = [*state.swept], []
+        local = [*state.swept]
+        self._held: list[Future[exchange.Held]] = []
         for home in range(self._homes):
             numbers = self._shards(home)
             part = exchange.Part(
@@ -91,11 +85,12 @@ class Exchange:
                 problem.local_sweeps,
             )
             shards = [problem.shards[number] for number in numbers]
+            heldout = [problem.heldout[number] for number in numbers] if problem.heldout else []
             warm = [problem.warm[number] for number in numbers] if problem.warm is not None and not local else []
             swept = [local[number] for number in numbers] if local else []
-            inputs: tuple[object, ...] = (self._token, home, links, part, shards, warm, given, swept)
-            joined.append(executor.submit(exchange.join, *inputs, home=home))
-        executor.collect(joined)
+            inputs: tuple[object, ...] = (self._token, home, links, part, shards, heldout, warm, given, swept)
+            self._held.append(executor.submit(exchange.join, *inputs, home=home))
+        executor.collect([executor.submit(tasks.is_there, held) for held in self._held])
 
     @staticmethod
     def begun(problem: Problem, state: State) -> Exchange | None:
@@ -107,12 +102,12 @@ class Exchange:
 
     @property
     def _homes(self) -> int:
-        return len(self._links.addresses)
+        return len(self.links.addresses)
 
     @property
     def is_current(self) -> bool:
         """True if all present worker processes take part, and no other one does."""
-        return self._problem.executor.links() == self._links
+        return self._problem.executor.links() == self.links
 
     def submit(self, state: State, last: State | None, stream: Stream, sample: DocumentSample | None) -> Turn:
         """Submit a turn from a state; the `last` complete iteration is needed until the next is."""
@@ -120,9 +115,7 @@ class Exchange:
         turn = self.turn_of(state) + 1
         keep = turn - 1 if last is None else min(self.turn_of(last), turn - 1)
         order = exchange.Order(turn - 1, keep, state.global_state, stream, sample)
-        turned = [submit(exchange.turn, token, home, order, home=home) for home in range(self._homes)]
-        # The turn itself has no local states as arguments: the scheduler would remember all turns.
-        held = [submit(exchange.held_of, done, token, home, turn, home=home) for home, done in enumerate(turned)]
+        turned = submit(exchange.turn, token, order, len(problem.shards), home=exchange.LEAD)
 
         def block(number: int) -> Future[tasks.Block]:
             # Where tasks on a block run, as all hosts have it: elsewhere it would travel to them.
@@ -131,23 +124,16 @@ class Exchange:
             return submit(exchange.block_of, token, turn, number, home=home)
 
         def swept(number: int) -> Future[tasks.Swept]:
-            return submit(exchange.swept_of, held[self._home(number)], number)
+            return submit(exchange.swept_of, self._held[self._home(number)], turn, number)
 
-        shards = len(problem.shards)
-        blocks = HeldParts(self, turn, held, len(problem.block_bounds) - 1, block)
-        return Turn(turned, shards, blocks, HeldParts(self, turn, held, shards, swept))
+        blocks = HeldParts(self, turn, len(problem.block_bounds) - 1, block)
+        return Turn(turned, self.links, blocks, HeldParts(self, turn, len(problem.shards), swept))
 
     def scores(self, state: State, sample: DocumentSample | None) -> list[Future[list[tasks.Score]]]:
-        """Submit the scoring of held-out pairs, a task for each host that has some."""
-        problem, scores = self._problem, list[Future[list[tasks.Score]]]()
-        if not problem.heldout or not isinstance(state.swept, HeldParts):
-            return scores
-        for home, local in enumerate(state.swept.local):
-            pairs = [problem.heldout[number] for number in self._shards(home)]
-            if pairs:
-                inputs = (self._token, self.turn_of(state), local, pairs, state.global_state, sample)
-                scores.append(problem.executor.submit(exchange.score, *inputs, home=home))
-        return scores
+        """Submit the scoring of held-out pairs, if there are any."""
+        order = exchange.ScoreOrder(self.turn_of(state), state.global_state, sample)
+        submit, has_pairs = self._problem.executor.submit, bool(self._problem.heldout)
+        return [submit(exchange.score, self._token, order, home=exchange.LEAD)] if has_pairs else []
 
     def turn_of(self, state: State) -> int:
         """Return the number that the hosts have of a state; 0 of the one that the exchange began with."""
@@ -165,7 +151,7 @@ class Exchange:
         """Return the homes, as the executor has them now, of hosts that are still there."""
         links = self._problem.executor.links()
         present = () if links is None else links.addresses
-        homes = [home for home, address in enumerate(present) if address in self._links.addresses]
+        homes = [home for home, address in enumerate(present) if address in self.links.addresses]
         if not homes:
             raise exchange.HostLostError("all workers of an exchange of changes were lost")
         return homes

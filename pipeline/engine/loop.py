@@ -7,6 +7,7 @@ one pass gives a good model, however large the corpus.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import time
@@ -285,15 +286,11 @@ class Fit:
         # come after the fetching of words, for which the report of this iteration would else wait.
         words = self._submit_words(progress, rows.scored, last=not due.swept)
         if due.swept:
-            self._submitted = self._submit_round(self._due(self.state.iteration + 1), rows=rows)
-        submitted: list[Future[list[tasks.Score] | TopWords]] = [*scores, *words]
-        results = self.problem.executor.collect(submitted)
-        progress = self._finished_progress(
-            progress,
-            [score for result in results if not isinstance(result, TopWords) for score in result],
-            [result for result in results if isinstance(result, TopWords)],
-            restored=restored is not None,
-        )
+            # Where a host is gone just now, it is submitted again.
+            with contextlib.suppress(HostLostError):
+                self._submitted = self._submit_round(self._due(self.state.iteration + 1), rows=rows)
+        scored, top_words = self._collected(scores), self.problem.executor.collect(words) if words else []
+        progress = self._finished_progress(progress, scored, top_words, restored=restored is not None)
         if progress.score is None and self._stop_reason(progress):
             # The last iteration is always scored.
             progress = replace(progress, score=mean_score(self._scores()))
@@ -331,18 +328,15 @@ class Fit:
         seconds, rounds, moves, iteration = 0.0, 0, 0, self.state.iteration + 1
         rows: BlockRows | None = None
         while True:
-            current = self._submitted or self._submit_round(due, rounds, rows)
-            rows, self._submitted = current.rows, None
             try:
+                current = self._submitted or self._submit_round(due, rounds, rows)
+                rows, self._submitted = current.rows, None
                 statistics, moves = current.sums(problem.executor), 0
             except HostLostError:
                 moves += 1
                 if moves == MAX_CONSECUTIVE_LOSSES:
                     raise
-                if self._exchange is not None:
-                    self._exchange.interrupt()
-                problem.executor.look()
-                self._move_to_present_hosts()
+                self._leave_lost_hosts()
                 continue
             began = time.perf_counter()
             figures = problem.family.objective(self.state.global_state, statistics)
@@ -399,6 +393,14 @@ class Fit:
         swept, blocks = self._submit_sweeps(shown, stream, sample)
         statistics = [problem.executor.submit(tasks.block_sums, block) for block in blocks]
         return Round(swept, blocks, Summed(statistics).sums, self._submit_rows(blocks, due))
+
+    def _leave_lost_hosts(self) -> None:
+        """Give a turn up that waits for hosts which are gone, and hand over what the others hold."""
+        self._submitted = None
+        if self._exchange is not None:
+            self._exchange.interrupt()
+        self.problem.executor.look()
+        self._move_to_present_hosts()
 
     def _move_to_present_hosts(self) -> State:
         """Hand over what the hosts of an exchange hold, after some have left or others joined; return the state."""
@@ -475,7 +477,18 @@ class Fit:
     def _scores(self) -> list[tasks.Score]:
         """Return the scores of the state's shards; none where nothing is held out."""
         rows = self._submit_rows(self.state.blocks, Due(swept=False, scored=True))
-        collected = self.problem.executor.collect(self._submit_scores(rows.scored))
+        return self._collected(self._submit_scores(rows.scored))
+
+    def _collected(self, submitted: list[Future[list[tasks.Score]]]) -> list[tasks.Score]:
+        """Wait for scores; submit them again where a host of the exchange is gone."""
+        links = self.state.blocks.exchange.links if isinstance(self.state.blocks, HeldParts) else None
+        if not submitted:
+            return []
+        try:
+            collected = self.problem.executor.collect(submitted, links)
+        except HostLostError:
+            self._leave_lost_hosts()
+            return self._scores()
         return [score for scores in collected for score in scores]
 
     def _submit_scores(self, scored: list[Future[tasks.Block]]) -> list[Future[list[tasks.Score]]]:

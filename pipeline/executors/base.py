@@ -56,8 +56,26 @@ class Executor(Protocol):
     def submit(self, function: Callable[..., T], *args: object, home: int | None = None) -> Future[T]:
         """Run a task, preferably in worker process `home`; arguments may be futures or lists of futures."""
 
-    def collect(self, futures: Sequence[Future[T]]) -> list[T]:
-        """Wait for results and return them in order; an exception of a task is raised."""
+    def collect(self, futures: Sequence[Future[T]], links: Links | None = None) -> list[T]:
+        """Wait for results and return them in order; an exception of a task is raised.
+
+        Parameters
+        ----------
+        futures : sequence of Future
+            The results to wait for.
+        links : Links, optional
+            Links between worker processes that all have to stay until then.
+
+        Returns
+        -------
+        list
+            The results.
+
+        Raises
+        ------
+        HostLostError
+            A worker process of `links` has left.
+        """
 
     @property
     def memory(self) -> float | None:
@@ -188,7 +206,7 @@ class SerialExecutor:
             return arg.value
         return [self._resolved(item) for item in arg] if isinstance(arg, list) else arg
 
-    def collect(self, futures: Sequence[Future[T]]) -> list[T]:
+    def collect(self, futures: Sequence[Future[T]], links: Links | None = None) -> list[T]:  # noqa: ARG002
         """Return the results."""
         return [cast(_Done[T], future).value for future in futures]
 

@@ -46,6 +46,7 @@ from collapsium.pipeline.monitoring.dask_dashboard.plugin import TOPIC, install
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import ClusterError, ClusterGoneError, MismatchError
 from collapsium.storage.units import size
+from collapsium.workers.exchange import HostLostError, Links
 
 if TYPE_CHECKING:
     import distributed
@@ -228,7 +229,7 @@ class DaskExecutor:
             )
         return cast(Future[T], future)
 
-    def collect(self, futures: Sequence[Future[T]]) -> list[T]:
+    def collect(self, futures: Sequence[Future[T]], links: Links | None = None) -> list[T]:
         """Wait for results and return them in order; meanwhile check that the cluster makes progress."""
         waited: list[distributed.Future] = list(futures)
         interval = min(CLUSTER_POLL, self._watch.timeout / 4)
@@ -241,6 +242,8 @@ class DaskExecutor:
             self._report_restarts()
             if self._seen.losses != self._losses:
                 raise ClusterError("work was lost, as another thread has found")
+            if links is not None and not set(links.addresses) <= set(self._members.addresses):
+                raise HostLostError("a worker was lost, with which others exchange changes")
             now = time.monotonic()
             if unanswered or now - checked >= interval:
                 first, checked = checked == began, now

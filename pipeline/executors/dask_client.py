@@ -144,7 +144,7 @@ if TYPE_CHECKING:
 MAX_TASKS = 1000  # Number of a worker's tasks that are looked at: others may have submitted any number
 
 # The fields of a `WorkerSign`, which travel as plain values
-SignFields: TypeAlias = tuple[float, float, bool, tuple[str, ...], bool, bool, int, float]
+SignFields: TypeAlias = tuple[float, float, bool, tuple[str, ...], bool, bool, int, float, bool]
 # Task transitions, the fields of each worker, and stranded tasks; see `worker_signs`
 Signs: TypeAlias = tuple[int, dict[str, SignFields], int]
 
@@ -153,8 +153,10 @@ def worker_signs(token: str, dask_scheduler: distributed.Scheduler) -> Signs:
     """Return the state of the workers for a driver."""
     now = time.time()
     signs: dict[str, SignFields] = {}
+    # Tasks that have left their thread wait for hosts of an exchange, which sweep without a task of their own.
+    waiting = (task for worker in dask_scheduler.workers.values() for task in worker.long_running)
+    exchanging = any(token in str(task.key) for task in islice(waiting, MAX_TASKS))
     for address, worker in dask_scheduler.workers.items():
-        # Tasks that have left their thread wait for other workers, and use no processor.
         tasks = (task for task in worker.processing if task not in worker.long_running)
         keys = [str(task.key) for task in islice(tasks, MAX_TASKS)]
         own = [key for key in keys if token in key]
@@ -167,6 +169,7 @@ def worker_signs(token: str, dask_scheduler: distributed.Scheduler) -> Signs:
             worker.status.name in ("closing", "closing_gracefully", "closed"),
             int(worker.nthreads),
             float(worker.memory_limit or 0),
+            exchanging,
         )
     unrunnable = islice(getattr(dask_scheduler, "unrunnable", ()), MAX_TASKS)
     return dask_scheduler.transition_counter, signs, sum(token in str(task.key) for task in unrunnable)

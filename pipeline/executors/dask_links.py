@@ -35,15 +35,17 @@ class DaskLinks:
         """Return whether the worker that runs this task is a host."""
         return bool(distributed.get_worker().address == self.addresses[home])
 
-    def open(self) -> None:
-        """Begin to receive messages in the worker that runs this task."""
-        distributed.get_worker().handlers[OPERATION] = _receive
+    def open(self) -> exchange.Send:
+        """Begin to receive messages in the worker that runs this task, and return what sends messages from it."""
+        worker = distributed.get_worker()
+        worker.handlers[OPERATION] = _receive
 
-    def send(self, message: exchange.Message) -> Future[None]:
-        """Send a message from the worker that runs this task."""
-        worker, address = distributed.get_worker(), self.addresses[message.home]
-        _sent[worker.address] += sum(map(len, message.parts))
-        return asyncio.run_coroutine_threadsafe(_send(worker, address, message), worker.loop.asyncio_loop)
+        def send(message: exchange.Message) -> Future[None]:
+            _sent[worker.address] += sum(map(len, message.parts))
+            sending = _send(worker, self.addresses[message.home], message)
+            return asyncio.run_coroutine_threadsafe(sending, worker.loop.asyncio_loop)
+
+        return send
 
     def leave_thread(self) -> None:
         """Let other tasks have the thread of this one."""

@@ -34,6 +34,7 @@ class WorkerSign:
     leaving: bool = False  # True if it hands over what it holds, and takes no further tasks
     threads: int = 1  # Number of its threads
     memory: float = 0.0  # Its memory limit in bytes; 0 without a limit
+    exchanging: bool = False  # True if the driver waits for an exchange, in which workers compute without tasks
 
 
 @dataclass
@@ -121,4 +122,4 @@ class Watch:
 
 
 def _is_computing(sign: WorkerSign) -> bool:
-    return bool(sign.tasks) and sign.processor > BUSY_PERCENT
+    return (bool(sign.tasks) or sign.exchanging) and sign.processor > BUSY_PERCENT

@@ -6,13 +6,16 @@ import heapq
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import psutil
 
 from collapsium.pipeline.executors.base import Activity, Future, Halt, T
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import ClusterError
+
+if TYPE_CHECKING:
+    from collapsium.workers.exchange import Links
 
 SECONDS_BEFORE_NOTICE = 300.0  # Seconds without a finished task after which a notice says so
 
@@ -135,7 +138,7 @@ class ThreadExecutor:
             # Otherwise the result would stay in memory until the next task arrives.
             del task
 
-    def collect(self, futures: Sequence[Future[T]]) -> list[T]:
+    def collect(self, futures: Sequence[Future[T]], links: Links | None = None) -> list[T]:  # noqa: ARG002
         """Wait for results and return them in order; an exception of a task is raised as soon as it occurs."""
         before, idle = -1, 0.0
         tasks = cast(Sequence[_Task], futures)

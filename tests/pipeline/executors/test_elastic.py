@@ -31,7 +31,7 @@ def expected(small, tmp_path_factory):
 
 
 class Computed(distributed.SchedulerPlugin):
-    """Counts how often each task was computed, and the turns of each worker."""
+    """Counts how often each task was computed, and the hosts that each worker was."""
 
     name = "computed"
 
@@ -41,7 +41,7 @@ class Computed(distributed.SchedulerPlugin):
     def transition(self, key, start, finish, *args, **kwargs):
         if (start, finish) == ("processing", "memory"):
             self.times[str(key)] += 1
-            if str(key).startswith("turn-"):
+            if str(key).startswith("join-"):
                 self.workers[kwargs["worker"]] += 1
 
 

@@ -9,6 +9,7 @@ from collapsium.storage.errors import ClusterError
 BUSY = WorkerSign(0.5, 99.0, False, ("sweep-1",))
 IDLE = WorkerSign(0.5, 1.0, False, ())
 STUCK = WorkerSign(0.5, 0.0, False, ("sweep-2",))
+HOST = WorkerSign(0.5, 99.0, False, (), exchanging=True)
 PAUSED = WorkerSign(0.5, 90.0, True, ("sweep-3",))
 
 
@@ -39,8 +40,9 @@ def look(watch, clock, seconds, workers, counter=7, every=10.0):
     return given_up
 
 
-def test_a_worker_that_computes__may_take_as_long_as_it_likes(watch, clock):
-    assert look(watch, clock, 10_000, {"a": BUSY, "b": IDLE}) == []
+@pytest.mark.parametrize("sign", [BUSY, HOST], ids=["task", "host"])
+def test_a_worker_that_computes__may_take_as_long_as_it_likes(watch, clock, sign):
+    assert look(watch, clock, 10_000, {"a": sign, "b": IDLE}) == []
     assert watch.said == []
 
 
