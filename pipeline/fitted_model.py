@@ -25,7 +25,17 @@ from collapsium.pipeline.corpora.new_texts import (
 from collapsium.pipeline.corpora.options import READING
 from collapsium.pipeline.corpora.recorded_reading import reading_of_model
 from collapsium.pipeline.corpora.text_reader import TextReader, TextsRead
-from collapsium.pipeline.corpora.texts_in_memory import check_lazy, in_memory, index_of, is_lazy, is_path, rows_of
+from collapsium.pipeline.corpora.texts_in_memory import (
+    Frame,
+    check_lazy,
+    in_memory,
+    index_of,
+    is_lazy,
+    is_path,
+    rows_of,
+    shares_like,
+    topic_columns,
+)
 from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor
 from collapsium.pipeline.executors.open import dask_collections, open_executor
 from collapsium.pipeline.models import model as models
@@ -428,7 +438,7 @@ class Model:
             As for `transform`.
         """
         alone = isinstance(texts, str)
-        shares = self.transform([texts] if alone else texts)
+        shares = np.asarray(self.transform([texts] if alone else texts))
         known = self.topics()
         ids = known.index[known.index < shares.shape[1]].to_numpy()
         order = ids[np.argsort(-shares[:, ids], axis=1, kind="stable")[:, : max(n, 0)]]
@@ -444,16 +454,16 @@ class Model:
     @overload
     def transform(
         self, texts: DocumentSource, *, seed: int = 0, return_unknown: Literal[False] = False, **reading: Any
-    ) -> Floats: ...
+    ) -> Frame: ...
 
     @overload
     def transform(
         self, texts: DocumentSource, *, seed: int = 0, return_unknown: Literal[True], **reading: Any
-    ) -> tuple[Floats, Ints]: ...
+    ) -> tuple[Frame, Ints]: ...
 
     def transform(
         self, texts: DocumentSource, *, seed: int = 0, return_unknown: bool = False, **reading: Any
-    ) -> Floats | tuple[Floats, Ints]:
+    ) -> Frame | tuple[Frame, Ints]:
         """Return the topic proportions of new documents, read like the training documents.
 
         The first texts load the vocabulary and the topics into memory, where they stay for the next ones. A warning is
@@ -464,8 +474,7 @@ class Model:
         ----------
         texts : sequence of str, column, frame, AnnData, path, or Dask frame, column or bag
             Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
-            Or an AnnData object, of which the layer is read that the model's record names. A Dask collection is not
-            computed: the result is a Dask frame with the same index, or an array for a bag.
+            Or an AnnData object, of which the layer is read that the model's record names.
         seed : int, optional
             Seed of families that draw random numbers.
         return_unknown : bool, optional
@@ -476,8 +485,11 @@ class Model:
 
         Returns
         -------
-        proportions : numpy.ndarray of float64, shape (documents, topics); dask.dataframe.DataFrame or dask.array.Array
-            Proportions in the order of the documents; column k is the topic with the permanent id k.
+        proportions : numpy.ndarray of float64, shape (documents, topics); or a frame
+            Proportions in the order of the documents; column k is the topic with the permanent id k. A frame or column
+            of pandas, polars or Arrow gives a frame of the same library, with the same index and the columns
+            ``topic_0``, ``topic_1`` and so on, which can be joined with it. A Dask collection is not computed: the
+            result is such a Dask frame, or an array for a bag.
         unknown : numpy.ndarray of int64, shape (documents,)
             Number of tokens whose words are neither in the vocabulary nor left out on purpose, as stop words are. Only
             with `return_unknown`.
@@ -499,15 +511,14 @@ class Model:
         if is_lazy(texts):
             if return_unknown:
                 raise OptionError("expected texts in memory, found a Dask collection", "return_unknown")
-            lazy: Floats = lazy_proportions(self._opened, texts, seed, reading)
-            return lazy
+            return lazy_proportions(self._opened, texts, seed, reading)
         with shown("inferring proportions"):
             read = self._folding.read(texts, reading)
             for kind, line in (("reading", read.notice), ("unknown words", read.warning)):
                 if line is not None and kind not in self._warned_of:
                     self._warned_of.add(kind)
                     warnings.warn(line, UserWarning, stacklevel=2)
-            proportions = self._folding.proportions(read, seed)
+            proportions = shares_like(texts, self._folding.proportions(read, seed))
         return (proportions, read.unknown) if return_unknown else proportions
 
     def _transform_path(self, path: str | os.PathLike[str], seed: int, reading: Reading) -> Floats:
@@ -935,16 +946,37 @@ class TextFolding:
             executor.close()
 
 
-def lazy_proportions(model: models.Model, texts: DocumentSource, seed: int, reading: Reading) -> Any:
-    """Return the proportions of a Dask collection of texts lazily, partition by partition."""
+def check_lazy_texts(model: models.Model, texts: DocumentSource, reading: Reading) -> None:
+    """Refuse a Dask collection that a model cannot read, before any of it is computed."""
     if load_family(model.record.family).corpus_kind != DOCUMENTS:
         raise OptionError(f"'{model.record.family}' takes vectors, not texts")
     check_lazy(texts, fields_named(reading_of_model(model).history, texts, reading))
+
+
+def lazy_proportions(
+    model: models.Model, texts: DocumentSource, seed: int, reading: Reading, *, framed: bool = False
+) -> Frame:
+    """Return the proportions of a Dask collection of texts lazily; `framed` gives bags a frame too."""
+    check_lazy_texts(model, texts, reading)
     arguments = (model.folder.address, model.record.digest, seed, tuple(sorted(reading.items())))
-    return dask_collections().map_rows(texts, _partition_proportions, arguments, _width(model))
+    collections, width = dask_collections(), _width(model)
+    if not framed and not collections.is_frame(texts):
+        return collections.map_arrays(texts, _partition_proportions, arguments, width)
+    meta = require_pandas().DataFrame(np.zeros((0, width)), columns=topic_columns(width))
+    return collections.map_frames(texts, _partition_frame, arguments, meta)
 
 
-def _partition_proportions(part: Any, url: str, digest: str, seed: int, reading: tuple[tuple[str, Any], ...]) -> Floats:
+def _partition_frame(
+    part: DocumentSource, url: str, digest: str, seed: int, reading: tuple[tuple[str, Any], ...]
+) -> pd.DataFrame:
+    shares = _partition_proportions(part, url, digest, seed, reading)
+    frame: pd.DataFrame = require_pandas().DataFrame(shares, columns=topic_columns(shares.shape[1]))
+    return frame
+
+
+def _partition_proportions(
+    part: DocumentSource, url: str, digest: str, seed: int, reading: tuple[tuple[str, Any], ...]
+) -> Floats:
     """Return the proportions of a partition, with a model that the process keeps for the next ones."""
     folding = _folding_at(url, digest)
     return folding.proportions(folding.read(rows_of(part), dict(reading)), seed)

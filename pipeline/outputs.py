@@ -10,18 +10,13 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-
-import pyarrow.parquet as pq
+from typing import Any, ParamSpec, TypeVar
 
 from collapsium.pipeline.options import with_parameter
 from collapsium.storage.corpus.manifest import MANIFEST
-from collapsium.storage.errors import OccupiedError, OptionError, optional
+from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.atomic import is_hidden
 from collapsium.storage.io.folder import Folder
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -94,15 +89,6 @@ def table_file(out: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike
         return
     with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
         yield os.path.join(place, "table.parquet")  # noqa: PTH118
-
-
-def read_table(path: str | os.PathLike[str], index: pd.Index | None) -> pd.DataFrame:
-    """Read a temporary table as a frame, with the index of the caller's documents, or else their ids."""
-    with optional("pandas", "frames need pandas; pip install 'collapsium[pandas]'"):
-        import pandas as pd
-    table: pd.DataFrame = pq.read_table(path).to_pandas()
-    ids = table.pop("id")
-    return table.set_axis(pd.Index(ids, name="id") if index is None or len(index) != len(table) else index, axis=0)
 
 
 def _visible(folder: Folder) -> Iterator[str]:

@@ -26,7 +26,19 @@ ANY = 1482 // 3
 """Most uses of `Any`: a third of those in the code base before its families were classes."""
 ANY_SHAPE = "tuple[typing.Any, ...]"
 """The shape in the type of a NumPy array, which its annotation leaves open."""
-SLOW = {"IPython", "fsspec", "numba", "numcodecs", "platformdirs", "psutil", "rich", "scipy", "threadpoolctl"}
+SLOW = {
+    "IPython",
+    "fsspec",
+    "narwhals",
+    "numba",
+    "numcodecs",
+    "platformdirs",
+    "psutil",
+    "rich",
+    "scipy",
+    "threadpoolctl",
+}
+NEED_OPTIONAL = {"distributed.dashboard.scheduler", "dask.dataframe"}
 DOORS = {
     "pipeline/analysis/info.py",
     "pipeline/engine/setup/starts.py",
@@ -187,8 +199,8 @@ def test_functions__import_what_is_optional_or_slow_alone():
                 allowed = name_of(path) in DOORS or name_of(path).startswith("pipeline/cli/")
             else:
                 known = {canonicalize_name(each) for each in distributions.get(package, [package])}
-                # Dask's pages import Bokeh, which is optional.
-                allowed = package in SLOW or bool(optional & known) or name == "distributed.dashboard.scheduler"
+                # They import Bokeh and pandas, which are optional.
+                allowed = package in SLOW or bool(optional & known) or name in NEED_OPTIONAL
             if not allowed:
                 found.append(f"{name_of(path)}:{line} {name}")
     assert found == []

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,16 @@ import pyarrow.compute as pc
 from collapsium.pipeline.analysis.options import InferOptions
 from collapsium.pipeline.corpora.new_texts import DocumentSource, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
-from collapsium.pipeline.corpora.texts_in_memory import index_of
+from collapsium.pipeline.corpora.texts_in_memory import Frame, is_lazy, read_table
 from collapsium.pipeline.executors.base import TLS, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
-from collapsium.pipeline.fitted_model import load_blocks, parts_for
+from collapsium.pipeline.fitted_model import lazy_proportions, load_blocks, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family, require_corpus
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, without_none
-from collapsium.pipeline.outputs import overwrites, read_table, table_file
+from collapsium.pipeline.outputs import overwrites, table_file
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
 from collapsium.storage.errors import OptionError
@@ -47,9 +47,6 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 THETA, PREFIX = "document_topic", "document_"
 SEGMENT_THETA, SEGMENTS = "segment_topic", "segments"
@@ -86,7 +83,7 @@ def infer(
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
-) -> Inference | pd.DataFrame:
+) -> Inference | Frame:
     """Write the topic proportions of documents or of their segments, or return them as a frame.
 
     Documents of the training corpus have the proportions of the fit. All others are folded in: their proportions are
@@ -97,7 +94,7 @@ def infer(
     ----------
     run : str or path-like
         Folder of a run or model.
-    documents : Corpus, path, sequence of paths or str, column or frame
+    documents : Corpus, path, sequence of paths or str, column or frame, or Dask frame, column or bag
         A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, or in
         memory, which are read as the model's own documents were.
     out : str or path-like, optional
@@ -121,9 +118,10 @@ def infer(
 
     Returns
     -------
-    Inference or pandas.DataFrame
+    Inference or frame
         The number of rows and, for texts, of unknown tokens; or, without `out`, a row for each document and a column
-        for each topic, with the index of a pandas frame of documents, or else their ids.
+        for each topic, with the index of a pandas frame of documents, or else their ids. Polars and Arrow give frames
+        of their own with the columns ``topic_0`` and so on, and so does a Dask collection, which is not computed.
 
     Raises
     ------
@@ -144,6 +142,11 @@ def infer(
     model = Model(run if options.member is None else member_of(run, options.member))
     if options.segments:
         require_segments(model.record.family)
+    if is_lazy(documents):
+        if out is not None or options.segments:
+            name = "segments" if options.segments else "out"
+            raise OptionError("does not apply to a Dask collection, whose result is a lazy frame of documents", name)
+        return lazy_proportions(model, documents, options.seed, without_none(reading), framed=True)
     if out is not None:
         require_free(out, ids_file(out))
     where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
@@ -155,16 +158,18 @@ def infer(
     ):
         rows = _write(model, new.corpus, file, layout, where, progress)
         if out is None:
-            return _as_frame(read_table(file, index_of(documents)))
+            return _as_frame(read_table(file, documents))
     if model.members:
         return Inference(rows, new.unknown, len(model.members))
     return Inference(rows, new.unknown, member=reference_of(run) if options.member is None else None)
 
 
-def _as_frame(table: pd.DataFrame) -> pd.DataFrame:
-    """Return dense proportions with permanent ids as the names of their columns."""
+def _as_frame(table: Frame) -> Frame:
+    """Return dense proportions of pandas with permanent ids as the names of their columns; other frames unchanged."""
+    if not hasattr(table, "rename_axis"):
+        return table
     names = {name: int(name.removeprefix(TOPIC)) for name in table if str(name).startswith(TOPIC)}
-    frame: pd.DataFrame = table.rename(columns=names)
+    frame = table.rename(columns=names)
     return frame.rename_axis(columns="topic") if len(names) == frame.shape[1] else frame
 
 

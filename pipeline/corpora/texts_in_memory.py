@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import numbers
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard, cast, get_args
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from collapsium.pipeline.corpora.options import MAX_PATH, READING, TextsInMemory, sources_of
 from collapsium.pipeline.options import names_of
-from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.storage.errors import InputError, OptionError, optional, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.texts.values import as_number, clean
+from collapsium.storage.runs.proportions import TOPIC
+
+# A frame of pandas, polars, Arrow or Dask; an array where the documents are a list
+Frame: TypeAlias = Any
+Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]  # Of frames that results are returned as
 
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
@@ -71,6 +79,10 @@ def check_lazy(texts: Any, fields: Mapping[str, str]) -> None:
     _refuse_counts(texts)
     if hasattr(texts, "columns") and hasattr(texts, "dtypes"):
         _require_columns([str(name) for name in texts.columns], fields)
+        name = next(iter(fields))
+        dtype = texts.dtypes.get(name) if hasattr(texts.dtypes, "get") else texts.dtypes
+        if _is_number(dtype):
+            raise OptionError(f"expected strings in the column {name!r}, found {dtype}", fields[name])
 
 
 def write_partition(part: Any, number: int, folder: Folder, fields: Mapping[str, str], optional: Sequence[str]) -> int:
@@ -169,7 +181,7 @@ def _columns_of(texts: Any) -> tuple[list[str], Any] | None:
         return list(texts.schema.names), texts.column
     if isinstance(texts, (pa.Array, pa.ChunkedArray, list, tuple)):
         return None
-    if type(texts).__module__.partition(".")[0] in ("pandas", "polars"):
+    if library_of_frame(texts) in ("pandas", "polars"):
         return ([str(one) for one in texts.columns], texts.__getitem__) if hasattr(texts, "columns") else None
     if hasattr(texts, "__arrow_c_stream__"):
         try:
@@ -280,10 +292,62 @@ def fields_of(options: Mapping[str, Any]) -> dict[str, str]:
     return fields
 
 
+def library_of_frame(texts: object) -> Library | None:
+    """Return the library that a frame or column belongs to, such as ``polars``; None for other texts.
+
+    Frames of further libraries are read, and therefore returned, as Arrow tables.
+    """
+    texts = texts.texts if isinstance(texts, TextsInMemory) else texts
+    roots = {kind.__module__.partition(".")[0] for kind in type(texts).__mro__}
+    library = next((name for name in get_args(Library) if name in roots), None)
+    if library == "pandas":
+        return library if hasattr(texts, "index") else None
+    return library or ("pyarrow" if hasattr(texts, "__arrow_c_stream__") else None)
+
+
 def index_of(texts: object) -> Any:
     """Return the index of a pandas frame or column, which its documents keep; None for other documents."""
-    texts = texts.texts if isinstance(texts, TextsInMemory) else texts
-    return texts.index if type(texts).__module__.partition(".")[0] == "pandas" and hasattr(texts, "index") else None
+    if library_of_frame(texts) != "pandas":
+        return None
+    index = (texts.texts if isinstance(texts, TextsInMemory) else cast(Frame, texts)).index
+    if not index.is_unique:
+        label = index[index.duplicated()][0]
+        warnings.warn(
+            f"the frame's index is not unique (label {label!r}): results are in the order of its rows, but a join by "
+            "the index would repeat rows; reset_index() numbers them",
+            UserWarning,
+            stacklevel=3,
+        )
+    return index
+
+
+def read_table(path: str | os.PathLike[str], texts: object) -> Frame:
+    """Read a table of results as a frame like the texts; as a frame of pandas with the ids as its index for others."""
+    table, library = pq.read_table(path), library_of_frame(texts)
+    if library in ("polars", "pyarrow"):
+        import narwhals as nw
+
+        return nw.from_arrow(table.drop_columns(["id"]), backend=library).to_native()
+    with optional("pandas", "frames need pandas; pip install 'collapsium[pandas]'"):
+        frame = table.to_pandas().set_index("id")
+    index = index_of(texts)
+    return frame if index is None or len(index) != len(frame) else frame.set_axis(index, axis=0)
+
+
+def shares_like(texts: object, shares: npt.NDArray[np.float64]) -> Frame:
+    """Return proportions as a frame like the texts; as an array for other texts."""
+    library = library_of_frame(texts)
+    if library is None:
+        return shares
+    import narwhals as nw
+
+    frame: Frame = nw.from_numpy(shares, topic_columns(shares.shape[1]), backend=library).to_native()
+    return frame if library != "pandas" else frame.set_axis(index_of(texts), axis=0)
+
+
+def topic_columns(topics: int) -> list[str]:
+    """Return the names of the columns of proportions in frames."""
+    return [f"{TOPIC}{topic}" for topic in range(topics)]
 
 
 def write_texts(table: pa.Table, folder: str | os.PathLike[str]) -> str:

@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from collapsium.pipeline.corpora.texts_in_memory import is_lazy
 from collapsium.pipeline.engine.checkpoints import Checkpointer
 from collapsium.pipeline.engine.estimate import plan
 from collapsium.pipeline.engine.fit import fit
@@ -118,16 +119,17 @@ def as_corpus(X: Any) -> Corpus | None:
 
 def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return a checked matrix, and set or compare the columns of the estimator."""
-    if not is_dask(X):
+    if not is_lazy(X):
         _require_matrix(X)
-        if hasattr(X, "to_dask_array"):
-            raise InputError("X", "expected a Dask array rather than a Dask frame: X.to_dask_array(lengths=True)")
         return validate_data(
             estimator, X, reset=reset, accept_sparse="csr", accept_large_sparse=True, ensure_non_negative=True
         )
-    if X.ndim != 2 or not np.isfinite(X.shape[1]):
-        raise InputError("X", f"expected a Dask array of documents x words, found the shape {X.shape}")
-    return validate_data(estimator, X, reset=reset, skip_check_array=True)
+    rows = dask_collections().as_rows(X)
+    if rows.ndim != 2 or not np.isfinite(rows.shape[1]):
+        raise InputError("X", f"expected a Dask array of documents x words, found the shape {rows.shape}")
+    named = dask_collections().columns_of(X)
+    validate_data(estimator, rows if named is None else named, reset=reset, skip_check_array=True)
+    return rows
 
 
 def _require_matrix(X: Any) -> None:
@@ -154,11 +156,6 @@ def annotated_source(X: Any, layer: str | None, binarise: bool, fractional: str)
     if fractional != "error":
         raise OptionError(f"expected 'error' for AnnData, found {fractional!r}; its counts must be whole", "fractional")
     return AnnotatedSource(X, ReadOptions(layer=layer, binarise=binarise, word_rule=RULE))
-
-
-def is_dask(X: Any) -> bool:
-    """Return True for a Dask array, without importing Dask."""
-    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "blocks")
 
 
 def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[Documents]:
@@ -208,7 +205,7 @@ def written(chunks: Iterable[Documents], folder: str, words: list[str], shard_to
 
 def _parts(X: Any, most: int, name: str) -> Iterator[Any]:
     """Yield a matrix in parts of rows; blocks of a Dask array are computed one after another."""
-    if not is_dask(X):
+    if not is_lazy(X):
         rows = most if scipy.sparse.issparse(X) else min(most, max(CELLS // X.shape[1], 1))
         for first in range(0, X.shape[0], rows):
             yield X[first : first + rows]
@@ -217,6 +214,8 @@ def _parts(X: Any, most: int, name: str) -> Iterator[Any]:
         block = X.blocks[number].compute()
         if not block.shape[0]:
             continue
+        if block.shape[1:] != X.shape[1:]:
+            raise InputError("X", f"expected {X.shape[1]} columns, found {block.shape[1]}", f"partition {number}")
         checked = check_array(
             block,
             accept_sparse="csr",
@@ -621,12 +620,14 @@ class TopicEstimator(DocumentEstimator):
     def transform(self, X: Any) -> Any:
         """Return the topic proportions of documents, seen or unseen, with the topics held fixed.
 
-        The proportions of a Dask array are a Dask array, whose blocks its workers compute when they are needed.
+        The proportions of a Dask array, or of a bag of rows, are a Dask array, whose blocks its workers compute when
+        they are needed; the proportions of a Dask frame are a Dask frame with the same index.
         """
         check_is_fitted(self, "n_iter_")
-        if is_dask(X):
-            validated(self, X, reset=False)
-            return dask_collections().map_blocks(X, _block_proportions, copy.copy(self), self._n_features_out)
+        if is_lazy(X):
+            rows = validated(self, X, reset=False)
+            names = self.get_feature_names_out()
+            return dask_collections().map_blocks(X, rows, _block_proportions, copy.copy(self), names)
         parts = list(self._each(X, lambda number, _, documents: (self._fitted.proportions, (number, documents))))
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import dask
@@ -11,6 +11,7 @@ import dask.array as da
 import distributed
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse
 
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ClientOrCluster, Scheduler
 from collapsium.storage.errors import OptionError
@@ -51,48 +52,127 @@ def _client_of(scheduler: Scheduler) -> Iterator[distributed.Client | None]:
             yield client
 
 
-def map_rows(
-    collection: Collection, function: Callable[..., npt.NDArray[np.float64]], arguments: Sequence[object], columns: int
-) -> Collection:
-    """Return a function of the rows of each partition lazily.
-
-    A frame or column becomes a frame with the same index and the columns 0, 1 and so on; a bag becomes an array.
-    """
+def is_frame(collection: Collection) -> bool:
+    """Return True for a frame or column, False for a bag; refuse an array."""
     if hasattr(collection, "map_partitions") and hasattr(collection, "divisions"):
-        import pandas as pd
-
-        index = pd.Index([], dtype=collection.index.dtype, name=collection.index.name)
-        meta = pd.DataFrame(np.zeros((0, columns)), index=index, columns=pd.RangeIndex(columns, name="topic"))
-        return collection.map_partitions(_as_frame, function, tuple(arguments), meta, meta=meta)
+        return True
     if hasattr(collection, "dtype"):
         raise OptionError(f"expected texts (a Dask frame, column or bag), found a Dask {type(collection).__name__}")
+    return False
+
+
+def map_frames(
+    collection: Collection, function: Callable[..., pd.DataFrame], arguments: Sequence[object], meta: pd.DataFrame
+) -> Collection:
+    """Return the frames that a function makes of partitions lazily, with the columns of `meta`.
+
+    A frame or column keeps its index. The items of a bag are numbered as ingested ones are: ``part-0000003/17``.
+    """
+    import dask.dataframe as dd
+    import pandas as pd
+
+    arguments = (function, tuple(arguments))
+    if is_frame(collection):
+        index = pd.Index([], dtype=collection.index.dtype, name=collection.index.name)
+        meta = meta.set_axis(index, axis=0)
+        return collection.map_partitions(_with_index, *arguments, meta, meta=meta)
+    meta = meta.set_axis(pd.Index([], dtype=str, name="id"), axis=0)
+    call = dask.delayed(_with_numbers)
+    parts = [call(part, number, *arguments, meta) for number, part in enumerate(collection.to_delayed())]
+    return dd.from_delayed(parts, meta=meta)
+
+
+def _with_index(
+    part: Collection, function: Callable[..., pd.DataFrame], arguments: tuple[object, ...], meta: pd.DataFrame
+) -> pd.DataFrame:
+    # Filters leave partitions without rows.
+    return function(part, *arguments).set_axis(part.index, axis=0) if len(part) else meta
+
+
+def _with_numbers(
+    part: Collection,
+    number: int,
+    function: Callable[..., pd.DataFrame],
+    arguments: tuple[object, ...],
+    meta: pd.DataFrame,
+) -> pd.DataFrame:
+    items = list(part)
+    if not items:
+        return meta
+    frame = function(items, *arguments)
+    ids = [f"part-{number:07d}/{row}" for row in range(1, len(items) + 1)]
+    return frame.set_axis(ids, axis=0).rename_axis(meta.index.name)
+
+
+def map_arrays(
+    bag: Collection, function: Callable[..., npt.NDArray[np.float64]], arguments: Sequence[object], columns: int
+) -> Collection:
+    """Return a function of each partition of a bag lazily, as an array with a row for each item."""
     call = dask.delayed(function)
     rows = [
-        da.from_delayed(call(part, *arguments), shape=(np.nan, columns), dtype=np.float64)
-        for part in collection.to_delayed()
+        da.from_delayed(call(part, *arguments), shape=(np.nan, columns), dtype=np.float64) for part in bag.to_delayed()
     ]
     return da.concatenate(rows, allow_unknown_chunksizes=True)
 
 
-def _as_frame(
-    part: Collection,
-    function: Callable[..., npt.NDArray[np.float64]],
-    arguments: tuple[object, ...],
-    meta: pd.DataFrame,
-) -> pd.DataFrame:
-    return type(meta)(function(part, *arguments), index=part.index, columns=meta.columns)
+def as_rows(collection: Collection) -> Collection:
+    """Return a frame of numbers, or a bag of rows or records, as an array in blocks of rows; an array unchanged."""
+    if hasattr(collection, "chunks"):
+        return collection
+    if not hasattr(collection, "to_dask_array"):
+        first: Collection = next(iter(collection.take(1, npartitions=-1, warn=False)), None)
+        if not isinstance(first, Mapping):
+            width = np.ravel(first).size if not scipy.sparse.issparse(first) else first.shape[-1]
+            return map_arrays(collection, _stacked, (width,), width)
+        collection = collection.to_dataframe()
+    return collection.to_dask_array()
+
+
+def _stacked(items: Iterable[Collection], width: int) -> Collection:
+    """Return rows, dense or sparse, as a matrix."""
+    rows = list(items)
+    if rows and scipy.sparse.issparse(rows[0]):
+        return scipy.sparse.vstack(rows).tocsr()
+    return np.vstack(rows) if rows else np.zeros((0, width))
+
+
+def columns_of(collection: Collection) -> pd.DataFrame | None:
+    """Return an empty frame with the columns of a collection; None for arrays and bags."""
+    if not hasattr(collection, "columns"):
+        return None
+    import pandas as pd
+
+    return pd.DataFrame(columns=list(collection.columns))
 
 
 def map_blocks(
-    array: Collection, function: Callable[..., npt.NDArray[np.float64]], argument: object, columns: int
+    collection: Collection,
+    rows: Collection,
+    function: Callable[..., npt.NDArray[np.float64]],
+    argument: object,
+    names: Sequence[str],
 ) -> Collection:
-    """Return a function of each block of rows, and an argument that all share, lazily as an array."""
+    """Return a function of each block of a collection's rows, and an argument that all share, lazily.
+
+    A frame gives a frame with the same index and the columns `names`; arrays and bags give an array.
+    """
+    if hasattr(collection, "columns"):
+        import pandas as pd
+
+        meta = pd.DataFrame(np.zeros((0, len(names))), columns=list(names))
+        return map_frames(collection, _framed, (function, argument, meta.columns), meta)
     call, shared = dask.delayed(function), dask.delayed(argument)
-    blocks, sizes = array.rechunk({1: -1}).to_delayed().ravel(), array.chunks[0]
+    blocks, sizes = rows.rechunk({1: -1}).to_delayed().ravel(), rows.chunks[0]
     return da.concatenate(
         [
-            da.from_delayed(call(block, shared), shape=(size, columns), dtype=np.float64)
+            da.from_delayed(call(block, shared), shape=(size, len(names)), dtype=np.float64)
             for block, size in zip(blocks, sizes, strict=True)
         ],
         allow_unknown_chunksizes=True,
     )
+
+
+def _framed(
+    part: pd.DataFrame, function: Callable[..., npt.NDArray[np.float64]], argument: object, columns: pd.Index
+) -> pd.DataFrame:
+    return type(part)(function(part, argument), columns=columns)

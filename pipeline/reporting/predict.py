@@ -18,23 +18,25 @@ from collapsium.pipeline.analysis.labels.candidates import (
     score_candidates,
 )
 from collapsium.pipeline.analysis.labels.conditional import require_expectations
-from collapsium.pipeline.corpora.new_texts import DocumentSource, UnknownWords, documents_for
+from collapsium.pipeline.corpora.new_texts import DocumentSource, Reading, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
-from collapsium.pipeline.corpora.texts_in_memory import index_of
+from collapsium.pipeline.corpora.texts_in_memory import Frame, is_lazy, read_table, rows_of
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.open import dask_collections, open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.fitted_model import check_lazy_texts
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, without_none
-from collapsium.pipeline.outputs import overwrites, read_table, table_file
+from collapsium.pipeline.outputs import overwrites, table_file
 from collapsium.pipeline.reporting.options import PredictOptions
 from collapsium.pipeline.reporting.plots.confusion import draw_confusion
 from collapsium.pipeline.reporting.plots.style import picture_kind
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.errors import InputError
+from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.io.file import File
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.members import leaves
 from collapsium.storage.runs.proportions import ending_of, require_free, written_to
 from collapsium.storage.units import Counting, silent
@@ -85,7 +87,7 @@ def predict(
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
-) -> Prediction | pd.DataFrame:
+) -> Prediction | Frame:
     """Predict a label or covariate of documents: the value under which each document's perplexity is lowest.
 
     A document's other labels and covariates stay as they are; its actual value is not used. For restarts and saved
@@ -95,7 +97,7 @@ def predict(
     ----------
     run : str or path-like
         Folder of a run or model whose family uses labels.
-    documents : Corpus, path, sequence of paths or str, column or frame
+    documents : Corpus, path, sequence of paths or str, column or frame, or Dask frame, column or bag
         A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, or in
         memory, which are read as the model's own documents were.
     out : str or path-like, optional
@@ -120,9 +122,10 @@ def predict(
 
     Returns
     -------
-    Prediction or pandas.DataFrame
+    Prediction or frame
         Numbers of documents and of correct predictions; or, without `out`, the columns without the id, with the index
-        of a pandas frame of documents, or else their ids.
+        of a pandas frame of documents, or else their ids. Polars and Arrow give frames of their own; a Dask collection
+        is not computed, and gives a Dask frame.
 
     Raises
     ------
@@ -140,6 +143,13 @@ def predict(
     require_free(out, options.confusion)
     named = [(name, Model(url)) for name, url in leaves(run)]
     require_expectations(named[0][1])
+    if is_lazy(documents):
+        if out is not None or options.confusion is not None:
+            raise OptionError(
+                "does not apply to a Dask collection, whose result is a lazy frame",
+                "confusion" if out is None else "out",
+            )
+        return _lazy(run, named[0][1], documents, options, without_none(reading))
     where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
     with (
         documents_for(run, documents, reading=without_none(reading), notice=notice, **where) as new,
@@ -167,12 +177,28 @@ def predict(
                 picture = None if kind is None else _picture(new.corpus, tally, candidates, kind)
         finally:
             executor.close()
-        frame = read_table(file, index_of(documents)) if out is None else None
+        frame = read_table(file, documents) if out is None else None
     if picture is not None and options.confusion is not None:
         File(options.confusion).write(picture)
     if frame is not None:
         return frame
     return Prediction(options.field, written, tally.documents, tally.right, new.unknown)
+
+
+def _lazy(
+    run: str | os.PathLike[str], model: Model, documents: DocumentSource, options: PredictOptions, reading: Reading
+) -> Frame:
+    """Return the predictions for a Dask collection lazily, partition by partition."""
+    check_lazy_texts(model, documents, reading)
+    candidates = candidates_of(model, None, options.field, options.values)
+    meta = _schema(candidates, lists=False).empty_table().to_pandas().drop(columns="id")
+    arguments = (Folder(run).address, without_none(options), reading)
+    return dask_collections().map_frames(documents, _partition_predictions, arguments, meta)
+
+
+def _partition_predictions(part: DocumentSource, url: str, options: Reading, reading: Reading) -> pd.DataFrame:
+    frame: pd.DataFrame = predict(url, rows_of(part), **options, **reading, scheduler="serial")
+    return frame
 
 
 def _require_known(corpus: Corpus, candidates: Candidates) -> None:

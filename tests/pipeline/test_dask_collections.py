@@ -1,30 +1,41 @@
 """Collections of Dask as documents, and the client of a program as its executor."""
 
 import dask
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
+import scipy.sparse
 
 distributed = pytest.importorskip("distributed")
 import dask.bag as db  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 
-from collapsium.pipeline import Model, fit, ingest  # noqa: E402
+from collapsium.pipeline import Model, fit, infer, ingest, predict  # noqa: E402
+from collapsium.pipeline.corpora.texts_in_memory import library_of_frame  # noqa: E402
 from collapsium.pipeline.estimators import CollapsedLDA  # noqa: E402
 from collapsium.pipeline.executors.schedulers import as_scheduler  # noqa: E402
-from collapsium.storage.errors import OptionError  # noqa: E402
+from collapsium.storage.errors import InputError, OptionError  # noqa: E402
 
 TEXTS = ["cats and dogs purr" if n % 2 else "stocks and bonds rise" for n in range(12)]
 HOW = {"family": "lda", "topics": 2, "iterations": 2}
 FRAME = pd.DataFrame(
     {"body": TEXTS, "kind": list("ab") * 6}, index=pd.Index([f"r{n:02}" for n in range(12)], name="row")
 )
+ARROW = pa.Table.from_pandas(FRAME)
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     return fit(FRAME, tmp_path_factory.mktemp("eager") / "run", text="body", labels="kind", **HOW, scheduler="serial")
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    run = tmp_path_factory.mktemp("labelled") / "run"
+    return fit(FRAME, run, family="labeled-lda", text="body", labels="kind", iterations=2, scheduler="serial")
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +83,7 @@ def test_bags_and_records__are_ingested_partition_by_partition(tmp_path):
 def test_transform__of_partitions_is_lazy_and_keeps_the_index(model):
     expected = model.transform(TEXTS)
     lazy = model.transform(dd.from_pandas(FRAME, npartitions=3), text="body")
-    assert (lazy.npartitions, list(lazy.columns)) == (3, [0, 1])
+    assert (lazy.npartitions, list(lazy.columns)) == (3, ["topic_0", "topic_1"])
     with dask.config.set(scheduler="synchronous"):
         frame = lazy.compute()
         assert (list(frame.index), frame.index.name) == (list(FRAME.index), "row")
@@ -80,10 +91,47 @@ def test_transform__of_partitions_is_lazy_and_keeps_the_index(model):
         column = model.transform(dd.from_pandas(FRAME["body"], npartitions=2)).compute()
         np.testing.assert_array_equal(column.to_numpy(), expected)
         np.testing.assert_array_equal(model.transform(db.from_sequence(TEXTS, npartitions=2)).compute(), expected)
-    for form in (pl.from_pandas(FRAME), FRAME, pl.Series(TEXTS)):
-        np.testing.assert_array_equal(
-            model.transform(form, **({"text": "body"} if hasattr(form, "columns") else {})), expected
-        )
+
+
+@pytest.mark.parametrize("form", [FRAME, FRAME["body"], pl.from_pandas(FRAME), pl.Series(TEXTS), ARROW, ARROW["body"]])
+def test_transform__of_frames_and_columns_gives_frames_of_the_same_library(form, model):
+    shares = model.transform(form)
+    assert type(shares) is {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table}[library_of_frame(form)]
+    assert list(shares.columns if hasattr(shares, "iloc") else nw.from_native(shares).columns) == ["topic_0", "topic_1"]
+    np.testing.assert_array_equal(np.asarray(shares), model.transform(TEXTS))
+    if hasattr(form, "iloc"):
+        pd.testing.assert_index_equal(shares.index, FRAME.index)
+
+
+def test_frames_with_repeated_labels__keep_their_rows_with_a_warning(model):
+    doubled = pd.concat([FRAME, FRAME[:1]])
+    with pytest.warns(UserWarning, match=r"not unique \(label 'r00'\).*reset_index"):
+        shares = model.transform(doubled)
+    pd.testing.assert_index_equal(shares.index, doubled.index)
+
+
+def test_infer_and_predict__of_partitions_are_lazy_frames_like_those_of_the_texts(labelled):
+    new = FRAME[::-1].assign(body=FRAME["body"][::-1] + " cats")
+    parts = dd.from_pandas(new, npartitions=3, sort=False)
+    shares, predictions = infer(labelled, parts), predict(labelled, parts, field="kind")
+    numbered = infer(labelled, db.from_sequence(new["body"], npartitions=2))
+    with dask.config.set(scheduler="synchronous"):
+        pd.testing.assert_frame_equal(shares.compute(), labelled.transform(new), check_index_type=False)
+        expected = predict(labelled, new, field="kind")
+        pd.testing.assert_frame_equal(predictions.compute(), expected, check_index_type=False)
+        pd.testing.assert_series_equal(predictions.dtypes, predictions.compute().dtypes)
+        assert list(numbered.compute().index[[0, -1]]) == ["part-0000000/1", "part-0000001/6"]
+        assert predict(labelled, parts[parts["kind"] == "c"], field="kind").compute().empty
+    assert (
+        predict(labelled, pl.from_pandas(new), field="kind")["predicted"].to_list() == expected["predicted"].to_list()
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # of Dask
+def test_lazy_results__are_written_to_parquet_by_the_workers(model, tmp_path):
+    with dask.config.set(scheduler="synchronous"):
+        model.transform(dd.from_pandas(FRAME, npartitions=3)).to_parquet(tmp_path)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path), model.transform(FRAME), check_index_type=False)
 
 
 def test_estimators__take_arrays_by_blocks_and_transform_them_lazily():
@@ -96,6 +144,35 @@ def test_estimators__take_arrays_by_blocks_and_transform_them_lazily():
         np.testing.assert_array_equal(lazy.compute(), estimator.transform(counts))
 
 
+COUNTS = pd.DataFrame(np.random.default_rng(0).poisson(1.0, (20, 4)), columns=list("abcd"), index=range(5, 25))
+ROWS = {
+    "frame": lambda: dd.from_pandas(COUNTS, npartitions=3),
+    "rows": lambda: db.from_sequence(list(COUNTS.to_numpy()), npartitions=3),
+    "sparse rows": lambda: db.from_sequence([scipy.sparse.csr_array(row[None]) for row in COUNTS.to_numpy()]),
+    "records": lambda: db.from_sequence(COUNTS.to_dict("records"), npartitions=3),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_estimators__take_frames_and_bags_as_the_matrix_that_they_are(name):
+    rows, expected = ROWS[name](), CollapsedLDA(2, max_iter=2, random_state=0).fit(COUNTS)
+    with dask.config.set(scheduler="synchronous"):
+        estimator = CollapsedLDA(2, max_iter=2, random_state=0).fit(rows)
+        np.testing.assert_array_equal(estimator.components_, expected.components_)
+        shares = estimator.transform(rows).compute()
+    np.testing.assert_array_equal(shares, expected.transform(COUNTS))
+    if name == "frame":
+        assert list(shares.columns) == list(expected.get_feature_names_out())
+        pd.testing.assert_index_equal(shares.index, COUNTS.index)
+
+
+def test_estimators__refuse_partitions_of_other_columns():
+    frames = [COUNTS, COUNTS.drop(columns="d")]
+    parts = dd.from_map(lambda n: frames[n], [0, 1], meta=COUNTS, enforce_metadata=False)
+    with dask.config.set(scheduler="synchronous"), pytest.raises(InputError, match="partition 1.*expected 4 columns"):
+        CollapsedLDA(2, max_iter=2).fit(parts)
+
+
 def wrong_partitions():
     frames = [pd.DataFrame({"text": ["a b"]}), pd.DataFrame({"txt": ["a b"]})]
     return dd.from_map(lambda n: frames[n], [0, 1], meta=frames[0], enforce_metadata=False)
@@ -103,6 +180,10 @@ def wrong_partitions():
 
 WRONG = {
     "no column": (lambda: dd.from_pandas(FRAME, npartitions=2), r"^text: the frame has no column 'text'"),
+    "no texts": (
+        lambda: dd.from_pandas(FRAME.assign(text=1), npartitions=2),
+        r"^text: expected strings in the column 'text', found int64",
+    ),
     "numbers": (lambda: dask.array.ones((4, 3)), "expected texts, found numbers"),
     "other columns": (wrong_partitions, "partition 1: the frame has no column 'text'"),
     "other items": (lambda: db.from_sequence(["a b", 3], npartitions=2), "partition 1: expected strings, found int"),

@@ -74,8 +74,10 @@ class CandidateScores:
         return np.where(self.tokens > 0, self.logs.argmax(axis=1), -1)
 
 
-def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str | float] | None = None) -> Candidates:
-    """Return the candidate values of a field."""
+def candidates_of(
+    model: Model, corpus: Corpus | None, field: str, values: Sequence[str | float] | None = None
+) -> Candidates:
+    """Return the candidate values of a field; an error says more where the documents are known."""
     require_expectations(model)
     table = require_table(model)
     own = [value for name, value in table.names if name == field]
@@ -96,8 +98,9 @@ def candidates_of(model: Model, corpus: Corpus, field: str, values: Sequence[str
                 )
             return Candidates(field, number.values if values is None else _numbers(field, values))
     taken = [*table.fields, *(one.name for one in table.numbers)]
-    there = field in corpus.manifest.fields or any(
-        field == name for one in corpus.references for name, _ in one.labels().names
+    there = corpus is not None and (
+        field in corpus.manifest.fields
+        or any(field == name for reference in corpus.references for name, _ in reference.labels().names)
     )
     if there:
         raise OptionError(f"`field` {field}: the model was fitted without it, with {', '.join(taken)} alone")
