@@ -153,7 +153,21 @@ def effects(
     AbsentError
         There is no model with proportions, or no corpus.
     """
-    return _estimated(run, formula, options, posterior, scheduling, tls, progress)
+    return _estimated(run, formula, options, posterior, scheduling, tls, progress)[0]
+
+
+def effects_by_field(
+    run: str | os.PathLike[str],
+    formula: str,
+    options: EffectOptions,
+    posterior: PosteriorOptions,
+    scheduling: SchedulerOptions,
+    tls: TLS | None = None,
+    progress: Counting = silent,
+) -> list[Effects]:
+    """Return what the options ask for, or else a curve along each number of a formula and differences of its labels."""
+    each = not (options.at or options.contrast)
+    return _estimated(run, formula, options, posterior, scheduling, tls, progress, each_field=each)
 
 
 @shows("reading documents", "parts")
@@ -204,7 +218,7 @@ def shares_by(
     named = {name: value for name, value in options if name in options.model_fields_set}
     every = EffectOptions(at=(field,), **named)
     formula = f"~ 0 + C(`{field}`)"
-    return _estimated(run, formula, every, posterior, scheduling, tls, progress, weigh=True)
+    return _estimated(run, formula, every, posterior, scheduling, tls, progress, weigh=True)[0]
 
 
 @shows("reading documents", "parts")
@@ -258,7 +272,7 @@ def shares_over(
     field = field_of_period(period)
     every = EffectOptions(at=(field,), **named)
     try:
-        return _estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, tls, progress, weigh=True)
+        return _estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, tls, progress, weigh=True)[0]
     except OptionError as error:
         if error.parameter != "formula":
             raise
@@ -285,8 +299,9 @@ def _estimated(
     progress: Counting,
     *,
     weigh: bool = False,
-) -> Effects:
-    """Return the estimates of a run; `weigh` documents by their tokens."""
+    each_field: bool = False,
+) -> list[Effects]:
+    """Return the estimates of a run, or for each field of the formula; `weigh` documents by their tokens."""
     checked = check_formula(formula)
     require_formulaic()
     if posterior.store and posterior.posteriors != "sampled":
@@ -319,7 +334,8 @@ def _estimated(
             regression.sample(model, corpus.references, ids, options.seed, scratch, request, store=posterior.store)
         else:
             regression.notes.append(f"By request, {KNOWN}")
-        return regression.estimate(ids, [named[topic] for topic in ids.tolist()])
+        words = [named[topic] for topic in ids.tolist()]
+        return regression.estimates_by_field(ids, words) if each_field else [regression.estimate(ids, words)]
 
 
 @keywords(options=EffectOptions)
@@ -418,7 +434,18 @@ def _matched(proportions: object, data: object) -> tuple[Floats, list[str], dict
             f"{str(shares.columns[column])!r}",
             "proportions",
         )
-    return theta, [str(name) for name in shares.columns], {str(name): _column(pd, fields[name]) for name in fields}
+    return theta, [str(name) for name in shares.columns], _columns(pd, fields, "data")
+
+
+def columns_of_frame(frame: object, option: str) -> dict[str, Values]:
+    """Return the columns of a frame of any library, or of a mapping: numbers, dates as years, and labels."""
+    pd = require_pandas()
+    to_pandas = getattr(frame, "to_pandas", None)
+    return _columns(pd, _frame(pd, frame if to_pandas is None else to_pandas(), option), option)
+
+
+def _columns(pd: Any, frame: pd.DataFrame, option: str) -> dict[str, Values]:
+    return {str(name): _column(pd, frame[name], option) for name in frame}
 
 
 def _frame(pd: Any, table: object, option: str) -> pd.DataFrame:
@@ -434,12 +461,12 @@ def _frame(pd: Any, table: object, option: str) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def _column(pd: Any, column: pd.Series) -> Values:
+def _column(pd: Any, column: pd.Series, option: str) -> Values:
     """Return a field of a table: numbers, dates as years, or labels."""
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column):
         numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
         if np.isinf(numbers).any():
-            raise OptionError(f"{column.name}: expected finite numbers", "data")
+            raise OptionError(f"{column.name}: expected finite numbers", option)
         return np.asarray(numbers)
     if pd.api.types.is_datetime64_any_dtype(column):
         starts = column.dt.year

@@ -148,6 +148,7 @@ class InferOptions(Options):
 class ShareOptions(Options):
     """Errors of topic shares and effects."""
 
+    heading = "estimates"
     cluster: Annotated[str | None, Value("FIELD")] = Field(
         None,
         description="field whose values are clusters, such as the speech that paragraphs are from: errors allow for "

@@ -229,6 +229,7 @@ def _finite(value: float) -> float | None:
 _Units = tuple[
     dict[str, Floats], Floats
 ]  # Tokens of clusters by column; counts, sums and squares of the documents' tokens
+_Difference: TypeAlias = tuple[str, dict[str, float | str], dict[str, float | str]]  # Name, values of both sides
 Permuted = tuple[str, Mapping[str | None, Values]]  # A field, and its permuted values in each cluster of a part
 
 
@@ -689,13 +690,41 @@ class Regression:
 
     def estimate(self, ids: npt.NDArray[np.int64], words: list[str]) -> Effects:
         """Return the estimates that the options ask for."""
-        options, design = self.options, self.design
-        grid = self._grid(options.at)
-        contrasts = self._contrasts(options.contrast)
+        [estimates] = self.estimates(ids, words, [(self.options.at, self.options.contrast)])
+        return estimates
+
+    def estimates_by_field(self, ids: npt.NDArray[np.int64], words: list[str]) -> list[Effects]:
+        """Return a curve along each number of the formula, and differences of labels to the most frequent one."""
+        curves = {
+            name: self.counts[name].is_number and not self.design.has_levels(name) for name in self.design.formula.names
+        }
+        views = [((name,), ()) if curve else ((), (name,)) for name, curve in curves.items()]
+        return self.estimates(ids, words, views)
+
+    def estimates(
+        self, ids: npt.NDArray[np.int64], words: list[str], views: Sequence[tuple[Sequence[str], Sequence[str]]]
+    ) -> list[Effects]:
+        """Return estimates of the same coefficients in several views, each of which is an `at` and a `contrast`."""
+        requests = [(self._grid(at), self._contrasts(contrast)) for at, contrast in views]
         beta, covariance, df = self.solve()
         if 0 < self.clusters < FEW_CLUSTERS:
             self.notes.append(f"{self.clusters} clusters are few (below {FEW_CLUSTERS}): intervals are too narrow.")
-        change = self.run.change
+        if self.options.permutations:
+            self._permute(beta, covariance)
+        return [self._viewed(ids, words, *request, beta, covariance, df) for request in requests]
+
+    def _viewed(
+        self,
+        ids: npt.NDArray[np.int64],
+        words: list[str],
+        grid: Sequence[Mapping[str, float | str]],
+        contrasts: Sequence[_Difference],
+        beta: Floats,
+        covariance: Floats,
+        df: float,
+    ) -> Effects:
+        """Return predictions at the values of a grid, differences, or else the coefficients."""
+        options, design, change = self.options, self.design, self.run.change
         coefficients = change @ beta
         covariances = change @ covariance @ change.T
         if contrasts:
@@ -710,20 +739,19 @@ class Regression:
         else:
             vectors, terms = np.eye(len(design.columns))[self.used], [design.columns[column] for column in self.used]
             kind, values_of = "coefficient", [{} for _ in terms]
-        if options.permutations:
-            self._permute(beta, covariance)
         at = vectors @ coefficients
         se = np.sqrt(np.maximum(np.einsum("rp,kpq,rq->rk", vectors, covariances, vectors), 0.0))
         if self.weigh:
             se = self._steadied(at, se, vectors.argmax(axis=1))
         estimate, se, low, high, p = _intervals(at, se, df, options, kind)
+        notes = [*self.notes]
         outside = int(((estimate < 0.0) | (estimate > 1.0)).sum()) if kind == "prediction" else 0
         if outside:
-            self.notes.append(f"{outside:,} predictions lie outside of 0 to 1; `link` logit keeps them inside.")
+            notes.append(f"{outside:,} predictions lie outside of 0 to 1; `link` logit keeps them inside.")
         return Effects(
             ids, words, terms, kind, estimate, se, low, high, p, options.link,
             "cluster" if options.cluster is not None else options.errors, df, self.documents, self.clusters,
-            list(design.columns), coefficients, covariances, values_of, self.notes,
+            list(design.columns), coefficients, covariances, values_of, notes,
         )  # fmt: skip
 
     def _steadied(self, shares: Floats, se: Floats, columns: npt.NDArray[np.int64]) -> Floats:
@@ -788,9 +816,9 @@ class Regression:
         except OptionError as error:
             raise OptionError(error.message, option) from None
 
-    def _contrasts(self, contrasts: Sequence[str]) -> list[tuple[str, dict[str, float | str], dict[str, float | str]]]:
+    def _contrasts(self, contrasts: Sequence[str]) -> list[_Difference]:
         """Return differences: their names, and the values of both sides."""
-        differences: list[tuple[str, dict[str, float | str], dict[str, float | str]]] = []
+        differences: list[_Difference] = []
         for text in contrasts:
             name, values = self._choices(text, "contrast")
             if "=" in text:

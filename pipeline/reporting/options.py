@@ -92,7 +92,27 @@ class ReportOptions(Options):
         description="what documents, words, tokens or topics are called on the page, such as documents=cells; may be "
         "repeated",
     )
-    cluster: Annotated[str | None, Value("FIELD")] = Field(None, description=_CLUSTER)
+
+
+class FieldOptions(Options):
+    """Sections of a report on fields of the documents."""
+
+    heading = "fields of the documents"
+    effects: Annotated[str | None, Value("FORMULA")] = Field(
+        None,
+        description="add a section on the effects of fields on the topics, with intervals, such as '~ party + bs(year, "
+        "df=5)': a curve along each number, and the differences of labels; or what `at` and `contrast` name (needs "
+        "the extra 'covariates')",
+    )
+    words_by: Annotated[str | None, Value("FIELD")] = Field(
+        None, description="add a section on the words that the groups of a field use more for a topic"
+    )
+    words_over: Annotated[str | None, Value("PERIOD")] = Field(
+        None, description="add a section on the words of topics by period, such as decade or '5 years'"
+    )
+    word_topics: Annotated[TopicIds | None, Value("ID,...", expected="ids of topics", text=True)] = Field(
+        None, description="topics of the sections on words (default: the four largest)"
+    )
 
 
 class PlotOptions(Options):

@@ -5,6 +5,10 @@ and can be sent or archived. It is made from the run alone and does not need the
 corpus. Only for runs without a summary of their documents, the example documents
 are taken from the corpus, if it still exists.
 
+Sections on fields of the documents read the corpus: --effects estimates how topics
+differ by fields, as `collapsium effects` does, --words-by compares the words of
+groups, and --words-over follows words over time.
+
 --json prints an object with the topics, the examples, notes, and the quality of
 the map: its method, Kruskal's stress-1 (stress) and neighbourhood preservation,
 the share of each topic's `near` nearest topics that are among the `among` nearest
@@ -17,6 +21,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from collapsium import pipeline
+from collapsium.pipeline.analysis.options import EffectOptions
 from collapsium.pipeline.cli.command import argument, given, in_flags
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
@@ -24,12 +29,14 @@ from collapsium.pipeline.executors.schedulers import CertificateOptions, Schedul
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.monitoring.console import counting
-from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
+from collapsium.pipeline.reporting.options import FieldOptions, FoldingOptions, ReportOptions
 
 EPILOG = """examples:
   collapsium report RUN OUT.html
   collapsium report RUN OUT.html --rank-by frex
-  collapsium report RUN OUT.html --texts 'news/*.jsonl.gz'"""
+  collapsium report RUN OUT.html --texts 'news/*.jsonl.gz'
+  collapsium report RUN OUT.html --effects '~ party + bs(year, df=5)' --cluster speech
+  collapsium report RUN OUT.html --words-by party --words-over decade --word-topics 3,7"""
 
 
 def execute(
@@ -38,6 +45,8 @@ def execute(
     /,
     *,
     options: ReportOptions,
+    fields: FieldOptions,
+    effect: EffectOptions,
     ranking: RankOptions,
     folds: FoldingOptions,
     scheduling: SchedulerOptions,
@@ -47,7 +56,11 @@ def execute(
     """Write the report, and print its sizes."""
     with counting("reading") as progress:
         summary = pipeline.report(
-            run, out, **given(options, ranking, folds, scheduling), tls=certificates.tls, progress=progress
+            run,
+            out,
+            **given(options, fields, effect, ranking, folds, scheduling),
+            tls=certificates.tls,
+            progress=progress,
         )
     if output.as_json:
         print_json({name: value for name, value in asdict(summary).items() if name != "page"})

@@ -26,6 +26,7 @@ from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.models.topics import Topic, held_by_few, topics
 from collapsium.pipeline.reporting.charts import Events, events_of
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map
+from collapsium.pipeline.reporting.page.fields import FieldSection
 from collapsium.pipeline.reporting.topic_map import WORDS, Pool, TopicMap, map_names, relevant, topic_map
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
@@ -108,6 +109,7 @@ class Material:
     version: VersionRecord | None = None  # The record of a published version
     ranked_by: str = "probability"  # Measure that orders the topics' words
     metrics: list[Measurement] = field(default_factory=list)  # Metrics of the topics
+    sections: list[FieldSection] = field(default_factory=list)  # Effects, and words by group and over time
 
     @property
     def signed(self) -> bool:
@@ -121,9 +123,14 @@ class Material:
 
 
 def gather(
-    run: str | os.PathLike[str], source: SummarySource, ranking: RankOptions, cluster: str | None = None
+    run: str | os.PathLike[str],
+    source: SummarySource,
+    ranking: RankOptions,
+    cluster: str | None = None,
+    *,
+    required: bool = True,
 ) -> Material:
-    """Collect the content of a report."""
+    """Collect the content of a report; without dates, clusters are refused if they are `required` for bands."""
     run_topics = topics(run, WORDS, **dict(ranking))
     model = Model(run)
     ids = np.array([topic.id for topic in run_topics], dtype=np.int64)
@@ -147,7 +154,7 @@ def gather(
         map=None if signed else topic_map(model, ids, share),
         figures=model.figures(),
         summary=summary,
-        shares=_shares(run, summary, source, cluster),
+        shares=_shares(run, summary, source, cluster, required=required),
         groups=_groups(run, summary, source, cluster),
         labels=label_map(label_topics(run, WORDS), map_names(model, run_topics, pools)) if table_of(model) else None,
         samples=len(samples_of(run)),
@@ -159,12 +166,17 @@ def gather(
 
 
 def _shares(
-    run: str | os.PathLike[str], summary: SummaryRecord | None, source: SummarySource, cluster: str | None
+    run: str | os.PathLike[str],
+    summary: SummaryRecord | None,
+    source: SummarySource,
+    cluster: str | None,
+    *,
+    required: bool,
 ) -> TimeShares | None:
     """Return the topics' shares by period; None if no document has a readable date."""
     dates = None if summary is None else summary.dates
     if summary is None or dates is None or not sum(dates.documents):
-        if cluster is not None:
+        if cluster is not None and required:
             raise OptionError("the documents have no dates, so that the report has no bands over time", "cluster")
         return None
     return with_errors(by_period(dates), run, summary, cluster, source)

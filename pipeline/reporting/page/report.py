@@ -16,6 +16,7 @@ from markupsafe import Markup
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS, Needs
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
+from collapsium.pipeline.analysis.options import EffectOptions
 from collapsium.pipeline.analysis.scoring import HELDOUT
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource
@@ -29,9 +30,10 @@ from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.charts import charts_of
 from collapsium.pipeline.reporting.embedding import MapQuality
-from collapsium.pipeline.reporting.options import FoldingOptions, ReportOptions
+from collapsium.pipeline.reporting.options import FieldOptions, FoldingOptions, ReportOptions
 from collapsium.pipeline.reporting.page.context import Material, gather
 from collapsium.pipeline.reporting.page.drawings import branches, segment_views, tree_view
+from collapsium.pipeline.reporting.page.fields import field_sections
 from collapsium.pipeline.reporting.page.view_model import (
     MAP_FONTS,
     MAP_WIDTH,
@@ -132,12 +134,17 @@ def _occupied(out: str | os.PathLike[str]) -> OccupiedError:
 
 @shows("writing a report", "documents read")
 @overwrites("out")
-@keywords(options=ReportOptions, ranking=RankOptions, folding=FoldingOptions, scheduling=SchedulerOptions)
+@keywords(
+    options=ReportOptions, fields=FieldOptions, effect=EffectOptions, ranking=RankOptions, folding=FoldingOptions,
+    scheduling=SchedulerOptions,
+)  # fmt: skip
 def report(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
     options: ReportOptions,
+    fields: FieldOptions,
+    effect: EffectOptions,
     ranking: RankOptions,
     folding: FoldingOptions,
     scheduling: SchedulerOptions,
@@ -157,6 +164,10 @@ def report(
         HTML file to write, local or an fsspec URL; by default the report has the page, which notebooks show.
     options : ReportOptions
         Sources of example documents and their passages.
+    fields : FieldOptions
+        Sections on fields of the documents.
+    effect : EffectOptions
+        What the section on effects estimates, and with which errors; clusters also widen the bands over time.
     ranking : RankOptions
         Measure that orders a topic's words.
     folding : FoldingOptions
@@ -181,13 +192,17 @@ def report(
         The file exists.
     MismatchError
         `corpus` is not the corpus that the model was fitted to.
+    OptionError
+        An option has no effect here, or a field, a topic or a period does not exist.
     """
     if out is not None and File(out).exists():
         raise _occupied(out)
     check_folding(folding.min_share, folding.levels)
     nouns = _nouns(options.noun)
     source = SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress)
-    material = gather(run, source, ranking, options.cluster)
+    material = gather(run, source, ranking, effect.cluster, required=fields.effects is None)
+    documents = sum(shard.documents for shard in material.model.record.shards)
+    sections = field_sections(run, fields, effect, material.topics, documents, source)
     if not material.tree and (folding.min_share is not None or folding.levels is not None):
         raise OptionError("`min_share` and `levels` apply to trees, and this family's topics are not a tree; omit them")
     with source_files(run, options.texts) as sources:
@@ -196,7 +211,9 @@ def report(
         if not material.signed:
             measured, notes = topic_metrics(material.model, sources, scheduling, tls, progress)
             material = replace(material, metrics=measured, notes=[*material.notes, *notes])
-    material = replace(material, nouns=nouns, folding={"min_share": folding.min_share, "levels": folding.levels})
+    material = replace(
+        material, nouns=nouns, sections=sections, folding={"min_share": folding.min_share, "levels": folding.levels}
+    )
     page = rendered(material, options.title)
     if out is not None:
         File(out).write(page.encode(errors="replace"))

@@ -77,12 +77,11 @@ def effects_figure(
     if names is not None:
         known = zip(effects.topics.tolist(), effects.words, strict=True)
         effects = replace(effects, words=[names.get(topic, words) for topic, words in known])
-    along = _number(effects)
+    along = number_along(effects)
     if along is None:
         return _forest(effects, columns, title, size, ax)
     if topics is None:
-        change = effects.estimate.max(axis=0) - effects.estimate.min(axis=0)
-        columns = np.argsort(-change, kind="stable")[: MAX_PANELS // 2].tolist()
+        columns = most_changed(effects)
     return _curves(effects, columns[:MAX_PANELS], along, title, size, ax)
 
 
@@ -177,7 +176,7 @@ def words_over_figure(
     topics = words.topics.tolist()[: MAX_PANELS // 2]
     heading = title or "Words over time: share of the topic's tokens"
     figure, axes = new_panels(2 * len(topics), plain(heading), legend=False, across=2, size=size, panel=WIDE)
-    at = _places(words.periods)
+    at = places_of(words.periods)
     for row, topic in enumerate(topics):
         name = shortened(plain((names or {}).get(topic, words.names[row])), MAX_LETTERS)
         for panel, direction, chosen in (
@@ -193,7 +192,7 @@ def words_over_figure(
     return figure
 
 
-def _places(periods: Sequence[str]) -> Floats:
+def places_of(periods: Sequence[str]) -> Floats:
     """Return where periods are drawn: at their years if they are years, else in equal steps."""
     if all(re.fullmatch(r"\d{4}(s|-\d{4})?", period) for period in periods):
         return np.array([float(period[:4]) for period in periods])
@@ -238,7 +237,7 @@ def _columns(effects: Effects, topics: Sequence[int] | None) -> list[int]:
     return [*place.values()] if topics is None else [place[topic] for topic in topics]
 
 
-def _number(effects: Effects) -> str | None:
+def number_along(effects: Effects) -> str | None:
     """Return the field along which predictions or differences form a curve."""
     names = dict.fromkeys(name for values in effects.values for name in values)
     for name in names:
@@ -248,6 +247,28 @@ def _number(effects: Effects) -> str | None:
     return None
 
 
+def most_changed(effects: Effects) -> list[int]:
+    """Return the columns of the topics whose predictions or differences vary most."""
+    change = effects.estimate.max(axis=0) - effects.estimate.min(axis=0)
+    return [int(column) for column in np.argsort(-change, kind="stable")[: MAX_PANELS // 2]]
+
+
+def rows_of_terms(effects: Effects, most: int = MAX_PANELS) -> list[int]:
+    """Return the terms of a forest, without the intercept."""
+    return [row for row, term in enumerate(effects.terms) if term != "Intercept"][:most]
+
+
+def curves_of(effects: Effects, along: str) -> dict[str, list[int]]:
+    """Return the rows of each curve along a number, in ascending order, by the values of the other fields."""
+    curves: dict[str, list[int]] = {}
+    for row, values in enumerate(effects.values):
+        others = ", ".join(f"{name}={value}" for name, value in values.items() if name != along)
+        # A difference has its own values at the end of the term's name.
+        key = others if effects.kind == "prediction" else effects.terms[row].partition(" at ")[0]
+        curves.setdefault(key, []).append(row)
+    return {key: sorted(rows, key=lambda row: float(effects.values[row][along])) for key, rows in curves.items()}
+
+
 def _rows_size(panels: int, rows: int) -> Size:
     """Return the size of a figure whose panels have a named row for each topic or word."""
     down = -(-panels // ACROSS)
@@ -255,7 +276,7 @@ def _rows_size(panels: int, rows: int) -> Size:
 
 
 def _forest(effects: Effects, columns: Sequence[int], title: str | None, size: Size | None, ax: Axes | None) -> Figure:
-    rows = [row for row, term in enumerate(effects.terms) if term != "Intercept"][:MAX_PANELS]
+    rows = rows_of_terms(effects)
     panels = max(len(rows), 1)
     size = size or _rows_size(panels, len(columns))
     figure, axes = new_panels(panels, plain(title or "Effects with intervals"), legend=False, size=size, ax=ax)
@@ -279,12 +300,7 @@ def _forest(effects: Effects, columns: Sequence[int], title: str | None, size: S
 def _curves(
     effects: Effects, columns: Sequence[int], along: str, title: str | None, size: Size | None, ax: Axes | None
 ) -> Figure:
-    groups: dict[str, list[int]] = {}
-    for row, values in enumerate(effects.values):
-        others = ", ".join(f"{name}={value}" for name, value in values.items() if name != along)
-        # A difference has its own values at the end of the term's name.
-        key = others if effects.kind == "prediction" else effects.terms[row].partition(" at ")[0]
-        groups.setdefault(key, []).append(row)
+    groups = curves_of(effects, along)
     heading = plain(title or f"Topics along {along}")
     across = 2 if len(columns) == 4 else ACROSS
     figure, axes = new_panels(len(columns), heading, legend=len(groups) > 1, across=across, size=size, ax=ax)
@@ -307,9 +323,8 @@ def _curves(
 def _draw_curve(
     panel: Axes, effects: Effects, rows: Sequence[int], column: int, along: str, colour: str, name: str
 ) -> None:
-    order = sorted(rows, key=lambda row: float(effects.values[row][along]))
-    at = [float(effects.values[row][along]) for row in order]
+    at = [float(effects.values[row][along]) for row in rows]
     factor = 1.0 if effects.link == "logit" and effects.kind != "prediction" else 100.0
-    estimate, low, high = (factor * part[order, column] for part in (effects.estimate, effects.low, effects.high))
+    estimate, low, high = (factor * part[rows, column] for part in (effects.estimate, effects.low, effects.high))
     panel.plot(at, estimate, color=colour, linewidth=1.4, label=name)
     panel.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)

@@ -15,6 +15,7 @@ from collapsium.pipeline import (
     effects,
     fit,
     ingest,
+    report,
     shares_by,
     shares_over,
     table_effects,
@@ -28,6 +29,7 @@ from collapsium.pipeline.analysis.regression import Regression
 from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.formatting import percent
 from collapsium.pipeline.reporting.plots.effects import effects_figure
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, OptionError
 from collapsium.storage.runs.summary import read_summary
@@ -403,6 +405,51 @@ def test_shares_over_time__have_clustered_errors_in_tables_plots_and_reports(run
     assert "the same speech" in (tmp_path / "report.html").read_text()
     with pytest.raises(OptionError, match="did you mean 'speech'"):
         topic_shares(run / "run", cluster="spech")
+
+
+def test_reports__have_sections_with_the_figures_of_the_functions(run, tmp_path):
+    page = tmp_path / "page.html"
+    options = {"scheduler": "serial", "cluster": "speech"}
+    report(
+        run / "run", page, effects="~ party + bs(date, df=4)", words_by="party", words_over="decade", word_topics=[1],
+        **options,
+    )  # fmt: skip
+    text = page.read_text()
+    formula = "~ party + bs(date, df=4)"
+    labels = effects(run / "run", formula, contrast=["party"], **options)
+    figures = (float(100 * part[0, 1]) for part in (labels.estimate, labels.low, labels.high))
+    assert "{:.3g} [{:.3g}, {:.3g}]".format(*figures) in text
+    curve = effects(run / "run", formula, at=["date"], **options)
+    assert f"percent along date, lowest {percent(curve.estimate[:, 0].min())}" in text
+    sections = [text.index(f'<section id="{name}"') for name in ("effects", "words-by-group", "words-over-time")]
+    assert sections == sorted(sections)
+    assert "1990s</th>" in text
+    asked = report(
+        run / "run", effects="~ party * score", contrast=["party=b,a"], at=["score"], scheduler="serial"
+    ).page
+    assert "log-odds" not in asked
+    assert "percent along score" in asked
+    assert "words_over" not in asked
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"effects": "~ prty"}, "effects: no field 'prty' (did you mean 'party'?)"),
+        ({"effects": "~ party", "contrast": ["party=b,c"]}, "contrast: party: no document has the value 'c'"),
+        ({"at": ["score"]}, "at: applies only to the section that `effects` adds"),
+        ({"words_by": "prty"}, "words_by: no field 'prty' (did you mean 'party'?)"),
+        ({"words_over": "yaer"}, "words_over: "),
+        ({"words_by": "party", "word_topics": [7]}, "word_topics: 7: there is no such topic"),
+        ({"word_topics": [1]}, "word_topics: applies only to the sections that `words_by` and `words_over` add"),
+    ],
+)
+def test_reports__with_wrong_fields_end_in_one_line_without_a_file(run, tmp_path, options, message):
+    with pytest.raises(OptionError) as caught:
+        report(run / "run", tmp_path / "page.html", scheduler="serial", **options)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_shares_over_a_column__follow_the_first_dates_of_its_values(run):
