@@ -192,15 +192,17 @@ class Conformance:
         assert len(scores) == (2 if "schedule" in options else 4)  # after each pass, or after each iteration
 
     def test_bits__do_not_depend_on_where_local_states_lie(self, small, options, tmp_path, monkeypatch):
-        """In memory, or in scratch files of which a few responsibilities are read at a time."""
+        """In memory, or some or all in scratch files of which a few responsibilities are read at a time."""
         monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
         final_bits = []
-        for name, scratch in (("memory", None), ("disk", str(tmp_path / "scratch"))):
-            problem = problem_of(small[0], self.family, options, scratch=scratch)
+        for spilled in (0, 1, 2):
+            scratch = str(tmp_path / "scratch") if spilled else None
+            problem = problem_of(small[0], self.family, options, scratch=scratch, spilled=(spilled, 2))
             states_ = [state for state, _ in Fit(problem, Limits(iterations=9))]
-            assert (name == "disk") == any((tmp_path / "scratch").glob("*"))
+            assert (spilled > 0) == any((tmp_path / "scratch").glob("*"))
             final_bits.append(state_bits(states_[-1]))
-        assert final_bits[0] == final_bits[1]
+            del problem, states_
+        assert final_bits[0] == final_bits[1] == final_bits[2]
 
     def test_local_sweeps__conserve_counts(self, small, options):
         problem = problem_of(small[0], self.family, options)

@@ -4,6 +4,7 @@ import numpy as np
 
 from collapsium.pipeline import Corpus
 from collapsium.pipeline.engine.loop import Fit
+from collapsium.pipeline.engine.plan import Scratch
 from collapsium.pipeline.engine.setup.inputs import design_of, labels_of, reached, weights_of
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Problem
@@ -26,9 +27,21 @@ TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_
 
 
 def problem_of(
-    corpus, family, options, cuts=None, executor=None, scratch=None, stochastic=False, iterations=0, growth=None
+    corpus,
+    family,
+    options,
+    cuts=None,
+    executor=None,
+    scratch=None,
+    stochastic=False,
+    iterations=0,
+    growth=None,
+    spilled=None,
 ):
-    """A family's problem on a corpus; run serially unless an executor is given."""
+    """A family's problem on a corpus; run serially unless an executor is given.
+
+    With a scratch folder, `spilled` says how many of how many shards are in scratch files; all are by default.
+    """
     opened, executor = Corpus(corpus), executor or SerialExecutor()
     manifest = opened.manifest
     config, stream = make_options(family, options), Stream(7)
@@ -38,13 +51,17 @@ def problem_of(
     more |= {"labels": labels_of(opened, family, config), "growing": growth is not None}
     design = design_of(opened, config, executor)
     packed = None if design is None else design.packed
-    shards = [executor.submit(load_shard, one, scratch, 0.0, fitted, packed) for one in opened.references]
+    place = Scratch(scratch, *(spilled or (1, 1)))
+    shards = [
+        executor.submit(load_shard, reference, place.of(number), 0.0, fitted, packed)
+        for number, reference in enumerate(opened.references)
+    ]
     more["design"] = None if design is None else reached(design, executor, shards)
     more["weights"] = weights_of(opened, config, executor, shards)
     summary = Summary(manifest.documents, words, manifest.tokens, **more)
     global_state = fitted.initialise(summary, stream)
     bounds = cuts or (0, words)
-    sizes = (shards, [], bounds, stream, executor, global_state, scratch)
+    sizes = (shards, [], bounds, stream, executor, global_state, place)
     return Problem(family, fitted, config, *sizes, growth=growth)
 
 

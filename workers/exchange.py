@@ -117,7 +117,7 @@ class Part:
     numbers: tuple[int, ...]  # Numbers of the host's shards, which are neighbours
     group: int  # Shards whose sums without words are added one after another; see `grouped`
     threads: int  # Threads that sweep
-    scratch: str | None
+    scratch: tuple[str | None, ...]  # Folders of the shards' scratch files; None for shards that stay in memory
     local_sweeps: int
 
 
@@ -302,10 +302,10 @@ class Host:
     ) -> tuple[dict[int, Swept], dict[int, Delta]]:
         """Sweep the shards and add up their changes; return local states, and each shard's sums without words."""
         part, adding = self.part, threading.Lock()
-        inputs = (part.scratch, state.blocks, order.global_state, order.stream)
+        folders = dict(zip(part.numbers, part.scratch, strict=True))
 
         def sweep(number: int) -> tuple[Swept, Delta]:
-            shard = self._shards[number]
+            shard, inputs = self._shards[number], (folders[number], state.blocks, order.global_state, order.stream)
             if state.swept:
                 last = (part.local_sweeps, order.sample)
                 result = tasks.sweep(part.model, shard, state.swept[number], *inputs, *last)

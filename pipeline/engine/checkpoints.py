@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -21,10 +21,11 @@ from collapsium.pipeline.engine.state import Problem, Progress, Snapshot, State
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError, MismatchError
-from collapsium.storage.io.arrays import DIGESTS
+from collapsium.storage.io.arrays import DIGESTS, StoredNumber, StoredRows
 from collapsium.storage.runs.checkpoint import Checkpoint, CheckpointRecord
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
+from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.spill import SpillFiles, SpillWriter
 from collapsium.workers.arrays.state import Arrays, LocalState
@@ -306,8 +307,8 @@ class RunCheckpointer(Checkpointer):
             blocks.append(submit(read_block, *block, home=problem.block_home(number)))
         swept: list[Future[tasks.Swept]] = []
         for number in range(len(problem.shards) if self._locals else 0):
-            local = (checkpoint, number, parts[_locals(number)], checks, problem.shards[number], problem.scratch)
-            swept.append(submit(read_local, *local, home=problem.home(number)))
+            local = (checkpoint, number, parts[_locals(number)], checks, problem.shards[number])
+            swept.append(submit(read_local, *local, problem.scratch.of(number), home=problem.home(number)))
         if compare:
             read = [submit(_is_read, block, home=problem.block_home(n)) for n, block in enumerate(blocks)]
             read += [submit(_is_read, local, home=problem.home(n)) for n, local in enumerate(swept)]
@@ -359,6 +360,30 @@ def read_block(
     return tasks.Block(low, high, rows, Delta())
 
 
+def _in_memory(opened: Mapping[str, StoredRows | StoredNumber]) -> Arrays:
+    """Return arrays in the memory that sweeps have freed, or that waits for them: the fit has planned for no more."""
+    arrays = {}
+    for name, rows in opened.items():
+        if not rows.shape:
+            arrays[name] = rows[...]
+            continue
+        values, done = buffers.empty(rows.shape, rows.dtype), 0
+        for piece in rows.pieces():
+            values[done : done + len(piece)] = piece
+            done += len(piece)
+        arrays[name] = values
+    return arrays
+
+
+def _in_files(opened: Mapping[str, StoredRows | StoredNumber], scratch: str) -> Arrays:
+    """Return arrays in spill files."""
+    writer = SpillWriter(scratch)
+    for name, rows in opened.items():
+        for piece in rows.pieces():
+            writer.add({name: piece})
+    return writer.finish()
+
+
 def read_local(
     checkpoint: Checkpoint,
     number: int,
@@ -369,13 +394,7 @@ def read_local(
 ) -> tasks.Swept:
     """Read a shard's local state and check it; the result looks like a sweep that changed nothing."""
     part = _locals(number)
-    if scratch is None:
-        local: Arrays = checkpoint.read(part, digest)
-    else:
-        writer = SpillWriter(scratch)
-        for name, rows in checkpoint.open(part, digest).items():
-            for piece in rows.pieces():
-                writer.add({name: piece})
-        local = writer.finish()
+    opened = checkpoint.open(part, digest)
+    local = _in_memory(opened) if scratch is None else _in_files(opened, scratch)
     checks.local(local, open_shard(shard), f"{checkpoint.folder.url}/{part}")
     return tasks.Swept(local if scratch is not None else checks.model.load_local(local), Delta())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.engine.plan import Exchange, Place, Plan, free_bytes, local_place
+from collapsium.pipeline.engine.plan import Exchange, Place, Plan, Scratch, free_bytes, local_place
 from collapsium.pipeline.engine.setup.inputs import labels_of
 from collapsium.pipeline.engine.setup.limits import FitOptions
 from collapsium.pipeline.engine.setup.request import Request, new_request
@@ -65,6 +66,8 @@ DOCUMENT = 8  # A document of a shard in memory
 # Copies of a shard's proportions, or a block's counts, while topics of models are compared: the mean of the models
 # and one of them, in double precision, their rounded values, and the model's as they are read
 JOINING_COPIES = 6
+# Uses of memory that a plan leaves out where they take none
+OCCASIONAL = ("reading a shard", "joining the members")
 # Seconds of a core of each machine for a byte of the counts of all words: encoding, adding, decoding and TLS of an
 # exchange among eight. Measured on the page "Scale"
 CODING_BYTE = 7.5e-9
@@ -232,10 +235,13 @@ def plan(request: Request, place: Place) -> Plan:
     sweeps = 1 if place.scheduler == "serial" else SWEEPS_PER_WORKER * place.processes * place.threads
     most_members = min(max(sizes.models.restarts, 1), -(-sweeps // max(len(sizes.manifest.shards), 1)))
     for members in range(most_members, 0, -1):
-        in_memory = _plan(sizes, members, on_disk=False)
+        in_memory = _plan(sizes, members, spilled=0)
         if in_memory.needed <= place.usable:
             return in_memory
-    return _plan(sizes, 1, on_disk=True)
+    shards = len(sizes.manifest.shards)
+    # The fewest shards in scratch files with which the others fit; all of them where nothing fits.
+    spilled = bisect_left(range(1, shards), -place.usable, key=lambda count: -_plan(sizes, 1, spilled=count).needed)
+    return _plan(sizes, 1, spilled=spilled + 1)
 
 
 def _sizes(request: Request, place: Place) -> FitSizes:
@@ -311,6 +317,12 @@ class FitSizes:
         pairs, documents = self.manifest.pairs + self.held.pairs, self.manifest.documents + self.held.documents
         return float(PAIR * pairs + DOCUMENT * documents)
 
+    def resident_share(self, spilled: int) -> float:
+        """Return the share of all pairs whose shards stay in memory, where so many shards are in scratch files."""
+        scratch = Scratch("", spilled, max(len(self.manifest.shards), 1))
+        resident = sum(row.pairs for number, row in enumerate(self.manifest.shards) if scratch.of(number) is None)
+        return resident / max(self.manifest.pairs, 1)
+
     @property
     def is_alone(self) -> bool:
         """True if the driver is the only process."""
@@ -344,8 +356,11 @@ class FitSizes:
         sums = footprint.sum_share * self.vocabulary
         return (processes - 1) / processes * footprint.delta * (changes + sums)
 
-    def memory(self, members: int, *, on_disk: bool) -> dict[str, float]:
-        """Return the bytes of a worker process at its peak, by use, of so many members side by side."""
+    def memory(self, members: int, spilled: int) -> dict[str, float]:
+        """Return the bytes of a worker process at its peak, by use, of so many members side by side.
+
+        So many shards are in scratch files between their sweeps.
+        """
         footprint, processes, words, blocks = self.footprint, self.processes, self.words, self.blocks
         shards_each = -(-len(self.manifest.shards) // processes)
         tasks = min(self.place.threads, max(shards_each, 1) * members)
@@ -358,9 +373,11 @@ class FitSizes:
         deltas = min(shards_each + 1, waiting + tasks + 1 + math.ceil(math.log2(groups)))
         changes = members * deltas * footprint.delta * words
         reading = READ_PAIR if self.manifest.vectors is None else READ_VALUE
-        sweeping = tasks * self._swept(largest, on_disk=on_disk)
+        on_disk, resident = spilled > 0, self.resident_share(spilled)
+        places = {False} if not spilled else {True} if not resident else {False, True}
+        sweeping = tasks * max(self._swept(largest, on_disk=place) for place in places)
         # The memory of the first local states waits beside the larger ones' before and after a sweep.
-        first = footprint.first_pair * self.manifest.pairs
+        first = resident * footprint.first_pair * self.manifest.pairs
         counts = members * (2 * rows * block_share + shown * (1 - block_share if processes > 1 else 0))
         if self.exchanges:
             # All rows before and after a turn; and the sum of the changes of all words, beside the shards' changes.
@@ -368,27 +385,27 @@ class FitSizes:
             changes = members * footprint.delta * (self.vocabulary + tasks * words)
         if on_disk:
             sweeping += buffers.pool.settings.idle_bytes
-            # A shard is read before the first sweep, when the memory of sweeps is free.
-            documents = max(reading * largest - counts - changes - sweeping, 0.0)
-        else:
-            documents = self.documents / processes
+        # A shard is read before the first sweep, when the memory of sweeps is free.
+        read = max(reading * largest - counts - changes - sweeping, 0.0) if on_disk else 0.0
+        local = resident * self.local
         swept, scored, saved = changes + sweeping, footprint.shown * self.held.words, self._largest(1, 0)
         memory = {
             "interpreter, libraries and kernels": PROCESS_BYTES.get(self.place.scheduler, PROCESS_BYTES["worker"]),
-            "reading a shard" if on_disk else "documents": documents,
+            "documents": resident * self.documents / processes,
+            "reading a shard": read,
             "counts by words and topics": counts,
             "changes waiting to be added": changes,
             "sweeping": sweeping,
             "scoring held-out tokens": _after(swept, tasks * (1 + SCORE_OVERHEAD) * scored, scored),
             "saving the model": _after(swept, tasks * PROPORTION_COPIES * saved, saved),
-            "local states": 0.0 if on_disk else members * (2 * self.local + first) / processes,
+            "local states": members * (2 * local + first) / processes,
         }
-        started, one_local = self.started(tasks), 0.0 if on_disk else 2 * self.local / processes
+        started, one_local = self.started(tasks), 2 * local / processes
         # The memory of local states is fetched as shards are read, so that a start is computed beside it, but for
         # the memory of other members that begin at the same time. The first local states replace sweeps.
         computed = max(started.computed, members * started.computed - (members - 1) * one_local)
         begun = members * (started.begun + started.held / processes) + tasks * self._copied()
-        free = 0.0 if on_disk else members * first / processes
+        free = members * first / processes
         memory["the start"] = max(computed - free - swept, begun - free - sweeping, 0.0)
         if self.exchanges:
             # What has come, and the changes of a part of the vocabulary while they are encoded.
@@ -491,19 +508,20 @@ def _after(freed: float, amount: float, array: float) -> float:
     return amount if array < RETAINED_ARRAY else max(amount - freed, 0.0)
 
 
-def _plan(sizes: FitSizes, members: int, *, on_disk: bool) -> Plan:
-    """Return the plan of so many members side by side."""
+def _plan(sizes: FitSizes, members: int, spilled: int) -> Plan:
+    """Return the plan of so many members side by side, with so many shards in scratch files."""
     fits, samples, joining = max(sizes.models.restarts, 1), sizes.models.samples, sizes.models.consensus
     place, footprint, processes = sizes.place, sizes.footprint, sizes.processes
     rows, shown = footprint.rows * sizes.vocabulary, footprint.shown * sizes.vocabulary
     remote = place.scheduler not in ("threads", "serial", "local")
-    memory = sizes.memory(members, on_disk=on_disk)
+    memory = sizes.memory(members, spilled)
     matching, memory["joining the members"] = sizes.matching(memory)
+    on_disk = 1.0 - sizes.resident_share(spilled)
     return Plan(
         place=place,
-        memory={name: value for name, value in memory.items() if value or name != "joining the members"},
+        memory={name: value for name, value in memory.items() if value or name not in OCCASIONAL},
         driver=0.0 if sizes.is_alone else PROCESS_BYTES["driver"] + VOCABULARY_WORD * sizes.vocabulary,
-        scratch=2 * sizes.local + sizes.documents if on_disk else 0.0,
+        scratch=on_disk * (2 * sizes.local + sizes.documents),
         run=(fits + joining) * 2 * (sizes.local + rows) + (fits * (1 + samples) + joining) * rows / 2,
         moved=members * (processes * sizes.sent if sizes.exchanges else _summed_over_tree(sizes)),
         moved_scoring=0.0 if sizes.exchanges else members * (processes - 1) * shown,
@@ -512,6 +530,8 @@ def _plan(sizes: FitSizes, members: int, *, on_disk: bool) -> Plan:
         inferring=sizes.inferring(),
         free=None if remote else free_bytes(place.scratch),
         run_free=None if place.run is None else free_bytes(place.run),
+        shards=len(sizes.manifest.shards),
+        spilled=spilled,
     )
 
 

@@ -81,7 +81,7 @@ class Exchange:
                 tuple(numbers),
                 GROUP_SHARDS,
                 max(executor.workers // executor.homes, 1),
-                problem.scratch,
+                tuple(problem.scratch.of(number) for number in numbers),
                 problem.local_sweeps,
             )
             shards = [problem.shards[number] for number in numbers]

@@ -135,7 +135,7 @@ class ActiveFit:
             events = self._report_cluster(executor, time.perf_counter() - began)
             planned = planned or self._plan(executor)
             with freed_memory(executor), scratch_folder(planned, executor) as scratch:
-                self._scratch = scratch
+                self._scratch = scratch.folder
                 loaded = LoadedCorpus(request, heldouts, executor, scratch, warm, start, self._log.notice)
                 self._fit(loaded, executor, events, planned)
         finally:

@@ -451,7 +451,7 @@ class Fit:
         """Submit the sweep of a shard, or its start where it has no local state."""
         problem, state = self.problem, self.state
         shard = (problem.family, problem.shards[number])
-        inputs = (problem.scratch, shown, state.global_state, stream)
+        inputs = (problem.scratch.of(number), shown, state.global_state, stream)
         submit, home = problem.executor.submit, problem.home(number)
         if state.swept:
             last = (problem.local_sweeps, sample)

@@ -51,6 +51,24 @@ class Place:
         return USABLE_SHARE * self.memory if self.is_killed else self.memory
 
 
+@dataclass(frozen=True)
+class Scratch:
+    """Place of shards and their local states between sweeps: memory, or scratch files.
+
+    The shards in scratch files are spread evenly over all, so that each process has its part of them.
+    """
+
+    folder: str | None = None  # Folder of scratch files, on each machine its own; None where all stay in memory
+    # So many of so many shards are in scratch files
+    spilled: int = 1
+    shards: int = 1
+
+    def of(self, shard: int) -> str | None:
+        """Return the folder of a shard's scratch files; None where the shard stays in memory."""
+        before, after = (number * self.spilled // self.shards for number in (shard, shard + 1))
+        return self.folder if after > before else None
+
+
 def free_memory() -> int:
     """Return the bytes of memory that are free on this machine, or in this process's control group if that has less."""
     available = int(psutil.virtual_memory().available)
@@ -191,7 +209,7 @@ class Plan(ShortRepr):
     driver : float
         Bytes of the driver at its peak, where it is a process of its own; else 0.
     scratch : float
-        Bytes on the local disks of all machines together; 0 where local states stay in memory.
+        Bytes on the local disks of all machines together; 0 where all local states stay in memory.
     run : float
         Bytes of the run's folder: checkpoints and the model.
     moved, moved_scoring : float
@@ -208,6 +226,8 @@ class Plan(ShortRepr):
         Bytes of a process of `infer` that folds new documents into several models, whose mean the run has; else 0.
     exchange : Exchange or None
         Traffic and time of the exchange between machines; None if their `link` is not stated.
+    shards, spilled : int
+        Shards of the corpus, and how many of them are in scratch files between sweeps; the others stay in memory.
     """
 
     place: Place
@@ -223,6 +243,8 @@ class Plan(ShortRepr):
     matching: int = 1
     inferring: float = 0.0
     exchange: Exchange | None = None
+    shards: int = 0
+    spilled: int = 0
 
     @property
     def needed(self) -> float:
@@ -231,8 +253,8 @@ class Plan(ShortRepr):
 
     @property
     def on_disk(self) -> bool:
-        """True if local states are spilled to disk."""
-        return self.scratch > 0
+        """True if local states of some shards are spilled to disk."""
+        return self.spilled > 0
 
     def problem(self) -> str:
         """Return a line about what does not fit; empty if all does."""
@@ -274,6 +296,10 @@ class Plan(ShortRepr):
         if self.driver:
             lines.append(f"{'  of which the driver':<58}{size(self.driver):>10}")
         lines.append(f"{'disk for local states (scratch)':<58}{size(self.scratch):>10}")
+        if self.spilled:
+            lines.append(
+                f"{'  of so many shards; the others stay in memory':<58}{f'{self.spilled} of {self.shards}':>10}"
+            )
         lines.append(f"{'disk for the run: two checkpoints and the model':<58}{size(self.run):>10}")
         lines.append(f"{'moved between processes, an iteration':<58}{size(self.moved):>10}")
         if self.moved_scoring:
@@ -352,16 +378,16 @@ def _release() -> None:
 
 
 @contextlib.contextmanager
-def scratch_folder(planned: Plan, executor: Executor) -> Iterator[str | None]:
+def scratch_folder(planned: Plan, executor: Executor) -> Iterator[Scratch]:
     """Provide a folder for the scratch files of this run alone, if one is needed, and remove it on all machines.
 
     Where all workers run on this machine, folders that dead processes left in the same place are removed first.
     """
     if not planned.on_disk:
-        yield None
+        yield Scratch()
         return
-    with temporary_folder(planned.place.scratch, planned.place.scheduler, executor) as scratch:
-        yield scratch
+    with temporary_folder(planned.place.scratch, planned.place.scheduler, executor) as folder:
+        yield Scratch(folder, planned.spilled, planned.shards)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.engine.plan import Scratch
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.models.registry import make_family
 from collapsium.storage.corpus.corpus import Corpus
@@ -74,8 +75,7 @@ class Problem:
     stream: Stream  # Random stream of the seed
     executor: Executor  # Holds the shards and runs the tasks
     global_state: GlobalState  # Before any document was swept
-    # Folder for spilled local states, on each machine its own; None where they stay in memory
-    scratch: str | None = None
+    scratch: Scratch = field(default_factory=Scratch)  # Place of shards and local states between sweeps
     local_sweeps: int = 1  # Sweeps of a shard before its delta is reduced
     # Submits the reading of shards and held-out pairs again, after they were lost
     load: Callable[[], tuple[Shards, Shards]] | None = None
@@ -127,7 +127,7 @@ class Problem:
                 tasks.fold_in_shard,
                 self.family,
                 shard,
-                self.scratch,
+                self.scratch.of(number),
                 [*state.blocks],
                 state.global_state,
                 stream,

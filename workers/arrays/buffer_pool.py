@@ -98,7 +98,8 @@ class Pool:
         """Give back to the system the pieces that have waited longest, down to the limit."""
         idle_bytes = self.settings.idle_bytes
         largest = max(int((1 + self.settings.slack) * max(self._peak, self._earlier_peak)), self._reserved)
-        limit = idle_bytes if self.lean else max(largest - self._used, idle_bytes)
+        # Where memory is short, what the shards that stay in memory have reserved waits for their next sweeps.
+        limit = max((self._reserved if self.lean else largest) - self._used, idle_bytes)
         while self._free and self._idle > limit:
             self._idle -= len(self._free.pop(0))
 

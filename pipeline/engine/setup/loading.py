@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from collapsium.pipeline.engine.plan import Scratch
 from collapsium.pipeline.engine.save import documents_of
 from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
 from collapsium.pipeline.engine.setup.inputs import design_of, labels_of, reached, seeds_of, weights_of
@@ -42,7 +43,7 @@ class LoadedCorpus:
         request: Request,
         heldouts: Sequence[HeldoutReference],
         executor: Executor,
-        scratch: str | None,
+        scratch: Scratch,
         warm: Sequence[WarmStart] = (),
         start: Start | None = None,
         notice: Callable[[str], None] = _ignore,
@@ -146,12 +147,12 @@ class LoadedCorpus:
         packed = None if self._design is None else self._design.packed
         homes = [number * executor.homes // len(references) for number in range(len(references))]
         shards = [
-            executor.submit(load_shard, reference, self._scratch, reserve, model, packed, home=home)
-            for reference, home in zip(references, homes, strict=True)
+            executor.submit(load_shard, reference, self._scratch.of(number), reserve, model, packed, home=home)
+            for number, (reference, home) in enumerate(zip(references, homes, strict=True))
         ]
         held = [
-            executor.submit(load_heldout, reference, self._scratch, model, home=home)
-            for reference, home in zip(self._heldouts, homes, strict=False)
+            executor.submit(load_heldout, reference, self._scratch.of(number), model, home=home)
+            for number, (reference, home) in enumerate(zip(self._heldouts, homes, strict=False))
         ]
         executor.collect([executor.submit(count_tokens, shard) for shard in (*shards, *held)])
         return shards, held

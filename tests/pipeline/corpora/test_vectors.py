@@ -85,7 +85,7 @@ def test_a_fit_in_scratch_files__is_the_same_bits(corpus, tmp_path, monkeypatch)
 
     def on_disk(*given, **options):
         plan = found(*given, **options)
-        return dataclasses.replace(plan, scratch=1.0)
+        return dataclasses.replace(plan, spilled=plan.shards)
 
     monkeypatch.setattr(fitting, "plan", on_disk)
     (tmp_path / "scratch").mkdir()

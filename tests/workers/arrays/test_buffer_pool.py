@@ -277,8 +277,6 @@ def test_limit__leaves_some_however_little_is_in_use(pool):
 def test_limit__is_low_where_memory_is_short(pool):
     pool.settings = PoolSettings(idle_bytes=LARGE)
     pool.lean = True
-    pool.reserve([LARGE] * 3)
-    assert pieces(pool) == [LARGE]
     arrays = [large(pool) for _ in range(6)]
     for _ in range(3):
         arrays.pop()
@@ -286,6 +284,18 @@ def test_limit__is_low_where_memory_is_short(pool):
     pool.lean = False
     arrays.pop()
     assert pieces(pool) == [LARGE] * 2
+
+
+def test_limit__where_memory_is_short__leaves_what_was_reserved(pool):
+    """By shards that stay in memory while others are in scratch files."""
+    pool.settings = PoolSettings(idle_bytes=LARGE)
+    pool.lean = True
+    pool.reserve([LARGE] * 3)
+    assert len(pieces(pool)) == 3
+    arrays = [large(pool) for _ in range(6)]
+    for waiting in (1, 1, 1, 1, 2, 3):
+        arrays.pop()
+        assert len(pieces(pool)) == waiting
 
 
 @pytest.mark.usefixtures("nothing_idle")

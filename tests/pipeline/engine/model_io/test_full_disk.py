@@ -4,12 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from collapsium.pipeline import Model, fit, resume, simulate, verify
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.engine import fit as fitting
 from collapsium.storage.errors import StoreError
 from collapsium.storage.runs.run import Run
 from tests.conftest import rest_long
@@ -103,7 +105,8 @@ def test_fit__says_how_to_go_on(disk, tmp_path, corpus, capsys, monkeypatch):
 
 def test_local_states_on_a_full_scratch_disk__are_a_clear_error(disk, tmp_path, corpus, monkeypatch):
     fill(disk, 10_000)
-    monkeypatch.setattr("collapsium.pipeline.engine.estimate.Plan.on_disk", True)
+    found = fitting.plan
+    monkeypatch.setattr(fitting, "plan", lambda *given: replace(found(*given), shards=1, spilled=1))
     with pytest.raises(StoreError, match="no space is left"):
         fit(corpus, tmp_path / "run", scratch=str(disk), **OPTIONS)
     assert sorted(path.name for path in disk.iterdir()) == ["filler"]

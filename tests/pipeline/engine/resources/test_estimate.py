@@ -15,7 +15,7 @@ from collapsium.pipeline import fit
 from collapsium.pipeline.engine import estimate as planning
 from collapsium.pipeline.engine.estimate import FitSizes, HeldOut, Models, estimate, plan
 from collapsium.pipeline.engine.loop import Fit
-from collapsium.pipeline.engine.plan import Place, Plan, cluster_place, free_memory, local_place
+from collapsium.pipeline.engine.plan import Place, Plan, Scratch, cluster_place, free_memory, local_place
 from collapsium.pipeline.engine.run import ActiveRun
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.state import Progress
@@ -236,11 +236,35 @@ def test_plan__puts_local_states_on_disk_only_where_memory_is_short(pairs, where
     assert (short.run, short.moved, short.driver) == (whole.run, whole.moved, whole.driver)
 
 
+@given(st.integers(2, 40), st.floats(0.05, 1.2), st.sampled_from(["threads", "serial"]))
+def test_plan__keeps_as_many_shards_in_memory_as_fit(shards, share, scheduler):
+    corpus, where = corpus_of([10**6] * shards, documents=10**5), place(scheduler, threads=1)
+    whole = planned(corpus, 100, where)
+    found = planned(corpus, 100, replace(where, memory=share * whole.needed))
+    assert (found.shards, found.on_disk) == (shards, share < 1.0)
+    if 1 < found.spilled < shards:
+        one_more = (whole.memory["local states"] + whole.memory["documents"]) / shards
+        assert (found.needed + one_more) * (1 + 1e-12) > found.place.memory
+    assert found.scratch == pytest.approx(found.spilled / shards * planned(corpus, 100, place(memory=0.0)).scratch)
+
+
+@given(st.integers(1, 60), st.data())
+def test_scratch__has_its_shards_spread_evenly(shards, data):
+    spilled = data.draw(st.integers(0, shards))
+    scratch = Scratch("/there", spilled, shards)
+    on_disk = [scratch.of(number) is not None for number in range(shards)]
+    assert sum(on_disk) == spilled
+    for first in range(shards):
+        for last in range(first, shards):
+            assert abs(sum(on_disk[first:last]) - (last - first) * spilled / shards) < 1.0
+    assert not any(Scratch(None, spilled, shards).of(number) for number in range(shards))
+
+
 def test_plan__takes_less_memory_where_local_states_lie_on_disk():
     corpus = corpus_of([10**7] * 20, documents=10**6)
     whole = planned(corpus, 100)
-    short = planned(corpus, 100, place(memory=whole.needed / 2))
-    assert short.on_disk
+    short = planned(corpus, 100, place(memory=0.0))
+    assert short.spilled == short.shards
     assert short.needed < whole.needed / 2
     # Lists of 100 topics, of 2 bytes a pair; before a sweep and after it.
     assert short.scratch > 2 * 2 * 100 * 2 * 10**8
@@ -269,6 +293,7 @@ def test_require__refuses_scratch_files_for_which_no_disk_is_free(monkeypatch, t
     corpus = corpus_of([10**7] * 20, documents=10**6)
     where = replace(place(memory=planned(corpus, 100).needed / 2), scratch=str(tmp_path / "not" / "there"))
     found = planned(corpus, 100, where)
+    assert found.needed <= where.memory
     with pytest.raises(
         CapacityError, match=r"local states need .* of disk, and 1.0 MB are free in .*not/there.*`scratch`"
     ):
