@@ -212,6 +212,25 @@ def test_score_deletions__equals_its_twin(state, extra, key, share, data):
     np.testing.assert_allclose(found, twin, **LOST)
 
 
+@pytest.mark.parametrize("words", [2 * deletion_scores.SAMPLED_PAIRS - 1, 6 * deletion_scores.SAMPLED_PAIRS - 5])
+def test_deletions__equal_their_twins_where_some_pairs_stand_for_a_long_document(words):
+    noise = np.random.default_rng(words)
+    documents = [dict.fromkeys(range(words), 2), {}, {0: 2, 7: 1}]
+    state = three_topics(documents, [HALVES] * 3)
+    shares = noise.multinomial(UNIT, [0.2, 0.3, 0.5], state.shard.pairs)
+    state = Listed(state.shard, 3, state.lists, state.topic, shares.ravel().astype(np.uint16), noise)
+    rows, number, gone = state.rows(3.0), np.array([1, -1, 0]), [2, 0]
+    parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], gone
+    twin = naive.reassign(*state.given, *state.where, *state.counts, *parts)
+    found = spilt(state, rows, number)
+    np.testing.assert_allclose(found, twin, **LOST)
+    np.testing.assert_allclose(found.sum(axis=1), state.counts[0].reshape(2, 3).sum(axis=0)[gone], rtol=0.05)
+    held = held_out(state.shard, 3, 0.1)
+    scored = deletes(state, rows, held, number, twin)
+    expected = naive.score_deletions(*state.given, held, *state.where, *state.counts, *parts, twin)
+    np.testing.assert_allclose(scored, expected, **LOST)
+
+
 @given(listed_shards(max_count=9), st.sampled_from([1.0, 50.0]), KEYS)
 def test_scores__add_up_over_runs_of_documents(state, extra, key):
     rows, held = state.rows(extra), held_out(state.shard, key, 0.5)
