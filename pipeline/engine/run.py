@@ -114,6 +114,31 @@ def event_of(progress: Progress) -> Event:
     return event
 
 
+# A score has fallen if so many scores in a row, at the end, are below the best, and the last by so much, in nats per
+# token: from one iteration to the next, scores vary by some ten thousandths
+FALLEN_SCORES = 5
+LEAST_FALL = 1e-3
+
+
+def fallen_score(events: Sequence[Event]) -> str:
+    """Return a line about a score that has fallen since its best iteration, and the way to a model of that.
+
+    It is empty where scores have not fallen, and leaves out iterations that swept a sample of the documents.
+    """
+    scored = [
+        (float(str(event["score"])), int(str(event["iteration"])))
+        for event in events
+        if event["event"] == "iteration" and "score" in event and "documents_share" not in event
+    ]
+    best, iteration = max(scored, key=lambda pair: (pair[0], -pair[1]), default=(-math.inf, 0))
+    if sum(later > iteration for _, later in scored) < FALLEN_SCORES or best - scored[-1][0] < LEAST_FALL:
+        return ""
+    return (
+        f"the held-out score has fallen since iteration {iteration}, from {best:.4f} to {scored[-1][0]:.4f}: more "
+        f"iterations fit the training tokens alone; a fit with iterations {iteration} ends at the best"
+    )
+
+
 class EventLog:
     """Writes events into a run's folder, once that exists, and sends them to sinks."""
 
@@ -342,6 +367,9 @@ class ActiveRun:
         end: Event = {"event": "end", "iteration": state.iteration, "elapsed": self._elapsed, "reason": reason}
         end["saving_seconds"] = time.perf_counter() - began
         end.update(self._final_words(state))
+        fallen = fallen_score(self._target.events())
+        if fallen:
+            self._log.notice(fallen)
         remark = problem.family.remark(state.global_state)
         if remark is not None:
             self._log.notice(remark)

@@ -5,6 +5,7 @@ import pytest
 
 from collapsium.pipeline import fit, resume
 from collapsium.pipeline.engine.loop import CHANGE, SCORE, Windows
+from collapsium.pipeline.engine.run import FALLEN_SCORES, fallen_score
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus
@@ -100,3 +101,28 @@ def test_a_tolerance_by_rule__ends_alike_wherever_it_runs_and_after_a_resume(sma
 def test_other_words_for_a_tolerance__are_refused(small, tmp_path):
     with pytest.raises(OptionError, match="or auto"):
         fit(small[0], tmp_path / "run", family="lda", topics=2, tolerance="often")
+
+
+def scored(scores, **fields):
+    return [
+        {"event": "iteration", "iteration": number, "score": score, **fields} for number, score in enumerate(scores, 1)
+    ]
+
+
+def test_fallen_score__offers_the_best_iteration_where_scores_have_fallen_since():
+    rising = [-8.0 + 0.1 * number for number in range(10)]
+    falling = [rising[-1] - 0.0005 * number for number in range(1, 8)]
+    text = fallen_score([{"event": "start"}, *scored(rising + falling)])
+    assert "since iteration 10, from -7.1000 to -7.1035" in text
+    assert "iterations 10 ends" in text
+
+
+@pytest.mark.parametrize(
+    "scores", [[], [-8.0], [-8.0, -7.0] + [-7.0009] * 9, [-8.0, -7.0] + [-7.1] * (FALLEN_SCORES - 1), [-7.0] * 20]
+)
+def test_fallen_score__is_silent_where_scores_vary_or_have_just_fallen(scores):
+    assert fallen_score(scored(scores)) == ""
+
+
+def test_fallen_score__leaves_out_iterations_over_a_sample():
+    assert fallen_score([*scored([-5.0], documents_share=0.25), *scored([-8.0] * 9)]) == ""
