@@ -43,8 +43,9 @@ from collapsium.workers.arrays.delta import Delta, change, total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Array, GlobalState
 from collapsium.workers.document_samples import DocumentSample
-from collapsium.workers.families.family import Exchanges, IntegerChange
+from collapsium.workers.families.family import AnyFamily, Exchanges, IntegerChange
 from collapsium.workers.kernels import planes
+from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.shard_loading import ShardOnDisk
 from collapsium.workers.tasks import Block, Score, Swept, WarmSource
 
@@ -425,6 +426,12 @@ def summed(sums: Iterable[tuple[int, Delta]], size: int, shards: int) -> Delta:
             delta, height = total([tree.pop()[1], delta]), height + 1
         tree.append((height, delta))
     return total(delta for _, delta in tree)
+
+
+def kernels(family: AnyFamily, global_state: GlobalState) -> tuple[AnyKernel, ...]:
+    """Return the kernels that encode and add a family's changes; none if they are no whole numbers."""
+    changes = family.integer_changes(global_state) if isinstance(family, Exchanges) else None
+    return () if changes is None else planes.KERNELS
 
 
 def encode(values: Integers) -> bytes:

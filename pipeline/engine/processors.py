@@ -9,6 +9,7 @@ from collapsium.pipeline.engine.setup.computed_starts import start_kernels
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import MismatchError
 from collapsium.storage.runs.model import Processor
+from collapsium.workers import exchange
 from collapsium.workers.families.family import COMPUTED_STARTS
 from collapsium.workers.kernels.child_processes import (
     Report,
@@ -43,12 +44,13 @@ def compile_for(
     On this machine, child processes of the driver compile before the workers load the machine code. On other machines,
     child processes of the workers compile.
     """
+    exchanging = executor.links() is not None
     if local:
-        fill_cache(_kernels(family, global_state, start), report)
-    remaining = max(executor.everywhere(_missing, family, global_state, start), default=0)
+        fill_cache(_kernels(family, global_state, start, exchanging), report)
+    remaining = max(executor.everywhere(_missing, family, global_state, start, exchanging), default=0)
     if remaining:
         report(0, remaining)
-    executor.everywhere(_load, family, global_state, start, joining=True)
+    executor.everywhere(_load, family, global_state, start, exchanging, joining=True)
     if remaining:
         report(remaining, remaining)
 
@@ -67,16 +69,20 @@ def fit_kernels(family: AnyFamily, global_state: GlobalState) -> list[AnyKernel]
     return [*family.kernels(global_state), elementary]
 
 
-def _kernels(family: AnyFamily, global_state: GlobalState, start: str) -> list[AnyKernel]:
-    return [*fit_kernels(family, global_state), *(start_kernels(start) if start in COMPUTED_STARTS else ())]
+def _kernels(family: AnyFamily, global_state: GlobalState, start: str, exchanging: bool) -> list[AnyKernel]:
+    return [
+        *fit_kernels(family, global_state),
+        *(start_kernels(start) if start in COMPUTED_STARTS else ()),
+        *(exchange.kernels(family, global_state) if exchanging else ()),
+    ]
 
 
-def _missing(family: AnyFamily, global_state: GlobalState, start: str) -> int:
-    return len(missing_kernels(_kernels(family, global_state, start)))
+def _missing(family: AnyFamily, global_state: GlobalState, start: str, exchanging: bool) -> int:
+    return len(missing_kernels(_kernels(family, global_state, start, exchanging)))
 
 
-def _load(family: AnyFamily, global_state: GlobalState, start: str) -> None:
-    compile_kernels(_kernels(family, global_state, start), lambda compiled, total: None)  # noqa: ARG005
+def _load(family: AnyFamily, global_state: GlobalState, start: str, exchanging: bool) -> None:
+    compile_kernels(_kernels(family, global_state, start, exchanging), lambda compiled, total: None)  # noqa: ARG005
 
 
 FIELD = "processors"  # Field of `run.json`

@@ -46,7 +46,9 @@ _OPTIONS: dict[str, object] = {
     "fastmath": {"reassoc", "nsz", "contract", "arcp"},
     "error_model": "numpy",
 }
-_INLINED: dict[str, object] = {**_OPTIONS, "forceinline": True}
+# Wrappers for callers in C, which nobody calls, would be compiled with each function.
+_UNWRAPPED: dict[str, object] = {**_OPTIONS, "no_cfunc_wrapper": True}
+_INLINED: dict[str, object] = {**_UNWRAPPED, "forceinline": True, "no_cpython_wrapper": True}
 INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT") or "0"))  # Whether kernels run as Python
 
 _log = logging.getLogger("collapsium.compiling")
@@ -119,7 +121,7 @@ class Kernel(Generic[P, R_co]):
         arguments = argument_types(self.python)
         self._records = tuple((index, item) for index, item in enumerate(arguments) if isinstance(item, RecordType))
         types = tuple(_compiler_type(argument) for argument in arguments)
-        dispatcher = numba.njit(**_OPTIONS)(self.python)
+        dispatcher = numba.njit(**_UNWRAPPED)(self.python)
         if folder is not None and not for_target and not self._mark(folder).exists():
             # Compile in another process: in this one, other code has set the compiler to another target.
             module, _, name = self.address.partition(":")
@@ -180,23 +182,30 @@ class Helper(Generic[R]):
 
     def __call__(self, *args: object, **kwargs: object) -> R:
         """Run the helper by itself."""
-        result: R = self._dispatcher(*args, **kwargs)
+        result: R = self._for_python(*args, **kwargs)
         return result
 
     @functools.cached_property
-    def _dispatcher(self) -> numba.core.dispatcher.Dispatcher:
+    def _for_python(self) -> numba.core.dispatcher.Dispatcher:
+        return self._dispatcher({**self.options, "no_cpython_wrapper": False})
+
+    @functools.cached_property
+    def _for_kernels(self) -> numba.core.dispatcher.Dispatcher:
+        return self._dispatcher(self.options)
+
+    def _dispatcher(self, options: dict[str, object]) -> numba.core.dispatcher.Dispatcher:
         import numba
 
         from collapsium.workers.kernels import target
 
         target.compile_for_target()
-        return numba.njit(**self.options)(self.python)
+        return numba.njit(**options)(self.python)
 
     @property
     def _numba_type_(self) -> numba.types.Type:
         import numba
 
-        return numba.typeof(self._dispatcher)
+        return numba.typeof(self._for_kernels)
 
 
 def helper(function: Callable[..., R]) -> Callable[..., R]:

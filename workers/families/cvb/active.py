@@ -11,7 +11,7 @@ documents have topics at the start, and the first sweep squares responsibilities
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -63,22 +63,25 @@ from collapsium.workers.special_functions import digamma, polygamma
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
+    from collapsium.workers.kernels.jit import AnyKernel
 
 Vector = npt.NDArray[np.float64]
 
 KERNELS = (
     warming.initialise,
     background.begin_rows,
-    background.changes_since,
     background.spread,
-    background.fold_rows,
-    background.fold_steps_32,
-    background.fold_steps_64,
     active_selection.select,
     active_carry.carry,
     active.count_documents,
     sums.active_probability,
 )
+# Kernels of changes of rows, by the bits of whole counts; 0 of floats
+ROW_KERNELS: Mapping[int, tuple[AnyKernel, ...]] = {
+    0: (background.changes_since, background.fold_rows),
+    32: (background.fold_steps_32,),
+    64: (background.fold_steps_64,),
+}
 
 
 INITIAL_TOPICS = 8  # Active topics of a document at the start, where there are too many to begin with all

@@ -159,15 +159,16 @@ class CollapsedFamily(
     def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
         kernels: list[AnyKernel] = [words.log_eta]
+        row_kernels = active.ROW_KERNELS[global_state.count_bits]
         if global_state.stochastic:
-            return [*kernels, stochastic_kernels.sweep_stochastic, prediction.fold_in, *active.KERNELS]
+            return [*kernels, stochastic_kernels.sweep_stochastic, prediction.fold_in, *active.KERNELS, *row_kernels]
         kernels += [words.word_tables, words.topic_totals] if global_state.moments else []
         if global_state.active:
             if self.moves(global_state) is not None:
                 kernels += split_merge.KERNELS
             elif global_state.held is not None:
                 kernels += split_merge.HOLDING_KERNELS
-            kernels += [*active.KERNELS, active_kernels.sweep_active]
+            kernels += [*active.KERNELS, active_kernels.sweep_active, *row_kernels]
             kernels += [active_sums.active_tables] if self.options.needs_tables else []
             return [*kernels, *([active_sums.active_moments] if global_state.moments else [])]
         sweep: AnyKernel = dense_kernels.sweep_second if self.options.order == 2 else dense_kernels.sweep_zeroth

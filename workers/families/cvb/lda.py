@@ -38,7 +38,7 @@ def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector
 
 
 # A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
-# 50 to 1000 topics (see ``docs/benchmarks/defaults.md``)
+# 50 to 1000 topics (see ``docs/benchmarks/shapes.md``)
 DEFAULT_CONCENTRATION = 1.0
 DEFAULT_ALPHA = 0.1  # a_k of other fits, as common in the literature, and at most of these
 

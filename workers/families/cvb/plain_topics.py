@@ -43,7 +43,6 @@ from collapsium.workers.families.family import (
     Summary,
 )
 from collapsium.workers.families.plain_tokens import plain_sums, weighed_rows
-from collapsium.workers.kernels import planes
 from collapsium.workers.kernels.cvb.active import UNIT
 
 if TYPE_CHECKING:
@@ -103,8 +102,7 @@ class PlainTopicsFamily(
 
     def kernels(self, global_state: GlobalStateT) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
-        kernels = [*super().kernels(global_state), *(prevalence.KERNELS if global_state.prevalence is not None else ())]
-        return kernels if self.integer_changes(global_state) is None else [*kernels, *planes.KERNELS]
+        return [*super().kernels(global_state), *(prevalence.KERNELS if global_state.prevalence is not None else ())]
 
     def corpus_tokens(self, global_state: GlobalStateT) -> float:
         """Return the tokens of the whole corpus."""
