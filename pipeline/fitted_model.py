@@ -895,7 +895,7 @@ def fold_in(model: models.Model, corpus: Corpus, seed: int = 0) -> Floats:
     executor = open_executor("threads", None)
     try:
         blocks = load_blocks(model, executor)
-        submitted = [executor.submit(_folded, model, one, blocks, seed) for one in corpus.references]
+        submitted = [executor.submit(_folded, model, shard, blocks, seed) for shard in corpus.references]
         return np.concatenate(executor.collect(submitted))
     finally:
         executor.close()

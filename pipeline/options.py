@@ -93,7 +93,7 @@ def without_none(options: Options) -> dict[str, Any]:
 
 def value_of(field: FieldInfo) -> Value:
     """Return the notation of a field's value."""
-    return next((one for one in field.metadata if isinstance(one, Value)), Value())
+    return next((entry for entry in field.metadata if isinstance(entry, Value)), Value())
 
 
 def spelled_flag(name: str, field: FieldInfo) -> str:
@@ -107,7 +107,7 @@ def kinds_of(annotation: Any) -> tuple[Any, ...]:
         return (annotation,)
     if get_origin(annotation) is Annotated:
         return kinds_of(get_args(annotation)[0])
-    return tuple(kind for one in get_args(annotation) for kind in kinds_of(one) if kind is not type(None))
+    return tuple(kind for argument in get_args(annotation) for kind in kinds_of(argument) if kind is not type(None))
 
 
 def python_type(annotation: Any, metadata: Iterable[Any] = ()) -> Any:
@@ -132,7 +132,7 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
     for kind in kinds_of(field.annotation):
         inner = get_args(kind)[0] if get_origin(kind) is tuple else kind
         if get_origin(inner) is Literal:
-            return tuple(str(one) for one in get_args(inner))
+            return tuple(str(choice) for choice in get_args(inner))
     return ()
 
 
@@ -141,14 +141,19 @@ def heading_of(model: type[Options], name: str) -> str:
     own = value_of(model.model_fields[name]).heading
     if own is not None:
         return own
-    owner = next(one for one in model.__mro__ if name in vars(one).get("__annotations__", {}))
+    owner = next(base for base in model.__mro__ if name in vars(base).get("__annotations__", {}))
     return owner.heading if issubclass(owner, Options) else ""
 
 
 def limits_of(field: FieldInfo) -> dict[str, float]:
     """Return the limits of a number: ``ge``, ``gt``, ``le`` and ``lt``."""
     kinds = {"ge": annotated_types.Ge, "gt": annotated_types.Gt, "le": annotated_types.Le, "lt": annotated_types.Lt}
-    return {name: getattr(one, name) for one in field.metadata for name, kind in kinds.items() if isinstance(one, kind)}
+    return {
+        name: getattr(entry, name)
+        for entry in field.metadata
+        for name, kind in kinds.items()
+        if isinstance(entry, kind)
+    }
 
 
 def option_error(error: pydantic.ValidationError, model: type[BaseModel]) -> OptionError:
@@ -201,13 +206,19 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:
-        own = [one for one in inspect.signature(function).parameters.values() if one.name not in models]
-        parameters = [*own, *(one for model in models.values() for one in _parameters(model))]
-        known = {one.name: one for one in sorted(parameters, key=lambda one: one.kind)}
-        is_open = any(one.kind is one.VAR_KEYWORD for one in own)
+        own = [
+            parameter for parameter in inspect.signature(function).parameters.values() if parameter.name not in models
+        ]
+        parameters = [*own, *(parameter for model in models.values() for parameter in _parameters(model))]
+        known = {parameter.name: parameter for parameter in sorted(parameters, key=lambda parameter: parameter.kind)}
+        is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in own)
         # Documents and callables, besides numbers, are no options.
         plain = {parameter.name for parameter in own}
-        required = [one.name for one in known.values() if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+        required = [
+            parameter.name
+            for parameter in known.values()
+            if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+        ]
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> _Result:
@@ -224,7 +235,7 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
             args = tuple(python_number(value) for value in args)
             kwargs = {name: (python_number if name in plain else python_value)(kwargs[name]) for name in kwargs}
             for name, model in models.items():
-                kwargs[name] = model(**{one: kwargs.pop(one) for one in model.model_fields if one in kwargs})
+                kwargs[name] = model(**{name: kwargs.pop(name) for name in model.model_fields if name in kwargs})
             return function(*args, **kwargs)
 
         vars(call)["__signature__"] = inspect.Signature(list(known.values()))
@@ -257,7 +268,7 @@ def _described(text: str | None, models: dict[str, type[Options]]) -> str | None
 
 def _entry(name: str, field: FieldInfo) -> list[str]:
     """Return the lines of a parameter in a numpydoc docstring."""
-    kind = " or ".join(getattr(one, "__name__", str(one)) for one in kinds_of(field.annotation))
+    kind = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds_of(field.annotation))
     body = textwrap.wrap(field.description or "", 110, initial_indent="    ", subsequent_indent="    ")
     return [f"{name} : {kind}{'' if field.is_required() else ', optional'}", *body]
 
@@ -268,7 +279,9 @@ def with_parameter(
     """Add a keyword that a decorator handles to the signature and the docstring of a function."""
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
-    place = next((n for n, one in enumerate(parameters) if one.kind is one.VAR_KEYWORD), len(parameters))
+    place = next(
+        (n for n, parameter in enumerate(parameters) if parameter.kind is parameter.VAR_KEYWORD), len(parameters)
+    )
     added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
     vars(function)["__signature__"] = signature.replace(parameters=[*parameters[:place], added, *parameters[place:]])
     lines = inspect.cleandoc(function.__doc__ or "").split("\n")
@@ -295,8 +308,8 @@ def names_of(value: object, option: str = "names") -> tuple[str, ...]:
     """Return the names of an option with several names."""
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return tuple(name.strip() for name in str(value).split(",") if name.strip())
-    if isinstance(value, (list, tuple)) and all(isinstance(one, (str, int)) for one in value):
-        return tuple(str(one) for one in value)
+    if isinstance(value, (list, tuple)) and all(isinstance(item, (str, int)) for item in value):
+        return tuple(str(item) for item in value)
     raise OptionError(f"expected a list of strings, found {reprlib.repr(value)}", option)
 
 

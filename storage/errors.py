@@ -172,10 +172,14 @@ class NumericalError(CollapsiumError, ArithmeticError):
 
 def near(name: str, known: Iterable[str], most: int = 1) -> str:
     """Return the known names nearest to an unknown one, as ``" (did you mean 'x'?)"``, or an empty text."""
-    lower = {one.lower(): one for one in sorted(set(known))}
-    matches = [lower[one] for one in difflib.get_close_matches(name.lower(), lower, n=most, cutoff=0.6)]
+    lower = {spelling.lower(): spelling for spelling in sorted(set(known))}
+    matches = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, n=most, cutoff=0.6)]
     if not matches:
-        matches = [one for one in lower.values() if name.startswith(f"{one}_") or one.startswith(f"{name}_")][:most]
+        matches = [
+            spelling
+            for spelling in lower.values()
+            if name.startswith(f"{spelling}_") or spelling.startswith(f"{name}_")
+        ][:most]
     return f" (did you mean {' or '.join(map(repr, matches))}?)" if matches else ""
 
 
@@ -185,5 +189,5 @@ def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
     if len(names) <= MAX_NAMES:
         return near(name, names, most) or f" (known: {', '.join(names)})"
     alike = {known: difflib.SequenceMatcher(None, name.lower(), known.lower()).ratio() for known in names}
-    nearest = sorted(sorted(names, key=lambda one: -alike[one])[:MAX_NAMES])
+    nearest = sorted(sorted(names, key=lambda spelling: -alike[spelling])[:MAX_NAMES])
     return near(name, names, most) or f" (nearest: {', '.join(nearest)} and {len(names) - MAX_NAMES} more)"

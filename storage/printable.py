@@ -41,7 +41,7 @@ class ShortRepr:
     """A base of dataclasses, made with ``repr=False``, whose representation is a few lines at most."""
 
     def __repr__(self) -> str:
-        named = ((one.name, getattr(self, one.name)) for one in dataclasses.fields(cast(Any, self)) if one.repr)
+        named = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(cast(Any, self)) if field.repr)
         return f"{type(self).__name__}({', '.join(f'{name}={short(value)}' for name, value in named)})"
 
 

@@ -33,5 +33,5 @@ def _blas() -> str:
     libraries = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
     # SciPy may have loaded a library of its own.
     own = [library for library in libraries if str(library["filepath"]).startswith((folder, f"{folder}.libs"))]
-    names = {f"{one['internal_api']} {one.get('architecture', '')}".strip() for one in own or libraries}
+    names = {f"{library['internal_api']} {library.get('architecture', '')}".strip() for library in own or libraries}
     return ", ".join(sorted(names))

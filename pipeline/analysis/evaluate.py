@@ -121,16 +121,17 @@ def score_in_document(
     """
     each: list[list[Logs]] = []
     for model, blocks in models:
-        waiting = [executor.submit(_logs, model.folder.address, one, blocks, seed) for one in corpus.references]
+        waiting = [executor.submit(_logs, model.folder.address, shard, blocks, seed) for shard in corpus.references]
         each.append(executor.collect(waiting))
-    tokens = sum(one.tokens for one in each[0])
+    tokens = sum(shard.tokens for shard in each[0])
     if not tokens:
         return None, 0, []
-    members = [math.fsum(float(one.logs.sum()) for one in shards) / tokens for shards in each]
+    members = [math.fsum(float(shard.logs.sum()) for shard in shards) / tokens for shards in each]
     means = [
-        reduce(np.logaddexp, [one.logs for one in shards]) - math.log(len(each)) for shards in zip(*each, strict=True)
+        reduce(np.logaddexp, [shard.logs for shard in shards]) - math.log(len(each))
+        for shards in zip(*each, strict=True)
     ]
-    return math.fsum(float(one.sum()) for one in means) / tokens, tokens, members
+    return math.fsum(float(mean.sum()) for mean in means) / tokens, tokens, members
 
 
 def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Logs:
@@ -267,7 +268,7 @@ def evaluate(
     AbsentError
         A member of an ensemble has not ended.
     """
-    named_corpora = [one for one in (options.unseen, options.heldout, options.in_document) if one is not None]
+    named_corpora = [source for source in (options.unseen, options.heldout, options.in_document) if source is not None]
     if len(named_corpora) != 1 and (len(named_corpora) != 2 or options.in_document is not None):
         raise OptionError(
             "name one corpus: `heldout` (tokens of the training documents), `unseen` (new documents) or `in_document` "
@@ -360,7 +361,7 @@ def _evaluated(
         if score is None:
             raise InputError(corpus.url, "no token is left to score")
         label_score = score_from_labels(named, corpus, executor, seed) if from_labels else None
-        classified = tuple(classify(named, what.corpus, one, executor, seed) for one in candidates)
+        classified = tuple(classify(named, what.corpus, candidate, executor, seed) for candidate in candidates)
     finally:
         executor.close()
     definition = what.definition + (AVERAGED if len(named) > 1 else "") + note
@@ -384,7 +385,7 @@ def _in_document(
         executor.close()
     if score is None:
         raise InputError(corpus.url, "no token is left to score")
-    members = tuple(MemberScore(name, one) for (name, _), one in zip(named, each, strict=True))
+    members = tuple(MemberScore(name, score) for (name, _), score in zip(named, each, strict=True))
     several = len(named) > 1
     definition = IN_DOCUMENT + (ALSO_AVERAGED if several else "") + note
     return Evaluation(
@@ -405,11 +406,11 @@ def _reconstructed(
         for name, model in named:
             blocks = load_blocks(model, executor)
             url = model.folder.address
-            sums = [executor.submit(_error_unseen, url, one, blocks, seed) for one in corpus.references]
+            sums = [executor.submit(_error_unseen, url, shard, blocks, seed) for shard in corpus.references]
             members.append(MemberError(name, sum(executor.collect(sums)) / documents))
     finally:
         executor.close()
-    error = sum(one.reconstruction_error for one in members) / len(members)
+    error = sum(member.reconstruction_error for member in members) / len(members)
     if len(members) == 1:
         return Reconstruction(error, documents, RECONSTRUCTED + note)
     return Reconstruction(error, documents, RECONSTRUCTED + EACH + note, tuple(members))

@@ -271,7 +271,9 @@ def _submit_completion(
     executor: Executor,
 ) -> list[Future[Predicted]]:
     """Submit a task for each shard that predicts its held-out tokens."""
-    own = {(one.documents, one.ids_sha256): number for number, one in reversed(list(enumerate(model.record.shards)))}
+    own = {
+        (shard.documents, shard.ids_sha256): number for number, shard in reversed(list(enumerate(model.record.shards)))
+    }
     few = words < model.record.vocabulary.words
     beyond = executor.submit(_beyond, model.folder.address, blocks, words) if few else None
     submitted = []

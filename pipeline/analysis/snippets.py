@@ -61,7 +61,7 @@ def example_snippets(
     Returns snippets: Parts of each passage, by topic and index of the example; every second part is a word to mark;
     notes: A sentence on examples without a text
     """
-    place = {one.id: number for number, one in enumerate(summary.examples)}
+    place = {example.id: number for number, example in enumerate(summary.examples)}
     options, texts = texts_of(run, sources, place, progress)
     form = None if options.normalise is None else form_of(options.normalise)
     snippets: dict[tuple[int, int], Snippet] = {}
@@ -79,7 +79,9 @@ def example_snippets(
                 strange.add(one.id)
             else:
                 snippets[topic.id, example.document] = passage(text, weights, form, options.word_rule)
-    missing = sorted({one.id for one in summary.examples} - {summary.examples[number].id for _, number in snippets})
+    missing = sorted(
+        {example.id for example in summary.examples} - {summary.examples[number].id for _, number in snippets}
+    )
     if not snippets and summary.examples:
         raise InputError(
             sources[0],

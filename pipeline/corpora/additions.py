@@ -140,7 +140,7 @@ def clean(corpus: Corpus) -> None:
         if name not in ours:
             folder.delete(name)
     if manifest.vectors is not None:
-        arrays = {one.file for one in manifest.vectors.arrays}
+        arrays = {array.file for array in manifest.vectors.arrays}
         for name in folder.names():
             if name.startswith(f"{ARRAY.partition('.')[0]}-") and name not in arrays:
                 (folder / name).remove()

@@ -189,7 +189,7 @@ def _select(
     corpus: Corpus, sources: DenseSource, sides: Sides | None, addition: Addition, own_history: History
 ) -> _Selection:
     """Check the sources, and select the vectors that the corpus does not have."""
-    known = pa.concat_arrays([one.documents().ids for one in corpus.references])
+    known = pa.concat_arrays([shard.documents().ids for shard in corpus.references])
     added = added_ids(own_history, known)
     keep, every, files = [], [], set()
     refused: list[pa.Array] = []
@@ -358,7 +358,7 @@ class DocumentAddition:
             earlier = (self._own_history.report, *self._own_history.appended)
             self.report = report_of(sources, counted, history, self._sides, earlier)
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
-        names = ids_of_numbers([part for one in self._numberings for part in one])
+        names = ids_of_numbers([part for numbering in self._numberings for part in numbering])
         again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
         if again and self._addition.skip_existing:
             raise MismatchError(
@@ -469,7 +469,7 @@ class DocumentAddition:
             empty_documents=empty,
             words=int(sieve.retained.sum()),
             tokens=sum(row.tokens for row in rows),
-            dropped=tuple(one for one in sieve.dropped if one.words),
+            dropped=tuple(rule for rule in sieve.dropped if rule.words),
         )
         totals = {name: sum(getattr(row, name) for row in every) for name in ("documents", "pairs", "tokens")}
         record = vocabulary.write(corpus.folder, tagged=True)

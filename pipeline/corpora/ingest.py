@@ -114,7 +114,7 @@ def _ingest_vectors(
     columns = source.columns()
     if columns != expected:
         pairs = zip(columns, expected, strict=False)
-        first = next((f"{one!r} for {other!r}" for one, other in pairs if one != other), f"{len(columns)} columns")
+        first = next((f"{mine!r} for {other!r}" for mine, other in pairs if mine != other), f"{len(columns)} columns")
         raise MismatchError(
             f"{source.name}: expected the {len(expected)} columns of {recorded.name}, in their order, found {first}"
         )
@@ -268,7 +268,7 @@ def _ingest_as(
     how: Mapping[str, Any],
 ) -> Manifest:
     """Ingest documents and their side files as a record states."""
-    named = {one.name: getattr(options, one.name) for one in fields_of(options)}
+    named = {field.name: getattr(options, field.name) for field in fields_of(options)}
     history = history_like(recorded, paths, named, format, sides=bool(side_files.files))
     _require_files(history.kind, options, side_files)
     sides, own, side_record = read_side_files(side_files, paths, history.kind, history.options)

@@ -194,7 +194,7 @@ def new_sources(sources: Paths, reading: Reading) -> NewSources:
             raise OptionError("expected a regular expression", "headings")
         arguments["segments"] = f"headings:{headings}"
     format, options = arguments.pop("format", None), chosen_words(reading_options(arguments))
-    named = {one.name: getattr(options, one.name) for one in fields(options)}
+    named = {field.name: getattr(options, field.name) for field in fields(options)}
     return NewSources(paths_of(sources), format, named, may_be_empty=True)
 
 

@@ -212,7 +212,7 @@ def history_like(
     options = replace(history.options, **{"vocabulary": None, "max_decompressed": None, **named})
     options = with_guesses(options, history.report.guesses)
     fields_of_record = [getattr(options, name) for name in FIELDS if name not in named]
-    flat = [text for one in fields_of_record for text in ((one,) if isinstance(one, str) else one or ())]
+    flat = [text for value in fields_of_record for text in ((value,) if isinstance(value, str) else value or ())]
     optional = tuple(text.partition("=")[2] or text for text in flat)
     return replace(
         history,
@@ -276,11 +276,11 @@ def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]
     """Refuse options that contradict the record, and recorded code or patterns that the user does not name."""
     options = (recorded.history or History("")).options
     _require_stop_words_as_recorded(recorded.name, options, arguments)
-    for one in fields(ReadOptions):
-        value, recorded_value = arguments.get(one.name), getattr(options, one.name)
-        if one.name in NOT_COMPARED or value in (None, ()) or value == recorded_value:
+    for field in fields(ReadOptions):
+        value, recorded_value = arguments.get(field.name), getattr(options, field.name)
+        if field.name in NOT_COMPARED or value in (None, ()) or value == recorded_value:
             continue
-        flag = one.name
+        flag = field.name
         how = "without it" if recorded_value is None else f"with `{flag}` {recorded_value}"
         raise OptionError(f"`{flag}` {value}: the documents of {recorded.name} were read {how}, as new ones must be")
     require_named_again(recorded.name, options, arguments.get("tokenizer"), arguments.get("segments"))
@@ -309,10 +309,13 @@ def _require_stop_words_as_recorded(name: str, options: ReadOptions, arguments: 
     languages, words = arguments.get("stop_words"), arguments.get("stop_list") or ()
     if languages is None and not words:
         return
-    named, recorded = (set((one or STOP_WORDS).split(",")) for one in (languages, options.stop_words))
+    named, recorded = (set((names or STOP_WORDS).split(",")) for names in (languages, options.stop_words))
     if named == recorded and set(words) == set(options.stop_list):
         return
-    own = ["" if not one else f" and a list of {len(one):,} words" for one in (words, options.stop_list)]
+    own = [
+        "" if not stop_words else f" and a list of {len(stop_words):,} words"
+        for stop_words in (words, options.stop_list)
+    ]
     raise OptionError(
         f"`stop_words` {','.join(sorted(named))}{own[0]}: the documents of {name} were read with "
         f"{','.join(sorted(recorded))}{own[1]}, as new ones must be"

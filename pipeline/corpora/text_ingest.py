@@ -171,7 +171,9 @@ def require_seen(sources: Sources, history: History, counted: Counted) -> None:
     if not counted.notes or history.kind in ("mallet", "text"):
         return
     side_fields = () if history.side_files is None else (*history.side_files.labels, *history.side_files.covariates)
-    seen = frozenset().union(*(note.seen for note in counted.notes), (one.partition("=")[2] for one in side_fields))
+    seen = frozenset().union(
+        *(note.seen for note in counted.notes), (side_field.partition("=")[2] for side_field in side_fields)
+    )
     for field, flag in Fields.of(history.options).required.items():
         if flag not in ("id", "text") and field not in seen:
             known = first_fields(sources.files[0], history.options) if history.kind == "jsonl" else seen
@@ -354,7 +356,7 @@ def _pruned(
         raise InputError(name, f"no word is left of {before} after pruning by document frequency")
     words = spelled.filter(pa.array(sieve.retained)).to_pylist()
     vocabulary = Vocabulary(words, documents[sieve.retained], tokens[sieve.retained])
-    return vocabulary, [one for one in dropped if one.words], sieve.frequent
+    return vocabulary, [rule for rule in dropped if rule.words], sieve.frequent
 
 
 def drop_stopped(sieve: Sieve, words: pa.Array, stops: StopWords) -> None:

@@ -33,7 +33,7 @@ FILE = f"{NAME}.parquet"
 OF_FILES = ("values", "header", "index_base", "max_decompressed", "separator", "label_separator", "transpose")
 OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phrase_count", "phrase_threshold", "like")
 # Options of `collapsium.pipeline.ingest` that texts in memory take too
-OPTIONS = (*OF_WORDS, "shard_tokens", *(one for one in READING if one not in OF_FILES))
+OPTIONS = (*OF_WORDS, "shard_tokens", *(option for option in READING if option not in OF_FILES))
 
 
 def is_path(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
@@ -182,7 +182,7 @@ def _columns_of(texts: Any) -> tuple[list[str], Any] | None:
     if isinstance(texts, (pa.Array, pa.ChunkedArray, list, tuple)):
         return None
     if library_of_frame(texts) in ("pandas", "polars"):
-        return ([str(one) for one in texts.columns], texts.__getitem__) if hasattr(texts, "columns") else None
+        return ([str(column) for column in texts.columns], texts.__getitem__) if hasattr(texts, "columns") else None
     if hasattr(texts, "__arrow_c_stream__"):
         try:
             table = pa.table(texts)
@@ -208,7 +208,7 @@ def _arrow(values: Any, name: str) -> pa.ChunkedArray:
         raise OptionError(f"expected values of one kind in the column {name!r}, found {_kinds_of(values)}") from None
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if pa.types.is_dictionary(column.type):
-        chunks = [one.dictionary.take(one.indices) for one in column.chunks]
+        chunks = [chunk.dictionary.take(chunk.indices) for chunk in column.chunks]
         column = pa.chunked_array(chunks, column.type.value_type)
     if pa.types.is_run_end_encoded(column.type):
         column = pa.chunked_array([pc.run_end_decode(chunk) for chunk in column.chunks], column.type.value_type)
@@ -257,18 +257,21 @@ def _texts(values: Any, name: str) -> pa.ChunkedArray:
     if not hasattr(values, "__len__"):
         values = list(values)
     if isinstance(values, (list, tuple)):
-        wrong = next((row for row, one in enumerate(values) if not _is_text(one)), None)
+        wrong = next((row for row, value in enumerate(values) if not _is_text(value)), None)
         if wrong is not None:
             raise OptionError(f"expected strings, found {type(values[wrong]).__name__} at position {wrong}", "text")
         # UTF-8 cannot encode lone surrogates: they become question marks, as in files.
-        values = [None if isinstance(one, float) else (clean(one) if isinstance(one, str) else one) for one in values]
-        if all(one is None for one in values):
+        values = [
+            None if isinstance(value, float) else (clean(value) if isinstance(value, str) else value)
+            for value in values
+        ]
+        if all(value is None for value in values):
             return pa.chunked_array([pa.nulls(len(values), pa.large_string())])
     column = _arrow(values, name)
     if pa.types.is_null(column.type) or (pa.types.is_floating(column.type) and column.null_count == len(column)):
         return pa.chunked_array([pa.nulls(len(column), pa.large_string())])
     item = column.type.value_type if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) else None
-    if not any(_is_string(one) for one in (column.type, item) if one is not None):
+    if not any(_is_string(kind) for kind in (column.type, item) if kind is not None):
         raise OptionError(f"expected strings in the column {name!r}, found {column.type}", "text")
     return column
 
@@ -287,8 +290,8 @@ def fields_of(options: Mapping[str, Any]) -> dict[str, str]:
     fields = {options.get("text") or TEXT: "text"}
     fields.update({options[name]: name for name in ("id", "title", "date") if options.get(name)})
     for name in ("labels", "covariates"):
-        for one in names_of(options.get(name) or (), name):
-            fields[one.partition("=")[2] or one] = name
+        for side_field in names_of(options.get(name) or (), name):
+            fields[side_field.partition("=")[2] or side_field] = name
     return fields
 
 

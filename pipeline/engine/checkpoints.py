@@ -55,7 +55,7 @@ def require_counted(
         for number, (local, shard) in enumerate(zip(swept, problem.shards, strict=True))
     ]
     rows = executor.collect(counted)
-    expected, totals = sum(one for one, _ in rows), np.sum([sums for _, sums in rows], axis=0)
+    expected, totals = sum(block for block, _ in rows), np.sum([sums for _, sums in rows], axis=0)
     same = (sum(executor.collect(taken)) - expected) % (1 << 64) == 0
     if same and np.array_equal(totals, checks.global_state.topic):
         return

@@ -155,7 +155,7 @@ def total_overlaps(parts: Sequence[list[Overlaps]]) -> list[Overlaps]:
     """Return the sum over blocks or shards for each model."""
     total = parts[0]
     for part in parts[1:]:
-        total = [one + other for one, other in zip(total, part, strict=True)]
+        total = [sums + more for sums, more in zip(total, part, strict=True)]
     return total
 
 
@@ -284,7 +284,9 @@ def _round(
         if fitted:
             compared = [(mean, some, reference, every) for reference in corpus.references]
             documents = _total(executor, document_overlaps, compared, tasks)
-            similarities = [one + overlap.cosines for one, overlap in zip(similarities, documents, strict=True)]
+            similarities = [
+                similarity + overlap.cosines for similarity, overlap in zip(similarities, documents, strict=True)
+            ]
         for number, (model, similar) in enumerate(zip(some, similarities, strict=True)):
             places, topics = _assigned(similar, mean[0], model)
             columns = np.full(len(mean[0].columns), ABSENT, dtype=np.int64)
@@ -303,7 +305,7 @@ def _total(
     """Return the sums of the overlaps that a function returns for several arguments, so many of them at a time."""
     total: list[list[Overlaps]] = []
     for low in range(0, len(arguments), at_a_time):
-        futures = [executor.submit(function, *one) for one in arguments[low : low + at_a_time]]
+        futures = [executor.submit(function, *argument) for argument in arguments[low : low + at_a_time]]
         total = [total_overlaps([*total, *executor.collect(futures)])]
     return total[0]
 
@@ -380,5 +382,5 @@ def _lasting_names(run: Run, first: str) -> dict[int, TopicName]:
         members = read_model_record(target).members
     except CollapsiumError:
         return {}
-    before = next((one.folder for one in members if one.columns == tuple(range(len(one.columns)))), None)
+    before = next((member.folder for member in members if member.columns == tuple(range(len(member.columns)))), None)
     return names_in(target) if before == first else {}

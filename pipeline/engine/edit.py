@@ -547,7 +547,7 @@ def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: E
         merged={topic: group[0] for group in options.merge for topic in group[1:]},
         deleted=options.delete,
         halves=halves,
-        names={topic: one.name for topic, one in sorted(names.items())},
+        names={topic: entry.name for topic, entry in sorted(names.items())},
         notes=tuple(notes),
     )
 
@@ -555,7 +555,7 @@ def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: E
 def renumber(model: Model, ids: Mapping[int, int], folder: Folder, corpus: Corpus) -> None:
     """Write a model with other ids of its topics, with their names and the summary of its documents."""
     edited, names = EditedModel.of(model).renumbered(ids), read_names(model.folder, model.record)
-    renamed = [one.model_copy(update={"id": ids.get(topic, topic)}) for topic, one in names.items()]
+    renamed = [entry.model_copy(update={"id": ids.get(topic, topic)}) for topic, entry in names.items()]
     executor = open_executor("threads", None)
     try:
         with created(folder) as place:
@@ -602,7 +602,7 @@ def _names(model: Model, options: EditOptions) -> dict[int, TopicName]:
         first = next((names[topic] for topic in group if topic in names), None)
         if first is not None:
             names[group[0]] = first.model_copy(update={"id": group[0]})
-    names = {topic: one for topic, one in names.items() if topic not in options.removed}
+    names = {topic: entry for topic, entry in names.items() if topic not in options.removed}
     for topic, text in options.rename.items():
         names[topic] = TopicName(id=topic, name=clean_name(text), by="hand")
     return names

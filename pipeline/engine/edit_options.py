@@ -21,12 +21,12 @@ def _ids(value: object) -> object:
     if isinstance(value, str):
         return tuple(_number(part) for part in value.split(","))
     if isinstance(value, Iterable):
-        return tuple(one for part in value for one in _flat(part))
+        return tuple(number for part in value for number in _flat(part))
     return value
 
 
 def _flat(part: object) -> tuple[object, ...]:
-    return tuple(_number(one) for one in part.split(",")) if isinstance(part, str) else (part,)
+    return tuple(_number(text) for text in part.split(",")) if isinstance(part, str) else (part,)
 
 
 def _number(text: str) -> int:
@@ -41,7 +41,7 @@ def _groups(value: object) -> object:
         return (_ids(value),)
     if isinstance(value, Iterable):
         parts = list(value)
-        if parts and all(isinstance(one, int) and not isinstance(one, bool) for one in parts):
+        if parts and all(isinstance(part, int) and not isinstance(part, bool) for part in parts):
             return (tuple(parts),)
         return tuple(_ids(part) for part in parts)
     return value

@@ -324,7 +324,7 @@ def _expected_counts(
     """Return the counts of each document's words that its largest topics explain, shape (words, topics)."""
     sizes = np.array([words.size for _, _, words, _ in read], dtype=np.int64)
     words, counts = (
-        np.concatenate([one[column] for one in read] or [np.zeros(0, dtype=np.int64)]) for column in (2, 3)
+        np.concatenate([columns[column] for columns in read] or [np.zeros(0, dtype=np.int64)]) for column in (2, 3)
     )
     topics, shares = np.repeat(documents.topics, sizes, axis=0), np.repeat(documents.shares, sizes, axis=0)
     probability = np.zeros((words.size, SHOWN_TOPICS))

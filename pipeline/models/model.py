@@ -172,7 +172,7 @@ class Model(ModelStates):
         """Names of topics by permanent id, as they were given by hand, by a namer or by seeds."""
         names = self.seed_names
         if self._files.finished:
-            names |= {topic: one.name for topic, one in read_names(self.folder, self.record).items()}
+            names |= {topic: entry.name for topic, entry in read_names(self.folder, self.record).items()}
         return names
 
     @property

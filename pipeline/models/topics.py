@@ -72,7 +72,9 @@ def stability(reference: Model, others: Sequence[Model]) -> dict[int, Stability]
         distance += nearest
         support += nearest <= MAX_IDENTITY_DISTANCE
     values = (1.0 - distance / len(others)).tolist()
-    return {topic: Stability(*one) for topic, *one in zip(ids.tolist(), values, support.tolist(), strict=True)}
+    return {
+        topic: Stability(*measures) for topic, *measures in zip(ids.tolist(), values, support.tolist(), strict=True)
+    }
 
 
 # A topic is flagged if it has this share of the tokens, and is the main topic of fewer documents than this part of it.

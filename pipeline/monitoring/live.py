@@ -90,14 +90,14 @@ def drawn(status: RunStatus, width: int, *, ascii_only: bool = False) -> Rendera
         curve = [value for _, value in fit.curves[name].points] if name in ("score", "objective") else []
         drawn = sparkline(curve, max(min(SPARKLINE_WIDTH, width - 26), 8), ascii_only=ascii_only)
         lines.add_row(name, _text(f"{text}  {drawn}".rstrip()))
-    for change, number in [(change, int(one)) for one, change in fit.event.get("moved", [])]:
+    for change, number in [(change, int(topic)) for topic, change in fit.event.get("moved", [])]:
         words = " ".join(fit.words.get(str(number), []))
         lines.add_row("growing" if change > 0 else "shrinking", _text(f"{change:+7.2%}  {number:>4}  {words}"))
     if fit.words and fit.event.get("moved"):
         lines.add_row("", _text(f"(words of iteration {fit.words_at:,})"))
-    for one in status.processes[:MAX_WORKER_LINES]:
-        doing = ", ".join(one["doing"]) or "idle"
-        lines.add_row("worker", _text(f"{one['name']}  {size(one['memory'])}  {doing}"))
+    for process in status.processes[:MAX_WORKER_LINES]:
+        doing = ", ".join(process["doing"]) or "idle"
+        lines.add_row("worker", _text(f"{process['name']}  {size(process['memory'])}  {doing}"))
     rest = len(status.processes) - MAX_WORKER_LINES
     if rest > 0:
         lines.add_row("", _text(f"and {rest} more"))
@@ -113,7 +113,7 @@ def _bar(status: RunStatus, fit: FitStatus, width: int) -> RenderableType:
     total = max(status.planned * max(status.restarts, 1), 1)
     # A member that ended early has no iterations left.
     done = ("iterations", "tolerance", "converged") if status.restarts else ()
-    completed = sum(status.planned if one.ended in done else one.iteration for one in status.fits.values())
+    completed = sum(status.planned if member.ended in done else member.iteration for member in status.fits.values())
     left = fit.left(status.planned)
     row = Table.grid(padding=(0, 1, 0, 0))
     times = f"{duration_text(fit.elapsed)}" + (f", {duration_text(left)} left" if left else "")

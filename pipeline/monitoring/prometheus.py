@@ -81,10 +81,10 @@ def _of_runs(statuses: list[tuple[str, RunStatus]]) -> Iterator[Metric]:
         "collapsium_worker_memory_bytes", "Memory of a worker process.", labels=["run", "worker"]
     )
     for name, status in statuses:
-        info.add_metric([name, *(str(status.start.get(one, "")) for one in names[1:])], 1.0)
+        info.add_metric([name, *(str(status.start.get(name, "")) for name in names[1:])], 1.0)
         running.add_metric([name], 0.0 if status.ended else 1.0)
-        for one in status.processes:
-            memory.add_metric([name, str(one["name"])], float(one["memory"]))
+        for process in status.processes:
+            memory.add_metric([name, str(process["name"])], float(process["memory"]))
     yield from (info, running, memory)
 
 

@@ -166,7 +166,7 @@ class RunStatus:
 
     def members_text(self) -> str:
         """Return the number of members that have ended, and the running ones, as text."""
-        running = sorted(number for number, one in self.fits.items() if number is not None and not one.ended)
+        running = sorted(number for number, fit in self.fits.items() if number is not None and not fit.ended)
         text = f"{len(self.members_ended)} of {counted(self.restarts, 'member')} done"
         return f"{text}, running {', '.join(map(str, running))}" if running else text
 

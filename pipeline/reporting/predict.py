@@ -228,7 +228,7 @@ def _schema(candidates: Candidates, lists: bool = True) -> pa.Schema:
         ("labels", pa.list_(kind)),
         ("scores", pa.list_(pa.float64())),
     ]
-    return pa.schema([one for one in columns if lists or one[0] not in LISTS])
+    return pa.schema([column for column in columns if lists or column[0] not in LISTS])
 
 
 def _table(ids: pa.Array, candidate_scores: CandidateScores, candidates: Candidates) -> pa.Table:
@@ -253,7 +253,9 @@ def _table(ids: pa.Array, candidate_scores: CandidateScores, candidates: Candida
         pa.ListArray.from_arrays(offsets, kinds.take(pa.array(np.tile(np.arange(several), best.size)))),
         pa.ListArray.from_arrays(offsets, pa.array(scores.ravel())),
     ]
-    return pa.Table.from_arrays([one.cast(own.type) for one, own in zip(columns, schema, strict=True)], schema=schema)
+    return pa.Table.from_arrays(
+        [column.cast(own.type) for column, own in zip(columns, schema, strict=True)], schema=schema
+    )
 
 
 def _shown(own: tuple[Any, ...], best: int, values: Sequence[Any]) -> Any:

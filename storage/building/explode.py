@@ -83,5 +83,5 @@ def exploded(documents: Documents) -> Documents:
     owner = pa.array(np.repeat(np.arange(len(documents)), counts))
     number = np.arange(counts.sum()) - np.repeat(running(counts)[:-1], counts) + 1
     ids = pc.binary_join_element_wise(documents.ids.take(owner), pa.array(number).cast(pa.string()), "#")
-    extras = {name: one.take(owner) for name, one in documents.extras.items() if name != COLUMN}
+    extras = {name: column.take(owner) for name, column in documents.extras.items() if name != COLUMN}
     return Documents(ids, bounds, documents.words, documents.counts, extras)

@@ -114,7 +114,7 @@ class Report(ShortRepr):
     @property
     def unknown_tokens(self) -> int:
         """Number of tokens of words outside the vocabulary, without stop words and too frequent words."""
-        return sum(one.tokens for one in self.dropped if one.unknown)
+        return sum(rule.tokens for rule in self.dropped if rule.unknown)
 
 
 def _documents(number: int) -> str:
@@ -161,16 +161,16 @@ class History(ShortRepr):
     def until(self, documents: int) -> History:
         """Return the history of the first documents, without additions that were interrupted before the manifest."""
         appended = list(self.appended)
-        while appended and self.report.documents + sum(one.documents for one in appended) > documents:
+        while appended and self.report.documents + sum(report.documents for report in appended) > documents:
             appended.pop()
         return replace(self, appended=tuple(appended))
 
     def record(self) -> JsonObject:
         """Return the contents of ``ingest.json``."""
         named = {
-            one.name: (getattr(self.options, one.name), one.default)
-            for one in fields(self.options)
-            if one.name not in _NEVER
+            option.name: (getattr(self.options, option.name), option.default)
+            for option in fields(self.options)
+            if option.name not in _NEVER
         }
         always = (*_ALWAYS, *_LISTS)
         reading = {
@@ -189,7 +189,7 @@ class History(ShortRepr):
             "cuts": {**asdict(self.cuts), "fixed_vocabulary": self.fixed_vocabulary},
             "phrases": None if self.phrasing is None else _plain(self.phrasing),
             "report": _plain(self.report),
-            "appended": [_plain(one) for one in self.appended],
+            "appended": [_plain(report) for report in self.appended],
         }
 
     def write(self, folder: Folder) -> None:
@@ -201,7 +201,7 @@ def _read(kind: type[Part], record: object) -> Part:
     """Return a part of a record as a dataclass; `ValueError` for other fields or values."""
     if not isinstance(record, dict):
         raise ValueError(f"expected fields, found {short(record)}")
-    known = [one.name for one in fields(kind) if kind is not ReadOptions or one.name not in _NEVER]
+    known = [option.name for option in fields(kind) if kind is not ReadOptions or option.name not in _NEVER]
     unknown = next((name for name in record if name not in known), None)
     if unknown is not None:
         raise ValueError(f"unknown option {unknown!r}")
@@ -252,7 +252,7 @@ def read_history(folder: Folder) -> History | None:
             fixed_vocabulary,
             phrasing,
             _read(Report, record["report"]),
-            tuple(_read(Report, one) for one in record["appended"]),
+            tuple(_read(Report, report) for report in record["appended"]),
             None if side_files is None else _read(SideFileColumns, side_files),
             tuple(map(str, record.get("frequent", ()))),
             record.get("flattened") is True,

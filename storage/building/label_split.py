@@ -102,7 +102,7 @@ def part_columns(
         count = len(column)
         if name == "labels":
             rows = rows_of(column)
-            mine = np.array([field in (None, one) for one in rows.column("field").to_pylist()], dtype=bool)
+            mine = np.array([field in (None, name) for name in rows.column("field").to_pylist()], dtype=bool)
             sides = [rows.column(side).to_pylist() for side in ("field", "value")]
             draws = label_draws(np.asarray(rows.column("document")) + first, sides[0], sides[1], seed)
             out = mine & (draws < share)

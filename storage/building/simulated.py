@@ -33,7 +33,7 @@ def drawn_vectors(values: npt.NDArray[np.float64]) -> Vectors:
 def label_column(has: npt.NDArray[np.bool_], names: Sequence[Name]) -> pa.Array:
     """Return the column of labels; `has` has the shape (documents, labels)."""
     label = np.nonzero(has)[1]
-    parts = [pa.array([names[one][place] for one in label.tolist()], pa.string()) for place in (0, 1)]
+    parts = [pa.array([names[value][place] for value in label.tolist()], pa.string()) for place in (0, 1)]
     flat = pa.StructArray.from_arrays(parts, fields=list(LABELS.value_type))
     offsets = pa.array(np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int32))
     return pa.ListArray.from_arrays(offsets, flat, type=LABELS)

@@ -56,13 +56,13 @@ class LabelTable(ShortRepr):
         seen: dict[str, int] = {}
         for _, value in self.names:
             seen[value] = seen.get(value, 0) + 1
-        taken = {one.name for one in self.numbers}
+        taken = {number.name for number in self.numbers}
         labels = [value if seen[value] == 1 and value not in taken else f"{name}={value}" for name, value in self.names]
-        return [*labels, *(one.name for one in self.numbers)]
+        return [*labels, *(number.name for number in self.numbers)]
 
     def packed(self) -> npt.NDArray[np.uint8]:
         """Return the table as JSON in an array of bytes."""
-        numbers = [asdict(one) for one in self.numbers]
+        numbers = [asdict(number) for number in self.numbers]
         record = [self.names, self.documents, numbers, self.most, self.labelled]
         return np.frombuffer(json.dumps(record, separators=(",", ":")).encode(), dtype=np.uint8)
 
@@ -73,7 +73,7 @@ class LabelTable(ShortRepr):
         return LabelTable(
             tuple((name, value) for name, value in names),
             tuple(documents),
-            tuple(NumberField(**{**one, "values": tuple(one["values"])}) for one in numbers),
+            tuple(NumberField(**{**number, "values": tuple(number["values"])}) for number in numbers),
             most,
             labelled,
         )
@@ -109,13 +109,13 @@ def numbered(labels: Labels | None, table: LabelTable, documents: int) -> Number
     owner = np.repeat(np.arange(documents), np.diff(labels.offsets))
     label = own[labels.position] if labels.position.size else np.zeros(0, dtype=np.int64)
     owners, numbers, values = [owner[label >= 0]], [label[label >= 0]], [np.ones(int((label >= 0).sum()))]
-    for place, one in enumerate(table.numbers, start=len(table.names)):
-        column = labels.numbers.get(one.name)
+    for place, number in enumerate(table.numbers, start=len(table.names)):
+        column = labels.numbers.get(number.name)
         if column is not None:
             there = np.flatnonzero(~np.isnan(column))
             owners.append(there)
             numbers.append(np.full(there.size, place))
-            values.append((column[there] - one.mean) / one.deviation)
+            values.append((column[there] - number.mean) / number.deviation)
     owner, label, value = np.concatenate(owners), np.concatenate(numbers), np.concatenate(values)
     order = np.lexsort((label, owner))
     offsets = np.searchsorted(owner[order], np.arange(documents + 1)).astype(np.int64)

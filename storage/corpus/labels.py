@@ -27,7 +27,7 @@ class Labels(ShortRepr):
     numbers: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def __sizeof__(self) -> int:
-        return self.offsets.nbytes + self.position.nbytes + sum(one.nbytes for one in self.numbers.values())
+        return self.offsets.nbytes + self.position.nbytes + sum(number.nbytes for number in self.numbers.values())
 
     @staticmethod
     def none(documents: int) -> Labels:

@@ -99,7 +99,7 @@ def read_steps(folder: Folder) -> tuple[Step, ...]:
 
 def write_part(folder: Folder, corpus: Corpus, step: Step) -> None:
     """Write the lineage of a part of a corpus."""
-    steps = [one.model_dump(mode="json") for one in (*read_steps(corpus.folder), step)]
+    steps = [entry.model_dump(mode="json") for entry in (*read_steps(corpus.folder), step)]
     folder.write(LINEAGE, dump({"format": KIND, "version": VERSION, "steps": steps}))
 
 
@@ -121,9 +121,9 @@ def document_steps(first: Sequence[Step], second: Sequence[Step]) -> Iterator[tu
 
 def _paired(first: Sequence[Step], second: Sequence[Step], without: Sequence[str]) -> Iterator[tuple[Step, Step]]:
     mine, others = ([step for step in steps if step.kind not in without] for steps in (first, second))
-    for one, other in zip(mine, others, strict=False):
-        yield one, other
-        if not one.same_part(other):
+    for step, other in zip(mine, others, strict=False):
+        yield step, other
+        if not step.same_part(other):
             return
 
 

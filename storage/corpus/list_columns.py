@@ -40,7 +40,7 @@ def _combined(column: pa.ChunkedArray) -> pa.Array:
 
 def union(columns: Sequence[pa.Array], documents: int) -> pa.Array:
     """Return the labels of documents in several columns, without repetitions."""
-    return label_lists(once(pa.concat_tables([rows_of(one) for one in columns])), documents)
+    return label_lists(once(pa.concat_tables([rows_of(column) for column in columns])), documents)
 
 
 def once(rows: pa.Table) -> pa.Table:
@@ -54,8 +54,11 @@ def once(rows: pa.Table) -> pa.Table:
 
 def labels_of(documents: int, extras: Mapping[str, pa.Array]) -> Labels:
     """Return the labels and covariates in the further columns of documents."""
-    floats = {name: one for name, one in extras.items() if pa.types.is_float64(one.type)}
-    numbers = {name: numbers_of(pc.fill_null(one, np.nan) if one.null_count else one) for name, one in floats.items()}
+    floats = {name: column for name, column in extras.items() if pa.types.is_float64(column.type)}
+    numbers = {
+        name: numbers_of(pc.fill_null(column, np.nan) if column.null_count else column)
+        for name, column in floats.items()
+    }
     column = extras.get("labels")
     if column is None:
         none = Labels.none(documents)
@@ -74,7 +77,7 @@ def _coded(flat: pa.StructArray) -> tuple[npt.NDArray[np.int64], tuple[Name, ...
     if not len(flat):
         return np.zeros(0, dtype=np.int64), ()
     sides = [flat.field(place) for place in (0, 1)]
-    fields, values = (pc.dictionary_encode(pc.fill_null(one, "") if one.null_count else one) for one in sides)
+    fields, values = (pc.dictionary_encode(pc.fill_null(side, "") if side.null_count else side) for side in sides)
     width = len(values.dictionary)
     raw = np.asarray(numbers_of(fields.indices), dtype=np.int64) * width + numbers_of(values.indices)
     distinct, inverse = np.unique(raw, return_inverse=True)

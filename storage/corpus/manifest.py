@@ -98,7 +98,7 @@ class VectorsRecord(ShortModel):
     @property
     def starts(self) -> tuple[int, ...]:
         """First shard of each array."""
-        return (0, *(one.first for one in self.appended or ()))
+        return (0, *(addition.first for addition in self.appended or ()))
 
     def place(self, shard: int) -> tuple[AppendedArray | VectorsRecord, int]:
         """Return the array of a shard, and the number of its chunk."""
@@ -192,7 +192,7 @@ def read_manifest(folder: Folder) -> Manifest:
     path = f"{folder.url}/{MANIFEST}"
     record = parse_record(folder.read(MANIFEST, MAX_BYTES), path, KIND, APPENDED_VECTORS)
     manifest = check(Manifest, {name: value for name, value in record.items() if name != DIGEST}, path)
-    arrays = () if manifest.vectors is None else tuple(one.file for one in manifest.vectors.arrays)
+    arrays = () if manifest.vectors is None else tuple(array.file for array in manifest.vectors.arrays)
     for file in (manifest.vocabulary.file, *arrays, *(row.file for row in manifest.shards)):
         require_inside(folder.url, file)
     # The digest is checked last, because an error about a field is more specific.

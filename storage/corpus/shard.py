@@ -130,7 +130,7 @@ class Shard(ShortRepr):
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays, which Dask uses to place tasks near their data."""
-        known = sum(0 if one is None else one.__sizeof__() for one in (self.labels, self.segments))
+        known = sum(0 if lists is None else lists.__sizeof__() for lists in (self.labels, self.segments))
         return self.offsets.nbytes + self.words.nbytes + self.position.nbytes + self.counts.nbytes + known
 
     @property

@@ -66,7 +66,7 @@ def _is_labels(kind: pa.DataType) -> bool:
     if not (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)):
         return False
     parts = [kind.value_type.field(place) for place in range(kind.value_type.num_fields)]
-    return tuple(one.name for one in parts) == LABEL_FIELDS and all(pa.types.is_string(one.type) for one in parts)
+    return tuple(part.name for part in parts) == LABEL_FIELDS and all(pa.types.is_string(part.type) for part in parts)
 
 
 def _is_lists_of_integers(kind: pa.DataType) -> bool:

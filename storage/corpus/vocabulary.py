@@ -67,7 +67,7 @@ def named_unknown(unknown: Sequence[str], words: Sequence[str]) -> str:
     for word in unknown[:MAX_NAMED]:
         # Near words begin alike: a comparison with all would take long.
         first = word[:1].lower()
-        alike = [one for one in words if one[:1].lower() == first]
+        alike = [word for word in words if word[:1].lower() == first]
         named.append(f"{word!r}{near(word, alike, 2)}")
     more = f" and {len(unknown) - MAX_NAMED:,} more" if len(unknown) > MAX_NAMED else ""
     return f"{', '.join(named)}{more}"
@@ -180,7 +180,7 @@ def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[st
     """Return the words of a Parquet file, such as the vocabulary of a corpus."""
     try:
         file = BoundedFile(io.BytesIO(data), limit)
-        strings = [one.name for one in file.schema if _is_text(one.type)]
+        strings = [column.name for column in file.schema if _is_text(column.type)]
         named = [name for name in COLUMNS if name in strings] or (strings if len(strings) == 1 else [])
         if not named:
             present = ", ".join(file.schema.names[:12]) or "none"

@@ -318,7 +318,9 @@ class SVMlightSource:
 
 
 def _labelled_documents(rows: list[dict[int, int]], labels: list[list[str]], after: int) -> Documents:
-    pairs_of_labels = [[{"field": FIELD, "value": value} for value in one if not is_missing(value)] for one in labels]
+    pairs_of_labels = [
+        [{"field": FIELD, "value": value} for value in values if not is_missing(value)] for values in labels
+    ]
     return Documents(
         numbered_ids(1 + after, len(rows)),
         np.cumsum([0, *map(len, rows)], dtype=np.int64),

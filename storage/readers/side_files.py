@@ -351,7 +351,7 @@ def _holds_numbers(values: list[Any], written: bool) -> tuple[bool, str]:
             other = value
         if other is not None and (number is not None or is_code(other)):
             why = "a code" if is_code(other) else "no number"
-            record = next(record for record, one in enumerate(values, start=1) if one is other)
+            record = next(record for record, earlier in enumerate(values, start=1) if earlier is other)
             return False, f"{described(other)} in record {record} is {why}"
     return number is not None and other is None, ""
 

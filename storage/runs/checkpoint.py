@@ -204,7 +204,9 @@ class Checkpoints:
     def _places(self) -> list[_Place]:
         """Return the checkpoints that have a folder, by iteration and generation."""
         matches = {name: _NAME.fullmatch(name) for name in self.folder.names()}
-        places = {name: _Place(int(one[1]), int(one[2] or 1)) for name, one in matches.items() if one is not None}
+        places = {
+            name: _Place(int(match[1]), int(match[2] or 1)) for name, match in matches.items() if match is not None
+        }
         return sorted(place for name, place in places.items() if name == place.name)
 
     def _folder(self, place: _Place) -> Folder:

@@ -137,7 +137,7 @@ class NpyWriter:
 
     def __init__(self, path: Path, ids: Path, schema: pa.Schema) -> None:
         self._matrix = NpyStream(path)
-        self._ids = CsvWriter(ids, pa.schema([one for one in schema if one.name in LEADING]))
+        self._ids = CsvWriter(ids, pa.schema([column for column in schema if column.name in LEADING]))
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
@@ -272,7 +272,7 @@ def _without_lists(table: pa.Table) -> pa.Table:
     """Return the table with lists of numbers as text, separated by spaces."""
     for place, field in enumerate(table.schema):
         if pa.types.is_list(field.type):
-            text = [" ".join(map(str, one)) for one in table.column(place).to_pylist()]
+            text = [" ".join(map(str, values)) for values in table.column(place).to_pylist()]
             table = table.set_column(place, field.name, pa.array(text, pa.string()))
     return table
 

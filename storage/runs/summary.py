@@ -184,7 +184,7 @@ def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
         raise DamagedError(path, "it is the summary of another model")
     words = record.vocabulary.words
     for topic in summary.topics:
-        if any(word >= words for one in topic.examples for word in one.words):
+        if any(word >= words for example in topic.examples for word in example.words):
             raise DamagedError(path, f"expected ids of words below {words}", "field 'topics'")
     return summary
 
@@ -192,11 +192,11 @@ def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
 def parse_summary(record: JsonObject, path: str) -> SummaryRecord:
     """Check a summary, as anyone may have written it."""
     summary = check(SummaryRecord, record, path)
-    if any(one.document >= len(summary.examples) for topic in summary.topics for one in topic.examples):
+    if any(example.document >= len(summary.examples) for topic in summary.topics for example in topic.examples):
         raise DamagedError(path, f"expected documents below {len(summary.examples)}", "field 'topics'")
-    for one in summary.segmented:
-        places = {len(shares) for shares in one.shares}
-        if len(one.shares) != len(one.topics) or len(places) != 1 or not 0 < max(places) <= one.segments:
+    for document in summary.segmented:
+        places = {len(shares) for shares in document.shares}
+        if len(document.shares) != len(document.topics) or len(places) != 1 or not 0 < max(places) <= document.segments:
             raise DamagedError(
                 path, "expected a row of shares for each topic, one or less a segment", "field 'segmented'"
             )
@@ -207,7 +207,7 @@ def parse_summary(record: JsonObject, path: str) -> SummaryRecord:
 
 def _check_dates(dates: DatesSummary, path: str) -> None:
     count = len(dates.hour)
-    if any(len(one) != count for one in (dates.unit, dates.documents, dates.tokens, dates.squares)):
+    if any(len(sums) != count for sums in (dates.unit, dates.documents, dates.tokens, dates.squares)):
         raise DamagedError(path, f"expected {count} of each, as there are dates", "field 'dates'")
     if any(not MIN_HOUR <= hour <= MAX_HOUR for hour in dates.hour):
         raise DamagedError(path, "expected hours of the years 1 to 9999", "field 'dates.hour'")

@@ -59,7 +59,7 @@ class NamesRecord(BaseModel):
 
 def write_names(folder: Folder, record: ModelRecord, names: Iterable[TopicName]) -> None:
     """Write the names of a model's topics into its folder, in place of earlier ones."""
-    named = NamesRecord(model=digest_of_model(record), names=tuple(sorted(names, key=lambda one: one.id)))
+    named = NamesRecord(model=digest_of_model(record), names=tuple(sorted(names, key=lambda entry: entry.id)))
     folder.write(RECORD, dump(named.model_dump(mode="json")))
 
 
@@ -75,7 +75,7 @@ def read_names(folder: Folder, record: ModelRecord) -> dict[int, TopicName]:
         raise DamagedError(error.path, hint, error.where) from None
     if names.model != digest_of_model(record):
         raise DamagedError(path, "it has the names of another model")
-    by_id = {one.id: one for one in names.names}
+    by_id = {entry.id: entry for entry in names.names}
     if len(by_id) != len(names.names):
         raise DamagedError(path, "expected one name for each topic", "field 'names'")
     return by_id

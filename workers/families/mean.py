@@ -26,7 +26,9 @@ ABSENT = -1  # Column of a topic that a model has no match for
 
 def _arrays_of(states: Sequence[State]) -> dict[str, Array]:
     """Return the arrays of several states, named by number and name."""
-    return {f"{number}/{name}": array for number, one in enumerate(states) for name, array in one.to_arrays().items()}
+    return {
+        f"{number}/{name}": array for number, state in enumerate(states) for name, array in state.to_arrays().items()
+    }
 
 
 @dataclass(frozen=True)
@@ -152,8 +154,8 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
         """Return the mean of the models' predictive probabilities."""
         parts = zip(self.models, local.models, rows.models, global_state.models, strict=True)
         total = np.zeros(heldout.pairs)
-        for model, one, own, state in parts:
-            total += model.predict(heldout, one, own, state)["probability"]
+        for model, documents, block, state in parts:
+            total += model.predict(heldout, documents, block, state)["probability"]
         return {"probability": total / len(self.models)}
 
     def document_lengths(self, local: MeanLocalState | MeanDocuments) -> Floats:

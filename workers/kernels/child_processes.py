@@ -38,16 +38,16 @@ def log_compilation(compiled: int, total: int) -> None:
 
 def missing_kernels(kernels: Sequence[AnyKernel]) -> list[AnyKernel]:
     """Return the kernels that have no machine code on this machine yet."""
-    return [one for one in kernels if not one.is_compiled]
+    return [kernel for kernel in kernels if not kernel.is_compiled]
 
 
 def compile_kernels(kernels: Sequence[AnyKernel], report: Report = log_compilation) -> None:
     """Compile the kernels that have no machine code yet, and load all."""
     fill_cache(kernels, report)
     missing = missing_kernels(kernels)  # all, where there is no folder to keep machine code in
-    for number, one in enumerate(missing):
+    for number, kernel in enumerate(missing):
         report(number, len(missing))
-        one.compile()
+        kernel.compile()
     if missing:
         report(len(missing), len(missing))
     warm(kernels)
@@ -62,7 +62,7 @@ def fill_cache(kernels: Sequence[AnyKernel], report: Report = log_compilation) -
     if not missing or cache_folder() is None or not sys.executable:
         return
     report(0, len(missing))
-    waiting = sorted(missing, key=lambda one: _code_size(one.python))  # the largest is taken first
+    waiting = sorted(missing, key=lambda kernel: _code_size(kernel.python))  # the largest is taken first
     children: list[subprocess.Popen[str]] = []
     try:
         while len(children) < _children_at_most(len(missing)):
@@ -127,7 +127,7 @@ def _code_size(function: Any) -> int:
     """Return the bytes of a kernel's code and of all that is inlined into it, by which kernels are ordered."""
     own = len(function.__code__.co_code)
     called = (function.__globals__.get(name) for name in function.__code__.co_names)
-    return own + sum(_code_size(one.python) for one in called if isinstance(one, Helper))
+    return own + sum(_code_size(helper.python) for helper in called if isinstance(helper, Helper))
 
 
 def serve() -> None:

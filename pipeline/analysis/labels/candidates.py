@@ -97,10 +97,10 @@ def candidates_of(
                     "choose from (`values` 1,2,3)"
                 )
             return Candidates(field, number.values if values is None else _numbers(field, values))
-    taken = [*table.fields, *(one.name for one in table.numbers)]
+    taken = [*table.fields, *(number.name for number in table.numbers)]
     there = corpus is not None and (
         field in corpus.manifest.fields
-        or any(field == name for reference in corpus.references for name, _ in reference.labels().names)
+        or any(field == name for shard in corpus.references for name, _ in shard.labels().names)
     )
     if there:
         raise OptionError(f"`field` {field}: the model was fitted without it, with {', '.join(taken)} alone")
@@ -144,7 +144,7 @@ def score_candidates(
     )
     # A bounded number of ranges is in work at once.
     while current := list(islice(ranges, 2 * executor.workers)):
-        submitted = [executor.submit(_score_range, urls, blocks, *one, candidates, seed) for one in current]
+        submitted = [executor.submit(_score_range, urls, blocks, *shards, candidates, seed) for shards in current]
         for documents, scores in zip(current, executor.collect(submitted), strict=True):
             yield (*documents, scores)
 
@@ -185,10 +185,10 @@ def _known(labels: Labels, candidates: Candidates) -> list[tuple[Any, ...]]:
     documents = labels.offsets.size - 1
     if candidates.numeric:
         numbers = labels.numbers.get(candidates.field, np.full(documents, np.nan)).tolist()
-        return [() if math.isnan(one) else (one,) for one in numbers]
+        return [() if math.isnan(number) else (number,) for number in numbers]
     value = {place: value for place, (name, value) in enumerate(labels.names) if name == candidates.field}
     each = np.split(labels.position, labels.offsets[1:-1])
-    return [tuple(value[one] for one in own.tolist() if one in value) for own in each]
+    return [tuple(value[label] for label in own.tolist() if label in value) for own in each]
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,7 @@ def scored(field: str, tally: Tally) -> Classification:
     accuracy = tally.right / tally.documents
     if not single:
         return Classification(field, tally.documents, 0, accuracy, None, None, (), (), CLASSIFIED)
-    place = {one: number for number, one in enumerate(classes)}
+    place = {value: number for number, value in enumerate(classes)}
     known, predicted = np.array([(place[own], place[other]) for own, other in tally.pairs]).T
     weights = np.array(list(tally.pairs.values()))
     options = {"labels": np.arange(len(classes)), "sample_weight": weights, "zero_division": 0.0}

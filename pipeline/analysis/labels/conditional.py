@@ -84,7 +84,7 @@ def require_expectations(model: Model) -> None:
 def has_labels(model: Model, corpus: Corpus) -> bool:
     """Return True if a corpus has labels or covariates of the fields that a model was fitted with."""
     table, fields = table_of(model), corpus.manifest.fields
-    return bool(table.names and LABELS in fields) or any(one.name in fields for one in table.numbers)
+    return bool(table.names and LABELS in fields) or any(number.name in fields for number in table.numbers)
 
 
 def score_from_labels(named: Named, corpus: Corpus, executor: Executor, seed: int) -> LabelScore:
@@ -100,7 +100,9 @@ def score_from_labels(named: Named, corpus: Corpus, executor: Executor, seed: in
     if score is None:
         raise InputError(corpus.url, "no token is left to score")
     table = table_of(named[0][1])
-    known = executor.collect([executor.submit(_known, one, table) for one in corpus.references]) if len(table) else []
+    known = (
+        executor.collect([executor.submit(_known, shard, table) for shard in corpus.references]) if len(table) else []
+    )
     unknown: set[Name] = set().union(*(names for _, names in known))
     return LabelScore(
         score,
@@ -135,9 +137,9 @@ def load_labelled(model: Model, reference: ShardReference, first: int = 0, last:
         documents = documents.slice(first, last)
     shard = Shard.of(reference.number, documents, **parts_for(model))
     if shard.labels is not None:
-        for one in table_of(model).numbers:
-            if np.isinf(shard.labels.numbers.get(one.name, np.zeros(1))).any():
-                raise InputError(reference.folder.url, "expected finite numbers", f"field '{one.name}'")
+        for number in table_of(model).numbers:
+            if np.isinf(shard.labels.numbers.get(number.name, np.zeros(1))).any():
+                raise InputError(reference.folder.url, "expected finite numbers", f"field '{number.name}'")
     return shard
 
 

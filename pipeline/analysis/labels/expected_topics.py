@@ -196,14 +196,14 @@ def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
     """
     model = Model(run)
     table, shown = require_table(model), topics(run, words)
-    documents = [*table.documents, *(one.documents for one in table.numbers)]
+    documents = [*table.documents, *(number.documents for number in table.numbers)]
     expected: Floats | None = None
-    family, ids = model.family, np.array([one.id for one in shown], dtype=np.int64)
+    family, ids = model.family, np.array([topic.id for topic in shown], dtype=np.int64)
     if isinstance(family, WeighsLabels):
         weights = np.asarray(family.label_weights(model.global_state), dtype=np.float64)[:, ids]
     else:
         require_expectations(model)
-        share = np.array([one.share for one in shown])
+        share = np.array([topic.share for topic in shown])
         expected = expected_proportions(model, _each_alone(table))[:, ids]
         weights = np.log(np.maximum(expected, MIN_PROPORTION)) - np.log(np.maximum(share, MIN_PROPORTION))
     if not np.isfinite(weights).all():
@@ -216,9 +216,9 @@ def _each_alone(table: LabelTable) -> Labels:
     labels, size = len(table.names), len(table)
     offsets = np.minimum(np.arange(size + 1), labels).astype(np.int64)
     numbers = {}
-    for place, one in enumerate(table.numbers, start=labels):
-        numbers[one.name] = np.full(size, np.nan)
-        numbers[one.name][place] = one.mean + one.deviation
+    for place, number in enumerate(table.numbers, start=labels):
+        numbers[number.name] = np.full(size, np.nan)
+        numbers[number.name][place] = number.mean + number.deviation
     return Labels(table.names, offsets, np.arange(labels, dtype=np.int32), numbers)
 
 
@@ -234,7 +234,7 @@ def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> int:
             rows = CsvRows(sink, ["label", "documents", "topic", "share", *figures, "words"])
             for row, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
                 for column, topic in enumerate(table.topics):
-                    values = [float(one[row, column]) for one in figures.values()]
+                    values = [float(table[row, column]) for table in figures.values()]
                     rows.writerow(
                         [title, count, topic.id, topic.share, *values, rows.text(" ".join(topic.names[:WORDS]))]
                     )

@@ -261,7 +261,7 @@ def listing() -> str:
     lines = []
     for needs in Needs:
         lines.append(f"metrics {needs.value}:")
-        for metric in [one for one in METRICS.values() if one.needs is needs]:
+        for metric in [metric for metric in METRICS.values() if metric.needs is needs]:
             names = f"{metric.name}, {metric.abbreviation}" if metric.abbreviation else metric.name
             text = f"  {names:28}{metric.summary}; {metric.source.partition(')')[0]})"
             lines += textwrap.wrap(text, WIDTH, subsequent_indent=" " * 30, break_on_hyphens=False)

@@ -248,9 +248,9 @@ def _documents(
     # A bounded number of shards is in work at once.
     for start in range(0, len(corpus.references), window):
         current = corpus.references[start : start + window]
-        submitted = [executor.submit(_labelled, url, one, blocks, field, share, job.seed) for one in current]
+        submitted = [executor.submit(_labelled, url, shard, blocks, field, share, job.seed) for shard in current]
         parts += executor.collect(submitted)
-        done += sum(one.record.documents for one in current)
+        done += sum(shard.record.documents for shard in current)
         job.progress(done)
     return LabelledDocuments.join(parts)
 

@@ -207,7 +207,7 @@ def measure_completion(metrics: Sequence[Metric], job: Job, what: Scored) -> lis
     total = CompletionSums()
     for _, model in job.named:
         predicted = submit(model, load_blocks(model, job.executor))
-        parts = job.executor.collect([job.executor.submit(completion_sums, one) for one in predicted])
+        parts = job.executor.collect([job.executor.submit(completion_sums, prediction) for prediction in predicted])
         total = sum(parts, CompletionSums())
         if not total.tokens:
             raise InputError(what.tokens.url, "no token is left to score")
@@ -287,7 +287,9 @@ def measure(
     given = {"label_field": options.label_field, "coherence": counting.coherence, "sample_documents": sampled}
     if not is_all(options.metrics):
         require_used(chosen, given)
-    texts = [one for one in (counting.coherence, heldout, unseen) if one is not None and not names_corpus(one)]
+    texts = [
+        source for source in (counting.coherence, heldout, unseen) if source is not None and not names_corpus(source)
+    ]
     unread = next(iter(without_none(reading)), None)
     if unread is not None and not texts:
         raise OptionError("applies only to texts, and none are named", unread)
@@ -378,7 +380,7 @@ class _Plan:
         results: dict[str, Measurement] = {}
         for group, run in ready:
             try:
-                results.update({one.name: one for one in run()})
+                results.update({result.name: result for result in run()})
             except REFUSALS as error:
                 self._leave_out(group, error)
         return {metric.name: results[metric.name] for metric in chosen if metric.name in results}

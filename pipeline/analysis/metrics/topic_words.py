@@ -279,7 +279,7 @@ def measure_in_windows(metrics: Sequence[Metric], job: Job, texts: TokenTexts) -
              for (_, model), (_, words) in zip(job.named, chosen, strict=True)]  # fmt: skip
     numbering: dict[str, int] = {}
     numbered = [
-        np.array([[numbering.setdefault(word, len(numbering)) for word in row] for row in one]) for one in names
+        np.array([[numbering.setdefault(word, len(numbering)) for word in row] for row in rows]) for rows in names
     ]
     pairs = WordPairs.within(numbered, len(numbering))
     sizes = tuple(dict.fromkeys(WINDOWS[metric.name] or 0 for metric in metrics))
@@ -297,7 +297,7 @@ def measure_in_windows(metrics: Sequence[Metric], job: Job, texts: TokenTexts) -
         each = [CONFIRMATIONS[metric.name](Probabilities.of(counted, pairs, words)) for words in numbered]
         figures = {"words": numbered[0].shape[1], "texts": counted.texts, "size": WINDOWS[metric.name]}
         topics = dict(zip(chosen[0][0].tolist(), each[0].tolist(), strict=True))
-        values = [float(one.mean()) for one in each]
+        values = [float(values.mean()) for values in each]
         absent = lacking(counted.word[numbered[0]], "the texts")
         measurements.append(measurement(metric, job.named, values, figures, topics, absent))
     return measurements

@@ -65,6 +65,6 @@ def _labels(corpus: Corpus) -> str:
     from collapsium.storage.building import label_split
 
     counts = label_split.summary(corpus)
-    numbers = {name: one["documents"] for name, one in counts.get("covariates", {}).items()}
-    parts = [counted(sum(one["labels"] for one in counts.get("labels", {}).values()), "label")]
+    numbers = {name: count["documents"] for name, count in counts.get("covariates", {}).items()}
+    parts = [counted(sum(count["labels"] for count in counts.get("labels", {}).values()), "label")]
     return ", ".join([*parts, *(f"{count:,} of {name}" for name, count in numbers.items())])

@@ -103,8 +103,8 @@ def execute(
             measured = pipeline.measure(
                 run, **named, notice=lambda line: print_notice(in_flags(line)), progress=progress
             )
-        record["metrics"] = {name: _without_empty(asdict(one)) for name, one in measured.items()}
-        lines += [line for one in measured.values() for line in _metric_lines(one)]
+        record["metrics"] = {name: _without_empty(asdict(result)) for name, result in measured.items()}
+        lines += [line for result in measured.values() for line in _metric_lines(result)]
     if output.as_json:
         print_json(record)
         return
@@ -114,13 +114,13 @@ def execute(
 def _metric_lines(measured: pipeline.Measurement) -> list[str]:
     """Return the lines that are printed of a metric."""
     lines = [f"{measured.name:19} {measured.value:.4f}"]
-    lines += [f"member     {one.member}: {one.value:.4f}" for one in measured.members]
+    lines += [f"member     {member.member}: {member.value:.4f}" for member in measured.members]
     return [*lines, f"defined as {measured.definition}", f"source     {measured.source}"]
 
 
 def _source_count(options: EvaluateOptions) -> int:
     """Return the number of options that name documents to score."""
-    return sum(one is not None for one in (options.heldout, options.unseen, options.in_document))
+    return sum(source is not None for source in (options.heldout, options.unseen, options.in_document))
 
 
 def _require_documents(options: EvaluateOptions, counted_in: object, metrics: tuple[str, ...]) -> None:
@@ -138,11 +138,11 @@ def _lines(score: pipeline.Evaluation | pipeline.Reconstruction) -> list[str]:
     if isinstance(score, pipeline.Reconstruction):
         lines = [f"error      {score.reconstruction_error:.4f}, mean of |t - t^|^2"]
         lines += [f"vectors    {score.documents:,}"]
-        lines += [f"member     {one.member}: {one.reconstruction_error:.4f}" for one in score.members]
+        lines += [f"member     {member.member}: {member.reconstruction_error:.4f}" for member in score.members]
     else:
         lines = [f"score      {score.score:.4f} nats a token", f"perplexity {score.perplexity:.2f}"]
         lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
-        lines += [f"member     {one.member}: {one.score:.4f}" for one in score.members]
+        lines += [f"member     {member.member}: {member.score:.4f}" for member in score.members]
     lines.append(f"defined as {score.definition}")
     if not isinstance(score, pipeline.Reconstruction) and score.unknown is not None:
         lines.append(f"unknown    {score.unknown.text()}")
@@ -155,9 +155,9 @@ def _lines(score: pipeline.Evaluation | pipeline.Reconstruction) -> list[str]:
         documents = f"{by_labels.documents:,} documents, {by_labels.labelled:,} with known labels"
         lines += [f"tokens     {by_labels.tokens:,} in {documents}"]
         lines += [f"unknown    {by_labels.unknown:,} labels that training did not have"] if by_labels.unknown else []
-        lines += [f"member     {one.member}: {one.score:.4f}" for one in by_labels.members]
+        lines += [f"member     {member.member}: {member.score:.4f}" for member in by_labels.members]
         lines.append(f"defined as {by_labels.definition}")
-    return [*lines, *(line for one in score.fields for line in _classification_lines(one))]
+    return [*lines, *(line for field in score.fields for line in _classification_lines(field))]
 
 
 def _classification_lines(scores: Classification) -> list[str]:
@@ -168,9 +168,9 @@ def _classification_lines(scores: Classification) -> list[str]:
     if scores.macro_f1 is not None:
         lines += [f"macro F1   {scores.macro_f1:.4f}", f"micro F1   {scores.micro_f1:.4f}"]
         lines.append(f"{'precision':>10} {'recall':>7} {'F1':>7} {'documents':>9}  {plain(scores.field)}")
-    for one in sorted(scores.classes, key=lambda one: -one.support)[:MAX_CLASSES]:
-        value = plain(one.value) if isinstance(one.value, str) else f"{one.value:g}"
-        lines.append(f"{one.precision:10.4f} {one.recall:7.4f} {one.f1:7.4f} {one.support:9,}  {value}")
+    for label in sorted(scores.classes, key=lambda label: -label.support)[:MAX_CLASSES]:
+        value = plain(label.value) if isinstance(label.value, str) else f"{label.value:g}"
+        lines.append(f"{label.precision:10.4f} {label.recall:7.4f} {label.f1:7.4f} {label.support:9,}  {value}")
     rest = len(scores.classes) - MAX_CLASSES
     lines += [f"and {rest:,} more; --json lists all"] if rest > 0 else []
     return [*lines, f"defined as {scores.definition}"]

@@ -14,13 +14,13 @@ from collapsium.pipeline.formatting import counted, plain
 from collapsium.storage.data_types import JsonObject
 
 _FIELD_TEXTS: dict[str, Callable[[JsonObject], str]] = {
-    "labels": lambda one: (
-        f"{counted(one['values'], 'value')}, {counted(one['labels'], 'label')} in "
-        f"{counted(one['documents'], 'document')}"
+    "labels": lambda counts: (
+        f"{counted(counts['values'], 'value')}, {counted(counts['labels'], 'label')} in "
+        f"{counted(counts['documents'], 'document')}"
     ),
-    "covariates": lambda one: (
-        f"in {counted(one['documents'], 'document')}"
-        + (f", from {one['least']:g} to {one['most']:g}, mean {one['mean']:g}" if one["documents"] else "")
+    "covariates": lambda counts: (
+        f"in {counted(counts['documents'], 'document')}"
+        + (f", from {counts['least']:g} to {counts['most']:g}, mean {counts['mean']:g}" if counts["documents"] else "")
     ),
 }
 
@@ -38,8 +38,8 @@ def execute(
         return
     for name, value in record.items():
         if record["kind"] == "corpus" and name in _FIELD_TEXTS:
-            for field, one in value.items():
-                print(f"{name:11} {plain(field)}: {_FIELD_TEXTS[name](one)}")
+            for field, counts in value.items():
+                print(f"{name:11} {plain(field)}: {_FIELD_TEXTS[name](counts)}")
             continue
         if record["kind"] == "corpus" and name == "segments":
             print(

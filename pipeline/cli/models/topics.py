@@ -175,7 +175,7 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
     if options.given is not None:
         expected = pipeline.expected_topics(run, expected_topics.named_labels(run, options.given), words)
         if as_json:
-            print_json([{**_record(one.topic, False), "expected": one.expected} for one in expected])
+            print_json([{**_record(topic.topic, False), "expected": topic.expected} for topic in expected])
         else:
             _print_expected(expected)
         return
@@ -187,7 +187,7 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
         if table.expected is not None:
             for label, expected_row in zip(labels, table.expected.tolist(), strict=True):
                 label["expected"] = expected_row
-        print_json({"topics": [_record(one, False) for one in table.topics], "labels": labels})
+        print_json({"topics": [_record(topic, False) for topic in table.topics], "labels": labels})
         return
     _print_labels(table)
     if options.csv is not None:
@@ -204,10 +204,10 @@ def _words_of(topic: pipeline.Topic) -> str:
 def _print_expected(topics: Sequence[pipeline.ExpectedTopic]) -> None:
     """Print a line for each topic."""
     print(f"{'id':>5} {'expected':>8} {'share':>8}  words")
-    for one in topics:
-        if one.expected >= PRINTED.min_expected:
-            print(f"{one.topic.id:5d} {one.expected:8.3%} {one.topic.share:8.3%}  {_words_of(one.topic)}")
-    rest = [one.expected for one in topics if one.expected < PRINTED.min_expected]
+    for topic in topics:
+        if topic.expected >= PRINTED.min_expected:
+            print(f"{topic.topic.id:5d} {topic.expected:8.3%} {topic.topic.share:8.3%}  {_words_of(topic.topic)}")
+    rest = [topic.expected for topic in topics if topic.expected < PRINTED.min_expected]
     if rest:
         print(f"and {len(rest):,} below {PRINTED.min_expected:.1%}, {sum(rest):.3%} in total")
 
@@ -256,7 +256,7 @@ def _print(entries: Sequence[pipeline.Topic]) -> None:
     """Print a line for each topic; above a tree, the names of the columns."""
     from collapsium.pipeline.reporting import trees
 
-    several, joined = (any(getattr(one, name) is not None for one in entries) for name in ("stability", "support"))
+    several, joined = (any(getattr(entry, name) is not None for entry in entries) for name in ("stability", "support"))
     if joined:
         print(f"{'id':>5} {'share':>8} stable  in  words")
     elif entries and entries[0].level is not None:

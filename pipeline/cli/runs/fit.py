@@ -131,8 +131,10 @@ def _print_outcome(folder: str, events: Sequence[Event], *, as_json: bool) -> No
     events = Run(folder).events() if had_ended else events
     members = [event for event in events if event["event"] == "member"]
     if members:
-        joined = next((one for one in reversed(events) if one["event"] == "iteration" and "member" not in one), None)
-        end = next((one for one in reversed(events) if one["event"] == "end"), {})
+        joined = next(
+            (event for event in reversed(events) if event["event"] == "iteration" and "member" not in event), None
+        )
+        end = next((event for event in reversed(events) if event["event"] == "end"), {})
         _print_outcome_of_members(folder, members, end, joined, had_ended=had_ended, as_json=as_json)
         return
     last: Event = next((event for event in reversed(events) if event["event"] == "iteration"), {})
@@ -163,7 +165,7 @@ def _print_outcome_of_members(
     members = sorted(members, key=lambda event: int(event["member"]))
     best = {"best_member": end["best_member"]} if "best_member" in end else {}
     if as_json:
-        records = [{name: value for name, value in one.items() if name != "event"} for one in members]
+        records = [{name: value for name, value in member.items() if name != "event"} for member in members]
         consensus = {} if joined is None else {"consensus": joined}
         print_json({"run": folder, "elapsed": end.get("elapsed"), "members": records, **best, **consensus})
         return
@@ -173,7 +175,7 @@ def _print_outcome_of_members(
     if joined:
         _print_consensus(folder, members, joined)
         return
-    scores = [one["score"] for one in members if "score" in one]
+    scores = [member["score"] for member in members if "score" in member]
     text = f"{counted(len(members), 'member')} in {end.get('elapsed', 0.0):.1f} s"
     text += f", scores {min(scores):.4f} to {max(scores):.4f} nats a held-out token" if scores else ""
     print(f"{folder}: {text}; see `collapsium topics {folder}` and `collapsium evaluate {folder}`")
@@ -183,7 +185,7 @@ def _print_outcome_of_members(
 
 def _print_consensus(folder: str, members: Sequence[Event], joined: Event) -> None:
     """Print the outcome of an ensemble whose members were joined."""
-    scores = [one["score"] for one in members if "score" in one]
+    scores = [member["score"] for member in members if "score" in member]
     own = f", score {joined['score']:.4f}" if "score" in joined else ""
     text = f"; the members' scores are {min(scores):.4f} to {max(scores):.4f} nats a held-out token" if scores else ""
     print(f"{folder}: consensus of {counted(len(members), 'member')}{own}{text}; see `collapsium topics {folder}`")

@@ -19,13 +19,17 @@ def execute(
     """Print the versions."""
     published = pipeline.versions(job)
     if output.as_json:
-        print_json([{**one.model_dump(mode="json"), "current": current} for one, current in published])
+        print_json([{**version.model_dump(mode="json"), "current": current} for version, current in published])
         return
     if not published:
         print(f"{job}: no version has been published yet")
-    for one, current in published:
-        score = f"  {one.score_text}" if one.score_text else ""
-        before = "" if one.previous is None else f" (version {one.previous['version']}: {one.previous['score']:.5g})"
-        unknown = "" if one.unknown_share is None else f"  {one.unknown_share:.1%} of the added tokens unknown"
-        size = f"{one.documents:,} {one.holds}{unknown}  {one.iterations} iterations"
-        print(f"{'*' if current else ' '} {one.number}  {one.created}  {one.family}  {size}{score}{before}")
+    for version, current in published:
+        score = f"  {version.score_text}" if version.score_text else ""
+        before = (
+            ""
+            if version.previous is None
+            else f" (version {version.previous['version']}: {version.previous['score']:.5g})"
+        )
+        unknown = "" if version.unknown_share is None else f"  {version.unknown_share:.1%} of the added tokens unknown"
+        size = f"{version.documents:,} {version.holds}{unknown}  {version.iterations} iterations"
+        print(f"{'*' if current else ' '} {version.number}  {version.created}  {version.family}  {size}{score}{before}")

@@ -66,8 +66,8 @@ def execute(
     views: list[RunView] = []
 
     def view() -> RunView:
-        for one in views:
-            one.close()
+        for former in views:
+            former.close()
         views[:] = [RunView(behind=True, form=form)]
         return views[0]
 
@@ -77,8 +77,8 @@ def execute(
     try:
         follow(run, view, idle_timeout=options.idle_timeout, every=options.every, notice=notice)
     finally:
-        for one in views:
-            one.close()
+        for shown in views:
+            shown.close()
 
 
 def _record(run: str, events: Sequence[Event], state: str) -> dict[str, object]:

@@ -336,7 +336,9 @@ def _coordinates(
         for place, shard in enumerate(sampled):
             chain = place % len(sums)
             sums[chain] = executor.submit(quick_clusters.add_products, shard, words, scaled, sums[chain])
-        products = executor.collect([_summed(executor, [one for one in sums if one is not None])])[0]
+        products = executor.collect([_summed(executor, [shard_sums for shard_sums in sums if shard_sums is not None])])[
+            0
+        ]
         products = quick_clusters.centred(quick_clusters.scaled(products, masses), masses)
         left = settings.rounds - 1 - number
         # Before that, directions still differ little in length, and need no rotation.

@@ -92,7 +92,9 @@ class StartSource:
         if not starts:
             raise OptionError(f"the family '{family}' begins at random only, found {self.kind}", "init")
         if self.kind not in starts:
-            able = " or ".join((RANDOM_START, *(f"a {ENDING} file" if one == FILE_START else one for one in starts)))
+            able = " or ".join(
+                (RANDOM_START, *(f"a {ENDING} file" if start == FILE_START else start for start in starts))
+            )
             raise OptionError(f"expected {able} with family '{family}', found {self.kind}", "init")
         if self.strength and not make_family(family, config).keeps_start():
             raise OptionError(
@@ -193,20 +195,20 @@ def begin_from(
 ) -> Start:
     """Return the start of a fit from the proportions of the documents of each shard."""
     shards = corpus.manifest.shards
-    if [one.documents for one in proportions] != [one.documents for one in shards]:
+    if [shard.documents for shard in proportions] != [shard.documents for shard in shards]:
         raise MismatchError(f"{corpus.url}: expected proportions of the documents of each shard")
-    width = max((one.width for one in proportions), default=0)
+    width = max((shard.width for shard in proportions), default=0)
     totals: npt.NDArray[np.float64] = np.zeros(width)
-    for one in proportions:
-        totals[: one.width] += one.totals()
+    for shard_proportions in proportions:
+        totals[: shard_proportions.width] += shard_proportions.totals()
     columns, notices = _columns(totals, topics, most)
     if topics is not None and width < topics:
         notices = (f"begins from {width} topics; the other {topics - width} begin empty",)
     retained = int(columns.max(initial=-1)) + 1
     if columns.size != retained or not np.array_equal(columns, np.arange(width)):
-        proportions = [one.in_columns(columns[: one.width]) for one in proportions]
-    sized = (DocumentProportions(one.offsets, one.topics, one.shares, retained) for one in proportions)
-    return Start([ShardProportions(one, strength) for one in sized], retained, notices)
+        proportions = [shard.in_columns(columns[: shard.width]) for shard in proportions]
+    sized = (DocumentProportions(shard.offsets, shard.topics, shard.shares, retained) for shard in proportions)
+    return Start([ShardProportions(shard, strength) for shard in sized], retained, notices)
 
 
 def _columns(

@@ -59,8 +59,8 @@ class Feed:
             self._send(last)
         self._send(event)
         if event["event"] == "start":
-            iterations = [one for one in self._before() if one["event"] == "iteration"]
-            scored = [number for number, one in enumerate(iterations) if one.get("score") is not None]
+            iterations = [event for event in self._before() if event["event"] == "iteration"]
+            scored = [number for number, event in enumerate(iterations) if event.get("score") is not None]
             for number in sorted({*thinned(range(len(iterations)), POINTS), *thinned(scored, POINTS)}):
                 self._send(iterations[number])
 

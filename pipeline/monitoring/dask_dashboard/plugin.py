@@ -249,7 +249,10 @@ def content(runs: Runs, chosen: str = "", member: str = "") -> Markup:
     fit = _shown(status, member)
     offered = [_select("run", "Run", [("", f"the newest: {names[0]}"), *((name, name) for name in names)], chosen)]
     if status.restarts:
-        members = [("", "the one of the last event"), *((str(one), str(one)) for one in range(status.restarts))]
+        members = [
+            ("", "the one of the last event"),
+            *((str(restart), str(restart)) for restart in range(status.restarts)),
+        ]
         offered.append(_select("member", "Member", members, member))
     left = None if status.ended else fit.left(status.planned)
     figures = {

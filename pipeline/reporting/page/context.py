@@ -225,5 +225,5 @@ def _record_and_events(run: str | os.PathLike[str]) -> tuple[JsonObject, list[tu
 
 
 def _ended(events: Events) -> bool:
-    last = next((one for one in reversed(events) if one["event"] in ("end", "iteration")), None)
+    last = next((event for event in reversed(events) if event["event"] in ("end", "iteration")), None)
     return last is not None and last["event"] == "end" and last.get("reason") not in ("interrupt", "error")

@@ -94,7 +94,7 @@ def script_data(material: Material) -> JsonObject:
     """Return the data of the page's script, as JSON values; texts have no control characters."""
     words: dict[str, int] = {}
     summary, names = material.summary, material.model.vocabulary.words
-    summaries = {} if summary is None else {one.id: one for one in summary.topics}
+    summaries = {} if summary is None else {topic.id: topic for topic in summary.topics}
 
     def index_of(word: str) -> int:
         return words.setdefault(plain(word), len(words))
@@ -213,7 +213,7 @@ def _last_iterations(material: Material) -> list[Mapping[str, Any]]:
 def topic_rows(material: Material) -> list[TopicRow]:
     """Return the rows of the table of topics."""
     most = max((topic.share for topic in material.topics), default=0.0) or 1.0
-    documents = {} if material.summary is None else {one.id: one.documents for one in material.summary.topics}
+    documents = {} if material.summary is None else {topic.id: topic.documents for topic in material.summary.topics}
     return [
         {
             "id": topic.id,
@@ -262,7 +262,7 @@ def label_lifts(material: Material) -> JsonObject:
     """Return the template's function that ranks the topics of a label, and whether lifts refer to document means."""
     # Models of older releases have no mean proportions over documents; shares of the tokens stand for them.
     overall = {topic.id: topic.share for topic in material.topics}
-    means = {} if material.summary is None else {one.id: one.mean for one in material.summary.topics}
+    means = {} if material.summary is None else {topic.id: topic.mean for topic in material.summary.topics}
     known = {topic: mean for topic, mean in means.items() if mean is not None}
     overall |= known
 

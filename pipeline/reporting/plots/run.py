@@ -432,7 +432,7 @@ def _labels(run: str | os.PathLike[str], style: Style) -> Drawing:
     """Draw the map of labels and topics."""
     table, model = label_topics(run, MAP_WORDS), Model(run)
     table = replace(table, topics=style.named(table.topics))
-    ids, share = np.array([one.id for one in table.topics]), np.array([one.share for one in table.topics])
+    ids, share = np.array([topic.id for topic in table.topics]), np.array([topic.share for topic in table.topics])
     labels = label_map(
         table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)), measured_width
     )

@@ -366,9 +366,9 @@ def named_as_in(path: str | os.PathLike[str]) -> Iterator[None]:
 def _expanded(value: Json, path: str) -> Json:
     """Replace environment variables in all strings."""
     if isinstance(value, dict):
-        return {name: _expanded(one, path) for name, one in value.items()}
+        return {name: _expanded(item, path) for name, item in value.items()}
     if isinstance(value, list):
-        return [_expanded(one, path) for one in value]
+        return [_expanded(item, path) for item in value]
     if not isinstance(value, str):
         return value
 
@@ -384,7 +384,7 @@ def _expanded(value: Json, path: str) -> Json:
 def _explained(error: pydantic.ValidationError, path: str | os.PathLike[str]) -> SettingError:
     """Return the first error, with the nearest known key for an unknown one."""
     every = error.errors()
-    first = next((one for one in every if one["type"] == "extra_forbidden"), every[0])
+    first = next((error for error in every if error["type"] == "extra_forbidden"), every[0])
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, OptionError):
         return _as_written(cause, path)
@@ -494,9 +494,13 @@ def _with_absolute_paths(job: Job, base: Path) -> Job:
         from collapsium.storage.readers.texts import stopwords
 
         lists = names_of(further["stop_words"])
-        further["stop_words"] = [absolute(one) if stopwords.is_file_name(one) else one for one in lists]
+        further["stop_words"] = [absolute(entry) if stopwords.is_file_name(entry) else entry for entry in lists]
     ingest = IngestTable.model_construct(
-        **{**job.ingest.model_dump(), **further, "sources": tuple(str(absolute(one)) for one in job.ingest.sources)}
+        **{
+            **job.ingest.model_dump(),
+            **further,
+            "sources": tuple(str(absolute(source)) for source in job.ingest.sources),
+        }
     )
     files = ["tls_ca", "tls_cert", "tls_key"]
     scheduler = job.cluster.scheduler

@@ -170,7 +170,7 @@ def find_sources(
                 name_below = file[len(root) :].lstrip("/")
                 if not (wild or folder) or not any(part[:1] in ("_", ".") for part in name_below.split("/")):
                     below[file] = name_below
-        kinds = {one for one in map(readers.kind_of_name, below) if one is not None}
+        kinds = {kind for kind in map(readers.kind_of_name, below) if kind is not None}
         retained = kind if kind in kinds and kind != VECTORS else next(iter(kinds)) if len(kinds) == 1 else None
         for file, name_below in below.items():
             if retained is not None and readers.kind_of_name(file) != retained:
@@ -186,16 +186,16 @@ def _files_in(fs: fsspec.AbstractFileSystem, folder: str) -> list[str]:
     """Return the files of a folder, with each Zarr array as one file."""
     files = sorted(fs.find(folder))
     stores = sorted({file.rpartition("/")[0] for file in files if file.rpartition("/")[2] in ZARR})
-    outer = [one for one in stores if not any(one.startswith(f"{other}/") for other in stores)]
-    return sorted({next((one for one in outer if file.startswith(f"{one}/")), file) for file in files})
+    outer = [store for store in stores if not any(store.startswith(f"{other}/") for other in stores)]
+    return sorted({next((store for store in outer if file.startswith(f"{store}/")), file) for file in files})
 
 
 def _described_array(fs: fsspec.AbstractFileSystem, path: str) -> Source:
     """Return size, time and digest of a Zarr array, over all its files."""
     described = {file[len(path) :]: _described(fs, file, None) for file in sorted(fs.find(path))}
-    changed = max((one["changed"] for one in described.values()), default="")
-    size = sum(one["size"] for one in described.values())
-    digest = hashlib.sha256("".join(f"{name} {one['sha256']}\n" for name, one in described.items()).encode())
+    changed = max((record["changed"] for record in described.values()), default="")
+    size = sum(record["size"] for record in described.values())
+    digest = hashlib.sha256("".join(f"{name} {record['sha256']}\n" for name, record in described.items()).encode())
     return {"size": size, "changed": changed, "sha256": digest.hexdigest()}
 
 

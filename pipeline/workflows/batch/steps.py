@@ -78,7 +78,7 @@ def read_new_sources(context: JobContext) -> None:
     if corpus is None:
         journal.sources = {}
     _track_moved(context, files)
-    fresh = {path: one for path, one in files.items() if path not in journal.sources and one["size"]}
+    fresh = {path: record for path, record in files.items() if path not in journal.sources and record["size"]}
     if corpus is None and not fresh:
         raise InputError(next(iter(files)), "expected documents, the file is empty")
     _report_changes(context, files)
@@ -90,11 +90,11 @@ def read_new_sources(context: JobContext) -> None:
     # Files that are one text each are never copies of others.
     originals: dict[str, str] = {}
     copies: Sources = {}
-    for path, one in fresh.items():
-        original = originals.setdefault(one["sha256"], path)
+    for path, record in fresh.items():
+        original = originals.setdefault(record["sha256"], path)
         if original != path and not _is_text(context, path):
-            copies[path] = _copied(context, path, original, one)
-    fresh = {path: one for path, one in fresh.items() if path not in copies}
+            copies[path] = _copied(context, path, original, record)
+    fresh = {path: record for path, record in fresh.items() if path not in copies}
     journal.pending = {"sources": {**fresh, **copies}, "before": None if corpus is None else corpus.manifest.digest}
     if corpus is None:
         journal.reading = _plain(context.job.reading)
@@ -109,9 +109,9 @@ def read_new_sources(context: JobContext) -> None:
             context.note(line)
     else:
         added = _append(context, _paths(context, fresh))
-        for path, one in fresh.items():
+        for path, record in fresh.items():
             if path not in added:
-                one["copy"] = True
+                record["copy"] = True
                 context.note(f"{path}: added nothing, all its documents are in the corpus already")
     context.emit_step(step, done=True)
     journal.sources.update(fresh)
@@ -126,17 +126,17 @@ def _track_moved(context: JobContext, files: Sources) -> None:
     If another file has taken the old name, as when files are rotated, that file is new.
     """
     sources = context.journal.sources
-    known = {one["sha256"]: path for path, one in sources.items()}
-    for path, one in files.items():
-        before = known.get(one["sha256"])
+    known = {record["sha256"]: path for path, record in sources.items()}
+    for path, record in files.items():
+        before = known.get(record["sha256"])
         if before is None or path in sources:
             continue
-        if before in files and files[before]["sha256"] == one["sha256"]:
-            sources[path] = _copied(context, path, before, one)
+        if before in files and files[before]["sha256"] == record["sha256"]:
+            sources[path] = _copied(context, path, before, record)
         else:
-            sources[path] = _like(one, sources[before])
+            sources[path] = _like(record, sources[before])
             del sources[before]
-            known[one["sha256"]] = path
+            known[record["sha256"]] = path
 
 
 def _copied(context: JobContext, path: str, original: str, source: Source) -> Source:
@@ -153,7 +153,7 @@ def _like(source: Source, before: Source) -> Source:
 def _report_changes(context: JobContext, files: Sources) -> None:
     """Report files that have changed or disappeared since they were read, each change once."""
     sources = context.journal.sources
-    paths = {one["sha256"]: path for path, one in reversed(files.items())}
+    paths = {record["sha256"]: path for path, record in reversed(files.items())}
     for path, before in list(sources.items()):
         now = files.get(path)
         if now is None:
@@ -192,7 +192,7 @@ def _paths(context: JobContext, files: Sources) -> list[str]:
     """Return the paths for the reader; files that are one text each are named by their paths below the source."""
     if not _is_text(context, next(iter(files))):
         return list(files)
-    return [f"{path.removesuffix(one['below'])[:-1]}{BELOW}{one['below']}" for path, one in files.items()]
+    return [f"{path.removesuffix(record['below'])[:-1]}{BELOW}{record['below']}" for path, record in files.items()]
 
 
 def _plain(reading: Mapping[str, object]) -> dict[str, Json]:
@@ -376,7 +376,9 @@ class JobSteps:
             "score": evaluation.reconstruction_error,
             "tokens": evaluation.documents,
             "definition": evaluation.definition,
-            "members": [{"member": one.member, "score": one.reconstruction_error} for one in evaluation.members],
+            "members": [
+                {"member": member.member, "score": member.reconstruction_error} for member in evaluation.members
+            ],
         }
 
     def worse(self) -> bool:

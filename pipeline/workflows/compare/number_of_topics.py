@@ -123,7 +123,7 @@ def recommended(rows: Sequence[Row]) -> Recommendation:
         row = stable[-1]
     elif "found_again" in row:
         reasons.append(f"Another seed finds {row['found_again']:.0%} of the {row['topics']} topics again.")
-    coherent = max(candidates, key=lambda one: one["npmi"] or -1.0)
+    coherent = max(candidates, key=lambda row: row["npmi"] or -1.0)
     if coherent is not row and coherent["npmi"] is not None:
         reasons.append(f"Coherence is highest at {coherent['topics']} topics ({coherent['npmi']:.3f}).")
     figures = [f"{name} {row[name]:.3f}" for name in ("npmi", "exclusivity", "dispersion") if row.get(name) is not None]

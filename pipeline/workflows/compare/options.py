@@ -69,7 +69,7 @@ def parse_vary(texts: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
     for text in texts:
         name, equals, values = text.partition("=")
         owner, dot, option = name.strip().rpartition(".")
-        parsed = [parse_setting(f"{option}={one.strip()}") for one in COMMA.split(values) if one.strip()]
+        parsed = [parse_setting(f"{option}={value.strip()}") for value in COMMA.split(values) if value.strip()]
         if not (equals and option and parsed and bool(dot) == bool(owner)):
             raise OptionError(f"--vary: expected OPTION=V,V or FAMILY.OPTION=V,V, found {text!r}")
         own = vary.setdefault(owner or EVERY, {})
@@ -96,7 +96,7 @@ def require_varied(vary: Mapping[str, Mapping[str, Sequence[Any]]], families: Se
             if option not in options_of_owner:
                 owners = "no compared family has such an" if owner == EVERY else f"family '{owner}' has no such"
                 raise OptionError(f"--vary {named}: {owners} option{suggestion(option, options_of_owner)}")
-            repeated = next((one for number, one in enumerate(values) if one in values[:number]), None)
+            repeated = next((value for number, value in enumerate(values) if value in values[:number]), None)
             if repeated is not None or not values:
                 raise OptionError(f"--vary {named}: expected different values, found {shown(list(values))}")
 
@@ -106,7 +106,8 @@ def shown(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value)) or "none"
     if isinstance(value, dict):
-        return " ".join(f"{owner}.{name}={one}" for owner, own in value.items() for name, one in own.items()) or "none"
+        settings = ((f"{owner}.{name}", setting) for owner, table in value.items() for name, setting in table.items())
+        return " ".join(f"{name}={setting}" for name, setting in settings) or "none"
     return "none" if value is None else str(value)[:40]
 
 

@@ -228,7 +228,7 @@ class Gathering:
         if self._fields.segments != ENTRIES:
             more = f"found a list; `segments` {ENTRIES} makes each of its strings a segment"
             raise InputError(path, f"expected a string in field {field!r} (`text`), {more}", where())
-        wrong = next((one for one in text if not isinstance(one, str | None)), None)
+        wrong = next((part for part in text if not isinstance(part, str | None)), None)
         if wrong is not None:
             more = f"found {type(wrong).__name__} in it"
             raise InputError(path, f"expected a list of strings in field {field!r} (`text`), {more}", where())

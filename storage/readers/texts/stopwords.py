@@ -53,7 +53,7 @@ def parse_stop_words(
     entries = requested.split(",") if isinstance(requested, str) else list(requested)
     languages: dict[str, None] = {}
     words: set[str] = set()
-    for entry in (one.strip() for one in entries):
+    for entry in (entry.strip() for entry in entries):
         if is_file_name(entry):
             words.update(_read_list(entry, encoding))
         else:

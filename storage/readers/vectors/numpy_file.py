@@ -162,12 +162,12 @@ class ArchiveFile:
         headers = {}
         with _archive(self.name, handle) as (archive, bytes_):
             limit = max(LEAST_LIMIT, RATIO * bytes_) if self._limit is None else self._limit
-            members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
-            if sum(one.file_size for one in members) > limit:
+            members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
+            if sum(member.file_size for member in members) > limit:
                 raise InputError(self.name, f"more than {size(limit)} come out of it (`max_decompressed`)")
-            for one in members:
-                with archive.open(one) as file:
-                    name = one.filename.removesuffix(".npy")
+            for member in members:
+                with archive.open(member) as file:
+                    name = member.filename.removesuffix(".npy")
                     header = _Header(self.name, file, name)
                     headers[name] = header.shape, header.dtype
         return headers

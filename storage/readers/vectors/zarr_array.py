@@ -123,7 +123,7 @@ def _require_there(path: str, array: Any, limit: int | None) -> None:
 
 def _is_plain(codec: Any) -> bool:
     if isinstance(codec, zarr.codecs.ShardingCodec):
-        return all(_is_plain(one) for one in (*codec.codecs, *codec.index_codecs))
+        return all(_is_plain(codec_record) for codec_record in (*codec.codecs, *codec.index_codecs))
     return isinstance(codec, tuple(getattr(zarr.codecs, name) for name in _CODECS))
 
 

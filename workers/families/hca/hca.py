@@ -309,7 +309,7 @@ def draw_tree(
     Returns rows: Loadings of each node and, last, the mean; global_state: As a sweep would leave them: all leaves are
     equally likely, and nothing is outside
     """
-    branching = [int(one) for one in np.resize(options.branching, options.depth - 1)]
+    branching = [int(branches) for branches in np.resize(options.branching, options.depth - 1)]
     parents = regular_tree(branching)
     tree = Tree(parents, len(branching) + 1)
     size, generator = parents.size + 1, stream.at(purpose="simulate loadings").generator()

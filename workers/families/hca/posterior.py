@@ -40,7 +40,7 @@ class Sums:
 
     def moved(self, moves: Moves) -> Sums:
         """Return the sums for another tree; sums of merged nodes add."""
-        second, products = (brought(brought(one, moves).T, moves).T for one in (self.second, self.products))
+        second, products = (brought(brought(moment, moves).T, moves).T for moment in (self.second, self.products))
         return replace(self, second=second, products=products)
 
 
@@ -182,7 +182,10 @@ def expanded(moves: Moves, sums: Sums, passes: Vector, prior: Prior, tau: float)
         scale = float(np.sqrt(passes[node] / left))
         gain += 0.5 * (own - passes[node]) + passes[node] * special.log(scale)
         last = len(sums.second) - 1
-        sources[node] = [(node, scale), *((one % (last + 1), -scale * w) for one, w in zip(rest, weights, strict=True))]
+        sources[node] = [
+            (node, scale),
+            *((child % (last + 1), -scale * w) for child, w in zip(rest, weights, strict=True)),
+        ]
     tried = replace(moves, sources=sources)
-    before, after = (evidence(one, tree.columns, prior, tau) for one in (sums, sums.moved(tried)))
+    before, after = (evidence(moments, tree.columns, prior, tau) for moments in (sums, sums.moved(tried)))
     return tried if gain + after > before else moves

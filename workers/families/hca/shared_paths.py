@@ -150,13 +150,13 @@ class _Chains:
         from scipy.spatial import distance as spatial_distance
 
         size = len(self.nodes)
-        roots = [_inverse_root(self._product(one, one)) for one in range(size)]
+        roots = [_inverse_root(self._product(row, row)) for row in range(size)]
         distance = np.zeros((size, size))
-        for one in range(size):
-            for other in range(one):
-                cosine = float(np.linalg.norm(roots[one] @ self._product(one, other) @ roots[other], 2))
-                together = self.above[-1][one] == self.above[-1][other]
-                distance[one, other] = distance[other, one] = 1.0 - min(cosine, 1.0) if together else GROUPS_APART
+        for row in range(size):
+            for other in range(row):
+                cosine = float(np.linalg.norm(roots[row] @ self._product(row, other) @ roots[other], 2))
+                together = self.above[-1][row] == self.above[-1][other]
+                distance[row, other] = distance[other, row] = 1.0 - min(cosine, 1.0) if together else GROUPS_APART
         empty: Vector = np.zeros((0, 4))
         return hierarchy.linkage(spatial_distance.squareform(distance, checks=False), "average") if size > 1 else empty
 
@@ -190,18 +190,18 @@ class _Chains:
         if inside.size == 1:
             one = self._product(int(inside[0]), int(inside[0]))
             return [_unit(np.linalg.eigh(0.5 * (one + one.T))[1][:, -1])]
-        roots = [_inverse_root(self._product(int(one), int(one))) for one in inside]
+        roots = [_inverse_root(self._product(int(node), int(node))) for node in inside]
         products = np.zeros((inside.size * size, inside.size * size))
-        for i, one in enumerate(inside):
+        for i, node in enumerate(inside):
             for j, other in enumerate(inside):
-                block = weight[i] * weight[j] * roots[i] @ self._product(int(one), int(other)) @ roots[j]
+                block = weight[i] * weight[j] * roots[i] @ self._product(int(node), int(other)) @ roots[j]
                 products[i * size : (i + 1) * size, j * size : (j + 1) * size] = block
         top = np.linalg.eigh(0.5 * (products + products.T))[1][:, -1].reshape(inside.size, size)
-        return [_unit(root @ one) for root, one in zip(roots, top, strict=True)]
+        return [_unit(root @ block) for root, block in zip(roots, top, strict=True)]
 
     def maps(self) -> list[Vector]:
         """Return the map of each leaf's factors: the shared directions, and the others."""
-        return [np.column_stack([*(one[leaf] for one in self.shared), left]).T for leaf, left in enumerate(self.left)]
+        return [np.column_stack([*(path[leaf] for path in self.shared), left]).T for leaf, left in enumerate(self.left)]
 
     def moves(self, maps: list[Vector]) -> tuple[Moves, Vector]:
         """Return the moves to the tree with mapped factors, and its ends."""

@@ -215,9 +215,9 @@ def _near(nodes: Ints, gram: Vector) -> tuple[Ints, Ints]:
     alike = (cosine**2).sum(axis=(1, 3))
     np.fill_diagonal(alike, -np.inf)
     pairs = {
-        (min(one, int(other)), max(one, int(other)))
-        for one in range(count)
-        for other in np.argsort(-alike[one], kind="stable")[: min(MERGE_CANDIDATES, count - 1)]
+        (min(leaf, int(other)), max(leaf, int(other)))
+        for leaf in range(count)
+        for other in np.argsort(-alike[leaf], kind="stable")[: min(MERGE_CANDIDATES, count - 1)]
     }
     first, second = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
     return first, second

@@ -303,7 +303,7 @@ class SampleProbability:
         below = np.flatnonzero(level > 0)
         return cls(
             global_state.words,
-            [tokens[level == one] for one in range(depth)],
+            [tokens[level == at_level] for at_level in range(depth)],
             word_histogram,
             histograms.word_count_ids,
             histograms.level_histogram,

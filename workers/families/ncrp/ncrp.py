@@ -144,7 +144,7 @@ class DocumentPaths:
         else:
             start = np.ascontiguousarray(deepened(document_level, logs.alpha))
             weights, outside = (
-                np.maximum(special.exp(one), MIN_PROBABILITY) for one in (logs.log_node, logs.log_outside)
+                np.maximum(special.exp(log), MIN_PROBABILITY) for log in (logs.log_node, logs.log_outside)
             )
             topics = TreeTopics(tree.parent, tree.level, weights, outside)
             sweep_paths(pairs, topics, prior, start, stopping, self.document_level, statistics, self._largest)

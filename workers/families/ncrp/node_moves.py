@@ -193,11 +193,11 @@ def alike_paths(tree: Tree, alike: Vector, least: float) -> list[tuple[int, int]
     norm = np.sqrt(np.maximum(np.diag(alike), 1e-300))
     cosine = alike / (norm * norm[:, np.newaxis])
     alike_pairs: list[tuple[int, int, float]] = []
-    for one in np.flatnonzero(tree.levels == tree.depth - 1):
-        others = tree.children(tree.parents[one])
+    for leaf in np.flatnonzero(tree.levels == tree.depth - 1):
+        others = tree.children(tree.parents[leaf])
         alike_pairs.extend(
-            (int(one), int(other), float(cosine[one, other]))
-            for other in others[(others > one) & (cosine[one, others] > least)]
+            (int(leaf), int(other), float(cosine[leaf, other]))
+            for other in others[(others > leaf) & (cosine[leaf, others] > least)]
         )
     pairs = np.array([pair[:2] for pair in alike_pairs], dtype=np.int64).reshape(-1, 2)
     return disjoint(pairs[:, 0], pairs[:, 1], np.array([pair[2] for pair in alike_pairs]), np.diag(alike))
@@ -210,7 +210,7 @@ def regrouped(moves: Moves, distance: Vector, alpha: Vector, depth: int) -> Move
     out, into as many groups as keep the branching even. Where that puts most into one group, Ward's linkage does.
     """
     leaves = moves.tree.children(0)
-    free = [int(one) for one in np.flatnonzero(moves.tree.parents == FREE)]
+    free = [int(column) for column in np.flatnonzero(moves.tree.parents == FREE)]
     share = alpha[1:] / alpha[1:].sum()
     groups = _nested_groups(distance[np.ix_(leaves, leaves)], depth - 2, len(free))
     parents, sources = np.array(moves.tree.parents), dict(moves.sources)

@@ -231,7 +231,7 @@ def graph_of(plan: Plan, segments: Ints, labels: Lists) -> Graph:
     documents = segments.size - 1
     each = np.diff(segments)
     shared = plan.shared_nodes()
-    first_own = sum(one.size for one in shared)
+    first_own = sum(nodes.size for nodes in shared)
     sizes = np.zeros((documents, len(plan.kinds)), dtype=np.int64)
     for kind, (scope, every, _) in enumerate(plan.kinds):
         if scope >= DOCUMENT:

@@ -171,9 +171,9 @@ def _expected_proportions(documents: npt.NDArray[np.int64], labels: DocumentLabe
             sets[key] = len(sets)
             first.append(own)
         place[row] = sets[key]
-    ends = np.cumsum([0, *(one.stop - one.start for one in first)], dtype=np.int64)
+    ends = np.cumsum([0, *(span.stop - span.start for span in first)], dtype=np.int64)
     theta = np.empty((len(sets), prior.size))
-    labels_of_sets, values_of_sets = (np.concatenate([every[one] for one in first]) for every in (label, value))
+    labels_of_sets, values_of_sets = (np.concatenate([every[span] for span in first]) for every in (label, value))
     expected_proportions(DocumentLabels(ends, labels_of_sets, values_of_sets, log_rate), prior, theta)
     by_document: Vector = theta[place]
     return by_document
@@ -361,7 +361,7 @@ class Hdsp(
         """Return the global state before any document was swept."""
         options = self.options
         table = summary.labels or LabelTable()
-        largest = np.array([1.0] * len(table.names) + [one.largest for one in table.numbers])
+        largest = np.array([1.0] * len(table.names) + [number.largest for number in table.numbers])
         log_rate = _initial_log_rate(table, options)
         return HdspGlobalState(
             vocabulary=float(summary.words),

@@ -79,8 +79,8 @@ def parent_share(sampler: Sampler, node: int, row: int, edge: int) -> Number:
     if last == first + 1:
         return 1.0
     total = 0.0
-    for one in range(first, last):
-        total += graph.edge_mixing[one]
+    for other in range(first, last):
+        total += graph.edge_mixing[other]
     tables = sampler.totals.edge_tables[edge_row_of(graph, sampler.rows, node, edge)]
     return (graph.edge_mixing[edge] + tables) / (total + sampler.totals.tables[row])
 
@@ -233,8 +233,8 @@ def update_line(sampler: Sampler, lowest: int) -> None:
     first = 0
     while first < line.size[0] and line.nodes[first] > lowest:
         first += 1
-    for one in range(first - 1, -1, -1):
-        node = line.nodes[one]
+    for place in range(first - 1, -1, -1):
+        node = line.nodes[place]
         row = row_of(sampler.rows, node)
         stale = clock.computed[row] < 0
         for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):

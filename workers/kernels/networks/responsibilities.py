@@ -54,15 +54,15 @@ def choose(weight: Array, total: Number, place: Number, topic: Array, share: Arr
         topic[place] = np.argmax(weight)
         size = 1
     retained, largest, left = 0.0, 0, np.int64(UNIT)
-    for one in range(size):
-        retained += float(weight[topic[place + one]])
-        if weight[topic[place + one]] > weight[topic[place + largest]]:
-            largest = one
-    for one in range(size):
-        ratio = float(weight[topic[place + one]]) / retained if retained > 0.0 else 0.0
+    for entry in range(size):
+        retained += float(weight[topic[place + entry]])
+        if weight[topic[place + entry]] > weight[topic[place + largest]]:
+            largest = entry
+    for entry in range(size):
+        ratio = float(weight[topic[place + entry]]) / retained if retained > 0.0 else 0.0
         # Of weights that are no numbers nothing is left out of [0, UNIT]: tables are indexed by shares.
         steps = min(np.int64(ratio * (UNIT - 0.01)), left) if 0.0 <= ratio <= 1.0 else np.int64(0)
-        share[place + one] = steps
+        share[place + entry] = steps
         left -= steps
     share[place + largest] += left
     return size
@@ -144,8 +144,8 @@ def count_expected_node_topics(
                 absent[k] += counts[pair] * logs[share[entry]]
             place += size[pair]
         seen[:some].sort()
-        for one in range(some):
-            k = seen[one]
+        for number in range(some):
+            k = seen[number]
             own_topic[filled], own_count[filled], own_log_absent[filled] = k, count[k], absent[k]
             count[k] = absent[k] = 0.0
             there[k] = 0

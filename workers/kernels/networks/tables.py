@@ -25,8 +25,8 @@ def neighbour_ratio(sampler: Sampler, cell: TableCell, by: int) -> Number:
     ratio *= stirling_ratio(priors.stirling_ratios[kind], discount, m, t + 1) if t > 0 else 1.0
     if graph.node_edges[node + 1] - graph.node_edges[node] > 1:
         total = totals.tables[row] + by
-        for one in range(graph.node_edges[node], graph.node_edges[node + 1]):
-            total += graph.edge_mixing[one]
+        for other in range(graph.node_edges[node], graph.node_edges[node + 1]):
+            total += graph.edge_mixing[other]
         share = (graph.edge_mixing[edge] + totals.edge_tables[cell.row] + by) / total
         ratio *= (t + 1) / (counts.edge_tables[cell.row, k] + by + 1) * share
     above = row_of(sampler.rows, parent)

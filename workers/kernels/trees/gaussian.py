@@ -214,9 +214,9 @@ def sweep_components(
 def invert(matrix: Array, inverse: Array) -> float:
     """Fill the inverse of a symmetric positive definite matrix, by Gauss and Jordan; return log|matrix|."""
     size, log_determinant = matrix.shape[0], 0.0
-    for one in range(size):
-        for other in range(size):
-            inverse[one, other] = matrix[one, other]
+    for i in range(size):
+        for j in range(size):
+            inverse[i, j] = matrix[i, j]
     for pivot in range(size):
         scale = inverse[pivot, pivot]
         log_determinant += math.log(scale)

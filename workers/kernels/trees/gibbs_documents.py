@@ -367,15 +367,15 @@ def fold_documents(
         first, last = offsets[document], offsets[document + 1]
         theta = alpha / alpha.sum()
         for _ in range(FOLD_IN_PASSES):
-            for one in range(log_prior.size):
-                log_words = _expected_levels(first, last, position, counts, theta, phi, nodes[one], path_mean[one])
-                score[one] = log_prior[one] + log_words
+            for path in range(log_prior.size):
+                log_words = _expected_levels(first, last, position, counts, theta, phi, nodes[path], path_mean[path])
+                score[path] = log_prior[path] + log_words
             most, total = score.max(), 0.0
             theta[:] = alpha
-            for one in range(log_prior.size):
-                total += math.exp(score[one] - most)
-            for one in range(log_prior.size):
-                theta += math.exp(score[one] - most) / total * path_mean[one]
+            for path in range(log_prior.size):
+                total += math.exp(score[path] - most)
+            for path in range(log_prior.size):
+                theta += math.exp(score[path] - most) / total * path_mean[path]
             theta /= theta.sum()
         best = score.argmax()
         chosen[document] = best
