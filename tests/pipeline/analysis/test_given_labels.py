@@ -49,7 +49,7 @@ def labelled_corpus(path, seed, documents, infinite=False):
         counts = generator.multinomial(0 if number % 20 == 7 else 14, phi / phi.sum())
         rows.append({int(word): int(counts[word]) for word in np.flatnonzero(counts)})
         own = [("kind", KINDS[kind])] * (number % 11 != 3) + [("kind", KINDS[0])] * (number % 13 == 2)
-        own += [("place", f"p{one}") for one in generator.integers(0, 3, size=generator.integers(0, 3))]
+        own += [("place", f"p{place}") for place in generator.integers(0, 3, size=generator.integers(0, 3))]
         own += [("kind", f"new {seed}")] * (number == 9) + [("place", "a")] * (number % 10 == 0)
         labels.append([{"field": field, "value": value} for field, value in sorted(set(own))])
         stars.append(None if number % 9 == 4 else math.inf if infinite else float(star))
@@ -91,7 +91,7 @@ def expected_by_hand(model, labels):
 
 def phi_of(model):
     half, blocks = model.family, blocks_of(model)
-    return np.concatenate([half.probabilities(one.rows, model.global_state)["word_topic"] for one in blocks])
+    return np.concatenate([half.probabilities(block.rows, model.global_state)["word_topic"] for block in blocks])
 
 
 def table_of(model):
@@ -110,7 +110,7 @@ def documents_in(corpus):
 
 def of_table(table, labels, stars):
     """The places in a table, and values, of what is known of a document."""
-    found = {table.names.index(one): 1.0 for one in labels if one in table.names}
+    found = {table.names.index(label): 1.0 for label in labels if label in table.names}
     for place_, number in enumerate(table.numbers, start=len(table.names)):
         if stars is not None:
             found[place_] = (stars - number.mean) / number.deviation
@@ -164,7 +164,7 @@ def judged_by_hand(models, field, values, words, counts, labels, stars):
     """Log probability of a document under each value, the mean of the models' probabilities."""
     logs = []
     for value in values:
-        own = [one for one in labels if one[0] != field] + [(field, value)] * isinstance(value, str)
+        own = [label for label in labels if label[0] != field] + [(field, value)] * isinstance(value, str)
         given_stars = value if field == "stars" else stars
         each = [
             phi_of(model)[words] @ expected_by_hand(model, of_table(table_of(model), own, given_stars))
@@ -179,7 +179,7 @@ def judged_by_hand(models, field, values, words, counts, labels, stars):
 )
 def test_prediction__is_what_makes_a_document_most_probable(place, tmp_path, monkeypatch, run, field):
     members = [place / run / "members/000", place / run / "members/001"] if run == "all" else [place / run]
-    models = [Model(one) for one in members]
+    models = [Model(member) for member in members]
     table = table_of(models[0])
     values = [value for name, value in table.names if name == field] or list(table.numbers[0].values)
     monkeypatch.setattr(judging, "MAX_CELLS", 40)  # several ranges of a shard
@@ -246,7 +246,7 @@ def test_other_families__give_labels_too(place, tmp_path):
     for row, title in enumerate(weights.titles):
         own = title.rpartition("=")[2]
         if weights.documents[row] > 5:  # labels of fewer may have no token
-            assert any(own in weights.topics[one].title for one in weights.foremost(row, 2))
+            assert any(own in weights.topics[topic].title for topic in weights.foremost(row, 2))
     assert len(label_map(weights).marks) == len(weights.titles) + len(weights.topics)
 
 
@@ -317,11 +317,11 @@ def test_expected_topics__are_those_of_the_labels(place):
         ([KINDS[2], "a", "stars=3"], ["a", KINDS[2]], 3.0),
         (["kind=a", "stars=1.5"], ["a"], 1.5),
     ):
-        theta = expected_by_hand(model, of_table(table, [("kind", one) for one in labels], stars))
+        theta = expected_by_hand(model, of_table(table, [("kind", label) for label in labels], stars))
         found = expected_topics(place / "stars", given_, 3)
-        assert [one.expected for one in found] == sorted((one.expected for one in found), reverse=True)
-        for one in found:
-            assert one.expected == pytest.approx(theta[one.topic.id], rel=1e-8)
+        assert [topic.expected for topic in found] == sorted((topic.expected for topic in found), reverse=True)
+        for topic in found:
+            assert topic.expected == pytest.approx(theta[topic.topic.id], rel=1e-8)
     best = expected_topics(place / "all", ["kind=b"])[0]
     assert {int(word[1:]) // 6 for word, _ in best.topic.words[:3]} == {1}
     assert phi.shape[0] == WORDS
@@ -353,7 +353,7 @@ def test_expected_topics__ask_which_field(place):
 def test_label_topics__are_the_familys_weights_or_proportions_over_shares(place, monkeypatch):
     model = Model(place / "all")
     found = label_topics(place / "all", 2)
-    ids = [one.id for one in found.topics]
+    ids = [topic.id for topic in found.topics]
     assert np.array_equal(found.weights, -model.global_state.rates.label_log[:, ids])
     assert {"kind=a", "place=a", "b"} < set(found.titles)
     assert found.foremost(found.titles.index("b"), 1)[0] in np.argsort(-found.weights[found.titles.index("b")])[:1]
@@ -382,10 +382,10 @@ def test_commands__print_text_and_json(place, tmp_path, capsys):
     assert "macro F1" in text
     assert "given_labels" not in json.loads(said("evaluate", str(place / "lda"), "--unseen", unseen, "--json"))
     given_ = json.loads(said("topics", run, "--given", KINDS[2], "--given", "p1,place=a", "--json"))
-    assert sum(one["expected"] for one in given_) == pytest.approx(1.0)
+    assert sum(record["expected"] for record in given_) == pytest.approx(1.0)
     assert "expected" in said("topics", run, "--given", "b")
     table = json.loads(said("topics", run, "--labels", "--csv", str(tmp_path / "w.csv"), "--json"))
-    assert {len(one["weights"]) for one in table["labels"]} == {len(table["topics"])}
+    assert {len(label["weights"]) for label in table["labels"]} == {len(table["topics"])}
     rows = list(csv.DictReader((tmp_path / "w.csv").open(encoding="utf-8")))
     assert len(rows) == len(table["labels"]) * len(table["topics"])
     assert float(rows[0]["weight"]) == table["labels"][0]["weights"][0]

@@ -27,7 +27,7 @@ shares = st.dictionaries(st.integers(0, 9), st.floats(0.01, 1.0), min_size=1)
 def test_general_topics__do_not_head_the_row():
     overall = {0: 0.6, 1: 0.05, 2: 0.05, 3: 0.0001}
     found = by_lift([(0, 0.5), (1, 0.3), (2, 0.1), (3, 0.01)], overall, 4)
-    assert [one.topic for one in found] == [1, 3, 2]  # the general topic is less than overall, and left out
+    assert [topic.topic for topic in found] == [1, 3, 2]  # the general topic is less than overall, and left out
     assert (found[0].share, found[0].lift) == (0.3, pytest.approx(6.0))
     # A rare topic of which there is hardly anything does not come before, although it is a hundred times its share.
     assert found[1].lift == pytest.approx(100.0)
@@ -36,10 +36,10 @@ def test_general_topics__do_not_head_the_row():
 @given(shares, shares)
 def test_topics__fall_by_smoothed_lift(own, overall):
     found = by_lift(own.items(), overall, 4)
-    lifts = [smoothed_lift(one.share, overall.get(one.topic, 0.0)) for one in found]
+    lifts = [smoothed_lift(topic.share, overall.get(topic.topic, 0.0)) for topic in found]
     assert lifts == sorted(lifts, reverse=True)
     assert lifts[0] == max(smoothed_lift(share, overall.get(topic, 0.0)) for topic, share in own.items())
-    assert all(one.lift > 1.0 for one in found[1:])
+    assert all(topic.lift > 1.0 for topic in found[1:])
     assert len(found) <= 4
 
 
@@ -79,7 +79,7 @@ def labelled(tmp_path_factory):
 def test_report__shows_share_and_lift_over_the_mean_of_all_documents(labelled):
     model = Model(labelled / "run")
     summary = read_summary(model.folder, model.record)
-    means = {one.id: one.mean for one in summary.topics}
+    means = {topic.id: topic.mean for topic in summary.topics}
     assert sum(means.values()) == pytest.approx(1.0, abs=1e-6)
     report(labelled / "run", labelled / "out.html")
     page = (labelled / "out.html").read_text(encoding="utf-8")
@@ -88,8 +88,8 @@ def test_report__shows_share_and_lift_over_the_mean_of_all_documents(labelled):
         row = re.search(rf'<th scope="row">{value.value}</th>.*?</tr>', section, re.DOTALL)[0]
         shown = re.findall(r"</a> ([\d.]+)% ± [\d.]+% ×([\d.]+)", row)
         best = by_lift(value.proportions, means, 4)
-        assert [(float(one), float(lift)) for one, lift in shown] == [
-            (pytest.approx(100 * one.share, abs=0.06), pytest.approx(one.lift, abs=0.06)) for one in best
+        assert [(float(share), float(lift)) for share, lift in shown] == [
+            (pytest.approx(100 * topic.share, abs=0.06), pytest.approx(topic.lift, abs=0.06)) for topic in best
         ]
         assert best[0].lift > 1.5
 
@@ -99,7 +99,7 @@ def test_report__without_means_compares_with_shares_of_the_tokens(labelled):
     model = Model(labelled / "old")
     summary = read_summary(model.folder, model.record)
     assert summary.version == 5
-    without = tuple(one.model_copy(update={"mean": None}) for one in summary.topics)
+    without = tuple(topic.model_copy(update={"mean": None}) for topic in summary.topics)
     write_summary(model.folder, summary.model_copy(update={"version": 2, "topics": without}))
     report(labelled / "old", labelled / "old.html")
     assert "share of all tokens. The ranking" in " ".join((labelled / "old.html").read_text(encoding="utf-8").split())

@@ -71,7 +71,7 @@ def matrix_of(path, count):
     dense = np.zeros((len(keys), count))
     for key, topic, share in pairs:
         dense[keys.index(key), int(topic)] = float(share)
-    return [one for one, _ in keys], [one for _, one in keys], dense
+    return [name for name, _ in keys], [topic for _, topic in keys], dense
 
 
 @pytest.mark.parametrize("segments", [False, True])
@@ -108,7 +108,7 @@ def test_what_another_process_has_written_meanwhile__stays(tmp_path, other):
     with pytest.raises(OccupiedError, match=other), written_to(tmp_path / "o.npy", SCHEMA, dense=True) as writer:
         writer.write(table)
         (tmp_path / other).write_bytes(b"theirs")
-    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == {other: b"theirs"}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {other: b"theirs"}
 
 
 @pytest.mark.parametrize(("name", "taken"), [("o.npy", "o.npy"), ("o.npy", "o.ids.csv"), ("o.csv", "o.csv")])
@@ -116,7 +116,7 @@ def test_files_that_exist__stay(made, tmp_path, name, taken):
     (tmp_path / taken).write_text("mine")
     with pytest.raises(OccupiedError, match=taken):
         infer(made / "run", made / "c", tmp_path / name, **WHERE)
-    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(taken, "mine")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(taken, "mine")]
 
 
 @pytest.mark.parametrize("name", ["o.parquet", "o.csv", "o.npy", "o.npz"])
@@ -152,7 +152,7 @@ def test_ids__are_written_as_they_are(tmp_path_factory, rows):
     with np.load(place / "o.npz") as archive:
         assert archive["ids"].tolist() == ids
         assert archive["proportions"].shape == (len(ids), 4 if ids else 0)
-    assert all(one.compress_type == zipfile.ZIP_STORED for one in zipfile.ZipFile(place / "o.npz").infolist())
+    assert all(entry.compress_type == zipfile.ZIP_STORED for entry in zipfile.ZipFile(place / "o.npz").infolist())
 
 
 def test_predict__writes_csv_without_lists(made, tmp_path):

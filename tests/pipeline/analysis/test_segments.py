@@ -74,8 +74,8 @@ def counts_of(corpus):
 
 def dense(table, width):
     found = np.zeros((table.num_rows, width))
-    for row, one in enumerate(table.to_pylist()):
-        found[row, one["topics"]] = one["proportions"]
+    for row, record in enumerate(table.to_pylist()):
+        found[row, record["topics"]] = record["proportions"]
     return found
 
 
@@ -133,8 +133,8 @@ def reckoned(run, observed, scored, seed):
     model, total, tokens = Model(run), 0.0, 0
     half = model.family
     parts = document_parts(half)
-    for one, other in zip(Corpus(observed).references, Corpus(scored).references, strict=True):
-        shard, held = one.load(**parts), other.load(**parts)
+    for seen, other in zip(Corpus(observed).references, Corpus(scored).references, strict=True):
+        shard, held = seen.load(**parts), other.load(**parts)
         rows = model.rows(0).of_words(shard.words, complete=True)
         local = half.fold_in(shard, rows, model.global_state, Stream(seed, "unseen", place=shard.number))
         rows = model.rows(0).of_words(held.words, complete=True)
@@ -163,7 +163,7 @@ def test_completion__over_the_first_words_takes_what_segments_expect_of_the_othe
     half = model.family
     phi = half.probabilities(model.rows(0), model.global_state)["word_topic"]
     pairs = zip(Corpus(place / "observed").references, Corpus(place / "scored").references, strict=True)
-    for shard, held in ((one.load(segmented=True), other.load(segmented=True)) for one, other in pairs):
+    for shard, held in ((first.load(segmented=True), other.load(segmented=True)) for first, other in pairs):
         rows = model.rows(0).of_words(shard.words, complete=True)
         local = half.fold_in(shard, rows, model.global_state, Stream(0, "complete", place=shard.number))
         owner = np.repeat(np.arange(len(held.segments)), np.diff(held.segments.pairs))
@@ -191,10 +191,10 @@ def test_evaluate__averages_members_on_two_corpora(place, capsys):
     each = [
         evaluate(place / f"both/members/00{n}", unseen=place / "observed", heldout=place / "scored") for n in range(2)
     ]
-    assert [one["score"] for one in found["members"]] == [one.score for one in each]
-    assert found["score"] >= np.mean([one.score for one in each])
+    assert [member["score"] for member in found["members"]] == [score.score for score in each]
+    assert found["score"] >= np.mean([score.score for score in each])
     assert "log of the mean over its members" in found["definition"]
-    assert {one.tokens for one in each} == {found["tokens"]}
+    assert {score.tokens for score in each} == {found["tokens"]}
     assert main(["evaluate", str(place / "both"), *two, "--given-labels"]) == 0
     assert "given labels" in capsys.readouterr().out
 
@@ -264,8 +264,8 @@ def test_neighbour_distance__of_a_family_without_segments_takes_documents(place)
     half = model.family
     shares = np.concatenate(
         [
-            half.infer(model.local_state(one), model.global_state)["document_topic"]
-            for one in range(len(model.record.shards))
+            half.infer(model.local_state(shard), model.global_state)["document_topic"]
+            for shard in range(len(model.record.shards))
         ]
     )
     own = shares[ends[number] : ends[number + 1]]
@@ -329,12 +329,12 @@ def test_report__shows_the_documents_of_most_segments(place, tmp_path):
     ids, counts = counts_of(place / "train")
     order = np.argsort(-counts, kind="stable")[:3]
     assert summary.version == 3
-    assert [(one.id, one.segments) for one in summary.segmented] == [(ids[n], counts[n]) for n in order]
+    assert [(document.id, document.segments) for document in summary.segmented] == [(ids[n], counts[n]) for n in order]
     assert summary.segmented[0].distance == pytest.approx(neighbour_distance(place / "run"), abs=1e-5)
     report(place / "run", tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text()
-    for one in summary.segmented:
-        assert f"{one.segments:,} segments; mean distance between neighbours" in page
+    for document in summary.segmented:
+        assert f"{document.segments:,} segments; mean distance between neighbours" in page
     assert page.count('<figure class="segments">') == 3
     assert not verify(place / "run").broken
     flat = Model(place / "flat")

@@ -56,7 +56,7 @@ def write_lines(path, texts, first=0):
 def check(path, expected):
     """All examples have passages of their own texts, and no markup of these is in the page."""
     found, data, text = shown(path)
-    assert set(found) == {one["id"] for one in data["documents"]}
+    assert set(found) == {document["id"] for document in data["documents"]}
     for name, snippet in found.items():
         plain = " ".join(expected[name].split())
         assert "".join(snippet).strip("… ") in plain
@@ -98,7 +98,7 @@ def test_report__finds_numbered_documents_of_tables_also_appended_ones(tmp_path)
     append(tmp_path / "corpus", tmp_path / "b.csv", grow=True)
     run = fitted(tmp_path / "corpus", tmp_path / "run")
     model = Model(run)
-    names = {one.id for one in read_summary(model.folder, model.record).examples}
+    names = {example.id for example in read_summary(model.folder, model.record).examples}
     assert names <= {*(str(n + 1) for n in range(20)), *(f"b.csv/{n + 1}" for n in range(10))}
     expected = {str(n + 1): text for n, text in enumerate(texts[:20])}
     appended = {f"b.csv/{n + 1}": text for n, text in enumerate(texts[20:])}
@@ -124,7 +124,7 @@ def test_report__finds_files_and_exploded_segments(tmp_path):
     report(fitted(tmp_path / "flat", tmp_path / "flatrun"), tmp_path / "flat.html", texts=tmp_path / "texts")
     found, data, _ = shown(tmp_path / "flat.html")
     assert found
-    assert set(found) == {one["id"] for one in data["documents"]}
+    assert set(found) == {document["id"] for document in data["documents"]}
     for name, snippet in found.items():
         base, _, number = name.rpartition("#")
         assert "".join(snippet).strip("… ") in " ".join(names[base].split("\n\n")[int(number) - 1].split())
@@ -181,7 +181,7 @@ def test_report_of_normalised_words__marks_those_that_have_the_forms(tmp_path, w
     ingest(source, tmp_path / "corpus", id="id", normalise=way)
     report(fitted(tmp_path / "corpus", tmp_path / "run"), tmp_path / "out.html", texts=source)
     found, data, _ = shown(tmp_path / "out.html")
-    assert set(found) == {one["id"] for one in data["documents"]}
+    assert set(found) == {document["id"] for document in data["documents"]}
     marked = {word for snippet in found.values() for word in snippet[1::2]}
     assert marked == {*themes[0], *themes[1], "ponder", "bankrupt"}
     vocabulary = set(Model(tmp_path / "run").vocabulary.words)

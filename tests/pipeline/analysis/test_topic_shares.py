@@ -61,8 +61,8 @@ def test_shares__are_means_of_proportions_weighted_by_tokens(made, tmp_path):
     run, corpus, dates = made
     infer(run, corpus, tmp_path / "theta.parquet", threshold=0.0, scheduler="serial")
     theta = np.zeros((len(dates), 3))
-    for row, one in enumerate(pq.read_table(tmp_path / "theta.parquet").to_pylist()):
-        theta[row, one["topics"]] = one["proportions"]
+    for row, record in enumerate(pq.read_table(tmp_path / "theta.parquet").to_pylist()):
+        theta[row, record["topics"]] = record["proportions"]
     found = topic_shares(run, period="year")
     assert found.names == ["1989", "1990", "1991", "1992"][: len(found.names)]
     years = [None if date in (None, HOSTILE) else re.search(r"(19\d\d)", date)[1] for date in dates]
@@ -108,7 +108,7 @@ def test_plot__writes_a_picture_and_a_table(made, tmp_path, capsys):
     assert main(["plot", run, str(tmp_path / "one.png"), "--what", "time", "--topics", "1", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert (
-        sum(one["documents"] for one in record["periods"]) + record["left_out"]["inexact"]
+        sum(period["documents"] for period in record["periods"]) + record["left_out"]["inexact"]
         == expected.documents.sum() + expected.inexact
     )
     for wrong in ({"topics": [7]}, {"what": ["sizes"], "period": "year"}, {"period": "hour", "topics": []}):

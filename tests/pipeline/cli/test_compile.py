@@ -6,7 +6,7 @@ def test_compile__fills_the_cache_with_all_kernels(monkeypatch, capsys, tmp_path
     compiled = []
     monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(
-        child_processes, "missing_kernels", lambda kernels: [one for one in kernels if one not in compiled]
+        child_processes, "missing_kernels", lambda kernels: [kernel for kernel in kernels if kernel not in compiled]
     )
     monkeypatch.setattr(child_processes, "fill_cache", lambda kernels: compiled.extend(kernels))
     assert main(["compile"]) == 0

@@ -60,7 +60,7 @@ def test_estimate_json__is_the_plan_in_bytes(capsys, small):
         small[0], family="lda", topics=3, scheduler="local", workers=2, memory="2GB", scratch="/there/is/none"
     ).record()
     free = expected.pop("free"), told.pop("free")
-    assert all(one > 0 for one in free)  # other processes write meanwhile
+    assert all(size > 0 for size in free)  # other processes write meanwhile
     assert told == expected
     assert told["needed"] == sum(told["memory"].values())
     assert (told["fits"], told["problem"]) == (True, "")

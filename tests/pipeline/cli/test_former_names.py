@@ -57,8 +57,8 @@ def test_former_keywords__are_accepted_with_a_warning(small):
     with pytest.warns(RenamedWarning) as caught:
         former = estimate(small[0], **LDA, flatten=0.9, start="documents")
     assert former.memory == present.memory
-    assert {str(one.message).split(" is now")[0] for one in caught} == {"`flatten`", "`start`"}
-    assert {one.filename for one in caught} == {__file__}
+    assert {str(warning.message).split(" is now")[0] for warning in caught} == {"`flatten`", "`start`"}
+    assert {warning.filename for warning in caught} == {__file__}
     with pytest.raises(OptionError, match="^init: was also given by its former name, `start`"):
         estimate(small[0], **LDA, start="documents", init="documents")
 

@@ -59,7 +59,7 @@ def imported(*words):
         (["append", "--help"], 0),
         (["compare", "--help"], 0),
     ],
-    ids=lambda one: " ".join(one) if isinstance(one, list) else None,
+    ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )
 def test_help_and_wrong_usage__import_nothing_that_takes_long(words, expected):
     code, names = imported(*words)
@@ -128,7 +128,7 @@ def places(tmp_path_factory, small, labelled_small, segmented_small):
         (["versions", "job"], {"numpy", "pyarrow"}),
         (["topics", "run"], {"numpy", "pyarrow"}),
     ],
-    ids=lambda one: " ".join(one) if isinstance(one, list) else None,
+    ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )
 def test_small_commands__import_no_more_than_they_read_with(words, may, places):
     code, names = imported(*(places.get(word, word) for word in words))

@@ -50,8 +50,8 @@ def test_families_of_labels__that_need_them_are_known():
 def test_a_family_of_segments__says_once_that_documents_are_segments(plain, tmp_path, family):
     (line,) = notices(plain, tmp_path / "run", family=family, topics=2)
     assert "each document is one segment" in line
-    events = [json.loads(one) for one in (tmp_path / "run/events.jsonl").read_text().splitlines()]
-    assert [one["text"] for one in events if one["event"] == "notice"] == [line]
+    events = [json.loads(event) for event in (tmp_path / "run/events.jsonl").read_text().splitlines()]
+    assert [event["text"] for event in events if event["event"] == "notice"] == [line]
     assert len(notices(plain, tmp_path / "both", family=family, topics=2, restarts=2)) == 1
 
 

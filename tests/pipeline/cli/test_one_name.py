@@ -56,7 +56,11 @@ PUBLIC = [name for name in sorted({*pipeline.__all__} - NO_KEYWORDS) if inspect.
 def arguments_of(command):
     """The names of a command's positional arguments and options."""
     run = load_command(command).execute
-    arguments = {one.name for one in inspect.signature(run).parameters.values() if one.kind is one.POSITIONAL_ONLY}
+    arguments = {
+        parameter.name
+        for parameter in inspect.signature(run).parameters.values()
+        if parameter.kind is parameter.POSITIONAL_ONLY
+    }
     return arguments.union(*(model.model_fields for model in models_of(run).values()))
 
 
@@ -71,9 +75,9 @@ def test_flags_are_called_as_the_keywords_of_python(command):
 
 def test_flags_are_spelled_as_their_names():
     for command in commands():
-        for one in command.options:
-            spelled = one.flag.removeprefix("--").replace("-", "_")
-            assert spelled == one.name or one.name in ("settings", "as_json"), command
+        for option in command.options:
+            spelled = option.flag.removeprefix("--").replace("-", "_")
+            assert spelled == option.name or option.name in ("settings", "as_json"), command
 
 
 def test_toml_keys_are_called_as_the_keywords_of_python():

@@ -17,7 +17,7 @@ from collapsium.storage.errors import OptionError
 
 def test_reference__has_every_command_with_every_option_described():
     found = commands()
-    assert [one.name for one in found] == list(COMMANDS)
+    assert [entry.name for entry in found] == list(COMMANDS)
     for command in found:
         assert command.summary
         assert command.description
@@ -31,7 +31,7 @@ def test_reference__has_every_command_with_every_option_described():
 
 
 def test_reference__says_what_values_an_option_takes():
-    options = {one.name: one for command in commands() if command.name == "fit" for one in command.options}
+    options = {option.name: option for command in commands() if command.name == "fit" for option in command.options}
     assert options["schedule"].choices == ("batch", "stochastic")
     assert options["schedule"].default == "batch"
     assert options["schedule"].heading == "schedule"
@@ -40,7 +40,11 @@ def test_reference__says_what_values_an_option_takes():
     assert options["workers"].default is None
     assert options["tolerance"].kinds[0] == "float"
     required = {
-        one.name for command in commands() if command.name == "export" for one in command.options if one.required
+        option.name
+        for command in commands()
+        if command.name == "export"
+        for option in command.options
+        if option.required
     }
     assert required == {"to"}
 
@@ -53,8 +57,8 @@ def test_reference__has_the_options_of_all_families():
 
 def test_reference__can_be_written_as_json():
     for command in commands():
-        rows = [[one.name, one.default, one.limits, one.choices] for one in command.options]
-        assert [row[0] for row in json.loads(json.dumps(rows))] == [one.name for one in command.options]
+        rows = [[option.name, option.default, option.limits, option.choices] for option in command.options]
+        assert [row[0] for row in json.loads(json.dumps(rows))] == [option.name for option in command.options]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

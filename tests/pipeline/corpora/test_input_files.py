@@ -127,7 +127,7 @@ def test_word_counts__are_read_by_their_mark_too(tmp_path, kind, encoding):
     found = made(tmp_path, put(tmp_path / name, content, encoding), vocabulary=words)
     assert found == {"1": {"ship": 2, "café": 1}, "2": {"oven": 1}}
     labels = columns_of(tmp_path / "c")["labels"] if kind == "svmlight" else []
-    assert [one["value"] for row in labels for one in row] == (["a", "b"] if kind == "svmlight" else [])
+    assert [label["value"] for row in labels for label in row] == (["a", "b"] if kind == "svmlight" else [])
     assert (("encoding", encoding, "encoding") in guesses_of(tmp_path / "c")) == (encoding != "utf-8-sig")
 
 
@@ -196,7 +196,7 @@ def test_a_folder_of_several_formats__is_refused_or_says_what_is_left_out(tmp_pa
             made(tmp_path, str(source))
     assert len(made(tmp_path, folder, format="csv")) == 6
     report = read_history(Folder(tmp_path / "c")).report
-    assert [(one.why, one.files, one.names) for one in report.left_out] == [
+    assert [(entry.why, entry.files, entry.names) for entry in report.left_out] == [
         ("by name not of the format csv", 1, ("README.txt",)),
         ("as hidden by an underscore", 1, ("_SUCCESS",)),
     ]
@@ -273,10 +273,10 @@ def test_labels_in_lines__are_split_later_as_they_were_first(tmp_path):
     assert ("label_separator", "tab and ;", "label_separator") in guesses_of(tmp_path / "c")
     more = put(tmp_path / "y.csv", TABLE.replace("1,", "4,").replace("2,", "5,").replace("3,", "6,"))
     append(tmp_path / "c", more, label_files=f"k={put(tmp_path / 't.txt', 'machine learning' + chr(10) * 3)}")
-    values = [[one["value"] for one in row] for row in columns_of(tmp_path / "c")["labels"]]
+    values = [[label["value"] for label in row] for row in columns_of(tmp_path / "c")["labels"]]
     assert values == [["deep learning", "nlp"], [], ["a b"], ["machine learning"], [], []]
     ingest(path, tmp_path / "d", label_files=f"k={tmp_path / 's.txt'}", label_separator="space")
-    assert [one["value"] for one in columns_of(tmp_path / "d")["labels"][0]] == ["deep", "learning;nlp"]
+    assert [label["value"] for label in columns_of(tmp_path / "d")["labels"][0]] == ["deep", "learning;nlp"]
 
 
 def test_guesses__are_followed_by_append_and_like(tmp_path):
@@ -326,7 +326,7 @@ def test_sources_of_a_batch_job__leave_out_hidden_files_and_other_formats(tmp_pa
         put(tmp_path / "in" / name, name)
     others = []
     found = find_sources([str(tmp_path / "in")], {}, "csv", others)
-    assert [one["below"] for one in found.values()] == ["a.csv", "b.csv", "std::d.csv"]
+    assert [entry["below"] for entry in found.values()] == ["a.csv", "b.csv", "std::d.csv"]
     assert others == [str(tmp_path / "in/README.txt")]
     assert len(find_sources([str(tmp_path / "in")], {})) == 4
 

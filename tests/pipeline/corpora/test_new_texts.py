@@ -140,7 +140,7 @@ def test_parts_of_a_split__are_appended_to_as_the_whole(made, tmp_path):
         append(tmp_path / "train", put_lines(tmp_path / f"{number}.jsonl", [row]))
         assert bags_of(tmp_path / "train")[f"n{number}"] == {"new_york": 1, "tacos": 1}
     history, manifest = read_history(Folder(tmp_path / "train")), Corpus(tmp_path / "train").manifest
-    assert [one.documents for one in history.until(manifest.documents).appended] == [1, 1]
+    assert [record.documents for record in history.until(manifest.documents).appended] == [1, 1]
 
 
 def test_code_and_patterns_of_a_record__run_only_if_they_are_named_again(tmp_path):

@@ -248,7 +248,7 @@ def test_append__cuts_as_the_corpus_was_cut(tmp_path):
     assert whole.tokens == Corpus(tmp_path / "c").manifest.tokens
     history = read_history(Folder(tmp_path / "c"))
     assert (history.options.segments, history.report.segments) == ("sentences", 8)
-    assert [one.segments for one in history.appended] == [6]
+    assert [record.segments for record in history.appended] == [6]
     (tmp_path / "x.ldac").write_text("1 0:1\n")
     (tmp_path / "vocab.txt").write_text("bread\n")
     with pytest.raises(MismatchError, match="expected documents with the further fields .*segments.* found none"):
@@ -286,7 +286,9 @@ def test_split__of_tokens_keeps_every_segment_in_both_parts(made, tmp_path_facto
         return
     parts = [segments_of(place / name) for name in ("train", "held")]
     for name, segments in whole.items():
-        together = [Counter(one) + Counter(other) for one, other in zip(*(part[name] for part in parts), strict=True)]
+        together = [
+            Counter(first) + Counter(other) for first, other in zip(*(part[name] for part in parts), strict=True)
+        ]
         assert together == segments
     for name in ("train", "held"):
         explode(place / name, place / f"{name}-flat")
@@ -314,7 +316,7 @@ def test_explode__makes_documents_of_segments(made, tmp_path, capsys):
     assert bags_of(tmp_path / "flat") == expected
     columns = columns_of(tmp_path / "flat")
     assert columns["stars"] == [3.0] * 4 + [1.5] * 3
-    assert [[one["value"] for one in labels] for labels in columns["labels"]] == [["x"]] * 4 + [[]] * 3
+    assert [[label["value"] for label in labels] for labels in columns["labels"]] == [["x"]] * 4 + [[]] * 3
     assert "segments" not in flat.manifest.fields
     assert flat.vocabulary.words == Corpus(made / "c").vocabulary.words
     assert flat.vocabulary.documents.tolist() == [3, 3, 3, 1]
@@ -339,4 +341,4 @@ def test_explode__of_what_has_no_segments_or_is_damaged_leaves_nothing(made, tmp
     last.write_bytes(last.read_bytes()[:-9])
     with pytest.raises(DamagedError):
         explode(tmp_path / "c", tmp_path / "flat")
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["c", "plain", "vectors", "x.npy"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "plain", "vectors", "x.npy"]

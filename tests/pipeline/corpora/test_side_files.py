@@ -31,7 +31,7 @@ DOCUMENT = st.tuples(
 def labels_of(corpus):
     """The labels of each document, as texts field:value."""
     return [
-        [f"{one['field']}:{one['value']}" for one in labels or ["missing"]] if labels != [] else []
+        [f"{label['field']}:{label['value']}" for label in labels or ["missing"]] if labels != [] else []
         for labels in columns_of(corpus)["labels"]
     ]
 
@@ -61,7 +61,7 @@ def put_rows(path, rows):
 def test_side_files__give_the_columns_that_records_would(tmp_path_factory, monkeypatch):
     @settings(max_examples=25)
     @given(
-        st.lists(DOCUMENT, min_size=1, max_size=7).filter(lambda drawn: any(one[0] for one in drawn)),
+        st.lists(DOCUMENT, min_size=1, max_size=7).filter(lambda drawn: any(row[0] for row in drawn)),
         st.sampled_from([".csv", ".tsv", ".jsonl", ".parquet"]),
         st.integers(1, 5),
         st.randoms(use_true_random=False),
@@ -182,7 +182,7 @@ def test_labels_of_a_line__are_parted_as_the_whole_file_is(tmp_path, text, expec
     texts = put_lines(tmp_path / "t.jsonl", [{"id": n, "text": "aa"} for n in range(3)])
     (tmp_path / "tag.of.txt").write_bytes(text.encode())
     ingest(texts, tmp_path / "c", label_files=str(tmp_path / "tag.of.txt"))
-    assert labels_of(tmp_path / "c")[0] == [f"tag.of:{one}" for one in expected]
+    assert labels_of(tmp_path / "c")[0] == [f"tag.of:{value}" for value in expected]
     assert labels_of(tmp_path / "c")[2] == []
 
 
@@ -306,7 +306,9 @@ def test_split__drops_labels_and_keeps_all_else(made, tmp_path, capsys):
         assert [row["ids_sha256"] for row in said[part]["shards"]] == [row.ids_sha256 for row in whole.shards]
         assert [row["tokens"] for row in said[part]["shards"]] == [row.tokens for row in whole.shards]
     left, out = (labels_of(part) for part in parts)
-    assert [sorted(a + b) for a, b in zip(left, out, strict=True)] == [sorted(one) for one in labels_of(tmp_path / "c")]
+    assert [sorted(a + b) for a, b in zip(left, out, strict=True)] == [
+        sorted(labels) for labels in labels_of(tmp_path / "c")
+    ]
     assert sum(map(len, left))
     assert sum(map(len, out))
     assert main(["split", str(tmp_path / "c"), str(tmp_path / "x"), str(tmp_path / "y"), "--drop-labels", "1"]) == 0

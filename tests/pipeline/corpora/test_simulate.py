@@ -61,7 +61,7 @@ def test_simulate__words_follow_the_truth(tmp_path):
     corpus, model = Corpus(tmp_path / "c"), Model(tmp_path / "c")
     phi = probabilities(model)
     expected = np.zeros(20)
-    documents = [one for reference in corpus.references for one in [reference.documents()]]
+    documents = [document for reference in corpus.references for document in [reference.documents()]]
     lengths = np.concatenate([part.tokens for part in documents])
     for row, length in zip(pq.read_table(tmp_path / "c/truth/proportions").to_pylist(), lengths, strict=True):
         theta = np.zeros(3)
@@ -77,7 +77,11 @@ def test_simulate__gives_the_same_bytes_for_a_seed_and_others_for_another(tmp_pa
     given = {"family": family, "documents": 100, "words": 50, "tokens": 20, "topics": 6, "shard_tokens": 900}
     for name, seed in (("a", 3), ("again", 3), ("other", 4)):
         manifest = simulate(tmp_path / name, seed=seed, **given)
-        ids = [one for reference in Corpus(tmp_path / name).references for one in reference.documents().ids.to_pylist()]
+        ids = [
+            document
+            for reference in Corpus(tmp_path / name).references
+            for document in reference.documents().ids.to_pylist()
+        ]
         assert ids == [str(number) for number in range(1, 101)]
         assert pq.read_table(tmp_path / name / "truth/proportions").column("id").to_pylist() == ids
     assert len(manifest.shards) == 3
@@ -101,9 +105,9 @@ def test_truth__in_blocks_covers_the_vocabulary_and_is_the_same_model(tmp_path, 
     assert [part.shape for part in rows] == [(high - low, 4) for low, high in cut.blocks]
     np.testing.assert_array_equal(np.concatenate(rows), whole.rows(0).word_topic)
     np.testing.assert_allclose(sum(part.sum(axis=0) for part in rows), cut.global_state.topic_moments[0], rtol=1e-12)
-    for one, other in zip(topics(tmp_path / "whole", 7), topics(tmp_path / "cut/truth", 7), strict=True):
-        assert (one.id, one.share) == (other.id, other.share)
-        assert [word for word, _ in one.words] == [word for word, _ in other.words]
+    for topic, other in zip(topics(tmp_path / "whole", 7), topics(tmp_path / "cut/truth", 7), strict=True):
+        assert (topic.id, topic.share) == (other.id, other.share)
+        assert [word for word, _ in topic.words] == [word for word, _ in other.words]
     scores = [
         evaluate(tmp_path / name, unseen=tmp_path / "whole", scheduler="serial").score for name in ("whole", "cut")
     ]
@@ -287,7 +291,7 @@ def test_vectors__follow_the_truth(tmp_path):
     simulate(tmp_path / "c", family="hca", documents=6000, words=4, branching=2, noise_scale=0.5, loading_scale=2.0)
     made = Model(tmp_path / "c").rows(0).word_node
     leaf = [row["topics"][0] for row in pq.read_table(tmp_path / "c/truth/proportions").to_pylist()]
-    values = np.concatenate([one.load().values for one in Corpus(tmp_path / "c").references])
+    values = np.concatenate([reference.load().values for reference in Corpus(tmp_path / "c").references])
     for node in (1, 2):
         own = values[np.array(leaf) == node]
         assert abs(len(own) - 3000) < 200

@@ -106,7 +106,7 @@ def test_texts__are_the_same_corpus_however_they_are_cut_and_read(tmp_path_facto
         for scheduler, workers in (("serial", None), ("threads", 3)):
             folder = place / scheduler
             found.append(ingest(path, folder, shard_tokens=shard_tokens, scheduler=scheduler, workers=workers, **cuts))
-            assert sorted(one.name for one in folder.iterdir()) == [
+            assert sorted(path.name for path in folder.iterdir()) == [
                 "documents", "ingest.json", "manifest.json", "vocabulary.parquet"
             ]  # fmt: skip
         assert found == [expected, expected]
@@ -155,7 +155,7 @@ def test_rows__are_whole_wherever_a_table_is_cut(tmp_path_factory, texts, block,
     for span in spans:
         list(tables.gather_table(span, ReadOptions(), Told()))
     if line_end == "\r":
-        expected, found = [[text for text, _ in one] for one in (expected, found)]
+        expected, found = [[text for text, _ in phrases] for phrases in (expected, found)]
     assert found == expected
     if spans != [whole]:
         assert [span.first for span in spans[1:]] == [span.last for span in spans[:-1]]
@@ -216,7 +216,7 @@ def test_formats__give_the_same_documents(tmp_path, kind):
     columns = columns_of(tmp_path / "c")
     several = kind == "parquet" or kind.startswith("jsonl")
     labels = [["x", "y"] if several else ["x"], [], ["z"]]
-    assert columns["labels"] == [[{"field": "topic", "value": value} for value in one] for one in labels]
+    assert columns["labels"] == [[{"field": "topic", "value": value} for value in label] for label in labels]
     assert columns["stars"] == [4.0, None, 2.5]
     assert columns["title"] == ["First", None if several else "", "Th,ird"]
     assert columns["date"][0] == "1987-02-26"
@@ -232,7 +232,9 @@ def test_folders_and_globs__are_read_in_the_order_of_names(tmp_path):
     (tmp_path / "in/.hidden").write_text("x")
     for number, source in enumerate((tmp_path / "in", f"{tmp_path}/in/*/*.parquet")):
         ingest(source, tmp_path / f"c{number}", labels=["year"])
-        assert list(bags_of(tmp_path / f"c{number}")) == [f"{year}{one}" for year in (1987, 1988) for one in "abc"]
+        assert list(bags_of(tmp_path / f"c{number}")) == [
+            f"{year}{letter}" for year in (1987, 1988) for letter in "abc"
+        ]
         assert columns_of(tmp_path / f"c{number}")["labels"][0] == [{"field": "year", "value": "1987"}]
     assert guess_format([str(tmp_path / "in")]) == "parquet"
     with pytest.raises(AbsentError, match=r"the pattern matches no file"):
@@ -252,7 +254,7 @@ def test_mallet__is_a_name_a_label_and_a_text(tmp_path):
     (tmp_path / "x.mallet").write_text("d1 sport the ball, a ball\nd2\tarts\ta  play\n\n")
     ingest(tmp_path / "x.mallet", tmp_path / "c")
     assert bags_of(tmp_path / "c") == {"d1": {"ball": 2}, "d2": {"play": 1}}
-    assert columns_of(tmp_path / "c")["labels"] == [[{"field": "label", "value": one}] for one in ("sport", "arts")]
+    assert columns_of(tmp_path / "c")["labels"] == [[{"field": "label", "value": value}] for value in ("sport", "arts")]
 
 
 def test_vocabulary__is_that_of_count_vectorizer(tmp_path):
@@ -275,7 +277,10 @@ def test_max_words__keeps_those_in_most_documents(tmp_path):
     ingest(tmp_path / "x.jsonl", tmp_path / "d", max_words=1)
     assert Corpus(tmp_path / "d").vocabulary.words == ["cc"]
     dropped = read_history(Folder(tmp_path / "d")).report.dropped
-    assert [(one.rule, one.words, one.tokens) for one in dropped] == [("stop words", 1, 1), ("beyond 1 words", 4, 6)]
+    assert [(rule.rule, rule.words, rule.tokens) for rule in dropped] == [
+        ("stop words", 1, 1),
+        ("beyond 1 words", 4, 6),
+    ]
 
 
 def test_corpora_of_gensim__are_read_back(tmp_path):
@@ -299,7 +304,7 @@ def test_svmlight__is_read_as_scikit_learn_reads_it(tmp_path, zero_based):
     read, labels = load_svmlight_file(str(tmp_path / "x.svmlight"), n_features=3, zero_based=zero_based)
     expected = [{"abc"[w] * 2: int(row[w]) for w in np.flatnonzero(row)} for row in read.toarray()]
     assert list(bags_of(tmp_path / "c").values()) == expected
-    assert [one[0]["value"] for one in columns_of(tmp_path / "c")["labels"]] == [f"{label:g}" for label in labels]
+    assert [label[0]["value"] for label in columns_of(tmp_path / "c")["labels"]] == [f"{label:g}" for label in labels]
 
 
 def test_svmlight__counts_indices_alike_in_all_files_and_in_those_that_come_later(tmp_path):
@@ -366,7 +371,7 @@ def test_bad_files__are_named_with_their_line_and_leave_nothing(tmp_path, name):
         ingest(tmp_path / name, tmp_path / "c", **options)
     assert message in str(raised.value)
     assert name in str(raised.value)
-    assert not [one for one in tmp_path.iterdir() if "c" in one.name.split(".")]
+    assert not [path for path in tmp_path.iterdir() if "c" in path.name.split(".")]
 
 
 def test_line_numbers__are_those_of_the_file_in_later_blocks(tmp_path, monkeypatch):

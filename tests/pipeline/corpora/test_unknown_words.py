@@ -49,8 +49,8 @@ def test_a_job_whose_vocabulary_is_frozen__reports_the_share_of_unknown_words(jo
         (True, True)
     ]
     assert f"score {found['score']:.4f} nats" not in said.err
-    records = [one for one, _ in versions(job)]
-    assert [(one.additions, one.unknown_share) for one in records] == [(0, None), (1, found["unknown_share"])]
+    records = [version for version, _ in versions(job)]
+    assert [(record.additions, record.unknown_share) for record in records] == [(0, None), (1, found["unknown_share"])]
     report = (job.parent / "job/published/current/report.html").read_text()
     title = f"harbour, version 2 of {records[1].created[:10]}"
     assert f"<title>{title}: topics</title>" in report
@@ -111,7 +111,7 @@ def test_words_that_were_too_frequent__are_not_unknown(tmp_path):
     assert "so" not in Corpus(tmp_path / "c").vocabulary.words
     append(tmp_path / "c", tmp_path / "new.jsonl")
     report = additions_of(Corpus(tmp_path / "c"))[0]
-    assert [(one.rule, one.tokens) for one in report.dropped] == [
+    assert [(rule.rule, rule.tokens) for rule in report.dropped] == [
         ("in more than 0.7 of the documents", 3),
         ("not in the vocabulary", 2),
     ]

@@ -82,16 +82,16 @@ def test_a_text_that_is_nan__is_missing(tmp_path):
 def test_labels_of_lines__may_be_missing(tmp_path):
     (tmp_path / "t.mallet").write_text("a x ship sea\nb - sea ship\nc NA sea\n")
     ingest(str(tmp_path / "t.mallet"), tmp_path / "m")
-    assert [len(one) for one in columns_of(tmp_path / "m")["labels"]] == [1, 0, 0]
+    assert [len(label) for label in columns_of(tmp_path / "m")["labels"]] == [1, 0, 0]
     (tmp_path / "t.svmlight").write_text("1,? 1:2\n? 1:1\n")
     (tmp_path / "vocab.txt").write_text("sea\nship\n")
     ingest(str(tmp_path / "t.svmlight"), tmp_path / "s")
-    assert [[one["value"] for one in row] for row in columns_of(tmp_path / "s")["labels"]] == [["1"], []]
+    assert [[label["value"] for label in row] for row in columns_of(tmp_path / "s")["labels"]] == [["1"], []]
     put_lines(tmp_path / "t.jsonl", ROWS)
     (tmp_path / "who.txt").write_text("Ann;NA\n?\n\nBo\n")
     ingest(str(tmp_path / "t.jsonl"), tmp_path / "l", label_files=str(tmp_path / "who.txt"))
     labels = columns_of(tmp_path / "l")["labels"]
-    assert [[one["value"] for one in row] for row in labels] == [["Ann"], [], [], ["Bo"]]
+    assert [[label["value"] for label in row] for row in labels] == [["Ann"], [], [], ["Bo"]]
 
 
 SIDES = {
@@ -125,7 +125,7 @@ def test_columns_of_side_files__are_numbers_or_labels_and_why_is_said(tmp_path, 
     if numbers:
         assert columns["score"] == numbers
     else:
-        found = [[one["value"] for one in row] for row in columns["labels"]]
+        found = [[label["value"] for label in row] for row in columns["labels"]]
         assert found == [[value] if value not in ("", "NA") else [] for value in values]
 
 
@@ -141,7 +141,7 @@ def test_whole_numbers_and_texts_of_records__keep_their_type(tmp_path, kind):
     ingest(texts, tmp_path / "c", label_files=str(side))
     columns = columns_of(tmp_path / "c")
     assert columns["n"] == [1.0, None]
-    assert [[(one["field"], one["value"]) for one in row] for row in columns["labels"]] == [
+    assert [[(label["field"], label["value"]) for label in row] for row in columns["labels"]] == [
         [("big", str(2**53 + 1)), ("zip", "00501")], [("big", "5"), ("zip", "1")]
     ]  # fmt: skip
 
@@ -152,7 +152,7 @@ def test_codes_of_later_side_files__are_labels_as_before(tmp_path):
         (tmp_path / f"side{n}.csv").write_text(f"id,zip\n{n},{value}\n")
     ingest(texts[0], tmp_path / "c", label_files=str(tmp_path / "side0.csv"))
     append(tmp_path / "c", texts[1], label_files=str(tmp_path / "side1.csv"))
-    assert [[one["value"] for one in row] for row in columns_of(tmp_path / "c")["labels"]] == [["00501"], ["12345"]]
+    assert [[label["value"] for label in row] for row in columns_of(tmp_path / "c")["labels"]] == [["00501"], ["12345"]]
 
 
 def test_named_covariates__may_look_like_codes(tmp_path):
@@ -297,7 +297,7 @@ def test_a_line_of_numbers_above_fractions__is_a_header_or_said_to_be_values(tmp
     assert [guess.value for guess in source.guesses if guess.option == "header"] == ([said] if said else [])
     found = np.concatenate([part.values for part in source.vectors()])
     if names is None:
-        assert np.array_equal(found, [[float(one) for one in line.split(",")], *VALUES])
+        assert np.array_equal(found, [[float(number) for number in line.split(",")], *VALUES])
     else:
         assert source.columns() == names
         assert np.array_equal(found, VALUES)
@@ -323,9 +323,9 @@ def test_numbers_without_fractions_below__are_values(tmp_path):
 def test_labels_of_vectors__may_be_missing(tmp_path):
     (tmp_path / "v.csv").write_text("a,b,kind\n1,2,x\n3,4,NA\n5,6,?\n7,8,\n")
     ingest(str(tmp_path / "v.csv"), tmp_path / "c", format="vectors", labels="kind")
-    assert [[one["value"] for one in row] for row in columns_of(tmp_path / "c")["labels"]] == [["x"], [], [], []]
+    assert [[label["value"] for label in row] for row in columns_of(tmp_path / "c")["labels"]] == [["x"], [], [], []]
     np.save(tmp_path / "v.npy", np.array([[1.0, 2.0, 3.0], [4.0, 5.0, np.nan]]))
     ingest(str(tmp_path / "v.npy"), tmp_path / "n", labels="kind=-1")
-    assert [[one["value"] for one in row] for row in columns_of(tmp_path / "n")["labels"]] == [["3"], []]
+    assert [[label["value"] for label in row] for row in columns_of(tmp_path / "n")["labels"]] == [["3"], []]
     with pytest.raises(InputError, match="expected an id, found none"):
         ingest(str(tmp_path / "v.npy"), tmp_path / "i", id="-1")

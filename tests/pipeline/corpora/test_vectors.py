@@ -148,7 +148,7 @@ def test_members__errors_are_averaged_and_told(corpus, tmp_path, capsys):
     fitted(corpus, tmp_path / "run", restarts=3)
     found = evaluate(tmp_path / "run", unseen=corpus)
     each = [evaluate(tmp_path / f"run/members/00{n}", unseen=corpus).reconstruction_error for n in range(3)]
-    assert [one.reconstruction_error for one in found.members] == each
+    assert [member.reconstruction_error for member in found.members] == each
     assert len(set(each)) == 3
     assert found.reconstruction_error == pytest.approx(np.mean(each), rel=1e-14)
     assert "the mean of its members' errors" in found.definition
@@ -219,14 +219,14 @@ def test_folds__part_the_documents_whatever_the_shards(tmp_path, kind):
 
 
 def ids_of(corpus):
-    return [name for one in Corpus(corpus).references for name in one.documents().ids.to_pylist()]
+    return [name for reference in Corpus(corpus).references for name in reference.documents().ids.to_pylist()]
 
 
 def test_split__keeps_values_and_labels_with_their_ids(tmp_path, corpus):
     split(corpus, tmp_path / "train", tmp_path / "unseen", documents=True, fraction=0.4)
     whole = rows_of(corpus)
     assert {**rows_of(tmp_path / "train"), **rows_of(tmp_path / "unseen")} == whole
-    assert max(one.record.documents for one in Corpus(tmp_path / "train").references) == 6  # as the whole's
+    assert max(reference.record.documents for reference in Corpus(tmp_path / "train").references) == 6  # as the whole's
 
 
 def rows_of(corpus):
@@ -260,7 +260,7 @@ def rows_of(corpus):
 def test_splits_that_cannot_be__leave_nothing(corpus, tmp_path, options, message):
     with pytest.raises(CollapsiumError, match=message):
         split(corpus, tmp_path / "a", tmp_path / "b", **options)
-    assert [one.name for one in tmp_path.iterdir()] == ["c"]
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_the_command__splits_whole_documents(corpus, documents, tmp_path, capsys):
@@ -338,7 +338,7 @@ def test_the_commands__refuse_in_one_line(corpus, tmp_path, capsys):
     assert capsys.readouterr().err == (
         f"collapsium: error: {corpus}: a corpus of vectors; family 'lda' takes a corpus of documents\n"
     )
-    assert [one.name for one in tmp_path.iterdir()] == ["c"]
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_vectors__are_never_held_out_by_tokens(corpus, documents, tmp_path):

@@ -43,13 +43,15 @@ def mean_prediction(places, heldout, seed=0):
 def test_evaluate__scores_the_mean_of_the_predictions(small, single, ensemble, scheduler):
     found = evaluate(ensemble, heldout=small[1], scheduler=scheduler)
     assert found.score == pytest.approx(mean_prediction([single / str(n) for n in range(3)], small[1]), rel=1e-12)
-    assert [one.member for one in found.members] == ["000", "001", "002"]
-    assert [one.score for one in found.members] == pytest.approx([scores_of(single / str(n))[-1] for n in range(3)])
-    assert found.score >= min(one.score for one in found.members)
-    assert found.score > np.mean([one.score for one in found.members])  # Jensen
+    assert [member.member for member in found.members] == ["000", "001", "002"]
+    assert [member.score for member in found.members] == pytest.approx(
+        [scores_of(single / str(n))[-1] for n in range(3)]
+    )
+    assert found.score >= min(member.score for member in found.members)
+    assert found.score > np.mean([member.score for member in found.members])  # Jensen
     unseen = evaluate(ensemble, unseen=small[1], scheduler=scheduler, seed=3)
     alone = [evaluate(single / str(n), unseen=small[1], scheduler="serial", seed=3).score for n in range(3)]
-    assert [one.score for one in unseen.members] == pytest.approx(alone, rel=1e-12)
+    assert [member.score for member in unseen.members] == pytest.approx(alone, rel=1e-12)
     assert unseen.score > np.mean(alone)
 
 
@@ -94,14 +96,19 @@ def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
         smoothed = np.maximum(model.rows(0).word_topic.astype(float), 0.0) + 3.0 / 30
         phi.append(smoothed / (3.0 + model.global_state.topic_moments[0]))
     mean = Model(ensemble).topic_word.T
-    apart = [np.sqrt(0.5 * ((np.sqrt(mean)[:, :, None] - np.sqrt(one)[:, None, :]) ** 2).sum(axis=0)) for one in phi]
+    apart = [
+        np.sqrt(0.5 * ((np.sqrt(mean)[:, :, None] - np.sqrt(other)[:, None, :]) ** 2).sum(axis=0)) for other in phi
+    ]
     for number, model in enumerate(models):
         np.testing.assert_allclose(distances(Model(ensemble), model), apart[number], atol=1e-3)
     import itertools
 
-    best = [min(itertools.permutations(range(3)), key=lambda p: sum(one[k, p[k]] for k in range(3))) for one in apart]
+    best = [
+        min(itertools.permutations(range(3)), key=lambda p: sum(distances[k, p[k]] for k in range(3)))
+        for distances in apart
+    ]
     for topic in topics(ensemble):
-        own = [one[topic.id, matches[topic.id]] for one, matches in zip(apart, best, strict=True)]
+        own = [distances[topic.id, matches[topic.id]] for distances, matches in zip(apart, best, strict=True)]
         assert topic.stability == pytest.approx(1.0 - np.mean(own), abs=1e-3)
         assert topic.support == sum(far <= 0.6 for far in own)
     assert all(topic.stability is None for topic in topics(ensemble / "members/001"))
@@ -110,8 +117,10 @@ def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
 def test_topics__of_a_model_and_itself_are_wholly_stable(single):
     model = Model(single / "0")
     same = stability(model, [model, model])
-    assert {topic: one.value for topic, one in same.items()} == pytest.approx(dict.fromkeys(range(3), 1.0), abs=1e-3)
-    assert [one.support for one in same.values()] == [2, 2, 2]
+    assert {topic: stability.value for topic, stability in same.items()} == pytest.approx(
+        dict.fromkeys(range(3), 1.0), abs=1e-3
+    )
+    assert [stability.support for stability in same.values()] == [2, 2, 2]
     assert stability(model, []) == {}
 
 

@@ -288,10 +288,12 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
 
     given = ["--family", "lda", "--topics", 3, "--iterations", 3, "--heldout", small[1], "--quiet"]
     told = json.loads(command("fit", small[0], "run", *given, "--restarts", 2, "--json")[0])
-    assert [one["member"] for one in told["members"]] == [0, 1]
-    assert [one["seed"] for one in told["members"]] == [0, member_seed(0, 1)]
+    assert [member["member"] for member in told["members"]] == [0, 1]
+    assert [member["seed"] for member in told["members"]] == [0, member_seed(0, 1)]
     scored = json.loads(command("evaluate", "run", "--heldout", small[1], "--json")[0])
-    assert [one["score"] for one in scored["members"]] == pytest.approx([one["score"] for one in told["members"]])
+    assert [member["score"] for member in scored["members"]] == pytest.approx(
+        [member["score"] for member in told["members"]]
+    )
     assert "members" not in json.loads(command("evaluate", "run/members/000", "--heldout", small[1], "--json")[0])
     assert "member     001: " in command("evaluate", "run", "--unseen", small[1])[0]
     listed = json.loads(command("topics", "run", "--json")[0])

@@ -37,7 +37,7 @@ def own_temporary_folder(tmp_path_factory, monkeypatch):
 
 
 def temporary():
-    return {one.name for one in Path(tempfile.gettempdir()).glob("collapsium-*")}
+    return {path.name for path in Path(tempfile.gettempdir()).glob("collapsium-*")}
 
 
 def test_texts__give_the_bits_of_a_file_of_them(model, tmp_path):
@@ -59,12 +59,12 @@ def test_arrays_and_frames__agree(model):
     np.testing.assert_allclose(words.sum(axis=1), 1.0)
     np.testing.assert_allclose(shares.sum(axis=1), 1.0)
     frame, listed = model.topics(words=3), topics(model, words=3)
-    assert frame.index.tolist() == [one.id for one in listed]
+    assert frame.index.tolist() == [topic.id for topic in listed]
     assert frame.loc[listed[0].id, "words"] == ", ".join(listed[0].names)
     ranked = model.words(listed[0].id, 3)
     assert list(ranked.itertuples(index=False, name=None)) == listed[0].words
     top = np.argsort(-words[listed[0].id], kind="stable")[:3]
-    assert [model.vocabulary.words[one] for one in top] == listed[0].names
+    assert [model.vocabulary.words[word] for word in top] == listed[0].names
     table = model.document_topics()
     assert table.index.tolist() == model.document_ids
     np.testing.assert_array_equal(table.to_numpy(), shares)
@@ -289,7 +289,7 @@ def test_vectors__have_components_and_no_words(tmp_path):
 def test_representations__are_short(model):
     words = tuple(f"word{number}" for number in range(10_000))
     corpus = Corpus(os.fspath(Path(os.fspath(model)) / "corpus"))
-    for one in (
+    for part in (
         model,
         model.vocabulary,
         model.record,
@@ -298,7 +298,7 @@ def test_representations__are_short(model):
         ReadOptions(vocabulary=words),
         model.global_state,
     ):
-        assert len(repr(one)) < 1500 or one is model.global_state
+        assert len(repr(part)) < 1500 or part is model.global_state
     documents = next(iter(corpus.references)).documents()
     assert len(repr(documents)) < 500
     assert repr(model.vocabulary).startswith(f"Vocabulary({len(model.vocabulary)} words: 'bark', 'bonds', ")

@@ -119,10 +119,10 @@ def test_folds__of_one_seed_are_unseen_to_one_another_alone(place, tmp_path):
         names = [tmp_path / f"{part}{fold}" for part in ("train", "test")]
         split(place / "whole", *names, folds=3, fold=fold)
         parts[fold] = [lineage_of(Corpus(name)) for name in names]
-    for one in range(3):
+    for first in range(3):
         for other in range(3):
-            assert shared_documents(parts[one][0], parts[other][1], "it").disjoint == (one == other)
-            assert shared_documents(parts[one][1], parts[other][1], "it").disjoint == (one != other)
+            assert shared_documents(parts[first][0], parts[other][1], "it").disjoint == (first == other)
+            assert shared_documents(parts[first][1], parts[other][1], "it").disjoint == (first != other)
 
 
 def test_labels__that_were_held_out_are_predicted_of_known_documents_and_that_is_told(tmp_path):

@@ -19,7 +19,7 @@ OTHER = HERE.model_copy(update={"kernels": "znver1", "features": "+avx2,+fma,+ss
 @pytest.fixture
 def moved(monkeypatch):
     """A function that makes this process one on another processor."""
-    return lambda one: monkeypatch.setattr(module, "processor", lambda blas: one)
+    return lambda name: monkeypatch.setattr(module, "processor", lambda blas: name)
 
 
 def notices(events):

@@ -87,14 +87,18 @@ def named(value):
 
 
 @pytest.mark.parametrize(
-    ("estimator", "check"), list(checks([one(2, max_iter=3, fractional="round") for one in THERE])), ids=named
+    ("estimator", "check"),
+    list(checks([estimator(2, max_iter=3, fractional="round") for estimator in THERE])),
+    ids=named,
 )
 def test_estimator__rounding__passes_the_checks(estimator, check):
     assert check(estimator) is None  # it raises where something is wrong
 
 
 @parametrize_with_checks(
-    [one(2, max_iter=3) for one in THERE[:1]], expected_failed_checks=lambda _: FRACTIONAL, xfail_strict=True
+    [estimator(2, max_iter=3) for estimator in THERE[:1]],
+    expected_failed_checks=lambda _: FRACTIONAL,
+    xfail_strict=True,
 )
 def test_estimator__as_it_is__passes_the_checks_with_whole_numbers(estimator, check):
     check(estimator)
@@ -122,8 +126,8 @@ def test_estimator__examples_of_its_docstring_are_true(cls):
         pytest.skip(f"there is no family '{cls.FAMILY}'")
     tests = doctest.DocTestFinder(recurse=False).find(cls, cls.__name__, globs={})
     assert tests[0].examples
-    found = [doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(one) for one in tests]
-    assert sum(one.failed for one in found) == 0
+    found = [doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example) for example in tests]
+    assert sum(outcome.failed for outcome in found) == 0
 
 
 def test_estimator__family_that_is_not_there__says_so(counts, monkeypatch):
@@ -138,7 +142,7 @@ def test_pipeline__importing_it__does_not_import_scikit_learn():
 
 
 def test_estimators__without_scikit_learn__name_the_extra(monkeypatch):
-    for name in [one for one in sys.modules if one.startswith("collapsium.pipeline.estimators")]:
+    for name in [module for module in sys.modules if module.startswith("collapsium.pipeline.estimators")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn.utils.validation", None)
     with pytest.raises(MissingError, match=r"collapsium\[sklearn\]") as raised:
@@ -306,7 +310,7 @@ def test_a_pipeline__parts_ships_from_bread(capsys):
     print(model.fit_transform(texts).round(2))
     print(model[-1].components_.argmax(axis=1), model.score(texts))
     *theta, last = capsys.readouterr().out.splitlines()
-    shares = np.array([[float(one) for one in line.strip(" []").split()] for line in theta])
+    shares = np.array([[float(number) for number in line.strip(" []").split()] for line in theta])
     assert shares.argmax(axis=1).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])  # ships, and bread
     assert float(last.rpartition("]")[2]) < 0
 
@@ -332,14 +336,16 @@ def test_restarts__are_averaged_as_by_the_functions(counts, tmp_path, cls):
     assert again.transform(counts).tobytes() == theta.tobytes()
     assert again.components_.tobytes() == estimator.components_.tobytes()
     alone = [small_of(cls, random_state=member_seed(3, number)).fit(counts) for number in range(3)]
-    assert estimator.score(counts) > np.mean([one.score(counts) for one in alone])  # Jensen
+    assert estimator.score(counts) > np.mean([estimator.score(counts) for estimator in alone])  # Jensen
     if cls is CollapsedLDA:
         first, *_ = (
-            m for m, one in zip(alone, model.record.members, strict=True) if list(one.columns) == sorted(one.columns)
+            m
+            for m, member in zip(alone, model.record.members, strict=True)
+            if list(member.columns) == sorted(member.columns)
         )
         shares = [
-            one.transform(counts)[:, list(member.columns)]
-            for one, member in zip(alone, model.record.members, strict=True)
+            estimator.transform(counts)[:, list(member.columns)]
+            for estimator, member in zip(alone, model.record.members, strict=True)
         ]
         assert theta == pytest.approx(np.mean(shares, axis=0), abs=1e-6)
         assert first.components_.shape == estimator.components_.shape

@@ -42,7 +42,7 @@ def test_axis_of_counts__has_whole_ticks_whatever_its_range(first, spread):
 def test_ticks_of_counts__are_whole_and_in_range(low, spread, count):
     found = ticks(low - 0.06 * spread, low + 1.06 * spread, count, integer=True)
     assert found
-    assert all(one == round(one) for one in found)
+    assert all(tick == round(tick) for tick in found)
     assert len(found) <= 2 * count + 2
 
 
@@ -59,7 +59,10 @@ def tick_texts(chart, place):
 
 
 def test_charts_of_a_trees_moves__have_whole_numbers_of_nodes():
-    events = [{"event": "iteration", "iteration": one, "grown": one % 4, "gamma": one / 4} for one in range(1, 5)]
+    events = [
+        {"event": "iteration", "iteration": iteration, "grown": iteration % 4, "gamma": iteration / 4}
+        for iteration in range(1, 5)
+    ]
     grown, gamma = charts_of([("", events)], {"grown": 0.0, "gamma": 1.0})[0]
     assert tick_texts(grown, "up") == ["0", "1", "2", "3"]
     assert any("." in text for text in tick_texts(gamma, "up"))

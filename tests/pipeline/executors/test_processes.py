@@ -100,7 +100,7 @@ def test_a_warning_about_large_graphs__does_not_reach_users():
             "Sending large graph of size 22.89 MiB.\nThis may cause some slowdown.", UserWarning, stacklevel=1
         )
         warnings.warn("Sending another", UserWarning, stacklevel=1)
-    assert [str(one.message) for one in caught] == ["Sending another"]
+    assert [str(warning.message) for warning in caught] == ["Sending another"]
 
 
 def test_levels_of_dasks_loggers__stay_as_a_command_has_set_them():

@@ -45,8 +45,8 @@ def opened():
         return made[-1]
 
     yield open_one
-    for one in made:
-        one.close()
+    for executor in made:
+        executor.close()
 
 
 def in_time(function, *args):
@@ -100,7 +100,7 @@ def combine(number, fails, several, *alone):
 def submitted(executor, graph):
     futures = []
     for number, (alone, several, fails) in enumerate(graph):
-        taken = [futures[one] for one in several], *(futures[one] for one in alone)
+        taken = [futures[task] for task in several], *(futures[task] for task in alone)
         futures.append(executor.submit(combine, number, fails, *taken, home=number % 3))
     return futures
 
@@ -113,7 +113,7 @@ def test_results__equal_serial_ones_in_the_order_asked_for(graph, threads, rando
         futures = submitted(executor, graph)
         assert in_time(executor.collect, futures) == expected
         order = random.sample(range(len(graph)), len(graph))
-        assert executor.collect([futures[one] for one in order]) == [expected[one] for one in order]
+        assert executor.collect([futures[node] for node in order]) == [expected[node] for node in order]
         assert executor.collect([]) == []
     finally:
         executor.close()
@@ -125,7 +125,7 @@ def test_errors__reach_whoever_needs_what_failed_and_no_other(graph, threads):
     try:
         futures, failed = submitted(executor, graph), []
         for number, (alone, several, fails) in enumerate(graph):
-            failed.append(fails or any(failed[one] for one in (*several, *alone)))
+            failed.append(fails or any(failed[task] for task in (*several, *alone)))
             if not failed[number]:
                 assert in_time(executor.collect, [futures[number]]) != [None]
                 continue
@@ -144,9 +144,9 @@ def test_errors__are_the_very_ones_that_were_raised(opened):
 
     executor = opened(2)
     future = executor.submit(fail)
-    for one in (future, executor.submit(operator.neg, executor.submit(operator.neg, future))):
+    for argument in (future, executor.submit(operator.neg, executor.submit(operator.neg, future))):
         with pytest.raises(PlannedError) as raised:
-            in_time(executor.collect, [one])
+            in_time(executor.collect, [argument])
         assert raised.value is error
 
 
@@ -266,10 +266,10 @@ def test_results__are_freed_as_soon_as_nobody_can_ask_for_them(opened):
         for number in range(2, 6):
             future = executor.submit(make, future)
             in_time(executor.collect, [future])
-            wait_until(lambda number=number: [one() is None for one in held] == [True] * (number - 1) + [False])
+            wait_until(lambda number=number: [reference() is None for reference in held] == [True] * (number - 1) + [False])
         del future
         wait_until(lambda: held[-1]() is None)  # neither does the thread that made it hold it while it waits
-        assert [one() for one in held] == [None] * 5
+        assert [reference() for reference in held] == [None] * 5
     finally:
         gc.enable()
 

@@ -103,7 +103,12 @@ def test_a_local_cluster__hears_no_other_process_of_the_machine(tmp_path, monkey
         with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
             open_executor(address, tls=certificates(tmp_path / "others"))
         parts = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        listening = {one.laddr.ip for part in parts for one in part.net_connections("inet") if one.status == "LISTEN"}
+        listening = {
+            connection.laddr.ip
+            for part in parts
+            for connection in part.net_connections("inet")
+            if connection.status == "LISTEN"
+        }
         assert listening == {"127.0.0.1"}
     finally:
         executor.close()

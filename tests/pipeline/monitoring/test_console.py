@@ -103,8 +103,8 @@ def test_each_line__has_its_time():
 
 def test_json_lines__hold_time_level_message_and_figures():
     records = [json.loads(line) for line in lines_of(TOLD, form="json")]
-    assert all(datetime.datetime.fromisoformat(one["time"]).tzinfo for one in records)
-    assert {one["level"] for one in records} == {"info"}
+    assert all(datetime.datetime.fromisoformat(record["time"]).tzinfo for record in records)
+    assert {record["level"] for record in records} == {"info"}
     cluster, began, first = records[:3]
     assert (cluster["event"], cluster["message"]) == ("cluster", "threads: 2 at a time")
     assert (began["documents"], began["family"]) == (10, "lda")
@@ -132,7 +132,7 @@ def test_iterations_without_a_score__show_the_last_one(monkeypatch):
     assert "score -7.2500 (iteration 2)" in shown[2]
     assert "score -7.0000  " in shown[3]
     records = [json.loads(line) for line in lines_of(told, form="json")][1:]
-    assert [(one.get("score"), one.get("score_iteration")) for one in records[1:3]] == [(-7.25, 2), (-7.25, 2)]
+    assert [(record.get("score"), record.get("score_iteration")) for record in records[1:3]] == [(-7.25, 2), (-7.25, 2)]
 
 
 def test_members__show_each_its_own_last_score(monkeypatch):
@@ -272,12 +272,12 @@ def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
     monkeypatch.setattr("collapsium.pipeline.monitoring.dask_dashboard.feed.time.monotonic", lambda: clock[0])
     feed = Feed(sent.append, "run", lambda: [iteration(1), {"event": "start"}])
     feed(start())
-    assert [one["event"]["event"] for one in sent] == ["start", "iteration"]  # what was told before comes after
+    assert [message["event"]["event"] for message in sent] == ["start", "iteration"]  # what was told before comes after
     for number in range(2, 12):
         clock[0] += 0.1
         feed(iteration(number, sweeps={"shards": 2, "total": 0.25}))
     feed({"event": "end", "reason": "iterations"})
-    told = [one["event"]["iteration"] for one in sent if one["event"]["event"] == "iteration"]
+    told = [message["event"]["iteration"] for message in sent if message["event"]["event"] == "iteration"]
     assert told[-1] == 11
     assert len(told) < 8
     assert sent[-1]["totals"]["kernel"] == pytest.approx(5.0)
@@ -292,12 +292,12 @@ def test_what_was_told_before__is_thinned_but_scores_stay(count, every, points):
         patch.setattr("collapsium.pipeline.monitoring.dask_dashboard.feed.POINTS", points)
         Feed(sent.append, "run", lambda: told)(start())
     found = [message["event"] for message in sent[1:]]
-    numbers = [one["iteration"] for one in found]
+    numbers = [record["iteration"] for record in found]
     assert numbers == sorted(set(numbers))
     assert len(found) <= 2 * points + 2
     assert numbers[-1:] == ([count] if count else [])
     assert points == 1 or numbers[:1] == ([1] if count else [])
-    scored = [one["iteration"] for one in found if "score" in one]
+    scored = [record["iteration"] for record in found if "score" in record]
     if count // every:
         assert scored[-1] == count // every * every
         assert len(scored) >= min(count // every, points / 2)
@@ -327,7 +327,7 @@ def test_lines_of_compilation__are_those_of_the_log(monkeypatch, form):
         log.info("compiling: %d of 2", compiled, extra={"compiled": compiled, "total": 2})
     lines = stream.getvalue().splitlines()
     if form == "json":
-        assert [(one["message"], one["compiled"], one["kernels"]) for one in map(json.loads, lines)] == [
+        assert [(record["message"], record["compiled"], record["kernels"]) for record in map(json.loads, lines)] == [
             ("compiling: 0 of 2", 0, 2),
             ("compiling: 2 of 2", 2, 2),
         ]

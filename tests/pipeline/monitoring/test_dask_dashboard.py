@@ -126,9 +126,9 @@ def test_the_board__asks_for_metrics_that_there_are():
     places = [panel["gridPos"] for panel in board["panels"]]
     cells = [
         (x, y)
-        for one in places
-        for x in range(one["x"], one["x"] + one["w"])
-        for y in range(one["y"], one["y"] + one["h"])
+        for place in places
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
     ]
     assert len(cells) == len(set(cells))
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
@@ -143,7 +143,7 @@ def test_runs__side_by_side_keep_their_order():
         for feed in feeds[::-1]:
             feed(iteration(number, **LAST))
         assert list(runs.statuses()) == ["/runs/a", "/runs/b"]
-    assert [one.fit.iteration for one in runs.statuses().values()] == [4, 4]
+    assert [status.fit.iteration for status in runs.statuses().values()] == [4, 4]
 
 
 def offered(page, name):

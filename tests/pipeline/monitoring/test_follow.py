@@ -71,13 +71,13 @@ def test_tail__reads_what_the_file_holds_at_last(script):
             data = data[: data.rfind(b"\n") + 1]
         elif what == "replace":
             number += 100
-            data = b"".join(line(number + one) for one in range(value))
+            data = b"".join(line(number + offset) for offset in range(value))
         else:
             look()
         folder.write(EVENTS, data)
     look()
     look()
-    assert seen == [json.loads(one) for one in data.splitlines()]
+    assert seen == [json.loads(row) for row in data.splitlines()]
 
 
 def test_tail__refuses_what_is_no_event(tmp_path):

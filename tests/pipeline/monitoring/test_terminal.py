@@ -51,7 +51,11 @@ def test_printable_texts__steer_nothing_and_keep_the_rest(text):
     assert not CONTROLS.search(shown)
     assert len(shown) == len(text)
     assert printable(shown) == shown
-    assert all(one == other for one, other in zip(text, shown, strict=True) if one.isprintable() or one in "\t\n")
+    assert all(
+        character == other
+        for character, other in zip(text, shown, strict=True)
+        if character.isprintable() or character in "\t\n"
+    )
 
 
 @given(st.dictionaries(texts, texts | st.integers(), max_size=3))
@@ -159,7 +163,7 @@ def hostile(tmp_path_factory):
 )  # fmt: skip
 def test_commands__write_nothing_that_steers_a_terminal(hostile, words, capsys, monkeypatch):
     monkeypatch.chdir(hostile)
-    file = next(one.name for one in hostile.iterdir() if one.suffix == ".jsonl")
+    file = next(path.name for path in hostile.iterdir() if path.suffix == ".jsonl")
     with contextlib.suppress(SystemExit):  # of wrong usage
         main([{"EVIL": EVIL.replace("/", ""), "FILE": file}.get(word, word) for word in words.split()])
     captured = capsys.readouterr()

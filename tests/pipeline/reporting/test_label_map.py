@@ -22,20 +22,22 @@ def test_label_map__has_texts_that_fill_the_plane_and_do_not_overlap(seed, label
     assert len(found.marks) == min(labels, 40) + min(topics, 40)
     assert (found.labels_left, found.topics_left) == (max(labels - 40, 0), max(topics - 40, 0))
     assert found == label_map(table)
-    boxes = [one.text.box for one in found.marks if one.text is not None]
+    boxes = [mark.text.box for mark in found.marks if mark.text is not None]
     assert len(boxes) >= 0.95 * len(found.marks)
-    assert all(one.text is not None for one in found.marks if one.topic is None)
-    drawn = [(one.x - one.radius, one.y - one.radius, one.x + one.radius, one.y + one.radius) for one in found.marks]
+    assert all(mark.text is not None for mark in found.marks if mark.topic is None)
+    drawn = [
+        (mark.x - mark.radius, mark.y - mark.radius, mark.x + mark.radius, mark.y + mark.radius) for mark in found.marks
+    ]
     edges = np.array(boxes + drawn)
     assert np.abs(edges.min(axis=0)[:2] - 6).max() < 0.2
     assert np.abs(edges.max(axis=0)[2:] + 6 - (found.width, found.height)).max() < 0.2
     assert found.width <= PLANE[0] + 8
     assert found.height <= PLANE[1] + 8
     meeting = [
-        (one, other)
-        for n, one in enumerate(boxes)
+        (box, other)
+        for n, box in enumerate(boxes)
         for other in boxes[:n]
-        if min(one[2], other[2]) - max(one[0], other[0]) > 1 and min(one[3], other[3]) - max(one[1], other[1]) > 1
+        if min(box[2], other[2]) - max(box[0], other[0]) > 1 and min(box[3], other[3]) - max(box[1], other[1]) > 1
     ]
     assert not meeting
 
@@ -45,7 +47,7 @@ def test_label_map__puts_labels_next_to_what_they_raise():
     weights = generator.normal(scale=0.1, size=(12, 12)) + 4.0 * np.kron(np.eye(4), np.ones((3, 3)))
     shown = [Topic(n, 1 / 12, [("word", 0.5)]) for n in range(12)]
     marks = label_map(LabelTopics([str(n) for n in range(12)], [1] * 12, shown, weights)).marks
-    topics = [one for one in marks if one.topic is not None]
-    for label in (one for one in marks if one.topic is None):
-        nearest = min(topics, key=lambda one: math.hypot(one.x - label.x, one.y - label.y))
+    topics = [mark for mark in marks if mark.topic is not None]
+    for label in (mark for mark in marks if mark.topic is None):
+        nearest = min(topics, key=lambda mark: math.hypot(mark.x - label.x, mark.y - label.y))
         assert nearest.topic // 3 == int(label.name) // 3

@@ -57,10 +57,10 @@ def test_report__needs_neither_corpus_nor_network(made, tmp_path):
     assert policy.startswith("default-src 'none'")
     assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", text)
     assert " style=" not in text
-    for topic, one in zip(topics(made[0], 3), data["topics"], strict=True):
-        assert (one["id"], one["share"]) == (topic.id, pytest.approx(topic.share, rel=1e-3))
-        assert [data["words"][word] for word in one["top"]] == [word for word, _ in topic.words]
-        assert one["examples"][0][1] == max(share for _, share, _ in one["examples"])
+    for topic, record in zip(topics(made[0], 3), data["topics"], strict=True):
+        assert (record["id"], record["share"]) == (topic.id, pytest.approx(topic.share, rel=1e-3))
+        assert [data["words"][word] for word in record["top"]] == [word for word, _ in topic.words]
+        assert record["examples"][0][1] == max(share for _, share, _ in record["examples"])
 
 
 def test_report__of_a_run_without_a_summary_makes_it_or_says_so(made, small, tmp_path):
@@ -125,7 +125,7 @@ def test_classical_scaling__keeps_the_distances_of_points_in_a_plane(seed, count
 def test_relevant_words__are_those_of_all_probabilities(made):
     model = Model(made[0])
     found = topics(made[0], 1)
-    ids, share = np.array([one.id for one in found]), np.array([one.share for one in found])
+    ids, share = np.array([topic.id for topic in found]), np.array([topic.share for topic in found])
     phi = np.concatenate(
         [model.family.probabilities(model.rows(n), model.global_state)["word_topic"] for n in range(len(model.blocks))]
     )
@@ -143,7 +143,7 @@ def test_relevant_words__are_those_of_all_probabilities(made):
 @given(st.floats(-1e7, 1e7), st.floats(1e-6, 1e6))
 def test_ticks__lie_in_the_range_and_are_few(low, spread):
     found = ticks(low, low + spread)
-    assert all(low - 1e-6 * spread - 1e-9 <= one <= low + spread + 1e-6 * spread + 1e-9 for one in found)
+    assert all(low - 1e-6 * spread - 1e-9 <= value <= low + spread + 1e-6 * spread + 1e-9 for value in found)
     assert len(found) <= 6
 
 
@@ -232,10 +232,12 @@ def test_export__to_csv_says_what_infer_says(made, tmp_path, capsys):
     import pyarrow.parquet as pq
 
     expected = pq.read_table(tmp_path / "theta.parquet").to_pylist()
-    assert [row["document"] for row in tables["documents"]] == [one["id"] for one in expected for _ in one["topics"]]
+    assert [row["document"] for row in tables["documents"]] == [
+        document["id"] for document in expected for _ in document["topics"]
+    ]
     assert np.allclose(
         [float(row["proportion"]) for row in tables["documents"]],
-        [share for one in expected for share in one["proportions"]],
+        [share for document in expected for share in document["proportions"]],
     )
 
 
@@ -250,7 +252,7 @@ def test_report__has_the_metrics_of_the_topics_with_their_sources(made, tmp_path
     section = parts_of(tmp_path / "plain.html")[0].partition('id="metrics"')[2].partition("</section>")[0]
     values = dict(re.findall(r'<th scope="row">([^<]+)</th><td class="n">([^<]+)</td>', section))
     expected = measure_topics(made[0], metrics=["exclusivity", "diversity", "strict-diversity", "inverted-rbo"])
-    assert values == {name: f"{one.value:.3f}" for name, one in expected.items()}
+    assert values == {name: f"{metric.value:.3f}" for name, metric in expected.items()}
     assert "Dieng, Ruiz and Blei (2020)" in section
 
 

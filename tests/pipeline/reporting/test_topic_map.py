@@ -101,13 +101,13 @@ def test_texts__do_not_cover_texts_and_lie_in_the_plane(seed, count, distances):
     ]
     taken = [(10.0, 10.0, 60.0, 40.0)]
     placed = place_texts(points, range(count), Placement(300.0, 200.0, distances), taken)
-    boxes = [one.box for one in placed if one is not None]
+    boxes = [label.box for label in placed if label is not None]
     assert overlapping([*boxes, *taken]) == 0
     assert all(min(box[0], box[1], 300 - box[2], 200 - box[3]) > 0 for box in boxes)
-    for point, one in zip(points, placed, strict=True):
-        if one is not None:
-            assert one.width == pytest.approx(text_width(point.text, 12.0, bold=point.bold), abs=0.06)
-            assert one.left <= one.anchor_x <= one.left + one.width + 0.1
+    for point, label in zip(points, placed, strict=True):
+        if label is not None:
+            assert label.width == pytest.approx(text_width(point.text, 12.0, bold=point.bold), abs=0.06)
+            assert label.left <= label.anchor_x <= label.left + label.width + 0.1
 
 
 def test_names__are_short_and_without_letters_that_steer():
@@ -120,17 +120,17 @@ def test_ids_and_names__collide_nowhere(count, size):
     generator = np.random.default_rng(3)
     share = generator.dirichlet([0.5] * count)
     found = map_of_distances(hellinger(generator.dirichlet([0.1] * 50, size=count)), share)
-    shown = [Topic(n, float(one), [("word", 0.5)]) for n, one in enumerate(share)]
+    shown = [Topic(n, float(weight), [("word", 0.5)]) for n, weight in enumerate(share)]
     texts = circle_texts(found, shown, ["some words"] * count, 640.0, size)
-    boxes = [one.outside.box for one in texts if one.outside is not None]
-    for place, one in enumerate(texts):
-        if one.inside:
+    boxes = [text.outside.box for text in texts if text.outside is not None]
+    for place, label in enumerate(texts):
+        if label.inside:
             x, y, half = 640 * found.x[place], 640 * found.y[place], text_width(str(place), size) / 2
             boxes.append((x - half, y - size / 2, x + half, y + size / 2))
     assert overlapping(boxes) == 0
     assert len(boxes) >= min(count, 10)
     # Where an id does not stand inside, it stands before the name.
-    assert all(one.inside or one.text.startswith(f"{place} ") for place, one in enumerate(texts))
+    assert all(label.inside or label.text.startswith(f"{place} ") for place, label in enumerate(texts))
 
 
 @pytest.fixture(scope="module")

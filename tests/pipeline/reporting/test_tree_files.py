@@ -48,7 +48,7 @@ def _describe(block, global_state, count):
     values = block.word_topic.T[ids]
     weight = np.abs(values) if signed else values
     top = np.argsort(-weight, axis=1, kind="stable")[:, :count]
-    share = np.array([SHARE[int(one)] for one in ids])
+    share = np.array([SHARE[int(topic)] for topic in ids])
     parent = np.array(list(NODES.values()))
     return Description(ids, share, top, np.take_along_axis(values, top, axis=1), parent, signed)
 
@@ -121,7 +121,7 @@ def family(monkeypatch):
 
 
 def local_of(documents):
-    path = np.array([[7, 2, one] for one in range(documents)], dtype=np.int64).reshape(documents, 3)
+    path = np.array([[7, 2, document] for document in range(documents)], dtype=np.int64).reshape(documents, 3)
     return {"document_topic": np.full((documents, 10), 0.1), "document_path": path}
 
 
@@ -170,7 +170,7 @@ def test_topics__have_parents_and_levels_and_keep_what_has_tokens_below(model):
     assert [node.id for node in found] == SHOWN
     assert [node.parent for node in found] == [None, 7, 2, 2, 7]
     assert [node.level for node in found] == [0, 1, 2, 2, 1]
-    assert [node.share for node in found] == [SHARE[one] for one in SHOWN]
+    assert [node.share for node in found] == [SHARE[topic] for topic in SHOWN]
     np.testing.assert_allclose([node.below for node in found], [0.8, 0.4, 0.25, 0.15, 0.1])
 
 
@@ -227,7 +227,7 @@ def test_command__marks_negative_loadings(capsys, tmp_path, corpus, family):
     place = make_model(tmp_path / "model", corpus, signed=True)
     (_, first, *_), values = command(capsys, "topics", place, "--words", 12)[1].splitlines(), loadings(WORDS)[0]
     order = np.argsort(-np.abs(values))
-    assert first.split()[3:] == [("-" if values[one] < 0 else "") + f"w{one}" for one in order]
+    assert first.split()[3:] == [("-" if values[node] < 0 else "") + f"w{node}" for node in order]
     row = json.loads(command(capsys, "topics", place, "--json")[1])[0]
     assert [entry["loading"] for entry in row["words"]] == values[order][:10].tolist()
 
@@ -316,8 +316,8 @@ def test_infer__further_arrays_are_columns_of_lists(tmp_path, corpus, family, se
     rows = table.to_pylist()
     sizes = [row.documents for row in Corpus(corpus).manifest.shards] if seen else [3]
     last = [number for size in sizes for number in range(size)]
-    assert [row["path"] for row in rows] == [[7, 2, one] for one in last]
-    assert [row["factors"] for row in rows] == [[3.5, 1.0, one / 2] for one in last]
+    assert [row["path"] for row in rows] == [[7, 2, document] for document in last]
+    assert [row["factors"] for row in rows] == [[3.5, 1.0, document / 2] for document in last]
 
 
 def test_infer__what_no_int32_holds_is_refused(tmp_path, corpus, family, monkeypatch):

@@ -20,7 +20,7 @@ def tree_of(seed, nodes, depth=4):
     generator = np.random.default_rng(seed)
     parent, level = [-1], [0]
     for _ in range(nodes - 1):
-        above = int(generator.choice([n for n, one in enumerate(level) if one < depth - 1]))
+        above = int(generator.choice([n for n, height in enumerate(level) if height < depth - 1]))
         parent.append(above)
         level.append(level[above] + 1)
     share = generator.dirichlet(np.full(nodes, 0.3))
@@ -45,9 +45,11 @@ def check_nothing_is_lost(tree, shown):
     stubs = [node for node in shown if isinstance(node, FoldedNodes)]
     nodes = [node for node in shown if not isinstance(node, FoldedNodes)]
     assert len(nodes) + sum(node.count for node in stubs) == len(tree)
-    assert [node.id for node in nodes] == [node.id for node in tree if node.id in {one.id for one in nodes}]
+    assert [node.id for node in nodes] == [node.id for node in tree if node.id in {node.id for node in nodes}]
     for node in nodes:
-        own = [one.below for one in nodes if one.parent == node.id] + [one.below for one in stubs if one.id == node.id]
+        own = [child.below for child in nodes if child.parent == node.id] + [
+            stub.below for stub in stubs if stub.id == node.id
+        ]
         if own:
             assert node.below == pytest.approx(node.share + sum(own))
     for stub in stubs:
@@ -81,12 +83,12 @@ def test_folding__by_itself_shows_the_largest_nodes_and_no_more_than_fit(seed, n
 
 def rows_seen(found):
     """Rows of the list that are not in a closed branch."""
-    return sum(1 + (rows_seen(one.children) if one.unfolded else 0) for one in found)
+    return sum(1 + (rows_seen(row.children) if row.unfolded else 0) for row in found)
 
 
 def ids_of(found):
     """All nodes of the list."""
-    return [one.topic.id for one in found if one.topic is not None] + [i for one in found for i in ids_of(one.children)]
+    return [row.topic.id for row in found if row.topic is not None] + [i for row in found for i in ids_of(row.children)]
 
 
 @given(st.integers(0, 1000), st.integers(1, 120))
@@ -123,8 +125,8 @@ def test_topics__print_and_draw_folded_trees(tree, tmp_path, capsys):
     everything = topics(tree)
     assert main(["topics", str(tree), "--levels", "2", "--json"]) == 0
     records = json.loads(capsys.readouterr().out)
-    assert [one["id"] for one in records] == [node.id for node in everything if node.level < 2]
-    folded = sum(one.get("folded", {"nodes": 0})["nodes"] for one in records)
+    assert [record["id"] for record in records] == [node.id for node in everything if node.level < 2]
+    folded = sum(record.get("folded", {"nodes": 0})["nodes"] for record in records)
     assert folded + len(records) == len(everything)
     assert folded
     picture = tmp_path / "tree.svg"

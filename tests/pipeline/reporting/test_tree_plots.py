@@ -38,9 +38,9 @@ def test_layout__places_all_nodes_and_none_overlap(case):
     found = boxes(*case)
     assert len(found) == len(case[0])
     assert all(x >= 0 and y >= 0 for x, y, _, _ in found)
-    for one, other in itertools.combinations(found, 2):
-        apart = one[2] < other[0] or other[2] < one[0] or one[3] < other[1] or other[3] < one[1]
-        assert apart, (one, other)
+    for first, other in itertools.combinations(found, 2):
+        apart = first[2] < other[0] or other[2] < first[0] or first[3] < other[1] or other[3] < first[1]
+        assert apart, (first, other)
 
 
 @given(sized())
@@ -49,20 +49,20 @@ def test_layout__parents_lie_between_their_children_and_left_of_them(case):
     middle = [(box[1] + box[3]) / 2 for box in found]
     above = parents_of(levels)
     for parent in range(len(levels)):
-        children = [number for number, one in enumerate(above) if one == parent]
+        children = [number for number, other in enumerate(above) if other == parent]
         if children:
             assert middle[children[0]] - 1e-6 <= middle[parent] <= middle[children[-1]] + 1e-6
             assert all(found[parent][2] < found[child][0] for child in children)
-    for one, other in itertools.pairwise(range(len(levels))):
-        if levels[one] == levels[other]:
-            assert found[one][3] < found[other][1]  # in order
+    for upper, other in itertools.pairwise(range(len(levels))):
+        if levels[upper] == levels[other]:
+            assert found[upper][3] < found[other][1]  # in order
 
 
 @given(trees())
 def test_parents_of__levels_are_those_of_the_tree(parents):
     tree = tree_of(parents)
     found = parents_of([node.level for node in tree])
-    assert [None if one < 0 else tree[one].id for one in found] == [node.parent for node in tree]
+    assert [None if place < 0 else tree[place].id for place in found] == [node.parent for node in tree]
 
 
 def test_layout__takes_several_roots():
@@ -157,10 +157,10 @@ def test_figure__texts_as_drawn_lie_in_their_cards_and_apart(nodes, long):
     renderer = FigureCanvasAgg(figure).get_renderer()
     (axes,) = figure.axes
     texts = [text.get_window_extent(renderer) for text in axes.texts]
-    cards = [one.get_window_extent(renderer) for one in axes.patches if isinstance(one, FancyBboxPatch)]
+    cards = [panel.get_window_extent(renderer) for panel in axes.patches if isinstance(panel, FancyBboxPatch)]
     assert len(cards) == nodes
-    for one, other in [*itertools.combinations(texts, 2), *itertools.combinations(cards, 2)]:
-        assert not one.padded(-0.7).overlaps(other.padded(-0.7))  # glyphs begin on whole pixels, lines are close
+    for first, other in [*itertools.combinations(texts, 2), *itertools.combinations(cards, 2)]:
+        assert not first.padded(-0.7).overlaps(other.padded(-0.7))  # glyphs begin on whole pixels, lines are close
     held = [
         sum(card.padded(1.0).contains(*text.p0) and card.padded(1.0).contains(*text.p1) for card in cards)
         for text in texts
@@ -174,4 +174,4 @@ def test_figure__texts_as_drawn_lie_in_their_cards_and_apart(nodes, long):
 def tops(axes):
     from matplotlib.patches import FancyBboxPatch
 
-    return [(one.get_x(), one.get_y()) for one in axes.patches if isinstance(one, FancyBboxPatch)]
+    return [(panel.get_x(), panel.get_y()) for panel in axes.patches if isinstance(panel, FancyBboxPatch)]

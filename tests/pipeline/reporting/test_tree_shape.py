@@ -24,7 +24,7 @@ def trees(draw, least=1, most=60):
 def tree_of(parents, words=("w",)):
     """Nodes whose ids are 3 n + 1, depth-first."""
     ids = np.arange(len(parents)) * 3 + 1
-    parent = np.array([-1 if one < 0 else ids[one] for one in parents])
+    parent = np.array([-1 if place < 0 else ids[place] for place in parents])
     share = np.full(ids.size, 1.0 / ids.size)
     shape = shape_of(ids, parent, share)
     return [
@@ -54,7 +54,7 @@ def test_shape__is_depth_first_and_adds_up(parents):
         at = order.index(node)
         assert set(order[at : at + len(below)]) == below  # a run of the order
         assert shape.below[node] == pytest.approx(share[list(below)].sum())
-        children = [one for one in order if parents[one] == node]
+        children = [child for child in order if parents[child] == node]
         assert children == sorted(children)  # as they were given
         assert shape.level[node] == (0 if parents[node] < 0 else shape.level[parents[node]] + 1)
 

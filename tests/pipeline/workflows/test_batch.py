@@ -54,7 +54,7 @@ def test_two_days__make_two_versions_of_which_the_second_takes_under_half(job):
     again = batch(job)
     assert (again.outcome, again.version, again.seconds >= 0) == ("nothing-new", 2, True)
     found = versions(job)
-    assert [(one.number, current) for one, current in found] == [(1, False), (2, True)]
+    assert [(version.number, current) for version, current in found] == [(1, False), (2, True)]
     assert found[1][0].previous == {"version": 1, "score": second.previous_score}
     assert (found[1][0].warm, found[1][0].documents) == (1, 60)
     place = job.parent / "job/published/current"
@@ -139,7 +139,7 @@ def test_documents_that_come_while_a_version_is_unfinished__make_the_next_one(jo
         batch(job, sinks=[sink])
     write_day(job.parent, 2, documents=20)
     assert batch(job).version == 2
-    assert [one.documents for one, _ in versions(job)] == [40, 60]
+    assert [version.documents for version, _ in versions(job)] == [40, 60]
 
 
 def test_a_worse_model__is_not_published_and_alarms(job, capsys):
@@ -154,7 +154,7 @@ def test_a_worse_model__is_not_published_and_alarms(job, capsys):
     assert found["score"] < found["previous_score"] - 0.02
     alarm = json.loads(told.read_text())
     assert (alarm["outcome"], alarm["job"]) == ("alarm", str(job))
-    assert [one.number for one, _ in versions(job)] == [1]
+    assert [version.number for version, _ in versions(job)] == [1]
     told.unlink()
     assert main(["batch", str(job), "--quiet"]) == 3  # it stands, and nothing is done again
     assert "ALARM" in capsys.readouterr().out
@@ -242,7 +242,7 @@ def test_sources__are_not_read_again_while_they_are_as_they_were(tmp_path):
     asked = [str(tmp_path / "day-*.jsonl"), str(tmp_path / "more")]
     found = find_sources(asked, {})
     assert [Path(path).name for path in found] == ["day-1.jsonl", "day-2.jsonl"]
-    marked = {path: {**one, "sha256": "as it was"} for path, one in found.items()}
+    marked = {path: {**record, "sha256": "as it was"} for path, record in found.items()}
     assert find_sources(asked, marked) == marked
     with pytest.raises(AbsentError, match="no such file or folder"):
         find_sources([str(tmp_path / "nothing")], {})

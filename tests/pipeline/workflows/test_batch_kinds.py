@@ -128,7 +128,9 @@ def test_a_version__holds_all_its_models_and_is_scored_by_their_mean(days):
         return
     found = evaluate(folder, heldout=cycle / "heldout")
     assert record["score"] == pytest.approx(found.score)
-    assert [one["score"] for one in record["members"]] == pytest.approx([one.score for one in found.members])
+    assert [member["score"] for member in record["members"]] == pytest.approx(
+        [member.score for member in found.members]
+    )
     assert "of an ensemble" in record["definition"]
     assert f"2 models, score {record['score']:.4f} nats over {record['scored']:,} held-out tokens" in outcome.line()
 
@@ -242,8 +244,8 @@ def test_a_mean_prediction_of_known_words__is_that_of_the_mean(days):
     for words in (None, 9):
         alone = [complete(run / f"members/00{n}", *parts, words=words) for n in range(2)]
         mean = complete(run, *parts, words=words)
-        assert [one.score for one in mean.members] == [one.score for one in alone]
-        assert min(one.score for one in alone) <= mean.score
+        assert [member.score for member in mean.members] == [score.score for score in alone]
+        assert min(score.score for score in alone) <= mean.score
         assert mean.tokens == alone[0].tokens
 
 

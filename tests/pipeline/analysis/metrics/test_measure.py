@@ -44,7 +44,7 @@ def records(seed, documents, first):
 
 
 def write_records(path, *arguments):
-    path.write_text("".join(json.dumps(one) + "\n" for one in records(*arguments)))
+    path.write_text("".join(json.dumps(record) + "\n" for record in records(*arguments)))
     return str(path)
 
 
@@ -111,7 +111,7 @@ def test_metrics_of_labels__are_those_of_the_largest_topics(place):
     names = "purity,nmi,ari,classifier-accuracy"
     measured = measure(place / "run", metrics=names, label_field="subject", **SERIAL)
     theta = Model(place / "run").document_topic
-    labels = np.array([one["subject"] for one in records(1, 90, "a")])
+    labels = np.array([record["subject"] for record in records(1, 90, "a")])
     assert measured["purity"].value == clustering.purity(labels, theta.argmax(axis=1))
     assert measured["nmi"].value == clustering.normalised_mutual_information(labels, theta.argmax(axis=1))
     assert measured["ari"].value == clustering.adjusted_rand_index(labels, theta.argmax(axis=1))
@@ -125,7 +125,9 @@ def test_metrics_of_labels__of_unseen_texts(place):
     names = "purity,classifier-accuracy"
     of_texts = measure(place / "run", metrics=names, unseen=place / "new.jsonl", label_field="subject", **SERIAL)
     of_corpus = measure(place / "run", metrics=names, unseen=place / "new", label_field="subject", **SERIAL)
-    assert {name: one.value for name, one in of_texts.items()} == {name: one.value for name, one in of_corpus.items()}
+    assert {name: metric.value for name, metric in of_texts.items()} == {
+        name: metric.value for name, metric in of_corpus.items()
+    }
     assert of_corpus["classifier-accuracy"].value > 0.9
     assert "fitted to 90 training documents, on 60 unseen ones" in of_corpus["classifier-accuracy"].definition
 
@@ -166,7 +168,7 @@ def test_likelihood__of_one_topic_is_that_of_its_words(tmp_path, name):
 def test_likelihoods__of_a_fitted_model_agree_and_exceed_document_completion(place):
     names = "left-to-right,annealed-importance"
     measured = measure(place / "run", metrics=names, unseen=place / "new.jsonl", sample_documents=20, **SERIAL)
-    first, second = (one.value for one in measured.values())
+    first, second = (metric.value for metric in measured.values())
     assert first == pytest.approx(second, abs=0.02)
     assert "20 of 60 documents, drawn at random" in measured["left-to-right"].definition
 
@@ -188,21 +190,23 @@ def test_bits__do_not_depend_on_the_executor(place, where, clusters):
     how = {"scheduler": clusters(workers)} if kind == "processes" else {"scheduler": kind, "workers": workers}
     options = {"metrics": "all", "coherence": place / "texts.jsonl", "unseen": place / "new.jsonl"}
     options |= {"label_field": "subject", "sample_documents": 10}
-    here, there = (measure(place / "run", **options, **one) for one in (SERIAL, how))
+    here, there = (measure(place / "run", **options, **where) for where in (SERIAL, how))
     assert list(here) == list(catalogue.METRICS)
-    assert {name: one.value for name, one in here.items()} == {name: one.value for name, one in there.items()}
-    assert [one.definition for one in here.values()] == [one.definition for one in there.values()]
+    assert {name: metric.value for name, metric in here.items()} == {
+        name: metric.value for name, metric in there.items()
+    }
+    assert [metric.definition for metric in here.values()] == [metric.definition for metric in there.values()]
 
 
 def test_ensembles__have_the_mean_of_their_members(place):
     given = {"c_npmi": {"coherence": place / "texts.jsonl"}, "nmi": {"label_field": "subject"}}
     measured = measure(place / "members", metrics="c_npmi,nmi", **given["c_npmi"], **given["nmi"])
-    for name, one in measured.items():
-        members = [f"{place}/members/members/{member.member}" for member in one.members]
+    for name, metric in measured.items():
+        members = [f"{place}/members/members/{member.member}" for member in metric.members]
         alone = [measure(member, metrics=name, **given[name])[name].value for member in members]
-        assert [member.value for member in one.members] == alone
-        assert one.value == pytest.approx(np.mean(alone))
-        assert "mean of its members" in one.definition
+        assert [member.value for member in metric.members] == alone
+        assert metric.value == pytest.approx(np.mean(alone))
+        assert "mean of its members" in metric.definition
 
 
 def test_trees__count_nodes_as_topics_and_have_no_integrated_likelihood(place):
@@ -273,11 +277,11 @@ def test_coherence__in_texts_that_lack_most_of_the_words_says_so(place, tmp_path
     (tmp_path / "few.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     measured = measure(place / "run", metrics="c_v,u_mass", coherence=tmp_path / "few.jsonl", **SERIAL)
     absent = len({word for row in words for word in row}) - 2
-    for one in measured.values():
+    for metric in measured.values():
         assert re.search(
-            r"; \d+ of the topics' 30 words do not occur in the (texts|documents), so that", one.definition
+            r"; \d+ of the topics' 30 words do not occur in the (texts|documents), so that", metric.definition
         )
-        assert int(re.search(r"; (\d+) of", one.definition)[1]) >= absent
+        assert int(re.search(r"; (\d+) of", metric.definition)[1]) >= absent
     assert "do not occur in the documents" in coherence(place / "run", tmp_path / "few.jsonl", **SERIAL).definition
     assert (
         "do not occur"
@@ -293,8 +297,8 @@ def test_command__refuses_options_of_metrics_without_any(place, capsys):
 
 
 def test_arrays__of_an_estimator_are_measured():
-    texts = [one["text"] for one in records(1, 60, "a")]
-    labels = [one["subject"] for one in records(1, 60, "a")]
+    texts = [record["text"] for record in records(1, 60, "a")]
+    labels = [record["subject"] for record in records(1, 60, "a")]
     words = CountVectorizer(stop_words="english", min_df=2)
     counts = pd.DataFrame(words.fit_transform(texts).toarray(), columns=words.get_feature_names_out())
     lda = CollapsedLDA(n_components=3, max_iter=30, random_state=0).fit(counts)

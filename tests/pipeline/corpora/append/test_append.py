@@ -49,7 +49,7 @@ def place(made, tmp_path):
 
 
 def files_of(folder):
-    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("grow", [False, True])
@@ -75,7 +75,7 @@ def test_append__adds_shards_behind_those_there_are(place, grow):
     report = read_history(Folder(place / "c")).appended[-1]
     assert (report.documents, report.empty_documents, report.words) == (3, 1, 3 if grow else 2)
     rule = "in fewer than 2 documents" if grow else "not in the vocabulary"
-    assert [(one.rule, one.words, one.tokens) for one in report.dropped] == [(rule, 1, 1) if grow else (rule, 2, 4)]
+    assert [(rule.rule, rule.words, rule.tokens) for rule in report.dropped] == [(rule, 1, 1) if grow else (rule, 2, 4)]
 
 
 def test_append__gives_the_same_bits_for_any_workers_and_sources_cut_otherwise(place):
@@ -144,7 +144,7 @@ def test_append__that_is_cut_short_leaves_the_corpus_as_it_was(place, where, mon
     append(place / "c", place / "new.jsonl")
     assert bags_of(place / "c") == {**before, "other": {"aa": 1, "bb": 1}}
     named = {row.file.split("/")[1] for row in Corpus(place / "c").manifest.shards}
-    assert {one.name for one in (place / "c/documents").iterdir()} == named
+    assert {path.name for path in (place / "c/documents").iterdir()} == named
 
 
 def test_append__takes_one_at_a_time(place):
@@ -163,7 +163,7 @@ def test_append__keeps_what_an_addition_has_told_that_ended_as_this_one_began(pl
 
     monkeypatch.setattr(appending, "RunLock", locked_late)
     append(place / "c", place / "new.jsonl")
-    assert [one.documents for one in read_history(Folder(place / "c")).appended] == [1, 3]
+    assert [record.documents for record in read_history(Folder(place / "c")).appended] == [1, 3]
 
 
 def test_append__reads_other_formats_as_far_as_the_fields_agree(place):

@@ -44,12 +44,12 @@ IDS = {"id": "id"}
 
 def all_of(corpus):
     """All vectors of a corpus: ids, labels and values."""
-    every = Vectors.join([one.vectors() for one in Corpus(corpus).references])
+    every = Vectors.join([reference.vectors() for reference in Corpus(corpus).references])
     return every.ids.to_pylist(), every.extras["labels"].to_pylist(), every.values.tolist()
 
 
 def files_of(folder):
-    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_vectors_that_are_appended__are_read_as_if_they_had_been_ingested_at_onc
     assert told.vectors.constant == expected.vectors.constant
     assert told.vocabulary == expected.vocabulary.model_copy(update={"file": told.vocabulary.file})
     assert verify(corpus).broken == []
-    read = [zarr.open_array(str(corpus / one.file), mode="r")[...] for one in told.vectors.arrays]
+    read = [zarr.open_array(str(corpus / array.file), mode="r")[...] for array in told.vectors.arrays]
     np.testing.assert_array_equal(np.concatenate(read), values)  # each array is one for other programs too
     shutil.rmtree(place)
 
@@ -96,7 +96,9 @@ def test_an_addition__changes_no_file_but_the_manifest_and_the_history(corpus):
     assert manifest.vectors.constant == (1,)
     after = files_of(corpus)
     assert {name for name in before if after[name] != before[name]} == {"manifest.json", "ingest.json"}
-    assert sum(len(one.vectors()) for one in reader.references) == 7  # who has opened it before reads what there was
+    assert (
+        sum(len(reference.vectors()) for reference in reader.references) == 7
+    )  # who has opened it before reads what there was
     assert info(corpus)["documents"] == 11
 
 
@@ -123,10 +125,10 @@ def test_an_addition_that_is_cut_short__leaves_the_corpus_as_it_was_and_is_made_
     other = put_rows(corpus.parent / "other.csv", np.ones((1, 2)), first=20)
     shutil.copytree(corpus, corpus.parent / "elsewhere")
     append(corpus.parent / "elsewhere", other)  # what was cut short is removed by any addition
-    assert len([one for one in (corpus.parent / "elsewhere").iterdir() if one.name.startswith("vectors")]) == 2
+    assert len([path for path in (corpus.parent / "elsewhere").iterdir() if path.name.startswith("vectors")]) == 2
     append(corpus, corpus.parent / "more.csv")
     assert files_of(corpus) == files_of(whole)
-    assert [one.documents for one in read_history(Folder(corpus)).appended] == [4]
+    assert [record.documents for record in read_history(Folder(corpus)).appended] == [4]
 
 
 def test_the_same_addition_again__is_refused_or_adds_nothing(corpus, capsys):
@@ -174,7 +176,7 @@ def test_vectors_without_ids__are_numbered_by_their_files(tmp_path):
     np.save(tmp_path / "b.npy", np.arange(4.0).reshape(2, 2))
     ingest(tmp_path / "a.npy", tmp_path / "c")
     append(tmp_path / "c", tmp_path / "b.npy")
-    ids = [name for one in Corpus(tmp_path / "c").references for name in one.documents().ids.to_pylist()]
+    ids = [name for reference in Corpus(tmp_path / "c").references for name in reference.documents().ids.to_pylist()]
     assert ids == ["1", "2", "3", "b.npy/1", "b.npy/2"]
     with pytest.raises(MismatchError, match="has vectors numbered as these, such as 'b.npy/1'"):
         append(tmp_path / "c", tmp_path / "b.npy", skip_existing=True)

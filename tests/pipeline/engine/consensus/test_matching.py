@@ -38,7 +38,7 @@ def models_of(single, permutation=(0, 1, 2)):
 def test_word_overlaps__are_bhattacharyya_coefficients_with_the_mean(single):
     mean = models_of(single, (2, 0, 1))
     found = word_overlaps(mean, mean, 0)
-    phi = [Model(one.url).topic_word for one in mean]
+    phi = [Model(fit.url).topic_word for fit in mean]
     average = np.mean([phi[0], phi[1], phi[2][[2, 0, 1]]], axis=0)
     for own, overlaps in zip(phi, found, strict=True):
         expected = np.sqrt(average) @ np.sqrt(own).T
@@ -49,7 +49,7 @@ def test_document_overlaps__are_cosines_with_the_mean(small, single):
     mean, corpus = models_of(single, (1, 2, 0)), Corpus(small[0])
     parts = [document_overlaps(mean, mean, shard, 1) for shard in corpus.references]
     lengths = np.concatenate([shard.load().lengths for shard in corpus.references]).astype(float)
-    theta = [Model(one.url).document_topic.astype(float) * np.sqrt(lengths)[:, np.newaxis] for one in mean]
+    theta = [Model(fit.url).document_topic.astype(float) * np.sqrt(lengths)[:, np.newaxis] for fit in mean]
     average = np.mean([theta[0], theta[1], theta[2][:, [1, 2, 0]]], axis=0)
     for own, overlaps in zip(theta, total_overlaps(parts), strict=True):
         norms = np.outer(np.linalg.norm(average, axis=0), np.linalg.norm(own, axis=0))
@@ -92,8 +92,8 @@ def test_a_model_with_fewer_topics__leaves_places_empty(small, single):
     shard = Corpus(small[0]).references[0].load()
     reference = JoinedReference(first.url, 0, first.columns, 1.0, models=(first, few))
     arrays = reference.arrays(shard, Stream(0))
-    theta = [Model(one.url).document_topic[: shard.documents] for one in (first, few)]
-    phi = [Model(one.url).topic_word[:, shard.words].T for one in (first, few)]
+    theta = [Model(fit.url).document_topic[: shard.documents] for fit in (first, few)]
+    phi = [Model(fit.url).topic_word[:, shard.words].T for fit in (first, few)]
     assert arrays["document_topic"][:, 0] == pytest.approx((theta[0][:, 0] + theta[1][:, 2]) / 2, abs=1e-6)
     assert arrays["document_topic"][:, 1] == pytest.approx(theta[0][:, 1] / 2, abs=1e-6)
     assert arrays["word_topic"][:, 1] == pytest.approx(phi[0][:, 1], abs=1e-6)

@@ -44,7 +44,7 @@ MEAN = "members/mean/model.json"
 def aligned(run):
     """Return a run's members, and the column of each for each topic of their mean."""
     record = json.loads((run / MEAN).read_text())
-    return [(Model(run / "members" / one["folder"]), np.array(one["columns"])) for one in record["members"]]
+    return [(Model(run / "members" / member["folder"]), np.array(member["columns"])) for member in record["members"]]
 
 
 def mean_of(parts, width):
@@ -69,12 +69,12 @@ def test_the_model_of_restarts__is_the_mean_of_its_members(small, tmp_path, fami
     members = aligned(tmp_path / "run")
     assert len(members) == 3 * given.get("samples", 1) == len(model.members)
     width = members[0][1].size
-    shares, _ = mean_of([(one.document_topic, columns) for one, columns in members], width)
+    shares, _ = mean_of([(member.document_topic, columns) for member, columns in members], width)
     assert model.document_topic == pytest.approx(shares / len(members), abs=1e-12)
     assert model.document_topic.sum(axis=1) == pytest.approx(
         np.mean([m.document_topic.sum(axis=1) for m, _ in members], axis=0)
     )
-    words, having = mean_of([(one.topic_word.T, columns) for one, columns in members], width)
+    words, having = mean_of([(member.topic_word.T, columns) for member, columns in members], width)
     found = [topic.id for topic in topics(tmp_path / "run")]
     assert model.topic_word[found] == pytest.approx((words / np.maximum(having, 1)).T[found], abs=1e-6)
     assert verify(tmp_path / "run").broken == []
@@ -194,9 +194,12 @@ def test_topics_that_are_not_matched__are_the_first_members(small, tmp_path):
         (lambda record: record["members"][0].update(columns=[0, 1, -2]), "columns"),
         (lambda record: record["members"][0].update(columns=[0, 1, 2**62]), "columns"),
         (lambda record: record["members"][0].update(columns=[0, 1, 2**80]), "64 bits do not hold"),
-        (lambda record: [one.update(columns=[-1] * 3) for one in record["members"]], "all columns of the mean"),
-        (lambda record: [one.update(columns=[]) for one in record["members"]], "all columns of the mean"),
-        (lambda record: [one.update(columns=list(range(300_000))) for one in record["members"]], "columns below 3"),
+        (lambda record: [member.update(columns=[-1] * 3) for member in record["members"]], "all columns of the mean"),
+        (lambda record: [member.update(columns=[]) for member in record["members"]], "all columns of the mean"),
+        (
+            lambda record: [member.update(columns=list(range(300_000))) for member in record["members"]],
+            "columns below 3",
+        ),
         (lambda record: record.update(members=record["members"] * 400), "each member once"),
         (lambda record: record.update(family="hdp"), "expected a model of the family"),
     ],
@@ -214,7 +217,7 @@ def test_a_damaged_mean__is_refused(ensemble, tmp_path, change, text):
 def test_samples__are_averaged_and_the_run_goes_on_from_its_last_state(small, tmp_path):
     given = {"family": "gibbs-lda", "topics": 3, "iterations": 6, "samples": 3, "sample_every": 2}
     model = fit(small[0], tmp_path / "run", **given)
-    assert [one.record.iterations for one in model.members] == [2, 4, 6]
+    assert [member.record.iterations for member in model.members] == [2, 4, 6]
     shutil.rmtree(tmp_path / "run/members/mean")
     resume(tmp_path / "run")
     assert len(Model(tmp_path / "run").members) == 3

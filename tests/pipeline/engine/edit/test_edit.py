@@ -51,13 +51,13 @@ def assert_conserved(model, corpus):
     opened = Corpus(corpus)
     rows = [model.rows(number) for number in range(len(model.blocks))]
     weighted = rows[0].word_mean is not None
-    means = np.concatenate([one.word_mean for one in rows])[:, np.newaxis] if weighted else 1.0
+    means = np.concatenate([block.word_mean for block in rows])[:, np.newaxis] if weighted else 1.0
     assert np.allclose((counts / means).sum(axis=1), opened.vocabulary.tokens, rtol=1e-4, atol=1e-4)
     lengths = [model.family.document_lengths(model.local_state(n)) for n in range(len(model.record.shards))]
     blocks = [tasks.Block(low, high, own, Delta()) for (low, high), own in zip(model.blocks, rows, strict=True)]
     shards = [reference.load() for reference in opened.references]
-    weighed = [model.family.weighed(one, tasks.gather(blocks, one.words, complete=True)) for one in shards]
-    true = [one.weighted_lengths for one in weighed]
+    weighed = [model.family.weighed(shard, tasks.gather(blocks, shard.words, complete=True)) for shard in shards]
+    true = [shard.weighted_lengths for shard in weighed]
     assert np.allclose(np.concatenate(lengths), np.concatenate(true), rtol=1e-4, atol=1e-3)
     if weighted:
         assert np.allclose(model.global_state.topic_plain, (counts / means).sum(axis=0), rtol=1e-4)
@@ -77,10 +77,10 @@ def test_merges__add_counts_and_proportions(run, small, tmp_path):
     found = edit(run, tmp_path / "out", merge=[(second, third)])
     assert (found.merged, found.deleted, found.halves) == ({third: second}, (), {})
     before, after = (counts_of(Model(place)) for place in (run, tmp_path / "out"))
-    for one, other in zip(before, after, strict=True):
-        assert np.allclose(other[:, second], one[:, second] + one[:, third], rtol=1e-5, atol=1e-6)
+    for old, other in zip(before, after, strict=True):
+        assert np.allclose(other[:, second], old[:, second] + old[:, third], rtol=1e-5, atol=1e-6)
         assert np.allclose(other[:, third], 0.0, atol=1e-12)
-        assert np.allclose(other[:, first], one[:, first], rtol=1e-6)
+        assert np.allclose(other[:, first], old[:, first], rtol=1e-6)
     assert third not in {topic.id for topic in topics(tmp_path / "out")}
     assert_conserved(Model(tmp_path / "out"), small[0])
 
@@ -134,7 +134,7 @@ def test_a_split__undoes_a_merge_of_distinct_topics(lda, small, tmp_path):
     edit(lda, tmp_path / "merged", merge=[(first, second)])
     halves = edit(tmp_path / "merged", tmp_path / "split", split=[first], corpus=small[0]).halves
     before, after = counts_of(Model(lda))[0], counts_of(Model(tmp_path / "split"))[0]
-    both = [after[:, one] for one in (first, halves[first])]
+    both = [after[:, topic] for topic in (first, halves[first])]
     alike = [max(np.corrcoef(before[:, topic], half)[0, 1] for half in both) for topic in (first, second)]
     assert min(alike) > 0.9
 
@@ -234,7 +234,7 @@ def test_of_two_edits_into_one_folder__one_is_written_and_the_other_leaves_nothi
         edit(lda, tmp_path / "out", merge=[(first, second)])
     assert Model(tmp_path / "out").topic_names == {first: "the other"}
     assert verify(tmp_path / "out").broken == []
-    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_an_edited_model__stays_without_a_summary_that_cannot_be_made(lda, tmp_path, monkeypatch):

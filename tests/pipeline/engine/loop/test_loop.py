@@ -119,7 +119,7 @@ def test_sums__of_the_first_deltas_do_not_depend_on_how_many_follow(groups, more
 )
 def test_sums__of_groups_are_added_two_by_two(groups, heights):
     found = summed(groups * GROUP_SHARDS).remaining
-    assert [height(tree) for tree in found] == [GROUP_SHARDS - 1 + one for one in heights]
+    assert [height(tree) for tree in found] == [GROUP_SHARDS - 1 + height for height in heights]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1e300])

@@ -37,7 +37,7 @@ def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_p
     found = {topic.id: topic for topic in topics(tmp_path / "run", words=WORDS)}
     last = iterations[-1]
     held = [topic.share if topic.below is None else topic.below for topic in found.values()]
-    assert last["active"] == sum(one >= MIN_ACTIVE_SHARE for one in held)
+    assert last["active"] == sum(share >= MIN_ACTIVE_SHARE for share in held)
     shares = sorted((topic.share for topic in found.values()), reverse=True)
     sizes = [share for _, share in last["sizes"]]
     np.testing.assert_allclose(sizes, shares[: len(sizes)], atol=1e-5)
@@ -125,7 +125,7 @@ def test_words__of_a_run_that_goes_on_are_as_fresh_as_of_one_that_was_not_stoppe
         iterations += event["event"] == "iteration"
         assert 0 <= member.iteration - member.words_at <= 3
     assert iterations >= 30 * max(restarts, 1)
-    assert [one.words_at for one in status.fits.values()] == [30] * max(restarts, 1)
+    assert [fit.words_at for fit in status.fits.values()] == [30] * max(restarts, 1)
     for topic in topics(run / "members/000" if restarts else run, words=WORDS):
         assert status.fits[0 if restarts else None].words[str(topic.id)] == topic.names
 

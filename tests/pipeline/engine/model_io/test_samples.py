@@ -40,7 +40,7 @@ def test_samples__are_the_states_of_their_iterations(small, sampled, tmp_path):
         assert found.record.iterations == iterations
         assert arrays(found) == arrays(Model(tmp_path / str(iterations)))
     assert arrays(Model(run / "model")) == arrays(Model(run / "members/002"))
-    assert [one.record.iterations for one in Model(run).members] == [4, 6, 8]
+    assert [member.record.iterations for member in Model(run).members] == [4, 6, 8]
     score = evaluate(run, heldout=small[1]).score
     assert score == pytest.approx(mean_prediction([tmp_path / str(n) for n in (4, 6, 8)], small[1]), rel=1e-12)
     assert verify(run).broken == []
@@ -107,7 +107,7 @@ def test_restarts_with_samples__are_all_averaged(small, tmp_path):
     fit(small[0], tmp_path / "run", heldout=small[1], restarts=2, **SAMPLED)
     places = [tmp_path / f"run/members/00{m}/members/00{s}" for m in range(2) for s in range(3)]
     found = evaluate(tmp_path / "run", heldout=small[1])
-    assert [one.member for one in found.members] == [f"00{m}/00{s}" for m in range(2) for s in range(3)]
+    assert [member.member for member in found.members] == [f"00{m}/00{s}" for m in range(2) for s in range(3)]
     assert found.score == pytest.approx(mean_prediction(places, small[1]), rel=1e-12)
     assert verify(tmp_path / "run").broken == []
     assert any(topic.stability is not None for topic in topics(tmp_path / "run"))

@@ -70,7 +70,7 @@ def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, mo
         small[0], tmp_path / "run", family="lda", topics=3, iterations=1, scheduler="serial", sinks=[told.append]
     )
     assert read_summary(model.folder, model.record) is None
-    assert any("no summary of its documents: the corpus is gone" in one.get("text", "") for one in told)
+    assert any("no summary of its documents: the corpus is gone" in event.get("text", "") for event in told)
     assert told[-1]["event"] == "end"
     assert not verify(tmp_path / "run").broken
 

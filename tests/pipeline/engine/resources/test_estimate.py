@@ -189,7 +189,7 @@ def test_plan__grows_with_pairs(pairs, where, options, topics, data):
     which = data.draw(st.integers(0, len(pairs) - 1))
     longer = [count + (10**6 if n == which else 0) for n, count in enumerate(pairs)]
     # As many words in the largest shard: else fewer would be guessed where only other shards grow.
-    less, more = (planned(corpus_of(one, of_shard=500), topics, where, **options) for one in (pairs, longer))
+    less, more = (planned(corpus_of(tokens, of_shard=500), topics, where, **options) for tokens in (pairs, longer))
     for name, value in sizes(less).items():
         assert value <= sizes(more)[name] * (1 + 1e-12), name
     assert less.needed < more.needed

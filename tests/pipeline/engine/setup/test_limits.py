@@ -123,7 +123,7 @@ def test_python_values__have_no_type_of_numpy(number, flag):
     value = {np.int64(number): [np.uint8(number), (np.float32(0.5), np.bool_(flag))], "array": np.array([number, 1])}
     found = python_value(value)
     assert found == {number: [number, (0.5, flag)], "array": [number, 1]}
-    kinds = [type(one) for one in (*found[number], *found[number][1], *found["array"], next(iter(found)))]
+    kinds = [type(value) for value in (*found[number], *found[number][1], *found["array"], next(iter(found)))]
     assert kinds == [int, tuple, float, bool, int, int, int]
 
 

@@ -442,6 +442,6 @@ def test_a_computed_start__is_computed_again_for_a_shard_that_begins_anew(tmp_pa
     start = ComputedStart(StartSource("clusters"), 3, problem.shards, problem.executor, problem.stream, [].append)
     first, again = (problem.executor.collect([start[number] for number in range(len(start))]) for _ in range(2))
     assert len(first) == len(problem.shards) == 3
-    for one, other in zip(first, again, strict=True):
-        np.testing.assert_array_equal(one.proportions.topics, other.proportions.topics)
-        np.testing.assert_array_equal(one.proportions.shares, other.proportions.shares)
+    for before, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(before.proportions.topics, other.proportions.topics)
+        np.testing.assert_array_equal(before.proportions.shares, other.proportions.shares)

@@ -70,7 +70,7 @@ def test_a_warm_start__begins_where_the_source_ended(planted, sources, tmp_path,
 def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, options):
     problem = problem_of(planted[0], family, options)
     known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), options["topics"])
-    assert [one.number for one in known] == list(range(len(known)))
+    assert [reference.number for reference in known] == list(range(len(known)))
     for state, _ in Fit(replace(problem, warm=known), Limits(iterations=3)):
         rows = arrays_of(state.blocks[0].value.rows)
         held = counts_of(rows)
@@ -118,7 +118,7 @@ def test_of_more_topics__the_largest_are_taken(planted, sources, tmp_path, famil
     (text,) = [event["text"] for event in said if event["event"] == "notice"]
     share = sum(topic.share for topic in source[:2])
     assert f"the 2 largest of 3 topics of {sources['hdp']}/model ({share:.1%} of its tokens)" in text
-    (known,) = {one.topics for one in warm_references(WarmSource.of(sources["hdp"]), Corpus(planted[0]), 2)}
+    (known,) = {reference.topics for reference in warm_references(WarmSource.of(sources["hdp"]), Corpus(planted[0]), 2)}
     assert sorted(known) == sorted(topic.id for topic in source[:2])
 
 
@@ -205,7 +205,9 @@ def test_another_source__makes_another_fingerprint(planted, sources, tmp_path):
 def test_unseen_documents__begin_from_proportions_that_are_fitted_to_them(planted, sources, tmp_path):
     split(planted[1], tmp_path / "train", tmp_path / "held", fraction=0.3)
     given = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 1, "heldout": tmp_path / "held"}
-    assert all(one.number is None for one in warm_references(WarmSource.of(sources["lda"]), Corpus(planted[1]), 3))
+    assert all(
+        reference.number is None for reference in warm_references(WarmSource.of(sources["lda"]), Corpus(planted[1]), 3)
+    )
     fit(tmp_path / "train", tmp_path / "warm", warm=sources["lda"], **given)
     fit(tmp_path / "train", tmp_path / "cold", init="random", **given)
     assert scores_of(tmp_path / "warm")[0] > scores_of(tmp_path / "cold")[0] + 0.1
@@ -218,7 +220,7 @@ def test_a_run_that_was_stopped__is_begun_from_its_checkpoint(planted, tmp_path,
     with pytest.raises(KeyboardInterrupt):
         fit(planted[0], tmp_path / "source", sinks=[stop_at(3)], iterations=4, **given)
     known = warm_references(WarmSource.of(tmp_path / "source"), Corpus(planted[0]), 3)
-    assert all((one.number is None) == (schedule == "stochastic") for one in known)
+    assert all((reference.number is None) == (schedule == "stochastic") for reference in known)
     model = fit(planted[0], tmp_path / "run", warm=tmp_path / "source", family="lda", topics=3, iterations=2)
     assert model.record.iterations == 2
 

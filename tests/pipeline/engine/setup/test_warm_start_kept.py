@@ -62,7 +62,7 @@ def days(tmp_path_factory):
     found = {}
     for name, shards, words in (("one", cut[:3], WORDS), ("two", cut, WORDS), ("grown", grown, WORDS + MORE)):
         found[name] = [
-            write_shards(place / f"{name}{part}", [halves(one, part) for one in shards], words) for part in (1, 0)
+            write_shards(place / f"{name}{part}", [halves(shard, part) for shard in shards], words) for part in (1, 0)
         ]
     return found
 
@@ -102,7 +102,7 @@ def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, 
     problem, state, known = begun(days[day][0], firsts / name, name)
     checkpoint = Run(firsts / name).checkpoints.at(60)
     parts = checkpoint.record().parts
-    assert [one.saved is not None for one in known] == [True, True, True, False]
+    assert [reference.saved is not None for reference in known] == [True, True, True, False]
     for number in range(3):
         before = checkpoint.read(f"local_states/{number:05d}", parts[f"local_states/{number:05d}"])
         local = arrays_of(state.swept[number].value.local)
@@ -158,7 +158,7 @@ def test_other_options_or_families__begin_from_proportions_alone(days, firsts):
         ("hdp", "hdp", {"topics": 6, "split_merge_moves": True, "beta": 3.0}),
     ):
         problem, state, known = begun(days["two"][0], firsts / source, name, options)
-        assert all(one.saved is None and one.columns == 0 for one in known)
+        assert all(reference.saved is None and reference.columns == 0 for reference in known)
         assert len(state.swept) == len(problem.shards) == 4
 
 
@@ -169,7 +169,7 @@ def test_a_run_whose_checkpoints_are_gone__is_begun_from_its_model(days, firsts,
     Checkpoints(Folder(str(source / "checkpoints"))).at(60).folder.remove()
     assert WarmSource.of(source).local_states == ""
     _, _, known = begun(days["two"][0], source, "lda")
-    assert all(one.saved is None and one.columns == 4 for one in known)
+    assert all(reference.saved is None and reference.columns == 4 for reference in known)
     with pytest.raises(AbsentError, match="the local states that the run begins from are gone"):
         warm_start(named, Corpus(days["two"][0]), 4)
 

@@ -25,14 +25,18 @@ def test_the_table__has_what_evaluate_and_the_events_say(small, compared):
         members = [place / "members/000", place / "members/001"]
         scores = [evaluate(member, heldout=small[1]).score for member in members]
         if row["family"] == "lda":
-            told = [[one for one in Run(member).events() if one["event"] == "iteration"][-1] for member in members]
-            assert row["scores"] == [one["score"] for one in told]
+            told = [
+                [event for event in Run(member).events() if event["event"] == "iteration"][-1] for member in members
+            ]
+            assert row["scores"] == [event["score"] for event in told]
             assert (row["samples"], row["objective"]) == (0, None)
         else:
             assert len(list((members[0] / "members").iterdir())) == row["samples"] == 2
-            told = [[one for one in Run(member).events() if one["event"] == "iteration"][-1] for member in members]
-            assert row["objective"] == statistics.fmean(one["objective"] for one in told)
-            assert row["objective_error"] == pytest.approx(np.std([one["objective"] for one in told]))
+            told = [
+                [event for event in Run(member).events() if event["event"] == "iteration"][-1] for member in members
+            ]
+            assert row["objective"] == statistics.fmean(event["objective"] for event in told)
+            assert row["objective_error"] == pytest.approx(np.std([event["objective"] for event in told]))
         np.testing.assert_allclose(row["scores"], scores, rtol=1e-6)
         assert row["score"] == pytest.approx(np.mean(scores), rel=1e-6)
         assert row["score_error"] == pytest.approx(abs(scores[0] - scores[1]) / 2, rel=1e-3)
@@ -76,7 +80,9 @@ def test_files__hold_the_same_rows(compared):
     for row in series:
         assert row["steps"] == row["iteration"] * row["topics"]
         events = Run(place / f"runs/{row['cell']}/members/{row['restart']:03d}").events()
-        event = next(one for one in events if (one["event"], one["iteration"]) == ("iteration", row["iteration"]))
+        event = next(
+            event for event in events if (event["event"], event["iteration"]) == ("iteration", row["iteration"])
+        )
         assert (row["score"], row["objective"]) == (event["score"], event.get("objective"))
     own = [row["seconds"] for row in series if (row["cell"], row["restart"]) == ("lda-2", 1)]
     assert own == sorted(own)
@@ -99,7 +105,7 @@ def test_families_that_find_their_topics__are_told_with_them(small, tmp_path):
     assert [(row["start"], row["topics"]) for row in found.rows] == [("from 1 topic", None), ("from 6 topics", None)]
     series = pq.read_table(tmp_path / "out/series.parquet").to_pylist()
     events = Run(tmp_path / "out/runs/gibbs-hdp-from-6/members/000").events()
-    made = np.cumsum([one["topics"] for one in events if one["event"] == "iteration"])
+    made = np.cumsum([event["topics"] for event in events if event["event"] == "iteration"])
     assert [row["steps"] for row in series if row["cell"] == "gibbs-hdp-from-6"] == made.tolist()
     assert all(1 <= row["topics_99"] <= 20 for row in series)
 

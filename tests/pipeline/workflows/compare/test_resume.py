@@ -113,12 +113,12 @@ def test_a_comparison__is_told_and_checked_with_all_its_runs(small, compared, tm
     for name in ("table.parquet", "series.parquet"):
         (tmp_path / "out" / name).write_bytes((tmp_path / "out" / name).read_bytes()[:100])
     broken = verify(tmp_path / "out").broken
-    assert [one.split(":")[0].rsplit("/", 1)[1] for one in broken] == ["table.parquet", "series.parquet"]
+    assert [text.split(":")[0].rsplit("/", 1)[1] for text in broken] == ["table.parquet", "series.parquet"]
     shutil.copytree(compared.folder, tmp_path / "out", dirs_exist_ok=True)
     for path in (tmp_path / "out/cells/lda-3.json", tmp_path / "out/runs/lda-2/members/001/run.json"):
         path.write_bytes(path.read_bytes()[:-9])
     broken = verify(tmp_path / "out").broken
-    assert [one.split(":")[0].removeprefix(f"{tmp_path}/out/") for one in broken] == [
+    assert [text.split(":")[0].removeprefix(f"{tmp_path}/out/") for text in broken] == [
         "cells/lda-3.json",
         "runs/lda-2/members/001/run.json",
     ]
@@ -135,8 +135,8 @@ def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
     damaged = next((tmp_path / "damaged/runs/lda-2-from-gibbs-lda/000").rglob("events.jsonl"))
     damaged.write_bytes(b"{")
     found = verify(tmp_path / "damaged").broken
-    assert any(str(shard) in one for one in found)
-    assert any(str(damaged) in one for one in found)
+    assert any(str(shard) in text for text in found)
+    assert any(str(damaged) in text for text in found)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_the_table__has_means_over_the_restarts_and_their_definitions(place, tmp
         options = {"coherence": place / "texts.jsonl", "heldout": tmp_path / "out" / "heldout", "scheduler": "serial"}
         values = [measure(run, metrics="c_v,nmi,document-perplexity", **options) for run in runs]
         for name in ("c_v", "nmi", "document-perplexity"):
-            assert row[name.replace("-", "_")] == statistics.fmean(one[name].value for one in values)
+            assert row[name.replace("-", "_")] == statistics.fmean(metrics[name].value for metrics in values)
     assert "| npmi | diversity | c_v | strict-diversity | nmi | document-perplexity |" in compared.tables
     text = (tmp_path / "out" / "table.md").read_text()
     assert "* **nmi**: mutual information of largest topic and label" in text

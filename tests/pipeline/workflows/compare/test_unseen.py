@@ -60,7 +60,7 @@ def test_cells__have_the_scores_of_evaluate(place, compared):
         assert row["ensemble_score"] == pytest.approx(found.given_labels.score, rel=1e-12)
         assert (row["labelled"], row["unknown"]) == (found.given_labels.labelled, found.given_labels.unknown)
         each = [evaluate(run / f"members/00{n}", unseen=place / "unseen", given_labels=True, seed=4) for n in (0, 1)]
-        np.testing.assert_allclose(row["scores"], [one.given_labels.score for one in each], rtol=1e-12)
+        np.testing.assert_allclose(row["scores"], [score.given_labels.score for score in each], rtol=1e-12)
         assert row["perplexity"] == math.exp(-np.mean(row["scores"]))
         assert row["samples"] == (2 if row["family"] == "labeled-lda" else 0)
         if not fields:
@@ -69,7 +69,7 @@ def test_cells__have_the_scores_of_evaluate(place, compared):
         (own,) = found.fields
         assert (row["accuracy"], row["macro_f1"], row["micro_f1"]) == (own.accuracy, own.macro_f1, own.micro_f1)
         assert row["classified"]["confusion"] == [list(line) for line in own.confusion]
-        assert [one["f1"] for one in row["classified"]["classes"]] == [one.f1 for one in own.classes]
+        assert [value["f1"] for value in row["classified"]["classes"]] == [value.f1 for value in own.classes]
 
 
 VARIANTS = ("-labels-kind+place", "-labels-kind")
@@ -117,7 +117,7 @@ def test_a_number__is_predicted_too(place):
     settings = {"hdsp": {"scaling": "linear", "covariates": ["stars"], "labels": ["kind"]}}
     asked = {"families": ("hdsp",), "topics": (3,), "iterations": 2, "settings": settings, "field": "stars"}
     (row,) = compare(place / "train", place / "numbers", unseen=place / "unseen", scheduler="serial", **asked).rows
-    assert [one["value"] for one in row["classified"]["classes"]] == [1.0, 2.0, 3.0]
+    assert [value["value"] for value in row["classified"]["classes"]] == [1.0, 2.0, 3.0]
     assert json.loads(row["options"])["labels"] == ["kind"]
 
 
