@@ -91,14 +91,14 @@ def sweep(
         a_document = a if own is None else own[number]
         a_own, own_rest = a_document[listed], np.delete(a_document, listed).sum()
         total = np.maximum(running[listed], least)
-        for i, (w, c, one) in enumerate(zip(position[pairs], counts[pairs], weights[pairs], strict=True)):
-            old, n_kw = one * q[i], row_topic[w, listed] + row_change[w, listed]
+        for i, (w, c, weight) in enumerate(zip(position[pairs], counts[pairs], weights[pairs], strict=True)):
+            old, n_kw = weight * q[i], row_topic[w, listed] + row_change[w, listed]
             each = (a_own + np.maximum(here - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
             others = 0.0
             if unlisted:
                 others = background[w] - (ratio[listed] * (b[w] + n_kw)).sum()
                 others = others if others > 1e-5 * background[w] else 0.0  # below, rounding alone
-                others *= (own_rest + max(rest - one * (1 - q[i].sum()), 0.0)) / a_rest
+                others *= (own_rest + max(rest - weight * (1 - q[i].sum()), 0.0)) / a_rest
                 others = unlisted * to_power(others / unlisted, power)  # as many equal topics
             each = to_power(each, power)
             before_pair, q[i] = q[i].copy(), np.floor(each / (each.sum() + others) * NEARLY) / UNIT

@@ -74,8 +74,8 @@ def moments(shape, offsets, position, counts, lists, topic, starts, share):
     """V[n_kw] and Z[n_kw] of the active topics' responsibilities, shape (2, rows, topics)."""
     result = np.zeros((2, *shape))
     for pairs, own, q in documents(offsets, lists, topic, starts, share):
-        for w, c, one in zip(position[pairs], counts[pairs], q, strict=True):
-            _, variance, log_absent = exact.moments(one[np.newaxis], [c])
+        for w, c, responsibilities in zip(position[pairs], counts[pairs], q, strict=True):
+            _, variance, log_absent = exact.moments(responsibilities[np.newaxis], [c])
             result[0, w, own] += variance
             result[1, w, own] += log_absent
     return result

@@ -21,7 +21,7 @@ def fold_rows(active, rest, even, weight, change, place, momentum):
     moved[place >= 0] = change[place[place >= 0]]
     new = active + moved
     ahead = np.maximum(new + momentum * moved, 0.0)
-    return new, ahead, [(one + parts(one, rest, even, weight)).sum(axis=0) for one in (new, ahead)]
+    return new, ahead, [(counts + parts(counts, rest, even, weight)).sum(axis=0) for counts in (new, ahead)]
 
 
 def fold_steps(before, rest, even, weight, change, place, momentum, bands):

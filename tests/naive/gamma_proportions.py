@@ -66,21 +66,21 @@ def add_label_sums(results, labels, document, here, part):
     """Add a document to the sums of its labels."""
     offsets, label, value, log_rate = labels
     own = range(offsets[document], offsets[document + 1])
-    length = sum(abs(value[one]) for one in own)
-    for one in own:
-        kind = 0 if value[one] > 0 else 4
-        if value[one]:
-            each = abs(value[one]) * part
-            results["label_sums"][label[one], kind : kind + 4] += [
+    length = sum(abs(value[entry]) for entry in own)
+    for entry in own:
+        kind = 0 if value[entry] > 0 else 4
+        if value[entry]:
+            each = abs(value[entry]) * part
+            results["label_sums"][label[entry], kind : kind + 4] += [
                 each * here,
                 each,
                 length * each * here,
                 length * each,
             ]
         for other in own:
-            both = value[one] * value[other] * part
-            results["curvature"][label[one], label[other]] += both * here
-            results["curvature"][label[one], len(log_rate) + label[other]] += both
+            both = value[entry] * value[other] * part
+            results["curvature"][label[entry], label[other]] += both * here
+            results["curvature"][label[entry], len(log_rate) + label[other]] += both
 
 
 def proportions(labels, prior, document_topic):

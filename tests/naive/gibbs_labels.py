@@ -10,7 +10,7 @@ def allowed_of(lists, label, each, background, topics):
     """The topics that each document may have."""
     allowed = []
     for first, last in zip(lists, lists[1:], strict=False):
-        own = [int(one) * each + place for one in label[first:last] for place in range(each)]
+        own = [int(number) * each + place for number in label[first:last] for place in range(each)]
         rest = list(range(topics - background, topics))
         allowed.append(np.array(own + rest if first < last or background else range(topics), dtype=int))
     return allowed
@@ -76,11 +76,13 @@ def sweep_authors(
     for token in range(z.size):
         others, own = np.arange(z.size) != token, authors[documents[token]]
         by = np.array([authors[document][place] for document, place in zip(documents, a, strict=True)])
-        counted = [author_elsewhere[one] + np.bincount(z[others & (by == one)], minlength=topics) for one in own]
+        counted = [
+            author_elsewhere[author] + np.bincount(z[others & (by == author)], minlength=topics) for author in own
+        ]
         word = np.bincount(z[others & (words == words[token])], minlength=topics) + elsewhere[words[token]]
         every = np.bincount(z[others], minlength=topics) + elsewhere.sum(axis=0)
         phi = (word + word_prior) / (every + total_prior)
-        mass = np.array([(one + prior) / (one.sum() + topics * prior) * phi for one in counted])
+        mass = np.array([(counts + prior) / (counts.sum() + topics * prior) * phi for counts in counted])
         a[token] = pick(mass.sum(axis=1), uniform(key, 2 * token))
         z[token] = pick(mass[a[token]], uniform(key, 2 * token + 1))
     return z, a

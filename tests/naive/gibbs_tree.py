@@ -47,7 +47,7 @@ class Tree:
         """
         depth, scores, candidates = len(self.alpha), {}, []
         placed, self.placed = self.placed, self.placed & (self.owner != document)
-        for node in sorted(self.parents, key=lambda one: (self.level(one), one)):
+        for node in sorted(self.parents, key=lambda node: (self.level(node), node)):
             at, up = self.level(node), self.parents[node]
             scores[node] = 0.0
             if at:
@@ -57,7 +57,9 @@ class Tree:
                 candidates.append((node, scores[node]))
             elif births:
                 leave = np.log(self.gamma / (self.gamma + self.documents(node)))
-                candidates.append((node, scores[node] + leave + sum(log_new(one) for one in range(at + 1, depth))))
+                candidates.append(
+                    (node, scores[node] + leave + sum(log_new(depth_below) for depth_below in range(at + 1, depth)))
+                )
         self.placed = placed
         return candidates
 
@@ -142,8 +144,8 @@ class Tree:
             mine = self.z[(self.owner == document) & self.placed]
             sizes = np.bincount(mine, minlength=len(self.alpha))
             have = [self.tokens(node) for node in path]
-            word = [(one[self.words[token]] + eta) for one, eta in zip(have, self.eta, strict=True)]
-            total = [one.sum() + one.size * eta for one, eta in zip(have, self.eta, strict=True)]
+            word = [(counts[self.words[token]] + eta) for counts, eta in zip(have, self.eta, strict=True)]
+            total = [counts.sum() + counts.size * eta for counts, eta in zip(have, self.eta, strict=True)]
             weights = (self.alpha + sizes) * np.array(word) / np.array(total)
             logs += np.log(weights.sum())
             if number is not None:
@@ -210,20 +212,20 @@ def move_subtrees(offsets, position, counts, key, alpha, eta, gamma, births, sha
                 tree.exchange(members, upto)
                 if np.log(1.0 - uniform(key, 2 * slots + node)) >= tree.log_joint() - before:
                     tree.exchange(members, upto)
-            alone = any(tree.documents(one) == len(members) for one in route[1:])
+            alone = any(tree.documents(node) == len(members) for node in route[1:])
             if not mine or (births and len(free) < upto - 1) or (alone and not births):
                 continue
-            gone = [one for one in reversed(route[1:]) if tree.documents(one) == len(members)]
-            for one in gone:
-                del tree.parents[one]
-                free += [one] if one in reusable else []
-            below = {one for one in tree.parents if one == node or node in above(tree.parents, one)}
-            level = {one: -1 if one in below else tree.level(one) for one in tree.parents}
-            places = sorted((at, one) for one, at in level.items() if 0 <= at < upto and (births or at == upto - 1))
+            gone = [node for node in reversed(route[1:]) if tree.documents(node) == len(members)]
+            for empty in gone:
+                del tree.parents[empty]
+                free += [empty] if empty in reusable else []
+            below = {child for child in tree.parents if child == node or node in above(tree.parents, child)}
+            level = {child: -1 if child in below else tree.level(child) for child in tree.parents}
+            places = sorted((at, child) for child, at in level.items() if 0 <= at < upto and (births or at == upto - 1))
             logs = []
             for _, place in places:
                 state = dict(tree.parents), {d: list(path) for d, path in tree.paths.items()}
-                tree.hang(node, members, upto, place, [-10 - one for one in range(upto)])
+                tree.hang(node, members, upto, place, [-10 - number for number in range(upto)])
                 logs.append(tree.log_joint())
                 tree.parents, tree.paths = state
             probabilities = np.exp(np.array(logs) - max(logs))

@@ -135,7 +135,7 @@ def log_probability(state):
             continue
         a, b, tables = network.a[i], network.b[i], state.tables(i)
         total += log_rising(b, a, tables.sum()) - log_rising(b, 1.0, m.sum())
-        total += sum(log_stirling(a, *one) for one in zip(m, tables, strict=True))
+        total += sum(log_stirling(a, *counts) for counts in zip(m, tables, strict=True))
         total += (gammaln(tables + 1) - gammaln(state.s[edges] + 1).sum(axis=0)).sum()  # which tables are whose
         if len(edges) > 1:
             total += log_polya(network.mixing[edges], state.s[edges].sum(axis=1))

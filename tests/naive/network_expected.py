@@ -118,7 +118,9 @@ class Document:
 
     def fold_in(self, rounds=3):
         """Make tables and vectors from the nodes' own counts alone."""
-        self.rho = [np.array([g for _, g in one]) / max(sum(g for _, g in one), 1e-9) for one in self.parents]
+        self.rho = [
+            np.array([g for _, g in parents]) / max(sum(g for _, g in parents), 1e-9) for parents in self.parents
+        ]
         self.tables[:] = 0.0
         for number in range(rounds):
             self.gather(first=number == 0)

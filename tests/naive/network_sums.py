@@ -17,7 +17,7 @@ def log_terms(state, nodes):
         if not edges:
             total += (gammaln(network.alpha + m) - gammaln(network.alpha)).sum()
             continue
-        total += sum(log_stirling(network.a[i], *one) for one in zip(m, tables, strict=True))
+        total += sum(log_stirling(network.a[i], *counts) for counts in zip(m, tables, strict=True))
         total += (gammaln(tables + 1) - gammaln(state.s[edges] + 1).sum(axis=0)).sum()
         if len(edges) > 1:
             total += log_polya(network.mixing[edges], state.s[edges].sum(axis=1))
@@ -27,7 +27,7 @@ def log_terms(state, nodes):
 def count_node_topics(node, token_topic, nodes):
     """Each node's topics, ascending, and its tokens that have them."""
     tallies = [Counter(token_topic[node == j].tolist()) for j in nodes]
-    return [sorted(one.items()) for one in tallies]
+    return [sorted(tally.items()) for tally in tallies]
 
 
 def pair_probabilities(laid, mean, phi):

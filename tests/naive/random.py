@@ -12,6 +12,6 @@ def mixed(bits):
 
 def uniform(key, number):
     """Number `number` of the stream, on [0, 1)."""
-    first, second = (int(one) for one in key)
+    first, second = (int(number) for number in key)
     inner = mixed((first + number * 0x9E3779B97F4A7C15) & MASK)
     return (mixed(second ^ inner) >> 11) / 2.0**53

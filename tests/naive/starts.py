@@ -48,7 +48,7 @@ def choose_seeds(vectors, weights, draws):
             row = min(int(np.searchsorted(running, draw * running[-1], side="right")), len(vectors) - 1)
             apart = 1.0 - vectors.astype(np.float64) @ vectors[row].astype(np.float64)
             left.append((row, np.minimum(distance, weights * np.where(apart > 1e-6, apart, 0.0))))
-        row, distance = min(left, key=lambda one: one[1].sum())
+        row, distance = min(left, key=lambda cluster: cluster[1].sum())
         seeds.append(row)
     return seeds
 

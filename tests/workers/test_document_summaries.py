@@ -18,7 +18,8 @@ def drawn(seed, documents, topics):
     tokens = generator.integers(0, 5, documents).astype(float)
     labels = pa.array(
         [
-            [{"field": "f", "value": "abc"[one]} for one in generator.integers(0, 3, generator.integers(0, 3))] or None
+            [{"field": "f", "value": "abc"[letter]} for letter in generator.integers(0, 3, generator.integers(0, 3))]
+            or None
             for _ in range(documents)
         ],
         LABELS,
@@ -37,8 +38,8 @@ def test_examples__are_the_largest_shares_of_all_shards(seed, documents, topics,
     best = Candidates.join([part.candidates for part in parts]).best(count)
     for topic in range(topics):
         order = sorted(
-            (one for one in range(documents) if tokens[one] > 0 and theta[one, topic] >= 0.01),
-            key=lambda one: (-theta[one, topic], -tokens[one], one),
+            (document for document in range(documents) if tokens[document] > 0 and theta[document, topic] >= 0.01),
+            key=lambda document: (-theta[document, topic], -tokens[document], document),
         )[:count]
         own = best.take(np.flatnonzero(best.topic == topic))
         assert (own.shard * cut + own.row).tolist() == order
@@ -67,9 +68,9 @@ def test_labels__are_summed_once_a_document(seed, documents, topics):
     )
     for place, value in enumerate(total.values):
         own = [
-            one
-            for one in range(documents)
-            if tokens[one] > 0 and any(pair["value"] == value for pair in labels[one].as_py() or ())
+            document
+            for document in range(documents)
+            if tokens[document] > 0 and any(pair["value"] == value for pair in labels[document].as_py() or ())
         ]
         assert total.documents[place] == len(own) > 0
         assert np.allclose(total.sums[place], theta[own].sum(axis=0))

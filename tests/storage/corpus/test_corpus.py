@@ -109,18 +109,20 @@ SEGMENTS = pa.list_(pa.int32())
 
 @given(st.lists(st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=4) | st.none(), max_size=5), st.integers(0))
 def test_segments__stay_with_whatever_counts_and_those_without_a_pair_are_empty(lists, seed):
-    drawn = [[] if one is None else one for one in lists]
-    flat = [count for one in drawn for segment in one for count in segment]
-    lengths = [None if one is None else list(map(len, one)) for one in lists]
+    drawn = [[] if segments is None else segments for segments in lists]
+    flat = [count for document in drawn for segment in document for count in segment]
+    lengths = [None if segments is None else list(map(len, segments)) for segments in lists]
     documents = Documents(
         ids=pa.array(list(map(str, range(len(lists)))), pa.string()),
-        offsets=np.cumsum([0, *(sum(map(len, one)) for one in drawn)]).astype(np.int64),
-        words=np.array([word for one in drawn for segment in one for word in range(len(segment))], dtype=np.int32),
+        offsets=np.cumsum([0, *(sum(map(len, document)) for document in drawn)]).astype(np.int64),
+        words=np.array(
+            [word for document in drawn for segment in document for word in range(len(segment))], dtype=np.int32
+        ),
         counts=np.full(len(flat), 2, dtype=np.int32),
         extras={"segments": pa.array(lengths, SEGMENTS)},
     )
     found = documents.with_counts(np.array(flat, dtype=np.int32))
-    left = [[sum(count > 0 for count in segment) for segment in one] for one in drawn]
+    left = [[sum(count > 0 for count in segment) for segment in document] for document in drawn]
     assert found.extras["segments"].to_pylist() == left
     assert np.diff(found.offsets).tolist() == list(map(sum, left))
     first = seed % (len(lists) + 1)

@@ -16,7 +16,7 @@ def test_rows__are_the_lists_of_labels(drawn, first):
     column = pa.array(drawn, LABELS).slice(min(first, len(drawn)))
     found = label_lists(rows_of(column), len(column))
     assert found.type == LABELS
-    assert found.to_pylist() == [one or [] for one in drawn[first:]]
+    assert found.to_pylist() == [row or [] for row in drawn[first:]]
 
 
 @given(st.lists(COLUMN, min_size=1, max_size=3))
@@ -36,21 +36,21 @@ def test_labels__are_dropped_by_their_address_alone(drawn, cut, share, seed, fie
     left, dropped, able = part_columns(extras, 0, share, seed, field)
     cut = min(cut, len(drawn))
     pieces = [
-        part_columns({name: one.slice(a, b - a) for name, one in extras.items()}, a, share, seed, field)
+        part_columns({name: column.slice(a, b - a) for name, column in extras.items()}, a, share, seed, field)
         for a, b in ((0, cut), (cut, len(drawn)))
     ]
-    for whole, parts in ((left, [one[0] for one in pieces]), (dropped, [one[1] for one in pieces])):
+    for whole, parts in ((left, [piece[0] for piece in pieces]), (dropped, [piece[1] for piece in pieces])):
         for name, column in whole.items():
             assert column.to_pylist() == [value for part in parts for value in part[name].to_pylist()]
-    assert able == sum(one[2] for one in pieces)
+    assert able == sum(piece[2] for piece in pieces)
     for name in extras:
         for own, a, b in zip(*(part[name].to_pylist() for part in (extras, left, dropped)), strict=True):
             if name == "n":
                 assert (a if b is None else b) == own
             else:
-                assert [one for one in own or [] if one in a] == a
-                assert [one for one in own or [] if one not in a] == b
-                assert field is None or all(one["field"] == field for one in b)
+                assert [label for label in own or [] if label in a] == a
+                assert [label for label in own or [] if label not in a] == b
+                assert field is None or all(label["field"] == field for label in b)
 
 
 def test_labels__are_dropped_with_the_probability_and_apart_from_one_another():

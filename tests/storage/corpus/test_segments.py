@@ -15,11 +15,11 @@ DOCUMENTS = st.lists(st.one_of(st.none(), st.lists(SEGMENT, max_size=4)), min_si
 
 def documents_of_segments(rows):
     """Make documents of lists of segments, each a word's count by its number."""
-    each = [one or [] for one in rows]
-    pairs = [(word, part[word]) for one in each for part in one for word in sorted(part)]
-    lengths = [sum(map(len, one)) for one in each]
+    each = [row or [] for row in rows]
+    pairs = [(word, part[word]) for document in each for part in document for word in sorted(part)]
+    lengths = [sum(map(len, document)) for document in each]
     words, counts = (np.array([pair[place] for pair in pairs], dtype=np.int32) for place in (0, 1))
-    segments = pa.array([None if one is None else [len(part) for part in one] for one in rows], EXTRAS["segments"])
+    segments = pa.array([None if row is None else [len(part) for part in row] for row in rows], EXTRAS["segments"])
     ids = pa.array([str(n) for n in range(len(rows))], pa.string())
     return Documents(ids, np.cumsum([0, *lengths]), words, counts, {"segments": segments})
 
@@ -31,8 +31,8 @@ def test_shards__keep_each_segment_with_its_words(rows):
     for document in range(shard.documents):
         first, last = shard.segments.documents[document], shard.segments.documents[document + 1]
         bounds = [(shard.segments.pairs[g], shard.segments.pairs[g + 1]) for g in range(first, last)]
-        found.append([{shard.words[shard.position[p]]: shard.counts[p] for p in range(*one)} for one in bounds])
-    assert found == [one or [] for one in rows]
+        found.append([{shard.words[shard.position[p]]: shard.counts[p] for p in range(*bound)} for bound in bounds])
+    assert found == [row or [] for row in rows]
     assert len(shard.segments) == sum(map(len, found))
 
 

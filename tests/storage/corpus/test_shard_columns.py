@@ -217,7 +217,7 @@ def test_commands_on_a_corpus_without_documents__say_so(tmp_path):
     ):
         with pytest.raises(InputError, match="the corpus is empty"):
             refused()
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["c", "empty", "run", "x.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "empty", "run", "x.jsonl"]
 
 
 def test_a_shard_without_documents__is_no_shard(corpus):

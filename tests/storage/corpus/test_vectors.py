@@ -47,7 +47,7 @@ def write_vectors(path, values, shard_tokens=None, portion=None, labelled=False)
 
 def values_of(corpus):
     """All vectors of a corpus as its shards have them for sweeps."""
-    return np.concatenate([one.load().values for one in corpus.references])
+    return np.concatenate([reference.load().values for reference in corpus.references])
 
 
 @given(
@@ -65,7 +65,7 @@ def test_vectors__are_read_as_they_were_written_however_they_arrive(tmp_path_fac
     assert (manifest.documents, manifest.pairs, manifest.tokens) == (count, values.size, values.size)
     rows = -(-shard_tokens // width)
     assert [row.documents for row in manifest.shards] == [min(rows, count - n) for n in range(0, count, rows)]
-    read = Vectors.join([one.vectors() for one in corpus.references])
+    read = Vectors.join([reference.vectors() for reference in corpus.references])
     expected = vectors_of(values, labelled=True)
     assert read.ids.to_pylist() == expected.ids.to_pylist()
     assert read.extras["labels"].to_pylist() == expected.extras["labels"].to_pylist()
@@ -98,12 +98,14 @@ def test_shard__of_vectors_has_what_a_shard_has(tmp_path, shape):
 def test_tasks__carry_vectors_in_memory_and_in_scratch_files(tmp_path, scratch):
     values = np.random.default_rng(3).normal(size=(9, 4))
     corpus = Corpus(write_vectors(tmp_path / "c", values, 12))
-    loaded = [load_shard(one, str(tmp_path / "scratch") if scratch else None, 8.0) for one in corpus.references]
-    assert all(isinstance(one, ShardOnDisk if scratch else VectorShard) for one in loaded)
-    opened = [open_shard(one) for one in loaded]
-    assert [one.number for one in opened] == [0, 1, 2]
-    assert np.concatenate([one.values for one in opened]).tobytes() == values.tobytes()
-    assert all(isinstance(one, VectorShard) for one in opened)
+    loaded = [
+        load_shard(reference, str(tmp_path / "scratch") if scratch else None, 8.0) for reference in corpus.references
+    ]
+    assert all(isinstance(shard, ShardOnDisk if scratch else VectorShard) for shard in loaded)
+    opened = [open_shard(shard) for shard in loaded]
+    assert [shard.number for shard in opened] == [0, 1, 2]
+    assert np.concatenate([shard.values for shard in opened]).tobytes() == values.tobytes()
+    assert all(isinstance(shard, VectorShard) for shard in opened)
     assert opened[0].words.tolist() == [0, 1, 2, 3]
 
 

@@ -21,7 +21,7 @@ with created(Folder(sys.argv[1])) as place:
 
 
 def hidden(folder):
-    return sorted(one.name for one in folder.iterdir() if one.name.startswith("."))
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
 
 
 def test_created__removes_what_processes_that_died_have_left_and_nothing_else(tmp_path):
@@ -47,7 +47,7 @@ def test_created__leaves_what_another_is_making(tmp_path):
         with created(Folder(tmp_path / "c")) as second:
             second.write("second", b"")
         assert first.exists("first")
-    assert [one.name for one in (tmp_path / "c").iterdir()] == ["second"]
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["second"]
     assert hidden(tmp_path) == []
 
 
@@ -64,7 +64,7 @@ def test_replaced__that_cannot_be_put_in_its_place_leaves_the_old_one(tmp_path, 
     monkeypatch.setattr(Folder, "rename", fail)
     with pytest.raises(StoreError), replaced(Folder(tmp_path / "c")) as place:
         place.write("new", b"")
-    assert [one.name for one in (tmp_path / "c").iterdir()] == ["old"]
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["old"]
     assert hidden(tmp_path) == []
 
 

@@ -29,12 +29,12 @@ def dense(text):
 def test_segments__lose_nothing_but_white_space_and_keep_the_order(how, text):
     found = cutter_of(how)(text)
     assert dense("".join(found)) == dense(text)
-    assert all(dense(one) for one in found)
+    assert all(dense(segment) for segment in found)
     place = 0
-    for one in found:  # each stands in the text behind the one before, and white space alone is between
-        at = text.index(one, place)
+    for segment in found:  # each stands in the text behind the one before, and white space alone is between
+        at = text.index(segment, place)
         assert not dense(text[place:at])
-        place = at + len(one)
+        place = at + len(segment)
     assert bool(found) == bool(dense(text))
 
 
@@ -51,7 +51,7 @@ def test_lines_and_paragraphs__are_what_stands_between_line_ends_and_blank_lines
             expected[-1] += dense(line)
         elif expected[-1]:
             expected.append("")
-    assert list(map(dense, cutter_of("paragraphs")(text))) == [one for one in expected if one]
+    assert list(map(dense, cutter_of("paragraphs")(text))) == [part for part in expected if part]
 
 
 @given(TEXTS)
@@ -61,7 +61,7 @@ def test_headings__begin_segments_and_what_is_before_them_is_one(text):
         if line.startswith("CH"):
             expected.append("")
         expected[-1] += dense(line)
-    assert list(map(dense, cutter_of("headings:CH")(text))) == [one for one in expected if one]
+    assert list(map(dense, cutter_of("headings:CH")(text))) == [part for part in expected if part]
 
 
 @given(TEXTS, TEXTS)
@@ -137,13 +137,13 @@ def test_a_way_that_is_not_there__is_told_with_the_nearest(how, told):
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=6))
 def test_lists_of_lengths__are_read_as_they_were_made(lists):
     counts = np.array(list(map(len, lists)), dtype=np.int64)
-    column = segment_lists(counts, np.array([length for one in lists for length in one], dtype=np.int64))
+    column = segment_lists(counts, np.array([length for lengths in lists for length in lengths], dtype=np.int64))
     assert column.to_pylist() == lists
     assert segment_counts(column).tolist() == counts.tolist()
-    assert np.diff(segment_bounds(column)).tolist() == [length for one in lists for length in one]
+    assert np.diff(segment_bounds(column)).tolist() == [length for lengths in lists for length in lengths]
     offsets = np.cumsum([0, *map(sum, lists)])
     require_segments(column, offsets, "x")
-    nulls = pa.array([one or None for one in lists], column.type)
+    nulls = pa.array([lengths or None for lengths in lists], column.type)
     require_segments(nulls, offsets, "x")
     assert segment_counts(nulls).tolist() == counts.tolist()
     part = column.slice(len(lists) // 2)

@@ -166,7 +166,7 @@ def test_periods__are_their_beginning_with_pandas_or_without(freq, day):
         values_of(column, field),
         values_of(column.storage, pa.field("month", pa.int64(), metadata=metadata)),
     ):
-        assert [None if one is None else pd.Timestamp(one) for one in found_] == [expected, None]
+        assert [None if moment is None else pd.Timestamp(moment) for moment in found_] == [expected, None]
         assert len(found_[0]) == 10 or freq in ("h", "min", "s", "ms", "us")
 
 

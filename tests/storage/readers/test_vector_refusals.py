@@ -49,7 +49,7 @@ def test_tables__that_are_wrong_are_refused(tmp_path, text, message):
             ingest(path, tmp_path / "c", format="vectors", shard_tokens=shard_tokens)
         assert message in str(raised.value)
         assert str(raised.value).startswith(path)
-    assert [one.name for one in tmp_path.iterdir()] == ["x.csv"]
+    assert [child.name for child in tmp_path.iterdir()] == ["x.csv"]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -208,7 +208,7 @@ def test_arrays_that_promise_too_much__are_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", FORMATS)
 def test_any_change_of_a_byte__is_a_result_or_an_error_of_ours(tmp_path, kind):
     path = tmp_path / write(kind, tmp_path, SMALL).rpartition("/")[2]
-    files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+    files = sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
     held = {file: file.read_bytes() for file in files}
     generator = np.random.default_rng(0)
     for trial in range(30):
@@ -221,5 +221,5 @@ def test_any_change_of_a_byte__is_a_result_or_an_error_of_ours(tmp_path, kind):
         if (tmp_path / "c").exists():
             assert np.isfinite(Corpus(tmp_path / "c").references[0].load().values).all()
             shutil.rmtree(tmp_path / "c")
-        assert not [one for one in tmp_path.iterdir() if one != path]
+        assert not [child for child in tmp_path.iterdir() if child != path]
         file.write_bytes(held[file])

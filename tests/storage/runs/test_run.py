@@ -85,7 +85,7 @@ def test_clean__removes_files_and_folders_that_kills_have_left(tmp_path, held):
         (tmp_path / "run" / name).write_text("x")
     with run.held() if held else nullcontext():
         run.clean()
-    files = {str(one.relative_to(tmp_path / "run")) for one in (tmp_path / "run").rglob("*") if one.is_file()}
+    files = {str(path.relative_to(tmp_path / "run")) for path in (tmp_path / "run").rglob("*") if path.is_file()}
     assert files == {"run.json", *(str(Path(name)) for name in left)}
 
 

@@ -311,9 +311,9 @@ def test_pieces__that_go_are_given_back_to_the_system(pool, monkeypatch):
 
     monkeypatch.setattr(buffers.mmap, "mmap", fetch)
     arrays = [large(pool) for _ in range(3)]
-    assert all(one() is not None for one in made)
+    assert all(reference() is not None for reference in made)
     arrays.clear()
-    assert [one() for one in made] == [None] * 3
+    assert [reference() for reference in made] == [None] * 3
 
 
 # Reserving -----------------------------------------------------------------------------------------------------------

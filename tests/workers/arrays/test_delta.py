@@ -36,7 +36,7 @@ def dense(delta):
 
 @given(st.lists(deltas(), max_size=5))
 def test_total__is_the_sum_of_what_each_holds(given_deltas):
-    expected = sum((dense(one) for one in given_deltas), np.zeros(17))
+    expected = sum((dense(delta) for delta in given_deltas), np.zeros(17))
     np.testing.assert_array_equal(dense(total(given_deltas)), expected)
 
 
@@ -234,7 +234,7 @@ def test_total__conserves_sums_over_words(given_deltas):
 
 @given(float_deltas(), st.data())
 def test_add__takes_deltas_and_what_sweeps_left(given_deltas, data):
-    mixed = [tasks.Swept({}, one) if data.draw(st.booleans()) else one for one in given_deltas]
+    mixed = [tasks.Swept({}, delta) if data.draw(st.booleans()) else delta for delta in given_deltas]
     found = tasks.add(mixed)
     check_same_bits(found, total(given_deltas))
     assert found.seconds["reduce"] > 0.0

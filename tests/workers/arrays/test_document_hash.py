@@ -32,9 +32,9 @@ def test_addresses__do_not_depend_on_how_documents_are_cut_and_ordered(drawn, da
 def test_addresses__are_the_same_for_the_same_documents_alone(drawn):
     rows, _ = drawn
     found = of(rows)
-    for one, first in zip(rows, found, strict=True):
+    for row, first in zip(rows, found, strict=True):
         for other, second in zip(rows, found, strict=True):
-            assert (first == second) == (one == other)
+            assert (first == second) == (row == other)
 
 
 @given(bags())

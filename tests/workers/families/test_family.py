@@ -74,7 +74,7 @@ class ToyLocal(LocalState):
 
 def _delta(shard, before, node):
     ids = np.unique(np.concatenate([before, node]))
-    counts = [np.array([(one == name).sum() for name in ids], dtype=float) for one in (node, before)]
+    counts = [np.array([(nodes == name).sum() for name in ids], dtype=float) for nodes in (node, before)]
     parts = {"node": change(counts[0] - counts[1], "node"), "tokens": fresh(float(shard.tokens))}
     parts["word_documents"] = change(np.zeros(shard.words.size), "word")
     return Delta(parts, {"node": ids, "word": shard.words})
@@ -154,7 +154,7 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, cuts):
     corpus = Corpus(write_corpus(tmp_path / "c", rows, 4, shard_tokens=4))
     assert len(corpus.manifest.shards) > 2
     executor = SerialExecutor()
-    shards = [executor.submit(load_shard, one) for one in corpus.references]
+    shards = [executor.submit(load_shard, reference) for reference in corpus.references]
     problem = Problem("toy", family, family.options, shards, [], cuts, Stream(0), executor, first)
     found = list(Fit(problem, Limits(iterations=3)))
     state, progress = found[-1]
@@ -249,7 +249,7 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
         corpus = write_vectors(tmp_path / "c", np.random.default_rng(0).normal(size=(20, 3)), 30)
     problem = problem_of(corpus, name, options)
     named = fit_kernels(problem.family, problem.global_state)
-    assert len({id(one) for one in named}) == len(named)
+    assert len({id(state) for state in named}) == len(named)
     called, call = set(), Kernel.__call__
 
     def counting(self, *args, **kwargs):
@@ -266,7 +266,7 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
         tasks.fold_in(problem.family, shard, blocks, last, problem.stream)
     else:
         tasks.score(problem.family, [shard], [swept], blocks, last)
-    assert {one.__name__ for one in called} <= {one.__name__ for one in named}
+    assert {kernel.__name__ for kernel in called} <= {kernel.__name__ for kernel in named}
 
 
 @pytest.mark.parametrize("name", family_names())

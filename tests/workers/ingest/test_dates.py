@@ -216,7 +216,7 @@ def test_many_dates__become_coarser_until_they_are_few(hours, cells):
 def test_units__begin_where_calendars_say():
     at = np.array([hours_of(datetime.datetime(1969, 11, 30, 23)), hours_of(datetime.datetime(2020, 2, 29, 5))])
     for unit, expected in ((DAY, ["1969-11-30", "2020-02-29"]), (MONTH, ["1969-11-01", "2020-02-01"]), (YEAR, ["1969-01-01", "2020-01-01"])):  # fmt: skip
-        assert [moment(one).date().isoformat() for one in floored(at, unit)] == expected
+        assert [moment(number).date().isoformat() for number in floored(at, unit)] == expected
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,10 @@ def test_phrases__are_joined_as_gensim_joins_them(given_sentences, pairs):
             return (f"{a}_{b}", 1.0) if (a, b) in pairs else (None, None)
 
     sides = (pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1))
-    tokens = tokenize(pa.array([" ".join(one) for one in given_sentences], pa.large_string()))
+    tokens = tokenize(pa.array([" ".join(sentence) for sentence in given_sentences], pa.large_string()))
     joined = joined_by(tokens, StopWords(("dd",)), Phrases.of(*sides))
-    kept = [[word for word in one if word != "dd"] for one in given_sentences]
-    assert words_of(joined) == [DocumentSource(delimiter="_")[one] for one in kept]
+    kept = [[word for word in sentence if word != "dd"] for sentence in given_sentences]
+    assert words_of(joined) == [DocumentSource(delimiter="_")[phrase] for phrase in kept]
 
 
 @pytest.mark.parametrize("parts", [1, 3])

@@ -85,7 +85,7 @@ def test_own_words_and_short_words__are_left_out_and_no_others(words, letters):
 def test_files_and_languages__combine_and_are_recorded_as_words(tmp_path, together):
     (tmp_path / "mine.txt").write_text("# of our own\nApple pear  # fruit\n\nplum\n", encoding="utf-8")
     name = str(tmp_path / "mine.txt")
-    asked = together.format(name) if isinstance(together, str) else [one.format(name) for one in together]
+    asked = together.format(name) if isinstance(together, str) else [pattern.format(name) for pattern in together]
     source = write(tmp_path / "a.jsonl", "the apple and a pear tree", "plums and plum on oak")
     ingest(source, tmp_path / "c", stop_words=asked)
     (tmp_path / "mine.txt").unlink()
@@ -103,7 +103,7 @@ def test_short_words__are_left_out_before_phrases_and_of_what_is_added(tmp_path)
     ingest(source, tmp_path / "c", min_characters=3, **options)
     assert {"new_york", "old_york"} <= set(Corpus(tmp_path / "c").vocabulary.words)
     report = read_history(Folder(tmp_path / "c")).report
-    assert [(one.words, one.tokens) for one in report.dropped if "3 characters" in one.rule] == [(2, 10)]
+    assert [(rule.words, rule.tokens) for rule in report.dropped if "3 characters" in rule.rule] == [(2, 10)]
     append(tmp_path / "c", write(tmp_path / "b.jsonl", "qq elm"), grow=True)
     assert Corpus(tmp_path / "c").vocabulary.words[-1] == "elm"
 

@@ -27,7 +27,7 @@ def fresh(tmp_path, monkeypatch):
     folder = functools.cache(compiler.cache_folder.__wrapped__)
     monkeypatch.setattr(compiler, "cache_folder", folder)
     monkeypatch.setattr(compiling, "cache_folder", folder)
-    return [compiler.Kernel(one.python) for one in (components.nearest, responsibilities.count_responsibilities)]
+    return [compiler.Kernel(kernel.python) for kernel in (components.nearest, responsibilities.count_responsibilities)]
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_compile_kernels__needs_no_folder_for_machine_code(fresh, monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda kernel: kernel.name)
 def test_a_fit__is_interrupted_while_kernels_are_compiled(number, tmp_path):
     corpus = write_corpus(tmp_path / "c", [{0: 1, 1: 2}], 2)
     words = ["fit", corpus, tmp_path / "run", "--family", "sequential-lda", "--topics", "2", "--scheduler", "serial"]
@@ -105,5 +105,5 @@ def test_the_logger__shows_how_many_are_compiled(capsys):
 @pytest.mark.parametrize("name", family_names())
 def test_kernels_for_unseen_documents__are_kernels(name):
     module = getattr(load_family(name), "module", None)
-    for one in getattr(module, "UNSEEN_KERNELS", ()):
-        assert isinstance(one, compiler.Kernel)
+    for kernel in getattr(module, "UNSEEN_KERNELS", ()):
+        assert isinstance(kernel, compiler.Kernel)

@@ -32,16 +32,16 @@ MODULES = (active, assign, background, *SELECTED, active_sums, moments, special,
 def helpers():
     """All helpers of the kernels, by their names."""
     found = {}
-    for one in MODULES:
-        for name, value in vars(one).items():
+    for source in MODULES:
+        for name, value in vars(source).items():
             if isinstance(value, module.Helper):
-                found[f"{one.__name__.rpartition('.')[2]}.{name}"] = value
+                found[f"{source.__name__.rpartition('.')[2]}.{name}"] = value
     return found
 
 
 def test_helpers__are_always_inlined():
     assert len(helpers()) > 20
-    assert [name for name, one in helpers().items() if not one.options.get("forceinline")] == []
+    assert [name for name, helper in helpers().items() if not helper.options.get("forceinline")] == []
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_helpers__are_always_inlined():
         ],
         retained=(1, 4, 5, 6),
     ),
-    ids=lambda one: one.__name__,
+    ids=lambda kernel: kernel.__name__,
 )
 def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, monkeypatch):
     """A function that stands both beside a kernel and by itself is another one where machine code is loaded."""
@@ -97,7 +97,7 @@ def target_of(monkeypatch):
 def test_target__is_the_same_for_all_processors_that_have_its_instruction_sets(target_of):
     plain = dict.fromkeys(V3, True)
     found = {target_of("haswell", plain), target_of("znver5", {**plain, "avx512f": True, "sse4a": True})}
-    assert [one.processor for one in found] == ["x86-64-v3"]
+    assert [target.processor for target in found] == ["x86-64-v3"]
 
 
 def test_target__is_the_processor_itself_where_it_lacks_one_of_them(target_of):
@@ -126,7 +126,10 @@ def test_kernels__have_the_same_machine_code_where_other_code_was_compiled_befor
     done = subprocess.run([sys.executable, "-c", OTHERS], env=env, capture_output=True, text=True, check=True)
     made = [np.empty(50) for _ in range(3)]
     special.polygammas(np.linspace(0.1, 5.0, 50), *made)
-    assert done.stdout.split() == ["1", *(float(one.sum()).hex() for one in made)]  # 1: as a process of its own made it
+    assert done.stdout.split() == [
+        "1",
+        *(float(array.sum()).hex() for array in made),
+    ]  # 1: as a process of its own made it
 
 
 @pytest.mark.skipif(module.INTERPRETED, reason="the compiler is off")

@@ -101,5 +101,5 @@ def test_operations__equal_those_of_numpy(seed):
 
 
 def test_operations__are_known_to_the_compiler():
-    named = {name for name, one in globals().items() if isinstance(one, LaneOperation)}
+    named = {name for name, value in globals().items() if isinstance(value, LaneOperation)}
     assert not named or named == set(operations())

@@ -36,10 +36,10 @@ def test_runs__give_way_to_their_words(given_texts, data):
     numbers, ends, runs = cut(given_texts, 4)
     words = [data.draw(st.lists(st.integers(0, 9), max_size=3)) for _ in runs]
     starts = np.cumsum([0, *map(len, words)]).astype(np.int64)
-    flat = np.array([word for one in words for word in one], dtype=np.int32)
+    flat = np.array([word for letters in words for word in letters], dtype=np.int32)
     tokens = np.empty(3 * sum(map(len, given_texts)) + 1, dtype=np.int32)
     lengths = np.empty(len(given_texts), dtype=np.int64)
     expand_runs(numbers[: ends[-1] if ends.size else 0], ends, starts, flat, tokens, lengths)
     expected = naive.expand_runs(naive.number_runs(given_texts, INSIDE)[0], words)
-    assert lengths.tolist() == [len(one) for one in expected]
-    assert tokens[: lengths.sum()].tolist() == [word for one in expected for word in one]
+    assert lengths.tolist() == [len(text) for text in expected]
+    assert tokens[: lengths.sum()].tolist() == [word for text in expected for word in text]

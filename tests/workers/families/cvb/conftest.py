@@ -81,7 +81,7 @@ def counting(problem, state):
         for shard in problem.shards
     ]
     shards = zip(problem.shards, held, strict=True)
-    return [replace(shard.value, counts=shard.value.counts - one) for shard, one in shards]
+    return [replace(shard.value, counts=shard.value.counts - held) for shard, held in shards]
 
 
 def check_recount(problem, state):

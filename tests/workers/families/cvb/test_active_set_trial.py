@@ -137,7 +137,7 @@ def test_fits_of_large_corpora_with_many_topics__try_small_active_sets(options, 
     if tries:
         states = tried(state, 0.0, 0.1)
         assert states[-1].trial.trial_small == EVERYWHERE
-        assert sum(one.trial.trial_small == EVERYWHERE for one in states) >= schedule.SEARCH_SWEEPS_AFTER_TRIAL
+        assert sum(state.trial.trial_small == EVERYWHERE for state in states) >= schedule.SEARCH_SWEEPS_AFTER_TRIAL
 
 
 def test_a_trial__waits_for_moves_of_topics():
@@ -209,7 +209,7 @@ def whole(decision, planted, tmp_path_factory):
 def sizes_of(locals_):
     """The largest active sets of documents in each of the four groups."""
     sizes = [np.diff(np.asarray(local["document_lists"])) for local in locals_]
-    return [max(int(one[group::4].max(initial=0)) for one in sizes) for group in range(4)]
+    return [max(int(size[group::4].max(initial=0)) for size in sizes) for group in range(4)]
 
 
 @pytest.mark.parametrize("local_sweeps", rest_long([1, 2]))

@@ -131,11 +131,11 @@ def test_choose__gives_small_active_sets_to_documents_by_their_place_in_a_shard(
     group = (first + np.arange(limits.size)) % SCORED_GROUPS
     is_small = {0: group < 0, 1: np.isin(group, SMALL_SETS), 2: group >= 0}[small]
     assert (found[1][is_small] <= max_small(limits)[is_small]).all()
-    for one, other, kept in zip(
+    for mine, other, kept in zip(
         *(np.split(topic, np.cumsum(sizes)) for topic, sizes in (found, expected)), [*~is_small, True], strict=True
     ):
-        assert set(one.tolist()) <= set(other.tolist())
-        assert not kept or one.tolist() == other.tolist()
+        assert set(mine.tolist()) <= set(other.tolist())
+        assert not kept or mine.tolist() == other.tolist()
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))

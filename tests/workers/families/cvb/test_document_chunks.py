@@ -63,7 +63,7 @@ def gathered(shard, before, change, age=4):
     """Put changed document_chunks together."""
     changed = [change(chunk) for chunk in document_chunks(shard, before)]
     after = LocalStateBuilder(
-        shard, before, [(one.active.topics, np.diff(one.active.offsets)) for one in changed], same=False
+        shard, before, [(chunk.active.topics, np.diff(chunk.active.offsets)) for chunk in changed], same=False
     )
     for chunk in changed:
         made = after.allocate(chunk)
@@ -103,17 +103,17 @@ def test_portions__are_the_documents_in_their_order(tmp_path, state, size, on_di
         "rest": local["document_rest"],
         "share": state.share,
     }.items():
-        joined = np.concatenate([arrays_of(one)[name] for one in found])
+        joined = np.concatenate([arrays_of(chunk)[name] for chunk in found])
         np.testing.assert_array_equal(joined, values)
         assert joined.dtype == values.dtype
-    for one in found:
-        offsets, lists, starts = one.pairs.offsets, one.active.offsets, one.state.starts
+    for chunk in found:
+        offsets, lists, starts = chunk.pairs.offsets, chunk.active.offsets, chunk.state.starts
         assert offsets[0] == lists[0] == starts[0] == 0
-        assert offsets.size == lists.size == one.state.background.size + 1
-        sizes = one.pairs.counts.size, one.active.topics.size, one.state.responsibilities.size
+        assert offsets.size == lists.size == chunk.state.background.size + 1
+        sizes = chunk.pairs.counts.size, chunk.active.topics.size, chunk.state.responsibilities.size
         assert (offsets[-1], lists[-1], starts[-1]) == sizes
     for name, values in (("offsets", state.shard.offsets), ("lists", state.lists)):
-        sizes = np.concatenate([np.diff(arrays_of(one)[name]) for one in found])
+        sizes = np.concatenate([np.diff(arrays_of(chunk)[name]) for chunk in found])
         np.testing.assert_array_equal(sizes, np.diff(values))
 
 

@@ -151,7 +151,7 @@ def test_bits__do_not_depend_on_the_executor_and_survive_a_resume(corpus, tmp_pa
         model = Model(tmp_path / f"run{number}")
         found.append(bits(model, len(model.record.shards)))
     fit(corpus, tmp_path / "part", scheduler="serial", **{**options, "iterations": 3}, checkpoint_every=1)
-    assert [topic.title for topic in sorted(topics(tmp_path / "part"), key=lambda one: one.id)][:2] == [
+    assert [topic.title for topic in sorted(topics(tmp_path / "part"), key=lambda topic: topic.id)][:2] == [
         "true 0",
         "true 3",
     ]

@@ -82,7 +82,7 @@ def test_a_smaller_share_held_out__is_released_likewise(planted, monkeypatch):
         held = state.global_state.held
         seen.append((held.held_share, held.held_before > held.held_share, state.global_state.alpha))
     check_counts(problem, state)
-    assert [one for one, _ in itertools.groupby(share for share, _, _ in seen)] == [0.06, 0.0]
+    assert [value for value, _ in itertools.groupby(share for share, _, _ in seen)] == [0.06, 0.0]
     assert sum(releasing for _, releasing, _ in seen) == 1
     assert state.global_state.moves.merges > 0
     # It begins anew, where it was the alpha of the topics that were left.
@@ -152,7 +152,8 @@ def test_tokens_held_out__are_those_of_their_addresses_throughout(planted):
     before = None
     for state in states:
         held = [
-            shard.value.counts - one.counts for shard, one in zip(problem.shards, counting(problem, state), strict=True)
+            shard.value.counts - held.counts
+            for shard, held in zip(problem.shards, counting(problem, state), strict=True)
         ]
         held = np.concatenate(held)
         assert before is None or not held.any() or np.array_equal(held, before)
@@ -174,7 +175,7 @@ def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted,
             planted[0], "hdp", {**OPTIONS, **options}, scratch=scratch, executor=executor, iterations=ITERATIONS
         )
         checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=7) if every else Checkpointer()
-        state = [one for one, _ in Fit(problem, Limits(iterations=ITERATIONS), checkpointer)][-1]
+        state = [state for state, _ in Fit(problem, Limits(iterations=ITERATIONS), checkpointer)][-1]
         assert not every or executor.losses == 4
         assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
         found.append(state_bits(state))

@@ -117,7 +117,7 @@ def test_sweep__in_runs_of_batches_is_the_sweep_of_all(state, data):
     totals, left = state.rows["totals"].copy(), np.array([state.left])
     found, sums = np.zeros((state.shard.documents, state.topics), dtype=np.float32), np.zeros(state.topics)
     for batches in (slice(0, cut), slice(cut, state.rates.size)):
-        first, last = (min(one * state.batch, state.shard.documents) for one in (batches.start, batches.stop))
+        first, last = (min(number * state.batch, state.shard.documents) for number in (batches.start, batches.stop))
         pairs = slice(state.shard.offsets[first], state.shard.offsets[last])
         documents = DocumentPairs(
             state.shard.offsets[first : last + 1] - pairs.start, state.shard.position[pairs], state.shard.counts[pairs]

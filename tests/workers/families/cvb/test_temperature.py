@@ -69,7 +69,7 @@ def searched(state, score_of):
         powers.append(state.cooling.cooling_power)
         after = stepped(state, scores)
         step = state.cooling.cooling_step
-        scores = np.array([score_of(powers[-1] + one * step, sweeps) for one in (1, -1)])
+        scores = np.array([score_of(powers[-1] + sign * step, sweeps) for sign in (1, -1)])
         state, sweeps = after, sweeps + 1
     return state, powers
 

@@ -78,17 +78,17 @@ def log_words(words, z, topics, beta):
 def misfit(samples, log_weights):
     """Chance of a chi-square as large as the samples' against the posterior, rare states taken together."""
     states = list(log_weights)
-    weight = np.exp(np.array([log_weights[one] for one in states]) - max(log_weights.values()))
+    weight = np.exp(np.array([log_weights[state] for state in states]) - max(log_weights.values()))
     expected = weight / weight.sum() * len(samples)
     tally = Counter(samples)
     assert set(tally) <= set(states)
-    seen = np.array([tally[one] for one in states])
+    seen = np.array([tally[state] for state in states])
     order = np.argsort(expected)
     rare = int(np.searchsorted(np.cumsum(expected[order]), 10.0)) + 1
     while rare < len(states) and expected[order[rare]] < 5.0:
         rare += 1
     groups = [order[:rare], *order[rare:, np.newaxis]]
-    both = np.array([(seen[one].sum(), expected[one].sum()) for one in groups])
+    both = np.array([(seen[group].sum(), expected[group].sum()) for group in groups])
     assert len(both) > 5
     return chi2.sf(((both[:, 0] - both[:, 1]) ** 2 / both[:, 1]).sum(), len(both) - 1)
 

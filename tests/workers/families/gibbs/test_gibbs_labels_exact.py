@@ -100,4 +100,4 @@ def test_author_topic__samples_from_the_posterior():
         samples.append((tuple(local.token_topic.tolist()), tuple(named)))
         np.testing.assert_allclose(objective, posterior[samples[-1]] - 2 * np.log(2.0), rtol=1e-9)
     assert misfit(samples[::2], posterior) > 0.01
-    assert misfit(samples[::2], {one: 0.5 * value for one, value in posterior.items()}) < 1e-6
+    assert misfit(samples[::2], {state: 0.5 * value for state, value in posterior.items()}) < 1e-6

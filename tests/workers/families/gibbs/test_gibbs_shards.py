@@ -104,9 +104,9 @@ def test_slots__of_shards_that_do_not_share_a_lane_never_meet():
         assert found.free == sorted(found.free)
         assert all(global_state.free[slot] for slot in found.free)
         assert min(taken[shard] - set(found.free)) >= 32
-    for one in range(7):
-        for other in range(one):
-            assert bool(taken[one] & taken[other]) == (one % 5 == other % 5)
+    for first in range(7):
+        for other in range(first):
+            assert bool(taken[first] & taken[other]) == (first % 5 == other % 5)
 
 
 def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, monkeypatch):
@@ -138,7 +138,7 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
         assert progress.figures["topics"] == np.count_nonzero(after.topic)
     rounds = [born[at : at + 5] for at in range(0, len(born), 5)]
     assert len(rounds) == 12
-    assert all(sum(len(one) for one in each) == len(set().union(*each)) for each in rounds)
+    assert all(sum(len(items) for items in each) == len(set().union(*each)) for each in rounds)
     assert any(all(each) for each in rounds)  # in all five at once
     assert wide > problem.global_state.pi.size
     assert after.topic.sum() == 1200

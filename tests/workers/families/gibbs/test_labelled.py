@@ -25,10 +25,12 @@ def test_simulated_topics__are_recovered_with_their_labels(tmp_path, family):
     manifest = simulate(tmp_path / "c", family=family, seed=3, **sizes, **options)
     labels = [reference.labels() for reference in Corpus(tmp_path / "c").references]
     assert manifest.fields.keys() >= {"labels"}
-    assert {name for one in labels for name in one.names} == {("label", f"label-{number}") for number in range(1, 9)}
+    assert {name for document in labels for name in document.names} == {
+        ("label", f"label-{number}") for number in range(1, 9)
+    }
     fit(tmp_path / "c", tmp_path / "run", family=family, iterations=150, scheduler="serial", **options)
     true, found = (Model(tmp_path / name).rows(0).word_topic.T for name in ("c/truth", "run"))
-    true, found = (one / one.sum(axis=1, keepdims=True) for one in (true, found))
+    true, found = (counts / counts.sum(axis=1, keepdims=True) for counts in (true, found))
     distance = 0.5 * np.abs(true[:, np.newaxis] - found).sum(axis=2)
     if family == "author-topic":
         assert sorted(distance.argmin(axis=1)) == list(range(5))
@@ -71,7 +73,9 @@ def test_topics__are_called_by_their_labels(labelled_small, tmp_path, capsys):
     assert {topic["title"] for topic in told} == expected
     assert main(["topics", str(tmp_path / "run"), "--words", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert all(f"{one['title']}: {one['words'][0]['word']} " in line for one, line in zip(told, lines, strict=True))
+    assert all(
+        f"{topic['title']}: {topic['words'][0]['word']} " in line for topic, line in zip(told, lines, strict=True)
+    )
 
 
 def test_topics_of_labels__begin_from_none_but_their_like(labelled_small, tmp_path):

@@ -74,7 +74,7 @@ def test_objective__never_falls_but_where_nodes_went(tmp_path, name, form, depth
     for nodes in (depth, 9):
         _, found = states(corpus, "hca", {"form": form, "depth": depth, "max_nodes": nodes}, 25)
         told = [progress.figures for _, progress in found if progress.iteration > 0]
-        assert all(np.isfinite(one["objective"]) for one in told)
+        assert all(np.isfinite(record["objective"]) for record in told)
         for before, after in pairwise(told):
             allowed = 1e-7 * abs(before["objective"])
             if not after["pruned"] + after["merged"]:
@@ -98,9 +98,9 @@ def test_objective__never_falls_whatever_the_seed(tmp_path, form, seed):
 def swept_bound(problem, state, global_state):
     """The bound of a sweep made with other globals than a state's."""
     told = Delta()
-    for shard, one in zip(problem.shards, state.swept, strict=True):
+    for shard, swept in zip(problem.shards, state.swept, strict=True):
         rows = state.blocks[0].value.rows
-        told += problem.family.sweep(shard.value, one.value.local, rows, global_state, problem.stream)[1]
+        told += problem.family.sweep(shard.value, swept.value.local, rows, global_state, problem.stream)[1]
     told += problem.family.fold(state.blocks[0].value.rows, told.with_dim("word"), global_state)[1]
     return problem.family.objective(global_state, told)["objective"], told.read(TreeSums)
 
@@ -139,7 +139,7 @@ def with_moves(problem, state, moves, config):
 
     columns = [column for column, made in moves.sources.items() if not made]
     loadings = following.next_loadings.loadings
-    gram, solve, spread = (np.array(one) for one in (loadings.gram, loadings.solve, loadings.spread))
+    gram, solve, spread = (np.array(values) for values in (loadings.gram, loadings.solve, loadings.spread))
     gram[columns], gram[:, columns], solve[:, columns] = 0.0, 0.0, 0.0
     spread[columns] = config.prior_variance
     assert spread.size == global_state.fitted.node_parent.size + 1

@@ -30,8 +30,8 @@ def test_joined__finds_what_leaves_share_however_chains_are_turned(seed, branchi
     leaves = np.flatnonzero(moves.tree.levels == 2)
     np.testing.assert_array_equal(leaves, np.flatnonzero(made.tree.levels == 3))
     above = moves.tree.parents[leaves]
-    for one in range(groups.size):
-        np.testing.assert_array_equal(above == above[one], groups == groups[one])
+    for leaf in range(groups.size):
+        np.testing.assert_array_equal(above == above[leaf], groups == groups[leaf])
     np.testing.assert_array_equal(after[leaves], made.ends[leaves])
     assert after.sum() == pytest.approx(made.ends.sum())
 
@@ -74,7 +74,7 @@ def judged(model, truth):
     ours, passes = model.global_state.fitted.tree, model.global_state.masses.node_passes
     made, drawn = model.rows(0).loadings(model.global_state), truth.rows(0).word_node
     there = passes >= 0.01 * passes[0]
-    shape = sorted(int(there[ours.children(one)].sum()) for one in ours.children(0) if there[one])
+    shape = sorted(int(there[ours.children(node)].sum()) for node in ours.children(0) if there[node])
     true = truth.global_state.fitted.tree
     cosine = np.abs(made.T @ drawn) / np.outer(np.linalg.norm(made, axis=0) + 1e-300, np.linalg.norm(drawn, axis=0))
     near = [cosine[:-1][there & (ours.levels == true.levels[node]), node].max() for node in true.columns]

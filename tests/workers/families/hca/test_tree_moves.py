@@ -46,9 +46,9 @@ def test_splits__raise_the_bound_and_never_lower_it(planted, form):
     found, told = told_of(planted, 30, **options)
     assert trials(found) > 0
     assert trials(plain) == 0
-    assert sum(one["grown"] for one in told) > 0
+    assert sum(record["grown"] for record in told) > 0
     assert told[-1]["objective"] > without[-1]["objective"] + 10.0
-    assert max(one["nodes"] for one in told) <= 13
+    assert max(record["nodes"] for record in told) <= 13
     for before, after in pairwise(told):
         went = after["pruned"] + after["merged"] and not after["grown"]  # a split takes a merge with it
         assert went or after["objective"] >= before["objective"] - 1e-7 * abs(before["objective"])
@@ -61,7 +61,7 @@ def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch)
     plain, without = told_of(planted, 24, split=False, **options)
     found, told = told_of(planted, 24, **options)
     assert trials(found) > 1
-    assert [one["objective"] for one in told] == [one["objective"] for one in without]
+    assert [record["objective"] for record in told] == [record["objective"] for record in without]
     for ours, theirs in zip(found[-1][0].swept, plain[-1][0].swept, strict=True):
         local = ours.value.local.to_arrays()
         for name, values in theirs.value.local.to_arrays().items():

@@ -40,8 +40,10 @@ class TestGibbsNCRP(Conformance):
         for topic in listed:
             while open_ and open_[-1] not in above(parent, topic.id):
                 open_.pop()
-            seen = [one.id for one in listed[: listed.index(topic)]]
-            assert [one for one in above(parent, topic.id) if one in seen] == [one for one in open_ if one in seen]
+            seen = [earlier.id for earlier in listed[: listed.index(topic)]]
+            assert [node for node in above(parent, topic.id) if node in seen] == [
+                node for node in open_ if node in seen
+            ]
             open_.append(topic.id)
 
     def check_ground_truth(self, tmp_path, documents, options):
@@ -84,7 +86,7 @@ def agreement(place, seed, documents, options, depth, branching):
     path, found = np.concatenate(parts), []
     for level in range(1, depth):
         known = planted[:, level] >= 0  # a proportion so small that it is not kept
-        same = [one[known, level][:, np.newaxis] == one[known, level] for one in (planted, path)]
+        same = [paths[known, level][:, np.newaxis] == paths[known, level] for paths in (planted, path)]
         both = np.triu(same[0] & same[1], 1).sum()
         found.append(2.0 * both / (np.triu(same[0], 1).sum() + np.triu(same[1], 1).sum()))
     return found

@@ -77,14 +77,14 @@ def trees(documents, depth, chances, gamma):
                 key = named([*paths, path])
                 found[key] = np.logaddexp(found.get(key, -np.inf), here)
                 continue
-            passing = sum(one[: len(path)] == path for one in paths)
-            below = {one for one in prefixes if len(one) == len(path) + 1 and one[:-1] == path}
-            for one in below:
-                there = sum(other[: len(one)] == one for other in paths)
-                waiting.append((one, here + np.log(there / (gamma + passing))))
+            passing = sum(route[: len(path)] == path for route in paths)
+            below = {prefix for prefix in prefixes if len(prefix) == len(path) + 1 and prefix[:-1] == path}
+            for child in below:
+                there = sum(other[: len(child)] == child for other in paths)
+                waiting.append((child, here + np.log(there / (gamma + passing))))
             waiting.append(
                 (
-                    (*path, max([node for one in [*paths, path] for node in one]) + 1),
+                    (*path, max([node for route in [*paths, path] for node in route]) + 1),
                     here + np.log(gamma / (gamma + passing)),
                 )
             )
@@ -146,7 +146,7 @@ def statistics(shard, paths, z, found):
     values = [(row**2).sum(), (here**2).sum(), (row.sum(axis=1) ** 2).sum(), (passing**2).sum(), top]
     values += [np.unique(paths[:, at]).size for at in range(1, depth)]
     values += [*here.sum(axis=0), found["gamma"], found["gamma"] * top]
-    values += [np.sqrt(one) for name in ("eta", "alpha") for one in found[name]]
+    values += [np.sqrt(values) for name in ("eta", "alpha") for values in found[name]]
     return values
 
 
@@ -170,13 +170,17 @@ def prior(means, depth, noise):
     for _ in LENGTHS:
         path = [0]
         while len(path) < depth:
-            passing = [one for one in paths if one[: len(path)] == path]
+            passing = [route for route in paths if route[: len(path)] == path]
             place = noise.random() * (found["gamma"] + len(passing))
-            new = max([node for one in [*paths, path] for node in one]) + 1
+            new = max([node for route in [*paths, path] for node in route]) + 1
             path.append(passing[int(place)][len(path)] if place < len(passing) else new)
         paths.append(path)
     theta = [noise.gamma(found["alpha"] + 1.0) * noise.random(depth) ** (1.0 / found["alpha"]) for _ in LENGTHS]
-    z = [noise.choice(depth, p=one / one.sum()) for one, n in zip(theta, LENGTHS, strict=True) for _ in range(n)]
+    z = [
+        noise.choice(depth, p=weights / weights.sum())
+        for weights, n in zip(theta, LENGTHS, strict=True)
+        for _ in range(n)
+    ]
     return np.array(paths), np.array(z), found
 
 

@@ -72,7 +72,7 @@ class TestNCRP(Conformance):
         for number, (state, _) in enumerate(found):
             rows, global_state = state.blocks[0].value.rows.word_topic, state.global_state
             tree, total, ends = global_state.fitted.tree, np.zeros(rows.shape), 0.0
-            for place, shard in enumerate(one.value for one in problem.shards):
+            for place, shard in enumerate(shard.value for shard in problem.shards):
                 local = state.swept[place].value.local
                 np.testing.assert_allclose(local.document_level.sum(axis=1), shard.lengths, rtol=1e-6)
                 listed = np.add.reduceat(local.ends.document_masses, local.ends.document_lists[:-1])
@@ -124,14 +124,16 @@ class TestNCRP(Conformance):
         """Of tokens in the tree and outside it, as documents have them by level."""
         problem = problem_of(small[0], self.family, {**options, "document_sweeps": 1})
         for state, _ in Fit(replace(problem, local_sweeps=3), Limits(iterations=16)):
-            total = sum(one.value.local.document_level.sum() for one in state.swept)
+            total = sum(shard.value.local.document_level.sum() for shard in state.swept)
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
             assert state.global_state.node_tokens.sum() <= total * (1 + 1e-6)
 
     def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
         _, whole = states(small[0], self.family, options, 15)
         _, cut = states(small[0], self.family, options, 15, cuts=(0, 7, 8, 30))
-        sides = [np.concatenate([one.value.rows.word_topic for one in found[-1][0].blocks]) for found in (cut, whole)]
+        sides = [
+            np.concatenate([block.value.rows.word_topic for block in found[-1][0].blocks]) for found in (cut, whole)
+        ]
         np.testing.assert_allclose(*sides, rtol=1e-4, atol=1e-4)
 
     def test_objective__is_finite_and_ascends_where_theory_says_so(self, small, options):
@@ -255,8 +257,8 @@ def test_trees__grow_where_documents_leave_them(small):
         _, found = states(small[0], "ncrp", options, 35)
         require_ascent(found)
         figures = [progress.figures for _, progress in found]
-        settled = next(n for n, one in enumerate(figures) if one["nodes"] == 3)
-        assert (sum(one["grown"] for one in figures[settled + 1 :]) > 0) == (grow > 0)
+        settled = next(n for n, record in enumerate(figures) if record["nodes"] == 3)
+        assert (sum(record["grown"] for record in figures[settled + 1 :]) > 0) == (grow > 0)
         assert (figures[-1]["nodes"] > 3) == (grow > 0)
         for before, after in zip(figures[settled:], figures[settled + 1 :], strict=False):
             assert after["nodes"] == before["nodes"] + after["grown"]

@@ -62,7 +62,7 @@ def test_pruned__drops_what_little_passes_with_all_below(tree, seed, least):
     _, passes = masses(tree, seed)
     moves = Moves(tree).pruned(passes, least)
     require_consistent(moves, tree)
-    kept = [node for node in tree.columns if all(passes[one] >= least for one in tree.path(node)[1:])]
+    kept = [node for node in tree.columns if all(passes[ancestor] >= least for ancestor in tree.path(node)[1:])]
     assert sorted(moves.tree.columns) == sorted(kept)
     np.testing.assert_array_equal(moves.tree.parents[kept], tree.parents[kept])
     assert moves.counts["pruned"] == tree.columns.size - len(kept)
@@ -156,10 +156,10 @@ def test_nearest_siblings__are_pairs_of_siblings_each_once(tree, seed, count):
     assert len(set(zip(first.tolist(), second.tolist(), strict=True))) == first.size
     np.testing.assert_array_equal(tree.parents[first], tree.parents[second])
     for node in tree.columns[1:]:
-        others = [one for one in tree.children(tree.parents[node]) if one != node]
-        others = sorted(others, key=lambda one: -affinity[node, one])[:count]
+        others = [sibling for sibling in tree.children(tree.parents[node]) if sibling != node]
+        others = sorted(others, key=lambda sibling: -affinity[node, sibling])[:count]
         pairs = set(zip(first.tolist(), second.tolist(), strict=True))
-        assert all((min(node, one), max(node, one)) in pairs for one in others)
+        assert all((min(node, sibling), max(node, sibling)) in pairs for sibling in others)
 
 
 @given(trees(max_nodes=14), st.integers(0, 1000))
@@ -168,7 +168,7 @@ def test_disjoint__takes_each_column_once_in_falling_order(tree, seed):
     first, second = node_moves.nearest_siblings(tree, generator.random((tree.parents.size,) * 2), 3)
     value, passes = generator.normal(size=first.size), generator.random(tree.parents.size)
     chosen = node_moves.disjoint(first, second, value, passes)
-    assert all(passes[one] >= passes[other] for one, other in chosen)
+    assert all(passes[first] >= passes[other] for first, other in chosen)
     columns = [column for pair in chosen for column in pair]
     assert len(set(columns)) == len(columns)
     worth = {frozenset(pair): gain for *pair, gain in zip(first.tolist(), second.tolist(), value, strict=True)}

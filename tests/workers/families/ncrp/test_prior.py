@@ -78,7 +78,7 @@ def test_sticks__maximise_the_bound(tree, seed, gamma):
     assert nested.sticks_bound(tree, best, ends, gamma) == pytest.approx(value, rel=1e-9, abs=1e-8)
     generator = np.random.default_rng(seed)
     for scale in (1e-3, 0.1, 1.0):
-        a, b = (one * np.exp(scale * generator.normal(size=one.size)) for one in (best.a, best.b))
+        a, b = (shape * np.exp(scale * generator.normal(size=shape.size)) for shape in (best.a, best.b))
         assert bound_of(tree, Sticks(a, b, best.rank), ends, gamma, gamma) <= value + 1e-9 * abs(value)
 
 
@@ -168,16 +168,16 @@ def test_nesting__nodes_at_the_prior_change_nothing(tree, seed, gamma, factorise
     ranks = found.rank.copy()
     for node in new:
         siblings = moves.tree.children(moves.tree.parents[node])
-        ranks[node] = sum(int(one) not in new or one < node for one in siblings[siblings != node])
+        ranks[node] = sum(int(sibling) not in new or sibling < node for sibling in siblings[siblings != node])
     larger = Sticks(found.a, found.b, ranks)
     assert (larger.a[new] == 1.0).all()
     assert (larger.b[new] == gamma).all()
     counts = np.where(wide != FREE, generator.gamma(0.3, 10.0, size=(words, wide.size)), 0.0)
     before = shard.lengths[:, np.newaxis] * generator.dirichlet(np.ones(tree.depth), size=shard.documents)
     sides = []
-    for one, sticks in ((tree, found), (moves.tree, larger)):
-        end_log = nested.end_logs(one, sticks, gamma)
-        sides.append(document_bounds(shard, one, end_log, counts, factorised, point, before))
+    for nodes, sticks in ((tree, found), (moves.tree, larger)):
+        end_log = nested.end_logs(nodes, sticks, gamma)
+        sides.append(document_bounds(shard, nodes, end_log, counts, factorised, point, before))
     np.testing.assert_allclose(sides[1][0], sides[0][0], rtol=1e-6 if factorised else 1e-9, atol=1e-9)
     np.testing.assert_allclose(sides[1][1], sides[0][1], rtol=1e-9, atol=1e-9)
     zero = np.zeros(wide.size)  # -KL(q(v) | p(v)) of what came is nothing

@@ -165,7 +165,7 @@ def chance_of_draws(network, drawn, fixed, i=None):
         seated = rising(network.b[i], network.a[i], len(tables)) / rising(network.b[i], 1, len(drawn[i]))
         seated *= np.prod([rising(1 - network.a[i], 1, size - 1) for _, size in tables])
         for asked in itertools.product(edges, repeat=len(tables)):
-            further = [list(one) for one in drawn]
+            further = [list(topics) for topics in drawn]
             for e, (value, _) in zip(asked, tables, strict=True):
                 further[network.edges[e][1]].append(value)
             mixed = log_polya(network.mixing[edges], np.array([asked.count(e) for e in edges])) if len(edges) > 1 else 0
@@ -287,15 +287,15 @@ def test_move_token__draws_what_is_listed(name, pick):
         drawn[value, after.s.tobytes()] += 1
     assert set(drawn) <= set(listed)
     assert asked <= set(range(place * own, (place + 1) * own))
-    often = [one for one, chance in listed.items() if chance > 0.01]
-    seen = np.array([*(drawn[one] for one in often), 600 - sum(drawn[one] for one in often)])
-    chance = np.array([*(listed[one] for one in often), 1 - sum(listed[one] for one in often) + 1e-9])
+    often = [state for state, chance in listed.items() if chance > 0.01]
+    seen = np.array([*(drawn[state] for state in often), 600 - sum(drawn[state] for state in often)])
+    chance = np.array([*(listed[state] for state in often), 1 - sum(listed[state] for state in often) + 1e-9])
     assert chisquare(seen, 600 * chance / chance.sum()).pvalue > 1e-3
 
 
 def test_move_tables__takes_outcomes_in_turn(discounted):
     case = replace(CASES["chain"], tokens=[2, 2, 2, 2])
-    state = next(one for (z, _), one in states_of(case, case.network(discounted)).items() if set(z) == {1})
+    state = next(state for (z, _), state in states_of(case, case.network(discounted)).items() if set(z) == {1})
     outcomes, running = table_outcomes(state, 1, 1), 0.0
     assert [other.s[1, 1] for _, other in outcomes] == [1, 2, 3, 4][-len(outcomes) :]
     assert len(outcomes) > 2
@@ -360,7 +360,7 @@ def printed_outcomes(state, j, k, likelihood):
         return opened * above, [e, *further]
 
     ways = [way(j, value) for value in range(likelihood.size)]
-    weight = likelihood * [one for one, _ in ways]
+    weight = likelihood * [way for way, _ in ways]
     for value, (_, up) in enumerate(ways):
         on = off.copy()
         on.shift(j, value, up, 1)

@@ -100,7 +100,7 @@ def enumerated(chain, shard):
     return found
 
 
-SECTIONS = {name: one for name, one in DIAMOND.items() if name != "corpus"}
+SECTIONS = {name: value for name, value in DIAMOND.items() if name != "corpus"}
 TINY = {
     "tree": ("segmented-lda", {}, [[{0: 1, 1: 1}, {}, {1: 1}], [{2: 1}]]),
     "chain": ("sequential-lda", {}, [[{0: 2}, {}, {1: 1}]]),
@@ -122,7 +122,7 @@ def test_sweeps__sample_from_the_posterior(name, discount, moving):
         if number >= 20 and number % 9 == 0:  # nearly independent
             samples.append((tuple(chain.z().tolist()), chain.tables().tobytes()))
     assert misfit(samples, expected) > 0.01
-    assert misfit(samples, {one: 0.5 * value for one, value in expected.items()}) < 1e-4  # the test can fail
+    assert misfit(samples, {state: 0.5 * value for state, value in expected.items()}) < 1e-4  # the test can fail
 
 
 def test_room_for_tables__doubles_where_a_document_of_many_segments_needs_more(monkeypatch):
@@ -267,7 +267,7 @@ GEWEKE = {
 @pytest.mark.parametrize(
     ("name", "learn"),
     [("segmented", ("strength",)), *((name, ("strength", "discount")) for name in GEWEKE)],
-    ids=lambda one: one if isinstance(one, str) else "-".join(one),
+    ids=lambda words: words if isinstance(words, str) else "-".join(words),
 )
 def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(name, learn):
     """Draws of everything from the prior, against a chain that takes turns: hyperparameters, topics and tables given words,

@@ -30,7 +30,7 @@ def write_segmented(path, rows, vocabulary, shard_tokens=None):
                 if some:
                     own[place][word] = int(some)
         parts += own
-        lengths.append([len(one) for one in own])
+        lengths.append([len(topics) for topics in own])
     whole, ends = documents_of(parts), np.cumsum([0, *(len(each) for each in lengths)])
     ids = pa.array([str(number + 1) for number in range(len(rows))])
     documents = replace(whole, ids=ids, offsets=whole.offsets[ends])

@@ -56,8 +56,8 @@ class TestHDSP(Conformance):
         tokens = Corpus(small[0]).vocabulary.tokens
         for (before, _), (state, _) in zip(found[1:], found[2:], strict=False):
             counts, global_state = np.zeros((tokens.size, problem.config.topics)), before.global_state
-            for place, shard in enumerate(one.value for one in problem.shards):
-                old, local = (one.swept[place].value.local for one in (before, state))
+            for place, shard in enumerate(shard.value for shard in problem.shards):
+                old, local = (problem_state.swept[place].value.local for problem_state in (before, state))
                 expected = before.blocks[0].value.rows.word_expected[shard.words]
                 labels = labels_of(old, global_state)
                 topics = MeanFieldTopics(expected, global_state.prior, global_state.topic_log)
@@ -94,14 +94,15 @@ class Fit:
 
     def __init__(self, shards_, words, table, seed=0, **options):
         self.shards, self.words, self.config = shards_, words, make_options("hdsp", options)
-        documents, tokens = sum(one.documents for one in shards_), sum(one.tokens for one in shards_)
+        documents, tokens = sum(shard.documents for shard in shards_), sum(shard.tokens for shard in shards_)
         summary = Summary(documents, words, tokens, labels=table)
         self.model = Hdsp(self.config)
         self.global_state = self.model.initialise(summary, Stream(seed))
         self.block = self.model.initial_rows(words, self.global_state)
         streams = [Stream(seed).at(place=place) for place in range(len(shards_))]
         begun = [
-            self.model.start(one, None, self.global_state, stream) for one, stream in zip(shards_, streams, strict=True)
+            self.model.start(shard, None, self.global_state, stream)
+            for shard, stream in zip(shards_, streams, strict=True)
         ]
         self.locals, self.told = [local for local, _ in begun], None
         self.fold(total(delta for _, delta in begun))
@@ -114,10 +115,10 @@ class Fit:
 
     def sweep(self):
         """One more; return the bound, None while LDA is at the beginning."""
-        rows = [self.block.of_words(one.words, complete=False) for one in self.shards]
+        rows = [self.block.of_words(shard.words, complete=False) for shard in self.shards]
         self.swept = self.global_state, self.block, self.locals
         each = zip(self.shards, self.locals, rows, strict=True)
-        found = [self.model.sweep(*one, self.global_state, Stream(0)) for one in each]
+        found = [self.model.sweep(*parts, self.global_state, Stream(0)) for parts in each]
         self.locals = [local for local, _ in found]
         self.fold(total(delta for _, delta in found))
         return self.model.objective(self.before, self.told).get("objective")
@@ -127,13 +128,15 @@ def known(draw_seed, documents, labels, numbers):
     """Labels and numbers of documents, some of which have none, and the table of all."""
     generator = np.random.default_rng(draw_seed)
     has = generator.random((documents, labels)) < 0.5
-    names = tuple(("label", f"{one}") for one in range(labels))
+    names = tuple(("label", f"{label}") for label in range(labels))
     offsets = np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int64)
-    columns = {f"x{one}": generator.normal(size=documents) for one in range(numbers)}
+    columns = {f"x{number}": generator.normal(size=documents) for number in range(numbers)}
     for column in columns.values():
         column[generator.random(documents) < 0.2] = np.nan
     fields = tuple(NumberField(name, documents, 0.1, 1.3, 5.0, ()) for name in columns)
-    table = LabelTable(names, tuple(int(one) for one in has.sum(axis=0)), fields, int(has.sum(axis=1).max(initial=0)))
+    table = LabelTable(
+        names, tuple(int(count) for count in has.sum(axis=0)), fields, int(has.sum(axis=1).max(initial=0))
+    )
     return Labels(names, offsets, np.nonzero(has)[1].astype(np.int32), columns), table
 
 
@@ -237,7 +240,7 @@ def test_gradient_of_the_sticks__agrees_with_finite_differences(made):
 @pytest.mark.parametrize("options", OPTIONS)
 def test_fits__ascend_in_every_iteration(labelled, tmp_path, options):
     fit(labelled, tmp_path / "run", family="hdsp", iterations=25, tolerance=0, scheduler="serial", **options)
-    found = [one["objective"] for one in Run(tmp_path / "run").events() if one["event"] == "iteration"]
+    found = [event["objective"] for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
     assert len(found) == 25
     assert all(after >= before - 1e-7 * abs(before) for before, after in zip(found, found[1:], strict=False))
 
@@ -310,8 +313,8 @@ def test_planted_weights__keep_their_order(tmp_path):
     from collapsium.pipeline.models.model import Model
 
     true = Model(tmp_path / "c")
-    phi, own = (one.rows(0).word_topic / one.rows(0).word_topic.sum(axis=0) for one in (true, model))
+    phi, own = (fit.rows(0).word_topic / fit.rows(0).word_topic.sum(axis=0) for fit in (true, model))
     match = np.abs(phi[:, :, np.newaxis] - own[:, np.newaxis]).sum(axis=0).argmin(axis=1)
-    gains = [-one.global_state.rates.label_log for one in (true, model)]
-    left, right = (one - one.mean(axis=1, keepdims=True) for one in (gains[0], gains[1][:, match]))
+    gains = [-fit.global_state.rates.label_log for fit in (true, model)]
+    left, right = (gain - gain.mean(axis=1, keepdims=True) for gain in (gains[0], gains[1][:, match]))
     assert np.corrcoef(left.ravel(), right.ravel())[0, 1] > 0.8

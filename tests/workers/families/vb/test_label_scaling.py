@@ -28,8 +28,8 @@ class Documents:
         self.n = generator.gamma(0.3, 10.0, (documents, topics))
         self.inverse = 1.0 / generator.gamma(2.0, 5.0, (documents, topics))
         self.prior = generator.gamma(1.0, 1.0, topics)
-        names = tuple(("label", str(one)) for one in range(labels))
-        fields = tuple(NumberField(str(one), documents, 0.0, 1.0, 1.0, ()) for one in range(numbers))
+        names = tuple(("label", str(label)) for label in range(labels))
+        fields = tuple(NumberField(str(number), documents, 0.0, 1.0, 1.0, ()) for number in range(numbers))
         self.table = LabelTable(names, (1,) * labels, fields)
         length = np.abs(self.r).sum(axis=1)
         reach = np.abs(self.r).max(axis=0, initial=0.0)
@@ -168,6 +168,6 @@ def test_single_labels__reach_their_best_at_once():
 
 
 def test_separate_steps__survive_weights_that_are_far_away():
-    sums = WeightSums(np.ones(1), np.array([1.0]), *(np.array([[one]]) for one in (1e30, 3e30, 0.0, 0.0)))
+    sums = WeightSums(np.ones(1), np.array([1.0]), *(np.array([[value]]) for value in (1e30, 3e30, 0.0, 0.0)))
     moved = _separate_steps(np.array([[70.0]]), 1.0, sums, LabelRange(4.0, 1.0, np.ones(1)))
     assert -50.0 <= moved[0, 0] < -10.0

@@ -52,7 +52,7 @@ class TestMeanFieldLDA(Conformance):
         for number, (state, _) in enumerate(found):
             counts = np.zeros((tokens.words, problem.config.topics))
             of_words = state.blocks[0].value.rows
-            for place, plain in enumerate(one.value for one in problem.shards):
+            for place, plain in enumerate(shard.value for shard in problem.shards):
                 shard = problem.family.weighed(plain, of_words.of_words(plain.words, complete=True))
                 local = state.swept[place].value.local
                 by_document, by_word = self.again(

@@ -161,7 +161,7 @@ def powers_of(power):
 def run(state, rows, power=1.0):
     """Sweep: the new state, the changes of E[n_kw] and of the background by words, B + E[n_k], and what was counted."""
     share = np.full_like(state.share, 77)
-    counts = tuple(np.full_like(one, np.nan) for one in state.counts)
+    counts = tuple(np.full_like(array, np.nan) for array in state.counts)
     running = running_counts(rows)
     active.sweep_active(
         state.pairs, state.active, state.sparse, priors_of(rows, rows.get("least", 0.0)), powers_of(power), running,

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.kernels
 @given(listed_shards())
 def test_initialise__equals_its_twin_and_counts_every_token(state):
     noise = state.noise.uniform(0.1, 1.1, state.topic.size).astype(np.float32)
-    share, counts = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in state.counts)
+    share, counts = np.full_like(state.share, 77), tuple(np.full_like(array, np.nan) for array in state.counts)
     listed, rest = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
     made = NewActiveState(state.starts, share, *counts)
     warm_start.initialise(state.pairs, state.active, noise, made, RowChanges(listed, rest))
@@ -84,7 +84,7 @@ def test_sweep__gives_no_pair_more_than_its_tokens_where_rows_have_less_of_a_top
 def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, data):
     rows, cut = state.rows(extra), data.draw(st.integers(0, state.shard.documents))
     whole, row_change, rest_change, running, counts = run(state, rows, power)
-    share, found = np.zeros_like(state.share), tuple(np.zeros_like(one) for one in state.counts)
+    share, found = np.zeros_like(state.share), tuple(np.zeros_like(array) for array in state.counts)
     now = running_counts(rows)
     for first, last in ((0, cut), (cut, state.shard.documents)):
         pairs = slice(state.shard.offsets[first], state.shard.offsets[last])
@@ -99,12 +99,12 @@ def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, da
             documents, topics, ActiveState(starts, state.share[held], *counts_), priors_of(rows), np.full(2, power), now,
             NewActiveState(starts, share[held], found[0][listed], found[1][first:last]),
         )  # fmt: skip
-    for one, other in zip(
+    for value, other in zip(
         (share, tokens_of(now.rows, rows["row_topic"]), now.rows.background, now.totals, *found),
         (whole.share, row_change, rest_change, running, *counts),
         strict=True,
     ):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(value, other)
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 0.875])
@@ -115,7 +115,7 @@ def test_sweep__of_weighted_tokens_equals_its_twin_and_loses_no_weight(power, st
     share, _, _ = run_twin(state, rows, power)
     steps = STEPS if power == 1.0 else TEMPERED_STEPS
     assert difference(new.share, share) <= steps
-    before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
+    before, after = (naive.word_counts(state.shape, *state.given, *sample.where) for sample in (state, new))
     np.testing.assert_allclose(row_change, after[0] - before[0], atol=1e-4)
     np.testing.assert_allclose(rest_change, after[1] - before[1], atol=1e-4)
     np.testing.assert_allclose(running - rows["totals"], (after[0] - before[0]).sum(axis=0), atol=1e-3)
@@ -129,20 +129,20 @@ def test_sweep__of_tokens_that_all_weigh_one_gives_the_bits_of_plain_tokens(stat
     rows = state.rows(3.0)
     ones = replace(state, shard=replace(state.shard, weights=np.ones(state.shard.pairs, dtype=np.float32)))
     plain = replace(state, shard=replace(state.shard, weights=None))
-    for one, other in zip(run(ones, rows), run(plain, rows), strict=True):
-        if isinstance(one, Listed):
-            np.testing.assert_array_equal(one.share, other.share)
-        elif isinstance(one, tuple):
-            for found, expected in zip(one, other, strict=True):
+    for value, other in zip(run(ones, rows), run(plain, rows), strict=True):
+        if isinstance(value, Listed):
+            np.testing.assert_array_equal(value.share, other.share)
+        elif isinstance(value, tuple):
+            for found, expected in zip(value, other, strict=True):
                 np.testing.assert_array_equal(found, expected)
         else:
-            np.testing.assert_array_equal(one, other)
+            np.testing.assert_array_equal(value, other)
 
 
 @given(weighed_shards())
 def test_initialise__of_weighted_tokens_equals_a_recount(state):
     noise = state.noise.uniform(0.1, 1.1, state.topic.size).astype(np.float32)
-    share, counts = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in state.counts)
+    share, counts = np.full_like(state.share, 77), tuple(np.full_like(array, np.nan) for array in state.counts)
     changes = RowChanges(np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0]))
     warm_start.initialise(state.pairs, state.active, noise, NewActiveState(state.starts, share, *counts), changes)
     begun = replace(state, share=share)
@@ -171,7 +171,7 @@ def test_sweep__loses_no_token(state, extra, power):
     listed = np.bincount(owner, weights=counts[0], minlength=state.shard.documents)
     np.testing.assert_array_equal(listed + counts[1], state.shard.lengths)
 
-    before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
+    before, after = (naive.word_counts(state.shape, *state.given, *sample.where) for sample in (state, new))
     np.testing.assert_array_equal(row_change, after[0] - before[0])
     np.testing.assert_array_equal(rest_change, after[1] - before[1])
     np.testing.assert_array_equal(row_change.sum(axis=1) + rest_change, 0.0)
@@ -186,7 +186,7 @@ def test_sweep__loses_no_token(state, extra, power):
 def test_sweep__rounds_rows_beyond_512_tokens_as_float32_does(state):
     rows = state.rows(0.0)
     new, row_change, rest_change, _, counts = run(state, rows)
-    before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
+    before, after = (naive.word_counts(state.shape, *state.given, *sample.where) for sample in (state, new))
     tokens = max(state.shard.tokens, 1)
     np.testing.assert_allclose(row_change, after[0] - before[0], atol=1e-6 * tokens)
     np.testing.assert_allclose(rest_change, after[1] - before[1], atol=1e-9 * tokens)
@@ -215,7 +215,7 @@ def test_sweeps__count_documents_of_any_length_exactly(state, power, weighted):
     rows = state.rows(50.0)
     counts = state.counts
     for _ in range(12):
-        share, found = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in counts)
+        share, found = np.full_like(state.share, 77), tuple(np.full_like(array, np.nan) for array in counts)
         running = running_counts(rows)
         active.sweep_active(
             state.pairs, state.active, ActiveState(state.starts, state.share, *counts), priors_of(rows), np.full(2, power),
@@ -227,7 +227,7 @@ def test_sweeps__count_documents_of_any_length_exactly(state, power, weighted):
     exact = state.counts
     np.testing.assert_array_equal(counts[0], exact[0])
     np.testing.assert_array_equal(counts[1], exact[1])
-    assert min(one.min(initial=0.0) for one in counts) >= 0.0
+    assert min(array.min(initial=0.0) for array in counts) >= 0.0
     owner = np.repeat(np.arange(state.shard.documents), np.diff(state.lists))
     listed = np.bincount(owner, weights=counts[0], minlength=state.shard.documents)
     np.testing.assert_array_equal(listed + counts[1], state.shard.weighted_lengths)
@@ -247,7 +247,7 @@ def test_sweep__of_long_documents_equals_its_twin(state, power):
 def test_count_documents__equals_its_twin_and_leaves_short_documents_alone(state, every):
     off = np.full(state.topic.size, 1e-3)
     before = state.sparse._replace(counts=state.counts[0] - off)
-    count, rest = (np.full_like(one, np.nan) for one in state.counts)
+    count, rest = (np.full_like(array, np.nan) for array in state.counts)
     after = NewActiveState(state.starts, np.array(state.share), count, rest)
     active.count_documents(state.pairs, state.active, before, int(every), after)
     again = every | (state.shard.lengths > active.EXACT_TOKENS)
@@ -267,7 +267,7 @@ def test_sweep__adds_pseudo_counts_that_are_apart_to_those_of_their_words(state,
     whole["totals"] = rows["totals"] + seeds.sum(axis=0)
     whole["ratio"] = rows["a"] / whole["totals"]
     whole["background"] = ((rows["b"][:, np.newaxis] + whole["row_topic"]) @ whole["ratio"]).astype(np.float32)
-    counts = tuple(np.full_like(one, np.nan) for one in state.counts)
+    counts = tuple(np.full_like(array, np.nan) for array in state.counts)
     swept = sweep_rows(rows["row_topic"], whole["background"])._replace(seed_place=place, seed_counts=seeds[words])
     running, share = RunningCounts(whole["totals"].copy(), whole["ratio"], swept), np.full_like(state.share, 77)
     made = NewActiveState(state.starts, share, *counts)
@@ -275,7 +275,7 @@ def test_sweep__adds_pseudo_counts_that_are_apart_to_those_of_their_words(state,
     steps = 2 if strength < 100.0 else 40  # S_w less the active topics is rounded beside large pseudo-counts
     assert difference(share, run_twin(state, whole)[0]) <= steps or strength > 100.0
     new = replace(state, share=share)
-    before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
+    before, after = (naive.word_counts(state.shape, *state.given, *sample.where) for sample in (state, new))
     np.testing.assert_array_equal(tokens_of(swept, rows["row_topic"]), after[0] - before[0])
     for found, exact in zip(counts, new.counts, strict=True):
         np.testing.assert_array_equal(found, exact)
@@ -307,11 +307,11 @@ def test_sweep__raises_ratios_of_weights_to_a_power(logarithms, power, every, da
     listed = list(range(a.size)) if every else sorted(data.draw(st.sets(st.integers(0, a.size - 1), min_size=2)))
     state, rows = alone(a, [0] * len(listed), listed)
     steps = run(state, rows, power)[0].share.astype(np.float64)
-    for i, one in enumerate(listed):
+    for i, topics in enumerate(listed):
         for j, other in enumerate(listed):
             least = min(steps[i], steps[j])
             if least >= 30:  # few steps tell no ratio
-                found, exact = np.log2(steps[i] / steps[j]), power * (logarithms[one] - logarithms[other])
+                found, exact = np.log2(steps[i] / steps[j]), power * (logarithms[topics] - logarithms[other])
                 assert abs(found - exact) <= (0.0 if power == 2 else 0.0861 * (1 + power)) + 1.5 / least + 1e-3
 
 
@@ -397,7 +397,7 @@ def test_sweep__changes_rows_with_many_tokens_exactly(state, power):
     rows["ratio"] = rows["a"] / rows["totals"]
     rows["background"] = ((rows["b"][:, np.newaxis] + rows["row_topic"]) @ rows["ratio"]).astype(np.float32)
     new, row_change, rest_change, _, _ = run(state, rows, power)
-    before, after = (naive.word_counts(state.shape, *state.given, *one.where) for one in (state, new))
+    before, after = (naive.word_counts(state.shape, *state.given, *sample.where) for sample in (state, new))
     np.testing.assert_array_equal(row_change, after[0] - before[0])
     np.testing.assert_array_equal(rest_change, after[1] - before[1])
     share, _, _ = run_twin(state, rows, power)

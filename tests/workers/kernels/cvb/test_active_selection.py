@@ -196,7 +196,7 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
 @given(listed_shards(), st.sampled_from([0.0, 64.0]))
 def test_carry__to_the_same_lists_changes_nothing(state, pseudo):
     start = np.full(state.topic.size if pseudo else 0, pseudo, np.float32)  # one that stays in the prior
-    share, count, rest = np.full_like(state.share, 999), *(np.full_like(one, np.nan) for one in state.counts)
+    share, count, rest = np.full_like(state.share, 999), *(np.full_like(array, np.nan) for array in state.counts)
     rows, stays = state.rows(0.0), np.full_like(start, np.nan)
     running, after = running_counts(rows), NewActiveState(state.starts, share, count, rest, stays)
     before = state.sparse._replace(pseudo=start)

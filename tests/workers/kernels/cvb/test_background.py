@@ -108,8 +108,8 @@ def test_rows_of_seeds__are_those_with_pseudo_counts_but_leave_these_out(drawn, 
     change, none = steps(noise.random(active.shape)).astype(np.float32), np.arange(rest.size)
     background.fold_rows(rows, background.RowDelta(change, none), 0.5, new, ahead, totals, moved)
     np.testing.assert_array_equal(new, active + change)
-    whole = [one + seeds + naive.parts(one + seeds, rest, even, weight) for one in (new, ahead)]
-    np.testing.assert_allclose(totals, [one.sum(axis=0) for one in whole], rtol=1e-9, atol=1e-6)
+    whole = [counts + seeds + naive.parts(counts + seeds, rest, even, weight) for counts in (new, ahead)]
+    np.testing.assert_allclose(totals, [table.sum(axis=0) for table in whole], rtol=1e-9, atol=1e-6)
 
 
 @given(st.floats(0.0, 1e9), st.integers(0, 2**31 - 1))
@@ -214,7 +214,7 @@ def test_fold_steps__equals_its_twin_whatever_the_bits_and_the_bands_that_are_su
     change = np.maximum(noise.integers(-UNIT, 2 * UNIT, (words.size, weight.size)), -before[words]).astype(before.dtype)
     bands = np.array_split(np.arange(rest.size), 3)
     # The second band is summed by others.
-    band = np.repeat([0, -1, 1], [len(one) for one in bands])
+    band = np.repeat([0, -1, 1], [len(band) for band in bands])
     new, ahead = np.full_like(before, 77), np.full(before.shape, np.nan, np.float32)
     totals, moved = np.zeros((2, 2, weight.size)), np.zeros(1)
     kernel, steps_ = background.fold_steps_32, background.Steps32(before, change, place, new)

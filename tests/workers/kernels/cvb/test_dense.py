@@ -83,19 +83,24 @@ def test_sweep__equals_its_twin(order, weights, drawn, extra, seed):
     np.testing.assert_allclose(new.sum(axis=1), 1.0, rtol=1e-5)
 
     rows = shard.words.size
-    recount = [naive.word_topic(rows, shard.position, counts_of_pairs, one) for one in (new, q)]
+    recount = [
+        naive.word_topic(rows, shard.position, counts_of_pairs, responsibilities) for responsibilities in (new, q)
+    ]
     np.testing.assert_allclose(change, recount[0] - recount[1], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(
         counts, naive.document_topic(shard.offsets, counts_of_pairs, new).reshape(counts.shape), rtol=1e-5, atol=1e-6
     )
     documents = list(zip(shard.offsets, shard.offsets[1:], strict=False))
     moments = [exact.moments(new[i:j], counts_of_pairs[i:j]) for i, j in documents if j > i]
-    expected = sum(exact.tables(given_state["a"], *one) for one in moments)
+    expected = sum(exact.tables(given_state["a"], *moment) for moment in moments)
     np.testing.assert_allclose(tables, expected, rtol=1e-4, atol=1e-6)
     if order == 2:
-        widths = [naive.word_variance(rows, shard.position, counts_of_pairs, one) for one in (new, q)]
+        widths = [
+            naive.word_variance(rows, shard.position, counts_of_pairs, responsibilities)
+            for responsibilities in (new, q)
+        ]
         np.testing.assert_allclose(spread, widths[0] - widths[1], rtol=1e-6, atol=1e-9)
-        rising = sum(exact.log_rising(given_state["a"], *one).sum() for one in moments)
+        rising = sum(exact.log_rising(given_state["a"], *moment).sum() for moment in moments)
         entropy = -(counts_of_pairs[:, np.newaxis] * new * np.log(np.maximum(new, 1e-300), dtype=np.float64)).sum()
         np.testing.assert_allclose(sums, [rising, entropy], rtol=1e-4, atol=1e-4)
 

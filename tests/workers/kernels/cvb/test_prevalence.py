@@ -323,7 +323,7 @@ def test_sweep__with_priors_of_documents_equals_its_twin(shards, data, extra, se
         noise.uniform(0.05, 3.0, (2, state.topics)),
         noise.integers(0, 2, state.shard.documents).astype(np.int32),
     )
-    share, counts = np.full_like(state.share, 77), tuple(np.full_like(one, np.nan) for one in state.counts)
+    share, counts = np.full_like(state.share, 77), tuple(np.full_like(array, np.nan) for array in state.counts)
     priors = priors_of(rows)._replace(own=own, own_place=place)
     active.sweep_active(
         state.pairs, state.active, state.sparse, priors, powers_of(1.0), running_counts(rows),

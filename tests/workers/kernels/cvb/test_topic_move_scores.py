@@ -124,7 +124,7 @@ def three_topics(rows, steps):
     listed = shard.lengths > 0
     lists = np.concatenate([[0], np.cumsum(np.where(listed, 3, 0))]).astype(np.int64)
     topic = np.tile(np.arange(3, dtype=np.uint16), int(listed.sum()))
-    shares = [np.tile(one, size) for one, size in zip(steps, np.diff(shard.offsets), strict=True)]
+    shares = [np.tile(values, size) for values, size in zip(steps, np.diff(shard.offsets), strict=True)]
     return Listed(shard, 3, lists, topic, np.concatenate(shares).astype(np.uint16), np.random.default_rng(0))
 
 
@@ -240,7 +240,7 @@ def test_scores__add_up_over_runs_of_documents(state, extra, key):
     number = np.arange(state.topics)
     handed = np.abs(state.noise.normal(size=(state.topics, state.topics)))
     whole = merges(state, rows, held, kept, gone), deletes(state, rows, held, number, handed)
-    halves = [np.zeros_like(one) for one in whole]
+    halves = [np.zeros_like(array) for array in whole]
     cut = state.shard.documents // 2
     for first, last in ((0, cut), (cut, state.shard.documents)):
         here = np.zeros_like(held)
@@ -248,8 +248,8 @@ def test_scores__add_up_over_runs_of_documents(state, extra, key):
         here[pairs] = held[pairs]
         halves[0] += merges(state, rows, here, kept, gone)
         halves[1] += deletes(state, rows, here, number, handed)
-    for one, other in zip(whole, halves, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    for sums, other in zip(whole, halves, strict=True):
+        np.testing.assert_allclose(sums, other, rtol=1e-9, atol=1e-9)
 
 
 def test_score_deletions__of_a_topic_without_tokens_gains_what_its_prior_took():

@@ -161,7 +161,7 @@ def test_moved_states__add_what_merges_drop_what_goes_and_split_whole_documents(
         elif into[k] >= 0:
             expected[:, into[k]] += before[:, k]
     np.testing.assert_array_equal(after, expected)
-    counts = [naive_active.word_counts(state.shape, *state.given, *one.where)[0] for one in (state, new)]
+    counts = [naive_active.word_counts(state.shape, *state.given, *sample.where)[0] for sample in (state, new)]
     np.testing.assert_array_equal(change, counts[1] - counts[0])
     gone = [k for k in range(state.topics) if into[k] != k and k not in split]
     assert not set(new.topic) & set(gone)

@@ -73,7 +73,7 @@ def test_initialise_active__equals_its_twin_and_a_recount(given_, more, weights)
     topics = theta.shape[1] + more
     chosen = [np.flatnonzero(generator.random(topics) < 0.6) if n else np.zeros(0, int) for n in shard.lengths]
     topic = np.concatenate([*chosen, np.zeros(0)]).astype(np.uint16)
-    lists = np.cumsum([0, *(one.size for one in chosen)]).astype(np.int64)
+    lists = np.cumsum([0, *(topics.size for topics in chosen)]).astype(np.int64)
     starts = starts_of(shard.offsets, lists)
     share = np.full(int(starts[-1]), 999, dtype=np.uint16)
     count, rest = np.full(topic.size, 9.0), np.full(shard.documents, 9.0)

@@ -204,7 +204,7 @@ def test_author_topic__has_the_mean_of_the_authors_whatever_the_words():
     family = AuthorTopic(None)
     theta = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 1.5)
     expected = np.array([theta[1], theta[:2].mean(axis=0), theta[2], theta[2]])
-    for one in (shard, shard.emptied()):
-        local = family.fold_in(one, rows_of(one, 3), global_state, Stream(0))
+    for part in (shard, shard.emptied()):
+        local = family.fold_in(part, rows_of(part, 3), global_state, Stream(0))
         np.testing.assert_allclose(family.infer(local, global_state)["document_topic"], expected)
-        np.testing.assert_array_equal(family.document_lengths(local), one.lengths)
+        np.testing.assert_array_equal(family.document_lengths(local), part.lengths)

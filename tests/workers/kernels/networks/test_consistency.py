@@ -108,7 +108,7 @@ def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(made,
             for a, b in zip(own.offsets, own.offsets[1:], strict=False)
         ]
         expected = network_sums.count_node_topics(made.laid.tokens()[1], tokens, nodes)
-        wrong = [node for node, (one, other) in enumerate(zip(lists, expected, strict=True)) if one != other]
+        wrong = [node for node, (found, other) in enumerate(zip(lists, expected, strict=True)) if found != other]
         assert unlisted[0] == (wrong[0] if wrong else -1)
 
 

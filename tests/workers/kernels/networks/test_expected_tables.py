@@ -132,15 +132,15 @@ def test_sweep__is_that_of_its_twin(network, discount):
                     rising += [naive.seated(*each, 0.0) for each in zip(*given_, strict=True)]
                 elif document.m[j].sum() > 0:
                     sums += document.tables[j], 1.0
-        found = [dense(one, topics) for one in shares_of(after.responsibilities)]
-        np.testing.assert_allclose(found, [dense(one, topics) for one in lists], atol=5e-3)
+        found = [dense(shares, topics) for shares in shares_of(after.responsibilities)]
+        np.testing.assert_allclose(found, [dense(shares, topics) for shares in lists], atol=5e-3)
         np.testing.assert_allclose(delta["log_likelihood"], chance, rtol=1e-3, atol=1e-6)
         np.testing.assert_allclose(delta["shared_customers"], above, rtol=0.02, atol=0.02)
         np.testing.assert_allclose(delta["shared_log_absent"], absent, rtol=0.05, atol=0.05)
         np.testing.assert_allclose(delta["alpha_numerator"], rising, rtol=0.02, atol=0.02)
         if not discount:
             np.testing.assert_allclose(delta["opened"].sum(), sums[0], rtol=0.01, atol=1e-6)
-        before, now = (counted(shard, shares_of(one.responsibilities), topics) for one in (local, after))
+        before, now = (counted(shard, shares_of(state.responsibilities), topics) for state in (local, after))
         np.testing.assert_array_equal(delta["word_topic"], now - before)
 
     same()

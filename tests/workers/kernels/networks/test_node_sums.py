@@ -81,7 +81,7 @@ def test_log_q__is_that_of_a_beta(b, m):
 def test_sums_of_two_groups_of_nodes__are_those_of_all(case, data):
     nodes, global_state = case
     first = data.draw(st.integers(0, nodes.kind.size))
-    parts = [NodeTotals(*(one[part] for one in nodes)) for part in (slice(first), slice(first, None))]
+    parts = [NodeTotals(*(sums[part] for sums in nodes)) for part in (slice(first), slice(first, None))]
     added, whole = sums_of(parts[0], global_state).plus(sums_of(parts[1], global_state)), sums_of(nodes, global_state)
     np.testing.assert_array_equal(added.tables, whole.tables)
     np.testing.assert_allclose(added.falling, whole.falling, rtol=1e-9, atol=1e-12)

@@ -97,7 +97,7 @@ class Made:
         offsets = np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int64)
         labels = Labels(NAMES, offsets, np.nonzero(has)[1].astype(np.int32))
         self.shard = type(shard)(0, shard.offsets, shard.words, shard.position, shard.counts, labels, shard.segments)
-        given_ = {name: Vectors(**one) for name, one in PLANS[plan].items()}
+        given_ = {name: Vectors(**options) for name, options in PLANS[plan].items()}
         plan_ = plan_of(given_, WORDS_FROM.get(plan, list(given_)[-1]), TABLE)
         self.options = PlannedOptions(topics=topics, alpha=0.6, beta=1.8, learn=("alpha", "discount"), fixed_plan=plan_)
         summary = Summary(shard.documents, WORDS, shard.tokens, labels=TABLE)
@@ -368,12 +368,12 @@ def test_joins__are_drawn_from_their_distribution(m, t, a):
     expected = np.zeros(1 + max(max(tally), whole.size - 1))
     expected[: whole.size] = draws * whole
     assert set(tally) <= set(np.flatnonzero(expected).tolist())
-    seen = np.array([tally[one] for one in range(expected.size)])
+    seen = np.array([tally[path] for path in range(expected.size)])
     often = expected > 5
     if often.sum() == 1:
         assert seen[often] == draws
         return
-    seen, expected = (np.append(one[often], one[~often].sum()) for one in (seen, expected))
+    seen, expected = (np.append(counts[often], counts[~often].sum()) for counts in (seen, expected))
     kept = expected > 1e-9
     assert chisquare(seen[kept], expected[kept] * seen[kept].sum() / expected[kept].sum()).pvalue > 0.01
 

@@ -48,7 +48,7 @@ def second(a, m):
 
 
 def ratios(table, a, m, t):
-    m, t = (one.ravel().copy() for one in np.broadcast_arrays(np.int64(m), np.int64(t)))
+    m, t = (numbers.ravel().copy() for numbers in np.broadcast_arrays(np.int64(m), np.int64(t)))
     found = np.empty(m.size)
     ratios_at(table, float(a), m, t, found)
     return found
@@ -63,7 +63,7 @@ def table_to(a, end):
 @pytest.mark.parametrize("a", DISCOUNTS)
 def test_tables__are_exact_fractions_to_1e_10(a):
     end, table, rows = 200, table_to(a, 200), exact(a, 200)
-    m, t = (one + 2 for one in np.tril_indices(end - 1))
+    m, t = (indices + 2 for indices in np.tril_indices(end - 1))
     expected = [float(Fraction(rows[i][j] * a.denominator, rows[i][j - 1])) for i, j in zip(m, t, strict=True)]
     np.testing.assert_allclose(table, expected, rtol=1e-10)
     np.testing.assert_array_equal(ratios(table, a, m, t), table)
@@ -149,12 +149,12 @@ def test_tables_for__threads_share_them(fresh):
         found.append(tables_for((0.25, 0.0), 100))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert len(found) == 4
-    assert all(one is found[0] for one in found)
+    assert all(table is found[0] for table in found)
 
 
 def test_tables_for__keeps_those_asked_for_last_within_bounds(fresh, monkeypatch):

@@ -103,7 +103,7 @@ class Sample:
         there = np.flatnonzero(parent != FREE)
         assert set(there) == {0, *np.flatnonzero(documents)}
         np.testing.assert_array_equal(level[path[path[:, 0] >= 0]], np.arange(self.depth) + 0 * path[path[:, 0] >= 0])
-        return path, z, {int(node): int(parent[node]) for node in there}, [int(one) for one in free[: count[0]]]
+        return path, z, {int(node): int(parent[node]) for node in there}, [int(node) for node in free[: count[0]]]
 
 
 @st.composite

@@ -147,7 +147,7 @@ def test_no_tokens_at_all__are_swept():
         block = tasks.fold(MODEL, block, [swept.delta], global_state)
         global_state = MODEL.update(global_state, block.sums, Stream(1, "u", number))
         swept = tasks.sweep(MODEL, shard, swept, None, [block], global_state, Stream(1, "sweep", number))
-    assert all(np.isfinite(one).all() for one in global_state.to_arrays().values() if one.dtype.kind == "f")
+    assert all(np.isfinite(array).all() for array in global_state.to_arrays().values() if array.dtype.kind == "f")
     assert np.isfinite(MODEL.infer(swept.local, global_state)["document_topic"]).all()
     assert isinstance(block.sums, Delta)
 
@@ -179,8 +179,8 @@ def test_slices__are_of_the_posterior():
     """A Gamma density by the exponential prior: its mean and spread."""
     noise, value, found = np.random.default_rng(1), 1.0, []
     for _ in range(6000):
-        value = slice_sampled(lambda one: 3.0 * np.log(one) - 2.0 * one, value, 0.5, noise)
+        value = slice_sampled(lambda x: 3.0 * np.log(x) - 2.0 * x, value, 0.5, noise)
         found.append(value)
     assert abs(np.mean(found) - 1.0) < 0.03  # Gamma(4, 2 + 2)
     assert abs(np.std(found) - 0.5) < 0.03
-    assert 1e-6 <= slice_sampled(lambda one: -1e9 * one, 1e-6, 1.0, noise) < 1e-3
+    assert 1e-6 <= slice_sampled(lambda x: -1e9 * x, 1e-6, 1.0, noise) < 1e-3

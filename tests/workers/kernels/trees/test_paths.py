@@ -61,7 +61,7 @@ def made_for(shard, tree):
 
 def bits_of(document_level, statistics, largest):
     """The bytes of all that a sweep fills."""
-    return [document_level.tobytes(), *(one.tobytes() for one in (*statistics, *largest[:2]))]
+    return [document_level.tobytes(), *(array.tobytes() for array in (*statistics, *largest[:2]))]
 
 
 def require_same(made, sums, rtol, atol):
@@ -142,7 +142,7 @@ def test_sweep_paths__is_finite_where_weights_vanish(shard, tree, seed, alpha):
     prior, stopping = DocumentPrior(end_log, np.full(depth, alpha)), StoppingRule(5, 0.0)
     with np.errstate(over="ignore"):  # with the compiler off, a square that nobody needs may be too large
         sweep_paths(document_pairs(shard), topics, prior, before, stopping, document_level, statistics, largest)
-    assert all(np.isfinite(one).all() for one in (document_level, *statistics, *largest[:2]))
+    assert all(np.isfinite(array).all() for array in (document_level, *statistics, *largest[:2]))
     np.testing.assert_allclose(document_level.sum(axis=1), shard.lengths, rtol=1e-9)
     np.testing.assert_allclose(statistics.ends.sum(), 0.5 * size + shard.documents, rtol=1e-9)
 
@@ -223,9 +223,9 @@ def test_sweeps__give_the_same_bits_wherever_arrays_lie(size, depth):
     found = set()
     for _ in range(3 if INTERPRETED else 2000):
         release = shuffled_memory(generator)
-        parent, levels, prior_log = (np.array(one) for one in (tree.parent, tree.level, end_log))
+        parent, levels, prior_log = (np.array(array) for array in (tree.parent, tree.level, end_log))
         made = made_for(shard, tree)
-        pairs = DocumentPairs(*(np.array(one) for one in document_pairs(shard)))
+        pairs = DocumentPairs(*(np.array(array) for array in document_pairs(shard)))
         topics = TreeTopics(parent, levels, np.exp(log_node), np.exp(log_outside))
         prior = DocumentPrior(prior_log, np.array(alpha))
         sweep_paths(pairs, topics, prior, np.array(before), StoppingRule(1, 0.0), *made)
