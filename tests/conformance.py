@@ -97,7 +97,7 @@ class Conformance:
     def require_summary(self, model, topic_list, table):
         """The summary's examples are the documents with the largest proportions, of those that are not empty."""
         summary = read_summary(model.folder, model.record)
-        assert {topic.id for topic in topic_list} <= {one.id for one in summary.topics}
+        assert {topic.id for topic in topic_list} <= {topic.id for topic in summary.topics}
         assert summary.documents == 60 - 4  # of the small corpus, four are empty
         empty = {str(number + 1) for number in range(60) if number % 17 == 5}
         columns = (table.column(name).to_pylist() for name in ("id", "topics", "proportions"))

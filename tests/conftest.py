@@ -227,7 +227,7 @@ def pytest_generate_tests(metafunc):
                 metafunc.parametrize(argument, rest_long(rows), ids=names)
                 continue
             others = [(row, TWO_EXECUTORS[number % 2]) for number, row in enumerate(rows[1:])]
-            places = [*TWO_EXECUTORS, *(one for one in EXECUTORS if one not in TWO_EXECUTORS)]
+            places = [*TWO_EXECUTORS, *(name for name in EXECUTORS if name not in TWO_EXECUTORS)]
             first = [(row, where) for row in rows[:1] for where in places]
             ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in (*first, *others)]
             metafunc.parametrize((argument, "where"), rest_long([*first, *others], retained=(0, 1)), ids=ids)

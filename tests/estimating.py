@@ -7,7 +7,7 @@ from collapsium.pipeline.models.registry import family_names
 from collapsium.workers.arrays.state import State
 
 ALL = (CollapsedLDA, CollapsedHDP, VariationalLDA, GibbsLDA, GibbsHDP)
-THERE = [one for one in ALL if one.FAMILY in family_names()]
+THERE = [estimator for estimator in ALL if estimator.FAMILY in family_names()]
 COLLAPSED = [CollapsedLDA, CollapsedHDP]
 
 

@@ -162,10 +162,12 @@ class Installation:
 
     def __init__(self) -> None:
         found = [
-            (match, one) for one in entry_points(group="console_scripts") if (match := SCRIPT.fullmatch(one.value))
+            (match, script)
+            for script in entry_points(group="console_scripts")
+            if (match := SCRIPT.fullmatch(script.value))
         ]
         if len(found) != 1:
-            raise SystemExit(f"expected one installation, found {[one.value for _, one in found]}")
+            raise SystemExit(f"expected one installation, found {[script.value for _, script in found]}")
         ((match, script),) = found
         self.main = script.load()
         self.package = __import__(f"{match[1]}.pipeline", fromlist=["Model"])
@@ -194,7 +196,7 @@ def measure_run(installation: Installation, run: str, kind: str) -> dict[str, st
     """Return digests of a run's topics, proportions, scores and objectives."""
     digests = {}
     events = [json.loads(line) for file in sorted(Path(run).rglob("events.jsonl")) for line in file.open()]
-    told = [[one.get("score"), one.get("objective")] for one in events if one["event"] == "iteration"]
+    told = [[event.get("score"), event.get("objective")] for event in events if event["event"] == "iteration"]
     digests["iterations"] = digest(told)
     digests["topics"] = digest(json.loads(installation.run("topics --json", run)))
     installation.run("infer --dense --scheduler serial", run, UNSEEN[kind], f"{run}.npy")

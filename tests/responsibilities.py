@@ -67,7 +67,9 @@ class Responsibilities(Conformance):
         whole = stepped(small[0], self.family, steps)[1][-1]
         disk = stepped(small[0], self.family, steps, scratch=str(tmp_path / "scratch"))[1][-1]
         assert any((tmp_path / "scratch").glob("*"))
-        assert [one[0] for one, other in zip(state_bits(disk), state_bits(whole), strict=True) if one != other] == []
+        assert [
+            array[0] for array, other in zip(state_bits(disk), state_bits(whole), strict=True) if array != other
+        ] == []
         cut = stepped(small[0], self.family, steps, cuts=(0, 7, 8, 30))[1][-1]
         blocks = [block.value.rows.to_arrays() for block in cut.blocks]
         for name, values in whole.blocks[0].value.rows.to_arrays().items():

@@ -99,7 +99,7 @@ class Writer:
             return f'{before}def {name}({", ".join(parameters.values())}) -> {result}:\n    """{summary}"""\n'
 
         parameters, further = self.parameters(function), {"**": "**options: typing.Any"}
-        kinds = {one.kind for one in inspect.signature(function).parameters.values()}
+        kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
         if inspect.Parameter.VAR_KEYWORD not in kinds:
             return declaration(parameters)
         if name not in FAMILIES:

@@ -106,7 +106,9 @@ def parameters_of(function, owner):
     names = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return len(names) - (
         owner is not None
-        and not any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in function.decorator_list)
+        and not any(
+            isinstance(decorator, ast.Name) and decorator.id == "staticmethod" for decorator in function.decorator_list
+        )
     )
 
 
@@ -119,7 +121,7 @@ def test_folders__are_packages_that_are_installed():
     """What the wheel holds is tried by `test_wheel.py`, which takes long."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     folders = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in MODULES}
-    assert {f"collapsium.{one}" for one in folders} == {*settings["tool"]["setuptools"]["packages"]}
+    assert {f"collapsium.{folder}" for folder in folders} == {*settings["tool"]["setuptools"]["packages"]}
 
 
 def test_functions__take_at_most_ten_parameters_but_for_the_public_ones():
@@ -234,7 +236,8 @@ def test_futures_and_states__have_types():
         if path.is_relative_to(ROOT / "workers" / "families"):
             importlib.import_module(".".join(("collapsium", *path.relative_to(ROOT).with_suffix("").parts)))
     files = {f"collapsium.{name_of(path).removesuffix('.py').replace('/', '.')}" for path in MODULES}
-    states = [one for one in subclasses_of(State) if one.__module__ in files]  # not those that other tests declare
+    # Other tests declare states as well.
+    states = [state for state in subclasses_of(State) if state.__module__ in files]
     assert len(states) > 100
     for state in filter(dataclasses.is_dataclass, states):
         hints = get_type_hints(state)
@@ -243,6 +246,6 @@ def test_futures_and_states__have_types():
 
 
 def subclasses_of(cls):
-    for one in cls.__subclasses__():
-        yield one
-        yield from subclasses_of(one)
+    for child in cls.__subclasses__():
+        yield child
+        yield from subclasses_of(child)

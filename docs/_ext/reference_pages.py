@@ -52,7 +52,7 @@ def sentence(text: str) -> str:
 def facts(option: OptionEntry) -> str:
     """Return the type, the default, the limits and the unit of an option."""
     kinds = [KINDS.get(kind, kind) for kind in option.kinds if kind != "Literal"]
-    shown = ["one of " * (not kinds) + ", ".join(f"`{one}`" for one in option.choices)] if option.choices else []
+    shown = ["one of " * (not kinds) + ", ".join(f"`{choice}`" for choice in option.choices)] if option.choices else []
     parts = [" or ".join([*kinds, *shown]).replace("list or one of", "list of").replace("list or `", "list of `")]
     parts += [f"{LIMITS[name]} {limit:,}" for name, limit in option.limits.items()]
     if option.unit:
@@ -136,7 +136,9 @@ def traits(family: AnyFamily) -> list[tuple[str, str]]:
 def command_list(entries: list[CommandEntry]) -> str:
     """Return a table of the commands."""
     lines = ["| command | |", "| --- | --- |"]
-    lines += [f"| {{doc}}`{one.name} </reference/commands/{one.name}>` | {plain(one.summary)} |" for one in entries]
+    lines += [
+        f"| {{doc}}`{entry.name} </reference/commands/{entry.name}>` | {plain(entry.summary)} |" for entry in entries
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -41,7 +41,9 @@ def counts(folder):
     corpus = Corpus(folder)
     shards = [reference.documents() for reference in corpus.references]
     words = len(corpus.vocabulary.words)
-    return vstack([csr_matrix((one.counts, one.words, one.offsets), (len(one), words)) for one in shards]).tocsr()
+    return vstack(
+        [csr_matrix((shard.counts, shard.words, shard.offsets), (len(shard), words)) for shard in shards]
+    ).tocsr()
 
 
 train, heldout = counts("train"), counts("heldout").tocoo()

@@ -24,7 +24,7 @@ for topics in numbers:
 
 figure, axes = plt.subplots(figsize=(7.0, 4.0), layout="constrained")
 for name, text in names.items():
-    axes.plot(numbers, [one[name].value for one in measured], marker="o", label=text)
+    axes.plot(numbers, [metrics[name].value for metrics in measured], marker="o", label=text)
 axes.set(xscale="log", xticks=numbers, xticklabels=numbers, xlabel="topics", ylabel="value", ylim=(0, 1))
 axes.minorticks_off()
 axes.legend(frameon=False)
@@ -34,5 +34,5 @@ plt.close(figure)
 # %%
 # Each measurement has its definition and its source.
 
-for one in measured[-1].values():
-    print(f"{one.name}: {one.value:.3f}\n  {one.definition}\n  {one.source}")
+for metric in measured[-1].values():
+    print(f"{metric.name}: {metric.value:.3f}\n  {metric.definition}\n  {metric.source}")

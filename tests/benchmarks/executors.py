@@ -56,11 +56,11 @@ def main():
             with tempfile.TemporaryDirectory() as place:
                 first[kind], seconds = measure(options, kind, Path(place) / "run")
             sums[kind] = sum(seconds[SETTLED:])
-            each = " ".join(f"{one:.2f}" for one in seconds)
+            each = " ".join(f"{value:.2f}" for value in seconds)
             print(f"{kind}: {first[kind]:.2f} s to the end of iteration 1, then {each}", flush=True)
         ratios.append(sums["local"] / sums["threads"])
         starts.append(first["local"] - first["threads"])
-    print(f"local / threads: {statistics.median(ratios):.3f} ({', '.join(f'{one:.3f}' for one in sorted(ratios))})")
+    print(f"local / threads: {statistics.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in sorted(ratios))})")
     print(f"start of a cluster: {statistics.median(starts):.2f} s")
 
 

@@ -74,7 +74,7 @@ def gensim_inference(data, run, workers):
 def processor_seconds():
     """Return the processor time of this process and of its living children."""
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    return sum(one.cpu_times().user + one.cpu_times().system for one in processes)
+    return sum(process.cpu_times().user + process.cpu_times().system for process in processes)
 
 
 def main():

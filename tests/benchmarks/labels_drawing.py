@@ -57,7 +57,7 @@ def write(folder, counts, has, labelled=True):
     """Write documents, shape (documents, words), with their labels, as a corpus."""
     document, word = np.nonzero(counts)
     words, offsets = counts.shape[1], np.concatenate([[0], np.cumsum((counts > 0).sum(axis=1))])
-    listed = [[{"field": FIELD, "value": f"l{one}"} for one in np.flatnonzero(row)] for row in has]
+    listed = [[{"field": FIELD, "value": f"l{label}"} for label in np.flatnonzero(row)] for row in has]
     made = Documents(
         numbered_ids(1, len(counts)),
         offsets.astype(np.int64),
@@ -96,7 +96,7 @@ def found(run):
     """Read a fit's topics and weights; labels in the order of their numbers."""
     model = Model(run)
     state, half = model.global_state, model.family
-    rows = [half.probabilities(model.rows(one), state)["word_topic"] for one in range(len(model.blocks))]
+    rows = [half.probabilities(model.rows(number), state)["word_topic"] for number in range(len(model.blocks))]
     words = np.concatenate(rows).T
     names = state.labels.names
     order = np.argsort([int(value[1:]) for _, value in names]) if names else np.zeros(0, int)

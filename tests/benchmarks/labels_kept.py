@@ -73,7 +73,7 @@ def kept(train, test, out, shares, restarts, iterations, etas, sweeps, seed):
                 "validation": tried,
             }
             rows.append(found)
-            shown = " ".join(f"{one:.0f}" for one in tried)
+            shown = " ".join(f"{scale:.0f}" for scale in tried)
             print(f"{share:4.2f}  {scaling:7s}  {best['alpha']:5g}  {best['topics']:6d}  {found['perplexity']:10.1f}  "
                   f"({shown})", flush=True)  # fmt: skip
     partial = partially(train, test, out, etas, sweeps, seed)
@@ -137,7 +137,7 @@ def draw_eta(rows, out):
 
     def painter(name):
         def paint(axes):
-            for row in (one for one in rows if one["model"] == name):
+            for row in (row for row in rows if row["model"] == name):
                 tokens = np.maximum(row["tokens"], 0.1)
                 axes.plot(np.arange(1, tokens.size + 1), tokens, label=f"eta {row['eta']:g}")
             axes.set(yscale="log", xlabel="topic, by its words", ylabel="posterior words", title=name)
@@ -155,10 +155,14 @@ def copied(corpus, out, field=None):
         for reference in opened.references:
             documents = reference.documents()
             lists = documents.extras["labels"].to_pylist()
-            own = [[one for one in row or () if one["field"] == field] for row in lists]
-            chosen = np.array([field is None or len(one) == 1 for one in own], dtype=bool)
+            own = [[label for label in row or () if label["field"] == field] for row in lists]
+            chosen = np.array([field is None or len(labels) == 1 for labels in own], dtype=bool)
             if chosen.any():
-                labels = {} if field is None else {"labels": pa.array([one for one in own if len(one) == 1], LABELS)}
+                labels = (
+                    {}
+                    if field is None
+                    else {"labels": pa.array([labels for labels in own if len(labels) == 1], LABELS)}
+                )
                 writer.add_shard(replace(documents.take(chosen), extras=labels))
         writer.finish(list(opened.vocabulary.words))
     return out
@@ -178,7 +182,7 @@ def classes(train, test, field, out, topics, lda, slda, alphas, iterations, seed
     found, left_out = comparison.main(words)
     names = "accuracy", "macro_f1", "micro_f1"
     able = [row for row in found if row["classified"]]
-    rows = [{"name": row["cell"], **{one: row["classified"][one] for one in names}} for row in able]
+    rows = [{"name": row["cell"], **{name: row["classified"][name] for name in names}} for row in able]
     note = f"documents with exactly one {field}; left out: {', '.join(left_out) or 'nothing'}"
     write(out, "classes", {"rows": rows, "left_out": left_out}, [table(rows, ("name", *names))], note)
     draw_classes(rows, out)

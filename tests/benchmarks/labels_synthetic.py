@@ -93,8 +93,8 @@ def draw_synthetic(truth, fitted, own, weights, out):
 
         return paint
 
-    most = max(float(np.abs(one).max()) for _, one in logs)
-    panels = [painter(*one, 0.5, "Greys") for one in pairs] + [painter(*one, most, "RdBu_r") for one in logs]
+    most = max(float(np.abs(picture).max()) for _, picture in logs)
+    panels = [painter(*pair, 0.5, "Greys") for pair in pairs] + [painter(*pair, most, "RdBu_r") for pair in logs]
     saved(out / "synthetic.png", panels, legend=False)
 
 
@@ -134,10 +134,10 @@ def by(rows, name, figures):
     means = []
     for value in dict.fromkeys(row[name] for row in rows):
         own, mean = [row for row in rows if row[name] == value], {name: value}
-        for one in figures:
-            found_ = [row[one] for row in own]
-            mean[one] = statistics.mean(found_)
-            mean[f"{one}_error"] = statistics.stdev(found_) / len(found_) ** 0.5 if len(found_) > 1 else 0.0
+        for figure in figures:
+            found_ = [row[figure] for row in own]
+            mean[figure] = statistics.mean(found_)
+            mean[f"{figure}_error"] = statistics.stdev(found_) / len(found_) ** 0.5 if len(found_) > 1 else 0.0
         means.append(mean)
     return means
 

@@ -171,13 +171,13 @@ def opened(run):
 def line(run, rounds):
     """Return the cells of a row of the table."""
     restored(run), opened(run)  # kernels are loaded before
-    first = [statistics.median(one) for one in zip(*(restored(run) for _ in range(rounds)), strict=True)]
-    second = [statistics.median(one) for one in zip(*(opened(run) for _ in range(rounds)), strict=True)]
+    first = [statistics.median(values) for values in zip(*(restored(run) for _ in range(rounds)), strict=True)]
+    second = [statistics.median(values) for values in zip(*(opened(run) for _ in range(rounds)), strict=True)]
     size = sum(path.stat().st_size for path in (run / "checkpoints").rglob("*") if path.is_file()) / 1e6
     (corpus, load, checks), (open_, own) = first, second
-    cells = [f"{size:.0f}", *(f"{1e3 * one:.1f}" for one in (corpus, load, checks)), f"{checks / load:.1%}"]
+    cells = [f"{size:.0f}", *(f"{1e3 * seconds:.1f}" for seconds in (corpus, load, checks)), f"{checks / load:.1%}"]
     cells.append(f"{checks / (corpus + load):.1%}")
-    return [*cells, *(f"{1e3 * one:.1f}" for one in (open_, own)), f"{own / open_:.1%}"]
+    return [*cells, *(f"{1e3 * seconds:.1f}" for seconds in (open_, own)), f"{own / open_:.1%}"]
 
 
 def main():

@@ -66,7 +66,7 @@ def main():
                 f"{topics} planted, seed {seed}: {found} of {truth}, {score:.4f}; from the number {known:.4f}",
                 flush=True,
             )
-        few = sum(one <= 0.005 for one in worse)
+        few = sum(loss <= 0.005 for loss in worse)
         print(
             f"{topics} planted: {near} of {given.seeds} within 10%; {few} at most 0.005 worse, mean {np.mean(worse):.4f}"
         )

@@ -38,17 +38,17 @@ def tree(process):
 def memory(process):
     """Return the resident megabytes of a process and all that came of it."""
     total = 0
-    for one in tree(process):
+    for member in tree(process):
         with contextlib.suppress(psutil.NoSuchProcess):
-            total += one.memory_info().rss
+            total += member.memory_info().rss
     return total / 2**20
 
 
 def end(process):
     """End a process that we started, and all that came of it."""
-    for one in tree(process):
+    for member in tree(process):
         with contextlib.suppress(psutil.NoSuchProcess):
-            one.kill()
+            member.kill()
     process.wait()
 
 

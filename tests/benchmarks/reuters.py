@@ -23,10 +23,10 @@ PARTS = re.compile(r"<(TITLE|BODY)>(.*?)</\1>", re.DOTALL)
 def documents(archive):
     """Number, topics, text (title and body), places and part of the split of each document, in the archive's order."""
     with tarfile.open(archive) as files:
-        for member in sorted((one for one in files if one.name.endswith(".sgm")), key=lambda one: one.name):
+        for member in sorted((file for file in files if file.name.endswith(".sgm")), key=lambda file: file.name):
             content = files.extractfile(member).read().decode("latin-1")
             for found in DOCUMENT.finditer(content):
-                topics, places = (NAME.findall("".join(one.findall(found[0]))) for one in (TOPICS, PLACES))
+                topics, places = (NAME.findall("".join(pattern.findall(found[0]))) for pattern in (TOPICS, PLACES))
                 part = PART.match(found[0])
                 text = "\n".join(html.unescape(part) for _, part in PARTS.findall(found[0]))
                 yield int(found[1]), topics, text, places, part and part[1]
@@ -42,14 +42,16 @@ def main():
     )
     parser.add_argument("--more-than", type=int, default=300, help="documents of a topic (default: 300)")
     given = parser.parse_args()
-    found = [one for one in documents(given.archive) if one[2].strip()]
+    found = [document for document in documents(given.archive) if document[2].strip()]
     if given.modapte:
         for name, path in (("TRAIN", given.lines), ("TEST", given.modapte)):
-            print(f"{write(path, [one for one in found if one[4] == name and one[1]], True)} documents in {path}")
+            print(
+                f"{write(path, [newswire for newswire in found if newswire[4] == name and newswire[1]], True)} documents in {path}"
+            )
         return
-    counts = Counter(topic for one in found for topic in set(one[1]))
+    counts = Counter(topic for newswire in found for topic in set(newswire[1]))
     frequent = {topic for topic, count in counts.items() if count > given.more_than}
-    kept = write(given.lines, [one for one in found if frequent & set(one[1])], False)
+    kept = write(given.lines, [newswire for newswire in found if frequent & set(newswire[1])], False)
     print(f"{kept} documents of {', '.join(sorted(frequent))}")
 
 

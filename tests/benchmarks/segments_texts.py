@@ -27,7 +27,7 @@ def body(text):
     """A paper without what stands before its abstract and from its references on, hyphens at line ends undone."""
     found = re.search(r"\babstract\b", text[:HEAD], re.IGNORECASE)
     text = text[found.end() :] if found else text
-    last = [one.start() for one in LAST.finditer(text) if one.start() > len(text) / 2]
+    last = [match.start() for match in LAST.finditer(text) if match.start() > len(text) / 2]
     return HYPHEN.sub(r"\1\2", text[: last[-1]] if last else text)
 
 
@@ -120,7 +120,7 @@ def prince(text, out, topics, iterations, samples, seeds):
             score = evaluate(run, heldout=out / f"heldout-{seed}{flat}").score
             name = "segment_topic" if family == "sequential-lda" else "document_topic"
             places = sorted((run / "members").glob("[0-9]*")) if (run / "members").exists() else [run]
-            apart = [neighbours(proportions(one, name)) for one in places]
+            apart = [neighbours(proportions(place, name)) for place in places]
             rows.append({"seed": seed, "family": family, "hellinger": statistics.mean(apart), "score": score})
             print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     mean = {
@@ -128,7 +128,7 @@ def prince(text, out, topics, iterations, samples, seeds):
         for family in ("sequential-lda", "gibbs-lda")
     }
     note = "; ".join(f"{family}: distance {d:.3f}, {s:.4f} nats a token" for family, (d, s) in mean.items())
-    more = [one["score"] - other["score"] for one, other in zip(rows[::2], rows[1::2], strict=True)]
+    more = [row["score"] - other["score"] for row, other in zip(rows[::2], rows[1::2], strict=True)]
     error = statistics.stdev(more) / len(more) ** 0.5 if len(more) > 1 else float("nan")
     note += f"; of one seed sequential-lda has {statistics.mean(more):+.4f} nats more (standard error {error:.4f})."
     write(out, "prince", {"rows": rows}, [table(rows, ("seed", "family", "hellinger", "score"))], note)

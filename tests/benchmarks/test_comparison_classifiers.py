@@ -83,7 +83,7 @@ def test_classifiers__are_those_of_scikit_learn_tuned_on_a_share(place, compared
     from sklearn.metrics import f1_score
     from sklearn.naive_bayes import MultinomialNB
 
-    train, unseen = (read_known(Corpus(place / one), "kind", numeric=False, table=LabelTable()) for one in PARTS)
+    train, unseen = (read_known(Corpus(place / part), "kind", numeric=False, table=LabelTable()) for part in PARTS)
     lesson = TrainingExamples.of(train, 4, "train")
     words, tuning = train.words[lesson.rows], lesson.tuning
     grid = [(a, f) for a in learning.GRIDS["naive-bayes"]["alpha"] for f in (True, False)]
@@ -99,7 +99,7 @@ def test_classifiers__are_those_of_scikit_learn_tuned_on_a_share(place, compared
     row = next(row for row in compared[0] if row["cell"] == "naive-bayes")
     assert row["tuned"] == {"alpha": alpha, "fit_prior": prior}
     model = MultinomialNB(alpha=alpha, fit_prior=prior).fit(words, lesson.target)
-    found = [lesson.classes[one] for one in model.predict(unseen.words)]
+    found = [lesson.classes[number] for number in model.predict(unseen.words)]
     own = scored("kind", tallied(unseen, found))
     assert (row["accuracy"], row["macro_f1"]) == (own.accuracy, own.macro_f1)
     by_hand = [
@@ -117,22 +117,22 @@ def test_lda_and_a_machine__have_labels_beside_topics(place):
     theta = np.full((90, 2), 0.5)
     features = with_labels(theta, known).toarray()
     assert features.shape == (90, 2 + len(table))
-    labels = [[one["value"] for one in each if one["field"] == "place"] for each in column(train, "labels")]
+    labels = [[label["value"] for label in each if label["field"] == "place"] for each in column(train, "labels")]
     for row, own in zip(features, labels, strict=True):
         assert sorted(own) == [table.names[n][1] for n in np.flatnonzero(row[2:-1])]
-    stars = np.array([np.nan if one is None else one for one in column(train, "stars")])
+    stars = np.array([np.nan if number is None else number for number in column(train, "stars")])
     np.testing.assert_allclose(features[:, -1], np.nan_to_num((stars - np.nanmean(stars)) / np.nanstd(stars)))
 
 
 def column(corpus, name):
-    return [one for reference in corpus.references for one in reference.documents().extras[name].to_pylist()]
+    return [document for reference in corpus.references for document in reference.documents().extras[name].to_pylist()]
 
 
 @pytest.mark.parametrize("name", ["lda-svm", "naive-bayes", "svm", "tree"])
 def test_classifiers__learn_what_there_is_to_learn(name):
     target = np.arange(60) % 3
     counts = np.eye(6)[target] * 5 + np.eye(6)[3 + np.arange(60) % 2]
-    known = LabelledCorpus(csr_matrix(counts), csr_matrix((60, 0)), [(f"k{one}",) for one in target])
+    known = LabelledCorpus(csr_matrix(counts), csr_matrix((60, 0)), [(f"k{value}",) for value in target])
     lesson = TrainingExamples.of(known, 1, "here")
     found, _ = learned(name, known.words, known.words, lesson, 0)
     assert found == [own for (own,) in known.values]
@@ -142,7 +142,7 @@ def test_a_number__is_predicted_too(place, monkeypatch):
     monkeypatch.setattr(learning, "installed", lambda name: False)
     documents = LabelledDocuments(Corpus(place / "train"), Corpus(place / "unseen"), "stars", 0, 2)
     (bayes, supervised) = classifier_fits(("naive-bayes", "slda"), documents, "nowhere")
-    assert [one["value"] for one in bayes.measure()["classified"]["classes"]] == [1.0, 2.0, 3.0]
+    assert [value["value"] for value in bayes.measure()["classified"]["classes"]] == [1.0, 2.0, 3.0]
     with pytest.raises(learning.BaselineError, match="tomotopy is not installed"):
         supervised.measure()
 
@@ -173,11 +173,11 @@ def test_lessons__are_of_documents_with_words_and_one_value(rows):
         return
     lesson = TrainingExamples.of(train, 0, "here")
     assert lesson.rows.tolist() == single
-    assert [(lesson.classes[one],) for one in lesson.target] == [values[n] for n in single]
+    assert [(lesson.classes[value],) for value in lesson.target] == [values[n] for n in single]
     assert 0 < lesson.tuning.sum() < len(single)
 
 
-@given(st.lists(st.integers(0, 4), min_size=2, max_size=20).filter(lambda one: len(set(one)) > 1))
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=20).filter(lambda words: len(set(words)) > 1))
 def test_responses__say_the_classes_that_they_are_made_of(target):
     target = np.array(target)
     for way in (LINEAR, BINARY):
@@ -205,7 +205,7 @@ class Exact:
         assert documents
 
     def estimate(self, words):
-        return np.mean(self.known[next(one for one in words if one in self.known)], axis=0).tolist()
+        return np.mean(self.known[next(word for word in words if word in self.known)], axis=0).tolist()
 
 
 def test_supervised_lda__takes_the_better_response(tmp_path, monkeypatch):

@@ -113,7 +113,7 @@ def test_libraries_that_are_missing_or_fail__are_left_out_with_a_reason(small, t
 
 def test_fits_of_libraries__of_those_that_find_their_topics__are_by_what_they_start_from():
     fits = library_fits(("tomotopy-hdp", "gensim-hdp", "topica"), RECORD, {})
-    assert [(one.name, one.topics, one.start_topics) for one in fits] == [
+    assert [(fit.name, fit.topics, fit.start_topics) for fit in fits] == [
         ("tomotopy-hdp-from-1", None, 1),
         ("tomotopy-hdp-from-5", None, 5),
         ("gensim-hdp", None, 1),

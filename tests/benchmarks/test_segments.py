@@ -29,7 +29,7 @@ def test_neighbours__are_no_further_apart_than_one(seed):
 def test_a_tiny_experiment__leaves_a_table(tmp_path, capsys):
     out = tmp_path / "out"
     sizes = {"documents": 20, "segments": 4, "tokens": 30, "topics": 2, "words": 20, "iterations": 20, "seeds": 1}
-    segments.main(["planted", str(out), *(str(one) for name, size in sizes.items() for one in (f"--{name}", size))])
+    segments.main(["planted", str(out), *(str(word) for name, size in sizes.items() for word in (f"--{name}", size))])
     rows = json.loads((out / "planted.json").read_text())["rows"]
     assert [row["family"] for row in rows] == ["segmented-lda", "sequential-lda"]
     assert all(0.0 < row["segments"] < 1.0 and row["found b"] > 0.0 for row in rows)

@@ -147,7 +147,7 @@ def test_records__are_appended_and_survive_a_line_that_was_cut_short(tmp_path):
     with path.open("ab") as lines:
         lines.write(b'{"key": 2, "cut')
     records.append(path, {"key": 3})
-    assert [one["key"] for one in records.read(path)] == [1, 3]
+    assert [record["key"] for record in records.read(path)] == [1, 3]
 
 
 def test_ensemble__gets_members_with_enough_iterations():

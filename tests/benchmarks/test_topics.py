@@ -67,11 +67,11 @@ def test_the_benchmark__measures_ours_and_peers_and_adds_to_its_results(tmp_path
     main([*common, "--seeds", "1", "--set", "beta=2"])
     main([*common, "--seeds", "2", "--set", "beta=2", "--peers", "scikit-learn"])
     results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert [(one["model"], one["seed"]) for one in results] == [
+    assert [(result["model"], result["seed"]) for result in results] == [
         ("collapsium", 0), ("collapsium", 1), ("scikit-learn", 0), ("scikit-learn", 1)
     ]  # fmt: skip
-    assert all(one["figures"]["purity"] == 1.0 for one in results)
-    assert all(set(one["figures"]) >= {"nmi", "strict_diversity", "c_v", "npmi", "accuracy"} for one in results)
+    assert all(result["figures"]["purity"] == 1.0 for result in results)
+    assert all(set(result["figures"]) >= {"nmi", "strict_diversity", "c_v", "npmi", "accuracy"} for result in results)
     text = (tmp_path / "out" / "table.md").read_text()
     assert "| HiCOT | | 0.626 | 0.583 |" in text
     assert "Vuong et al. (2025)" in text
@@ -79,7 +79,7 @@ def test_the_benchmark__measures_ours_and_peers_and_adds_to_its_results(tmp_path
     assert table(results) == text
     with pytest.raises(SystemExit, match="error: .*unknown option 'alhpa'"):
         main([*common, "--name", "other", "--set", "alhpa=0.1"])
-    other = [{**one, "options": "alpha = 0.5"} for one in results[:1]]
+    other = [{**result, "options": "alpha = 0.5"} for result in results[:1]]
     assert table([*results, *other]).count("| collapsium |") == 2
 
 

@@ -103,7 +103,7 @@ def folded(corpus, phi, alpha):
 def figures_of(data, corpora, train, test, words):
     """Return the figures of a fit."""
     clusters = test.argmax(axis=1)
-    shards = [Shard.of(one.number, one.documents()) for one in Corpus(corpora[0]).references]
+    shards = [Shard.of(reference.number, reference.documents()) for reference in Corpus(corpora[0]).references]
     ten = words(10)
     counts = [count_in(shard, ten) for shard in shards]
     single, both = (sum(part[side] for part in counts) for side in (0, 1))
@@ -146,14 +146,14 @@ def mean_and_deviation(values):
 def table(results):
     """Return the results as Markdown: a table for each data set, with published figures and their sources."""
     lines = ["Means over the seeds and their standard deviations. Proportions of test documents, topics of all.", ""]
-    for name in sorted({one["data"] for one in results}):
-        rows = [one for one in results if one["data"] == name]
-        shown = [figure for figure in FIGURES if any(figure in one["figures"] for one in rows)]
+    for name in sorted({result["data"] for result in results}):
+        rows = [result for result in results if result["data"] == name]
+        shown = [figure for figure in FIGURES if any(figure in row["figures"] for row in rows)]
         lines += [f"## {name}", "", f"| model | seeds | {' | '.join(FIGURES[figure] for figure in shown)} | source |"]
         lines.append(f"| --- | ---: | {' | '.join('---:' for _ in shown)} | --- |")
-        for model, options in dict.fromkeys((one["model"], one["options"]) for one in rows):
-            own = [one["figures"] for one in rows if (one["model"], one["options"]) == (model, options)]
-            cells = [mean_and_deviation([one.get(figure) for one in own]) for figure in shown]
+        for model, options in dict.fromkeys((row["model"], row["options"]) for row in rows):
+            own = [row["figures"] for row in rows if (row["model"], row["options"]) == (model, options)]
+            cells = [mean_and_deviation([figures.get(figure) for figures in own]) for figure in shown]
             lines.append(f"| {model} | {len(own)} | {' | '.join(cells)} | {options} |")
         for model, published, source in PUBLISHED.get(name, []):
             cells = [f"{published[figure]:.3f}" if figure in published else "" for figure in shown]
@@ -180,7 +180,7 @@ def run(given):
                 shown = ", ".join(f"{key} = {value}" for key, value in own.items())
                 for seed in range(given.seeds):
                     key = {"data": data.name, "model": model, "seed": seed, "options": shown}
-                    if any(key.items() <= one.items() for one in results):
+                    if any(key.items() <= result.items() for result in results):
                         continue
                     began = time.perf_counter()
                     if model == given.name:

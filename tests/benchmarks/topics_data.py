@@ -97,8 +97,8 @@ def read_octis(folder):
     with (folder / "corpus.tsv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE) if row]
     every = [(row[0].split(), row[1] if len(row) > 1 else "train", row[2] if len(row) > 2 else "") for row in rows]
-    train = _part([one for one in every if one[1] == "train"], number)
-    test = [one for one in every if one[1] == "test"]
+    train = _part([document for document in every if document[1] == "train"], number)
+    test = [document for document in every if document[1] == "test"]
     return DataSet(folder.name, words, train, _part(test, number) if test else train)
 
 

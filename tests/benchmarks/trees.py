@@ -79,7 +79,10 @@ def principal(train, test, components):
     """Mean squared error of a projection on the first principal components."""
     mean = train.mean(axis=0)
     basis = np.linalg.svd(train - mean, full_matrices=False)[2][:components]
-    return [float((((one - mean) - (one - mean) @ basis.T @ basis) ** 2).sum(axis=1).mean()) for one in (train, test)]
+    return [
+        float((((values - mean) - (values - mean) @ basis.T @ basis) ** 2).sum(axis=1).mean())
+        for values in (train, test)
+    ]
 
 
 def digits(train, test, out):
@@ -91,7 +94,7 @@ def digits(train, test, out):
         for form in ("conditional", "factorised"):
             options = {"family": "hca", "depth": depth, "max_nodes": nodes, "form": form, "iterations": 60}
             run, seconds = fitted(train, out / f"{form}-{depth}", **options)
-            errors = [evaluate(run, unseen=one).reconstruction_error for one in (train, test)]
+            errors = [evaluate(run, unseen=vectors).reconstruction_error for vectors in (train, test)]
             there = len(topics(run))
             line = f"{depth:5d}  {form:11s}  {there:5d}  {seconds:7.1f}  {errors[0]:5.1f}  {errors[1]:5.1f}"
             print(f"{line}  ({nodes}, {paper[0]}, {paper[1]})    {flat[0]:.1f}, {flat[1]:.1f}", flush=True)
@@ -102,9 +105,9 @@ def shown(model, family):
     """A model's tree, the tokens or vectors below each node, and what each node has: words' chances, or loadings."""
     rows = [model.rows(block) for block in range(len(model.blocks))]
     if family == "hca":
-        each = [np.abs(one.loadings(model.global_state)) for one in rows]
+        each = [np.abs(block.loadings(model.global_state)) for block in rows]
     else:
-        each = [model.family.probabilities(one, model.global_state)["word_topic"] for one in rows]
+        each = [model.family.probabilities(block, model.global_state)["word_topic"] for block in rows]
     table = np.concatenate(each)
     return *tree_of(model.global_state, family), table / (table.sum(axis=0) + 1e-300)
 
@@ -122,7 +125,9 @@ def distances(model, truth, family):
     true, _, drawn = shown(truth, family)
     there = np.flatnonzero((tree.levels >= 0) & (passes >= 0.01 * passes[0]))
     kept = set(there.tolist())
-    shape = sorted(sum(int(child) in kept for child in tree.children(one)) for one in tree.children(0) if one in kept)
+    shape = sorted(
+        sum(int(child) in kept for child in tree.children(node)) for node in tree.children(0) if node in kept
+    )
     worst = []
     for level in range(int(true.levels.max()) + 1):
         ours, theirs = there[tree.levels[there] == level], np.flatnonzero(true.levels == level)
@@ -143,7 +148,7 @@ def simulated(family, out, documents, words, tokens, iterations, seeds):
         run, _ = fitted(corpus, out / f"{family}-{seed}-run", family=family, depth=3, iterations=iterations, seed=seed)
         right, worst = distances(Model(run), Model(corpus), family)
         good += right and max(worst) <= 0.1
-        far = " ".join(f"{one:.3f}" for one in worst)
+        far = " ".join(f"{value:.3f}" for value in worst)
         print(f"seed {seed}: shape {'3 x 3' if right else 'another'}, worst by level {far}, "
               f"{time.perf_counter() - began:.0f} s", flush=True)  # fmt: skip
     print(f"the shape, and all within 0.1: {good} of {seeds}")

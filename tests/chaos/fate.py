@@ -142,9 +142,11 @@ class FaultyFileSystem(MemoryFileSystem):
     def rm(self, path, recursive=False, maxdepth=None):
         path = self._strip_protocol(path)
         self.meet("remove", path)
-        for found in [one for one in self.store if one == path or one.startswith(f"{path}/")]:
+        for found in [name for name in self.store if name == path or name.startswith(f"{path}/")]:
             del self.store[found]  # many at once, as an object store does it
-        self.pseudo_dirs[:] = [one for one in self.pseudo_dirs if one != path and not one.startswith(f"{path}/")]
+        self.pseudo_dirs[:] = [
+            folder for folder in self.pseudo_dirs if folder != path and not folder.startswith(f"{path}/")
+        ]
         self.meet("removed", path)
 
     def exists(self, path, **kwargs):

@@ -84,7 +84,7 @@ def _sum(table, name, *, count=False):
     values = column.flatten()
     if count or not pa.types.is_integer(values.type):
         return len(values)
-    return abs(sum(one or 0 for one in values.to_pylist()))
+    return abs(sum(value or 0 for value in values.to_pylist()))
 
 
 def _ids_digest(table):

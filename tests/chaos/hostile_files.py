@@ -128,7 +128,7 @@ def parts(place):
 
 def files_of(folder):
     """Return all files of a folder and what is in them."""
-    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def run(words):
@@ -171,7 +171,9 @@ def attack(root, seed, part, kind, change):
     """Put something in the place of a part; return what goes wrong with the commands that read it."""
     place, faults = root / "place", []
     for words in commands(part.parts[0]):
-        for path in [one for one in place.iterdir() if one.name == part.parts[0] or not (seed / one.name).exists()]:
+        for path in [
+            child for child in place.iterdir() if child.name == part.parts[0] or not (seed / child.name).exists()
+        ]:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         shutil.copytree(seed / part.parts[0], place / part.parts[0])
         target = place / part
@@ -209,7 +211,7 @@ def main(words):
         load(root / "place")
         shutil.copytree(seed / "outside", OUTSIDE)
         names = ["corpus", *RUNS] if len(words) < 2 else words[1:]
-        for part in (one for one in parts(seed) if one.parts[0] in names and len(one.parts) > 1):
+        for part in (path for path in parts(seed) if path.parts[0] in names and len(path.parts) > 1):
             kinds = FOLDER_KINDS if (seed / part).is_dir() else KINDS
             for kind, change in kinds.items():
                 if draw.random() >= share:

@@ -124,7 +124,7 @@ def fitted(family, options, place, run, iterations=3):
 def groups(run):
     """Return the groups of arrays of a run: the folder whose record has their digest, the record's name, and the part."""
     model = [(run / "model", "model.json")]
-    checkpoints = [(one, "checkpoint.json") for one in sorted((run / "checkpoints").glob("0*"))]
+    checkpoints = [(folder, "checkpoint.json") for folder in sorted((run / "checkpoints").glob("0*"))]
     for folder, name in [*model, *checkpoints[-1:]]:
         for part in json.loads((folder / name).read_text())["parts"]:
             yield folder, name, part
@@ -206,7 +206,7 @@ def mutated(arrays, name, kind, generator):
 
 def commands(family, place, run, out):
     """Return the command lines that a hostile run is given to, by name."""
-    train, heldout = (str(one) for one in corpora_of(family, place))
+    train, heldout = (str(corpus) for corpus in corpora_of(family, place))
     run, vectors = str(run), load_family(family).corpus_kind == "vectors"
     new = train if vectors else str(place / "new")
     found = {
@@ -274,8 +274,8 @@ def refused(folder, name, part, arrays, shards):
 def shards_of(family, place):
     """Load the training shards as the tasks of a fit do."""
     return [
-        open_shard(load_shard(one, model=load_family(family)))
-        for one in Corpus(corpora_of(family, place)[0]).references
+        open_shard(load_shard(reference, model=load_family(family)))
+        for reference in Corpus(corpora_of(family, place)[0]).references
     ]
 
 

@@ -219,7 +219,7 @@ def _changed(value, draw):
     if isinstance(value, int):
         return draw.choice(NUMBERS)
     if isinstance(value, dict):
-        return {name: draw.choice(TEXTS) if draw.random() < 0.5 else one for name, one in value.items()}
+        return {name: draw.choice(TEXTS) if draw.random() < 0.5 else text for name, text in value.items()}
     if isinstance(value, list):
         value = list(value)
         kind = draw.randrange(5)

@@ -151,7 +151,7 @@ def victims(cluster, driver):
     found = [] if cluster is None else cluster.victims()
     if driver.process is not None and driver.process.poll() is None:
         children = psutil.Process(driver.process.pid).children(recursive=True) if cluster is None else []
-        found += [("worker", one.pid) for one in children if "spawn_main" in " ".join(one.cmdline())]
+        found += [("worker", process.pid) for process in children if "spawn_main" in " ".join(process.cmdline())]
         found += [("driver", driver.process.pid)] * max(len(found) // 4, 1)
     return found or [("driver", driver.process.pid)]
 
@@ -164,7 +164,7 @@ def main(words):
     try:
         corpus = place / "corpus"
         simulate(corpus, family="lda", documents=300, words=200, tokens=60, topics=5, shard_tokens=3000)
-        expected = [bits(fit(corpus, place / f"calm{n}", **one), 6) for n, one in enumerate(FITS)]
+        expected = [bits(fit(corpus, place / f"calm{n}", **options), 6) for n, options in enumerate(FITS)]
         while sum(counted.values()) < wanted:
             number = runs % len(FITS)
             folder = place / f"{runs}"

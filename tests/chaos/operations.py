@@ -84,7 +84,7 @@ def run(words, place, number=None, kind="kill"):
 
 def files_of(folder, name=""):
     """All files of a folder, and what is in them; of a run that is fitted its models, as all else has times."""
-    files = {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     return {file: data for file, data in files.items() if name not in FITS or "model" in file.split("/")}
 
 
@@ -157,7 +157,7 @@ def judge(name, words, expected, code, place):
         return f"the same command again: exit code {again}, {said.strip()[-300:]}"
     found = files_of(place, name)
     if found != expected:
-        other = {one for one in {*found, *expected} if found.get(one) != expected.get(one)}
+        other = {name for name in {*found, *expected} if found.get(name) != expected.get(name)}
         return f"other files than in an undisturbed run: {sorted(other)[:5]}"
     return None
 

@@ -60,7 +60,7 @@ def _source(name, data, place):
     try:
         ingest(path, place / "corpus", scheduler="serial", **options)
     except CollapsiumError:
-        assert sorted(one.name for one in place.iterdir()) == sorted([path.name, "words"]), "it left something behind"
+        assert sorted(path.name for path in place.iterdir()) == sorted([path.name, "words"]), "it left something behind"
         raise
     corpus = Corpus(place / "corpus")
     for reference in corpus.references:
@@ -81,7 +81,7 @@ def _dense(name, data, place):
     try:
         ingest_vectors(open_vectors([str(path)], options), place / "corpus")
     except CollapsiumError:
-        assert [one.name for one in place.iterdir()] == [path.name], "it left something behind"
+        assert [path.name for path in place.iterdir()] == [path.name], "it left something behind"
         raise
     for reference in Corpus(place / "corpus").references:
         assert np.isfinite(reference.vectors().values).all()
@@ -192,9 +192,9 @@ def _read_summary(data, place):
 
 def _read_names(data, place):
     """Names in one line, each of another topic."""
-    for topic, one in read_names(_put(NAMES_RECORD, data, place), named_model()).items():
-        assert topic == one.id >= 0
-        assert one.name == clean_name(one.name) != ""
+    for topic, entry in read_names(_put(NAMES_RECORD, data, place), named_model()).items():
+        assert topic == entry.id >= 0
+        assert entry.name == clean_name(entry.name) != ""
 
 
 def _config(data, place):

@@ -34,7 +34,7 @@ def places_of(record, most=400):
         if path:
             found.append(path)
         if isinstance(value, dict):
-            waiting += [((*path, name), one) for name, one in value.items()]
+            waiting += [((*path, name), item) for name, item in value.items()]
         elif isinstance(value, list) and value:
             waiting += [((*path, place), value[place]) for place in sorted({0, len(value) - 1})]
     return found
@@ -121,7 +121,7 @@ def commands_for(folder, names):
 def main_of(words):
     """Try all variants of all records of a folder."""
     folder, names = Path(words[0]), words[1:]
-    files = [one for one in sorted(folder.rglob("*.json*")) if one.name not in ("zarr.json", "digests.json")]
+    files = [path for path in sorted(folder.rglob("*.json*")) if path.name not in ("zarr.json", "digests.json")]
     tried, seen = 0, set()
     for file in files:
         whole = file.read_bytes()

@@ -273,5 +273,5 @@ def named_model():
 def _names():
     names = [{"id": 0, "name": "a name", "by": "hand"}, {"id": 3, "name": "b", "by": "namer", "request": "0" * 64}]
     folder = Folder("memory://seed-names")
-    write_names(folder, named_model(), [TopicName(**one) for one in names])
+    write_names(folder, named_model(), [TopicName(**record) for record in names])
     return folder.read(NAMES_RECORD)

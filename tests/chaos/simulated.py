@@ -36,8 +36,8 @@ def _futures(arg):
     if isinstance(arg, Future):
         yield arg
     elif isinstance(arg, (list, tuple)) and not isinstance(arg, str):
-        for one in arg:
-            yield from _futures(one)
+        for item in arg:
+            yield from _futures(item)
 
 
 def frozen(value):
@@ -47,11 +47,11 @@ def frozen(value):
     elif isinstance(value, State):
         frozen(value.to_arrays())
     elif isinstance(value, Mapping):
-        for one in value.values():
-            frozen(one)
+        for item in value.values():
+            frozen(item)
     elif isinstance(value, (list, tuple)):
-        for one in value:
-            frozen(one)
+        for item in value:
+            frozen(item)
     elif isinstance(value, Swept):
         frozen(value.local)
         frozen(value.delta)
@@ -70,7 +70,7 @@ def bits(value):
     if isinstance(value, State):
         return bits(value.to_arrays())
     if isinstance(value, Mapping):
-        return [(name, bits(one)) for name, one in sorted(value.items())]
+        return [(name, bits(item)) for name, item in sorted(value.items())]
     if isinstance(value, Swept):
         return bits(value.local), bits(value.delta)
     if isinstance(value, Block):
@@ -203,7 +203,7 @@ class SimulatedExecutor:
         if isinstance(arg, Future):
             return arg.value if arg.worker == worker else frozen(pickle.loads(pickle.dumps(arg.value)))
         if isinstance(arg, list):
-            return [self._opened(one, worker) for one in arg]
+            return [self._opened(item, worker) for item in arg]
         return pickle.loads(pickle.dumps(arg))
 
     def moved(self):

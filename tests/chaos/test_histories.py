@@ -76,7 +76,7 @@ def test_the_simulated_cluster__gives_what_the_tasks_give():
     for _ in range(3):
         futures = [executor.submit(double, future, home=number) for number, future in enumerate(futures)]
     found = executor.collect(futures)
-    assert [float(one[0]) for one in found] == [8.0 * number for number in range(20)]
+    assert [float(row[0]) for row in found] == [8.0 * number for number in range(20)]
     assert executor.fate.faults
 
 

@@ -73,7 +73,9 @@ def test_prometheus__asks_services_that_are_there():
         f"{name}:{part['port']}" for job in jobs for part in job.get("dns_sd_configs", []) for name in part["names"]
     }
     listens = {
-        f"{name}:{one['environment']['HEALTH_PORT']}" for name, one in SERVICES.items() if "HEALTH_PORT" in str(one)
+        f"{name}:{service['environment']['HEALTH_PORT']}"
+        for name, service in SERVICES.items()
+        if "HEALTH_PORT" in str(service)
     }
     assert asked == listens
 
@@ -111,7 +113,7 @@ def test_boards__name_metrics_that_there_are():
     told = {name for text in sources for name in re.findall(r'"(?:collapsium_)?([a-z][a-z_]*)"', text)}
     for path in (DEPLOY / "grafana" / "dashboards").glob("*.json"):
         board = json.loads(path.read_text(encoding="utf-8"))
-        named = {name for one in expressions(board) for name in re.findall(r"\bcollapsium_(\w+)", one)}
+        named = {name for expression in expressions(board) for name in re.findall(r"\bcollapsium_(\w+)", expression)}
         plain = {re.sub(r"_(total|sum|count|created)$", "", name) for name in named}
         assert board["uid"] == "collapsium"
         assert plain

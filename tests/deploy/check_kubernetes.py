@@ -14,13 +14,15 @@ FOLDER = DEPLOY / "kubernetes"
 OPERATOR = "dask_kubernetes/operator/deployment/helm/dask-kubernetes-operator/crds"
 VERSION = "1.34"
 PATHS = sorted(FOLDER.glob("*.yaml"))
-MANIFESTS = [pytest.param(one, id=f"{path.stem}-{one['kind']}") for path in PATHS for one in documents(path)]
+MANIFESTS = [
+    pytest.param(manifest, id=f"{path.stem}-{manifest['kind']}") for path in PATHS for manifest in documents(path)
+]
 
 
 def strict(schema):
     """The schema with unknown fields refused, as `kubectl` does; and its integers that may be text."""
     if isinstance(schema, list):
-        return [strict(one) for one in schema]
+        return [strict(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     made = {name: strict(value) for name, value in schema.items()}
@@ -37,11 +39,11 @@ def validators():
     package, found = importlib.metadata.distribution("dask-kubernetes"), {}
     for name in ("daskcluster", "daskjob"):
         text = package.locate_file(f"{OPERATOR}/{name}.yaml").read_text(encoding="utf-8")
-        for one in yaml.load_all(text, yaml.CSafeLoader):
-            for version in one["spec"]["versions"]:
+        for definition in yaml.load_all(text, yaml.CSafeLoader):
+            for version in definition["spec"]["versions"]:
                 schema = strict(version["schema"]["openAPIV3Schema"])
                 schema["properties"] |= {"apiVersion": {}, "kind": {}, "metadata": {"type": "object"}}
-                of_kind = f"{one['spec']['group']}/{version['name']}", one["spec"]["names"]["kind"]
+                of_kind = f"{definition['spec']['group']}/{version['name']}", definition["spec"]["names"]["kind"]
                 found[of_kind] = jsonschema.Draft7Validator(schema)
     return found
 
@@ -84,20 +86,24 @@ def test_pods__run_as_no_root_and_mount_what_is_there(manifest):
     for pod in pods(manifest):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["automountServiceAccountToken"] is False
-        volumes = {one["name"] for one in pod["volumes"]}
+        volumes = {volume["name"] for volume in pod["volumes"]}
         for container in pod["containers"]:
-            assert {one["name"] for one in container["volumeMounts"]} == volumes
+            assert {mount["name"] for mount in container["volumeMounts"]} == volumes
             assert container["securityContext"]["allowPrivilegeEscalation"] is False
             assert container["args"][0] in ("dask", "collapsium")
-        claims = {one["persistentVolumeClaim"]["claimName"] for one in pod["volumes"] if "persistentVolumeClaim" in one}
+        claims = {
+            volume["persistentVolumeClaim"]["claimName"]
+            for volume in pod["volumes"]
+            if "persistentVolumeClaim" in volume
+        }
         assert claims <= {"collapsium-data"}
 
 
 def test_pods__have_certificates_wherever_they_speak_to_others():
-    for pod in (one for param in MANIFESTS for one in pods(param.values[0])):
+    for pod in (pod for param in MANIFESTS for pod in pods(param.values[0])):
         assert {"name": "tls", "secret": {"secretName": "collapsium-tls", "defaultMode": 0o440}} in pod["volumes"]
         for container in pod["containers"]:
-            own = {one["name"]: one.get("value", "") for one in container["env"]}
+            own = {variable["name"]: variable.get("value", "") for variable in container["env"]}
             assert own["DASK_SCHEDULER_ADDRESS"].startswith("tls://")
             assert own["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
             assert own["DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY"] == "/tls/key.pem"
@@ -114,5 +120,5 @@ def test_cluster_and_job__have_the_same_pods():
     of_job = job["spec"]["cluster"]["spec"]
     assert of_job["worker"] == cluster["spec"]["worker"]
     assert of_job["scheduler"]["spec"] == cluster["spec"]["scheduler"]["spec"]
-    for one, part in ((cluster, cluster["spec"]), (job, of_job)):
-        assert part["scheduler"]["service"]["selector"]["dask.org/cluster-name"] == one["metadata"]["name"]
+    for resource, part in ((cluster, cluster["spec"]), (job, of_job)):
+        assert part["scheduler"]["service"]["selector"]["dask.org/cluster-name"] == resource["metadata"]["name"]

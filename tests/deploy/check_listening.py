@@ -33,7 +33,7 @@ def pods(manifest):
     """The commands of a manifest's scheduler and worker, as a shell has them."""
     spec = manifest["spec"].get("cluster", manifest)["spec"]
     containers = [spec[part]["spec"]["containers"][0] for part in ("scheduler", "worker")]
-    return [re.sub(r"\$\((\w+)\)", r"${\1}", " ".join(one["args"])) for one in containers]
+    return [re.sub(r"\$\((\w+)\)", r"${\1}", " ".join(container["args"])) for container in containers]
 
 
 def examples():
@@ -78,13 +78,15 @@ def settings(folder):
 def listening(process):
     """The addresses and ports that a process and those that it has started listen on."""
     first = psutil.Process(process.pid)
-    places = [place for one in (first, *first.children(recursive=True)) for place in one.net_connections("inet")]
+    places = [
+        place for process in (first, *first.children(recursive=True)) for place in process.net_connections("inet")
+    ]
     return {tuple(place.laddr) for place in places if place.status == "LISTEN"}
 
 
 def test_examples__are_found():
     assert len(EXAMPLES) >= 6
-    for scheduler, worker in (one.values for one in EXAMPLES):
+    for scheduler, worker in (example.values for example in EXAMPLES):
         assert "dask scheduler " in scheduler
         assert "dask worker " in worker
 
@@ -101,16 +103,18 @@ def test_scheduler_and_worker__listen_where_they_are_told(scheduler, worker, cer
             for command in (scheduler, worker):
                 words = ["bash", "-c", f"exec {placed(command, ports, certificates)}"]
                 running.append(subprocess.Popen(words, cwd=tmp_path, env=own, stdout=out, stderr=out))
-        wait_until(lambda: "Register worker" in log.read_text() or any(one.poll() is not None for one in running))
-        assert [one.poll() for one in running] == [None, None], log.read_text()
+        wait_until(
+            lambda: "Register worker" in log.read_text() or any(process.poll() is not None for process in running)
+        )
+        assert [process.poll() for process in running] == [None, None], log.read_text()
         assert f"{protocol}://{HERE}:" in log.read_text()
         wait_until(lambda: len(listening(running[1])) >= 3)  # worker, its page, and its nanny
-        assert {ip for one in running for ip, _ in listening(one)} == {HERE}, log.read_text()
+        assert {ip for process in running for ip, _ in listening(process)} == {HERE}, log.read_text()
     finally:
-        for one in reversed(running):
-            one.terminate()
-        for one in running:
-            one.wait(timeout=60)
+        for process in reversed(running):
+            process.terminate()
+        for process in running:
+            process.wait(timeout=60)
 
 
 def test_what_is_open_to_all__is_found(tmp_path):

@@ -21,7 +21,7 @@ GUIDES = [
 
 def documents(path):
     """The documents of a YAML file."""
-    return [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None]
+    return [part for part in yaml.safe_load_all(path.read_text(encoding="utf-8")) if part is not None]
 
 
 def document(path):

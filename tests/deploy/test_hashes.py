@@ -39,6 +39,8 @@ def test_requirements__have_all_that_the_package_asks_for():
 
 def test_bounds__of_fsspec_and_jinja_run_no_code_of_references():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {canonical(one.name): one.specifier for one in map(Requirement, project["dependencies"])}
+    wanted = {
+        canonical(requirement.name): requirement.specifier for requirement in map(Requirement, project["dependencies"])
+    }
     assert "2026.4.0" not in wanted["fsspec"]  # the last that renders templates of references without a sandbox
     assert "3.1.5" not in wanted["jinja2"]  # the last whose sandbox can be left

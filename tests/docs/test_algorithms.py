@@ -50,6 +50,6 @@ EXAMPLES = {"workers/families/unigrams.py"}
 )
 def test_paths_that_pages_name__exist(page):
     top = ROOT / page
-    texts = [one.read_text(encoding="utf-8") for one in ([top] if top.is_file() else top.rglob("*.md"))]
+    texts = [path.read_text(encoding="utf-8") for path in ([top] if top.is_file() else top.rglob("*.md"))]
     paths = {path for text in texts for path in PATH.findall(text)} - EXAMPLES
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []

@@ -109,7 +109,7 @@ class Seen:
 
     def sizes(self):
         """Return the sizes of the text that is shown, in pixels, the smallest first, each with some of that text."""
-        return [tuple(one) for one in self.page.evaluate(SIZES)]
+        return [tuple(size) for size in self.page.evaluate(SIZES)]
 
     def picture(self, name, *, whole=True):
         """Write a screenshot to build/pages, of the whole page or of what the window shows; return its path."""

@@ -25,10 +25,10 @@ def test_pages__that_are_well_are_clean(visits, tmp_path):
 def test_faults__are_told_and_nothing_leaves(visits, tmp_path):
     (tmp_path / "bad.html").write_text(BAD)
     seen = visits(tmp_path / "bad.html", width=400)
-    assert any("said" in one for one in seen.console)
-    assert any("thrown" in one for one in seen.errors)
+    assert any("said" in text for text in seen.console)
+    assert any("thrown" in text for text in seen.errors)
     assert set(seen.refused) == {"https://example.invalid/a.png", "wss://example.invalid/"}
-    assert any("P." in one for one in seen.overflow())
+    assert any("P." in text for text in seen.overflow())
     with pytest.raises(AssertionError, match="thrown"):
         seen.require_clean()
 

@@ -86,7 +86,9 @@ def test_page__has_the_figures_of_the_events(fitting, visits):
         assert seen.page.locator("#sweeps path").count() == 3
         assert titles(seen, "shares") == ["kernel", "reduce", "score", "update", "wait"]
         told_last = [event["processes"] for event in told if "processes" in event][-1]
-        assert [title.rpartition(": ")[0] for title in titles(seen, "memory")] == [one["name"] for one in told_last]
+        assert [title.rpartition(": ")[0] for title in titles(seen, "memory")] == [
+            record["name"] for record in told_last
+        ]
         figures = seen.page.locator("#figures").text_content()
         assert f"{last['score']:.4f}" in figures
         assert f"{ITERATIONS} of {ITERATIONS}" in figures

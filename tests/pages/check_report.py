@@ -41,9 +41,9 @@ def hostile_corpus(place, *, seed, documents=90, words=40, topics=6):
     ]
     found = Documents(
         pa.array([f"<b>{number}</b>" for number in range(documents)]),
-        np.concatenate([[0], np.cumsum([one.size for one in pairs])]).astype(np.int64),
+        np.concatenate([[0], np.cumsum([pair.size for pair in pairs])]).astype(np.int64),
         np.concatenate(pairs).astype(np.int32),
-        np.concatenate([row[one] for row, one in zip(rows, pairs, strict=True)]).astype(np.int32),
+        np.concatenate([row[pair] for row, pair in zip(rows, pairs, strict=True)]).astype(np.int32),
         {
             "title": pa.array([HOSTILE[n % len(HOSTILE)] for n in range(documents)]),
             "date": pa.array(
@@ -131,11 +131,11 @@ def test_topics__are_the_models(visits, reported):
 def test_charts__show_the_events(visits, reported):
     run, page = reported
     seen, members = visits(page), [Run(run).in_member(number) for number in range(3)]
-    told = [[event for event in one.events() if event["event"] == "iteration"] for one in members]
+    told = [[event for event in member.events() if event["event"] == "iteration"] for member in members]
     for name in ("score", "objective", "alpha"):
         chart = seen.page.locator(f"#chart-{name}")
         assert [
-            int(one) for one in chart.locator("path").evaluate_all("all => all.map(one => one.dataset.points)")
+            int(number) for number in chart.locator("path").evaluate_all("all => all.map(one => one.dataset.points)")
         ] == [12] * 3
         last = [events[-1][name] for events in told]
         shown = chart.locator(".last").inner_text().replace("\N{MINUS SIGN}", "-").replace(",", "").split()
@@ -146,7 +146,7 @@ def test_charts__show_the_events(visits, reported):
         ]
     table = seen.page.locator("#stability table").last.locator("tbody tr")
     assert [row.locator("td").first.inner_text() for row in table.all()] == [
-        str(one.record()["seed"]) for one in members
+        str(member.record()["seed"]) for member in members
     ]
 
 
@@ -165,10 +165,10 @@ def test_panel__follows_choices_and_the_slider(visits, reported):
         shown = panel.locator("table.relevant tbody tr td:first-child").all_inner_texts()
         assert [" ".join(word.split()) for word in shown] == relevant(model, found[2], weight)[: len(shown)]
         assert len(shown) >= 5
-    examples = next(one for one in summary.topics if one.id == found[2].id).examples
+    examples = next(topic for topic in summary.topics if topic.id == found[2].id).examples
     titles = panel.locator(".examples > li > p:first-child").all_inner_texts()
-    expected = [summary.examples[one.document] for one in examples]
-    assert [one.split() for one in titles] == [plain(one.title or one.id).split() for one in expected]
+    expected = [summary.examples[example.document] for example in examples]
+    assert [title.split() for title in titles] == [plain(example.title or example.id).split() for example in expected]
     panel.locator("button").nth(1).click()
     assert panel.locator("h3").inner_text().startswith(f"Topic {found[3].id}:")
     seen.require_clean()
@@ -188,7 +188,7 @@ def relevant(model, topic, weight):
         for word, p in topic.words
         if word in used and p * topic.share * model.vocabulary.tokens.sum() >= 0.5
     ]
-    return [" ".join(plain(word).split()) for _, word in sorted(kept, key=lambda one: -one[0])]
+    return [" ".join(plain(word).split()) for _, word in sorted(kept, key=lambda item: -item[0])]
 
 
 def test_labels__have_mean_proportions_and_lift(visits, reported):
@@ -201,7 +201,7 @@ def test_labels__have_mean_proportions_and_lift(visits, reported):
     for row, value in zip(rows.all(), year.values, strict=True):
         assert row.locator("th").inner_text() == value.value
         assert row.locator("td").first.inner_text() == str(value.documents)
-        best = by_lift(value.proportions, {one.id: one.mean for one in summary.topics}, 1)[0]
+        best = by_lift(value.proportions, {topic.id: topic.mean for topic in summary.topics}, 1)[0]
         assert f"{best.share:.1%} ×{best.lift:.1f}" in row.locator("li").first.inner_text()
 
 
@@ -229,7 +229,7 @@ def test_examples__have_passages_with_marked_words(visits, corpora):
             {"id": f"d{n}", "text": f"{HOSTILE[n % 3]} " + " ".join(["wheat", "bank"][n % 2 :][:1] * 9 + ["<b>rate"])}
             for n in range(30)
         ]
-        (place / "texts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+        (place / "texts.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lines))
         ingest(place / "texts.jsonl", place / "texts")
         fit(place / "texts", place / "texts-run", family="lda", topics=2, iterations=5)
         report(place / "texts-run", place / "texts.html", texts=place / "texts.jsonl")
@@ -249,10 +249,10 @@ def test_tree__is_drawn_and_listed(visits, tree):
     drawn = seen.page.locator("svg.tree a:not(.folded)").evaluate_all(
         "all => all.map(one => Number(one.dataset.topic))"
     )
-    assert drawn == [one.id for one in found if one.id in drawn]
+    assert drawn == [topic.id for topic in found if topic.id in drawn]
     assert len(drawn) == len(found) or seen.page.locator("svg.tree a.folded").count()
     listed = seen.page.locator(".branches a").evaluate_all("all => all.map(one => Number(one.dataset.topic))")
-    assert sorted(listed) == sorted(one.id for one in found)
+    assert sorted(listed) == sorted(topic.id for topic in found)
     inside = """all => all.every(one => {
         const card = one.querySelector('.card').getBBox();
         return [...one.querySelectorAll('text')].every(text => text.getBBox().x + text.getBBox().width <= card.x + card.width + 1);

@@ -37,7 +37,7 @@ class Data:
             with np.load(url) as arrays:
                 return cls(arrays["offsets"], arrays["words"], arrays["counts"], arrays["size"])
         corpus = corpora.Corpus(url)
-        documents = shard.Documents.join([one.documents() for one in corpus.references])
+        documents = shard.Documents.join([reference.documents() for reference in corpus.references])
         return cls(documents.offsets, documents.words, documents.counts, corpus.manifest.vocabulary.words)
 
     def save(self, path: str | Path) -> None:

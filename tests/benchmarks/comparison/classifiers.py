@@ -96,10 +96,10 @@ def values_of(labels: Labels, field: str, *, numeric: bool) -> list[tuple[Value,
     documents = labels.offsets.size - 1
     if numeric:
         numbers = labels.numbers.get(field, np.full(documents, np.nan)).tolist()
-        return [() if math.isnan(one) else (one,) for one in numbers]
+        return [() if math.isnan(number) else (number,) for number in numbers]
     values = {number: value for number, (name, value) in enumerate(labels.names) if name == field}
     numbers_of = np.split(labels.position, labels.offsets[1:-1]) if documents else []
-    return [tuple(values[one] for one in numbers.tolist() if one in values) for numbers in numbers_of]
+    return [tuple(values[number] for number in numbers.tolist() if number in values) for numbers in numbers_of]
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def responses(way: str, classes: Sequence[Value], target: Ints) -> tuple[str, np
     """Return the kinds of the response variables, and their values, shape (documents, variables)."""
     if way == BINARY:
         return "b" * len(classes), np.eye(len(classes))[target]
-    numbers = np.array([float(one) for one in classes])
+    numbers = np.array([float(value) for value in classes])
     values = numbers[target]
     return "l", ((values - values.mean()) / (values.std() or 1.0))[:, np.newaxis]
 
@@ -172,7 +172,7 @@ def chosen(way: str, classes: Sequence[Value], target: Ints, estimates: npt.NDAr
     """Return the classes that belong to estimates of shape (documents, variables)."""
     if way == BINARY:
         return np.asarray(estimates.argmax(axis=1), dtype=np.int64)
-    numbers = np.array([float(one) for one in classes])
+    numbers = np.array([float(value) for value in classes])
     values = numbers[target]
     value = estimates[:, :1] * (values.std() or 1.0) + values.mean()
     return np.asarray(np.abs(value - numbers).argmin(axis=1), dtype=np.int64)
@@ -208,7 +208,7 @@ def fitted(
     if usable:
         documents = [model.make_doc(texts[number]) for number in usable]
         model.infer(documents, iterations=FOLD_IN_ITERATIONS, workers=arguments.workers)
-        estimates = np.array([model.estimate(one) for one in documents]).reshape(len(usable), len(kinds))
+        estimates = np.array([model.estimate(document) for document in documents]).reshape(len(usable), len(kinds))
         predicted[usable] = chosen(way, classes, target, estimates)
     return predicted
 
@@ -222,7 +222,7 @@ def classified(arguments: SimpleNamespace) -> JsonObject:
     examples = TrainingExamples.of(train, arguments.seed, arguments.train)
     ways = [BINARY]
     try:
-        [float(one) for one in examples.classes]
+        [float(value) for value in examples.classes]
         ways.insert(0, LINEAR)
     except ValueError:
         pass
@@ -239,7 +239,7 @@ def classified(arguments: SimpleNamespace) -> JsonObject:
     way = max(ways, key=best.__getitem__)
     texts = [tokens(unseen, row) for row in range(unseen.words.shape[0])]
     predicted = fitted(way, train, examples.rows, examples.target, examples.classes, texts, arguments)
-    return {"predicted": [examples.classes[one] for one in predicted.tolist()], "tuned": {"response": way}}
+    return {"predicted": [examples.classes[number] for number in predicted.tolist()], "tuned": {"response": way}}
 
 
 BALANCED = (None, "balanced")
@@ -281,7 +281,7 @@ def learned(
         search.fit(features[examples.rows], examples.target)
     predicted = search.predict(unseen)
     best = {option.removeprefix(prefix): value for option, value in search.best_params_.items()}
-    return [examples.classes[one] for one in predicted.tolist()], best
+    return [examples.classes[number] for number in predicted.tolist()], best
 
 
 MAX_RESPONSES = 20  # Largest number of classes for supervised LDA, which has a response variable for each

@@ -287,7 +287,7 @@ def _checked_options(record: JsonObject, library: Library, settings: JsonObject,
 
 def library_report(rows, baselines, runs, about):
     """Return scores, times and topics of the libraries and of a run of each cell, as Markdown."""
-    parts = ["# Comparison with other libraries", "", *(line for one in about for line in (one, "")), NOTES]
+    parts = ["# Comparison with other libraries", "", *(line for paragraph in about for line in (paragraph, "")), NOTES]
     for count in sorted({row["topics"] for row in baselines if row["topics"] is not None}) or [None]:
         shown = [[row for row in each if count is None or row["topics"] in (count, None)] for each in (rows, baselines)]
         ours, theirs = ({label_of(row, topics=count is None): row for row in each} for each in shown)

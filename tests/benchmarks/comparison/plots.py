@@ -240,7 +240,7 @@ def _styles(rows: Rows) -> dict[str, JsonObject]:
 
 def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """Draw a legend outside the panels, so that it covers no line."""
-    named = {label: line for one in axes for line, label in zip(*one.get_legend_handles_labels(), strict=True)}
+    named = {label: line for panel in axes for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     figure.legend(list(named.values()), list(named), loc="outside right center", frameon=False)
 
 
@@ -404,14 +404,14 @@ class ConfusionMatrices(Plot):
         drawn = drawn[-MAX_MATRICES:]
         if not drawn:
             return None
-        known = sorted({one["value"] for row in drawn for one in row["classified"]["classes"]})
+        known = sorted({value["value"] for row in drawn for value in row["classified"]["classes"]})
         across = min(len(drawn), MATRICES_ACROSS)
         down = -(-len(drawn) // across)
         size = (MATRIX_INCHES * across + 0.8, (MATRIX_INCHES + 0.3) * down + 0.5)
         figure = Figure(figsize=size, layout="constrained")
         figure.suptitle(plain(f"{drawn[0]['classified']['field']}: known and predicted"), x=0.01, ha="left")
         axes = list(figure.subplots(down, across, squeeze=False).flat)
-        images = [_matrix(one, row, known) for one, row in zip(axes, drawn, strict=False)]
+        images = [_matrix(panel, row, known) for panel, row in zip(axes, drawn, strict=False)]
         for extra in axes[len(drawn) :]:
             extra.set_visible(False)
         figure.colorbar(images[-1], ax=axes, label="share of the column", shrink=0.8 / down)
@@ -443,7 +443,7 @@ def _bars(count: int, title: str, axis_label: str) -> tuple[Figure, Axes]:
 
 def _matrix(axes: Axes, row: Row, known: Sequence[str | float]) -> AxesImage:
     positions = {value: number for number, value in enumerate(known)}
-    own = [positions[one["value"]] for one in row["classified"]["classes"]]
+    own = [positions[value["value"]] for value in row["classified"]["classes"]]
     matrix = np.zeros((len(known), len(known)), dtype=np.int64)
     matrix[np.ix_(own, own)] = row["classified"]["confusion"]
     share = matrix / np.maximum(matrix.sum(axis=0, keepdims=True), 1)

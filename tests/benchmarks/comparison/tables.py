@@ -43,9 +43,9 @@ def classification_table(rows):
     predicting = [row for row in rows if row["classified"]]
     support = {}
     for row in predicting:
-        for one in row["classified"]["classes"]:
-            value = _value_text(one["value"])
-            support[value] = max(support.get(value, 0), one["support"])
+        for scored in row["classified"]["classes"]:
+            value = _value_text(scored["value"])
+            support[value] = max(support.get(value, 0), scored["support"])
     shown = sorted(sorted(support, key=lambda value: -support[value])[:SHOWN_CLASSES])
     columns = (
         Column("", label_of, number=False),
@@ -66,9 +66,9 @@ def _value_text(value):
 
 def _f1_column(value):
     def text(row):
-        f1 = {_value_text(one["value"]): one["f1"] for one in row["classified"]["classes"]}
+        f1 = {_value_text(value["value"]): value["f1"] for value in row["classified"]["classes"]}
         return number_text(f1.get(value), ".3f")
 
     # Values are arbitrary texts and must not break the table.
-    printable = "".join(one if one.isprintable() else " " for one in value).replace("|", "/")
+    printable = "".join(character if character.isprintable() else " " for character in value).replace("|", "/")
     return Column(f"F1 of {printable}", text)

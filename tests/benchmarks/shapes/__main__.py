@@ -142,7 +142,11 @@ def run(arguments):
         how = {"workers": arguments.workers, "scheduler": arguments.scheduler, "machine": machine(VERSIONS)}
         records = read(arguments.results)
         # A fit that failed is run again, but for one that took too long.
-        done = {json.dumps(one["key"]) for one in records if not one["error"] or one["error"].startswith(TOO_LONG)}
+        done = {
+            json.dumps(record["key"])
+            for record in records
+            if not record["error"] or record["error"].startswith(TOO_LONG)
+        }
 
         def key_of(cell):
             return cell.key(sizes[cell.corpus]["train"]["digest"])
@@ -155,7 +159,7 @@ def run(arguments):
             return
         warm_up(place, setting, sorted({cell.contestant.family for cell in left if cell.ours}))
         for number, cell in enumerate(left):
-            same = [one for one in records if one["corpus"] == cell.corpus and one["topics"] == cell.topics]
+            same = [record for record in records if record["corpus"] == cell.corpus and record["topics"] == cell.topics]
             began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
             title = f"{number + 1}/{len(left)} {cell.corpus}, K={cell.topics}: {cell.name}"
             try:

@@ -174,15 +174,15 @@ class Setting:
         contestant = cell.contestant
 
         def of(name):
-            same = [one for one in records if one["contestant"] == name and not one["error"]]
+            same = [record for record in records if record["contestant"] == name and not record["error"]]
             if not same:
                 raise LeftOutError(f"needs the record of {name!r} for this corpus and number of topics")
             return same
 
-        seconds = statistics.median(one["seconds"] for one in of(contestant.within))
+        seconds = statistics.median(record["seconds"] for record in of(contestant.within))
         # The median fit of the rounds.
-        single = sorted(of(contestant.of), key=lambda one: one["seconds"])[(len(of(contestant.of)) - 1) // 2]
-        points = [(one["iteration"], one["seconds"]) for one in single["points"]]
+        single = sorted(of(contestant.of), key=lambda record: record["seconds"])[(len(of(contestant.of)) - 1) // 2]
+        points = [(point["iteration"], point["seconds"]) for point in single["points"]]
         members, iterations = PLAN.plan(seconds, points, single.get("saving_seconds", 0.0))
         limits = {"restarts": members, "iterations": iterations, "score_every": iterations}
         run, seen, events = self._fit(cell, {**limits, **contestant.options})

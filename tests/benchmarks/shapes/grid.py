@@ -68,7 +68,9 @@ class Grid(BaseModel):
     @model_validator(mode="after")
     def _check(self):
         named = {name for block in self.blocks for name in block.contestants}
-        named |= {name for one in self.contestants.values() for name in (one.of, one.within) if name}
+        named |= {
+            name for contestant in self.contestants.values() for name in (contestant.of, contestant.within) if name
+        }
         for name in sorted(named - set(self.contestants)):
             raise ValueError(f"no contestant {name!r}; there are {', '.join(self.contestants)}")
         return self
@@ -166,7 +168,10 @@ class Choice:
         return (
             (not self.corpora or cell.corpus in self.corpora)
             and (not self.topics or cell.topics in self.topics)
-            and (not self.contestants or any(fnmatch.fnmatchcase(cell.name, one) for one in self.contestants))
+            and (
+                not self.contestants
+                or any(fnmatch.fnmatchcase(cell.name, contestant) for contestant in self.contestants)
+            )
         )
 
 
@@ -183,10 +188,12 @@ def cells_of(grid, corpora, choice):
             for topics, corpus in itertools.product([*block.topics, *others], block.corpora or corpora):
                 if corpus not in corpora:
                     continue
-                own = [one for name in block.contestants for one in variants(name, grid.contestants[name])]
+                own = [
+                    contestant for name in block.contestants for contestant in variants(name, grid.contestants[name])
+                ]
                 # Rounds alternate, so that the noise of a shared machine falls on all alike; ensembles need the others.
-                single = [one for one in own if not one[1].within]
-                ordered = single[:: -1 if number % 2 else 1] + [one for one in own if one[1].within]
+                single = [variant for variant in own if not variant[1].within]
+                ordered = single[:: -1 if number % 2 else 1] + [variant for variant in own if variant[1].within]
                 for name, contestant in ordered:
                     cell = Cell(corpus, topics, name, contestant, number)
                     if choice.has(cell):
@@ -213,9 +220,12 @@ def with_settings(grid, rounds, limit, iterations):
     if iterations is not None:
         # No samples that the fit does not have.
         changes["contestants"] = {
-            name: one.model_copy(
-                update={"iterations": iterations, "samples": min(one.samples, -(-iterations // one.sample_every))}
+            name: contestant.model_copy(
+                update={
+                    "iterations": iterations,
+                    "samples": min(contestant.samples, -(-iterations // contestant.sample_every)),
+                }
             )
-            for name, one in grid.contestants.items()
+            for name, contestant in grid.contestants.items()
         }
     return grid.model_copy(update=changes)

@@ -23,7 +23,7 @@ def draw(found, out):
     from matplotlib import rc_context
 
     plots = {}
-    for topics in sorted({one.topics for one in found}):
+    for topics in sorted({summary.topics for summary in found}):
         plots[f"score-over-time-{topics}"] = lambda dark, topics=topics: score_over_time(found, topics, dark)
     plots["memory"] = lambda dark: memory(found, dark)
     names = []
@@ -50,21 +50,32 @@ def styles_of(names, dark):
 
 def score_over_time(found, topics, dark):
     """Draw a panel for each corpus: the defaults, ensembles as single marks, and peers."""
-    shown = [one for one in found if one.topics == topics and one.runs and (one.is_default or not one.ours)]
+    shown = [
+        summary
+        for summary in found
+        if summary.topics == topics and summary.runs and (summary.is_default or not summary.ours)
+    ]
     if not shown:
         return None
-    corpora = list(dict.fromkeys(one.corpus for one in shown))
-    styles = styles_of(dict.fromkeys(one.name for one in shown), dark)
+    corpora = list(dict.fromkeys(summary.corpus for summary in shown))
+    styles = styles_of(dict.fromkeys(summary.name for summary in shown), dark)
     figure, panels = new_panels(len(corpora), f"Held-out score by seconds, K = {topics}")
     for axes, corpus in zip(panels, corpora, strict=True):
-        own = [one for one in shown if one.corpus == corpus]
-        for one in own:
-            seconds, scores = zip(*one.curve(), strict=True)
-            axes.plot(seconds, scores, label=one.name, markevery=[len(seconds) - 1], linewidth=1.6, **styles[one.name])
-            averaged = one.median("averaged")
-            if averaged is not None and not one.ours:
-                axes.plot(seconds[-1:], [averaged], linestyle="", fillstyle="none", **styles[one.name])
-        ends = [value for one in own for value in (one.median("score"), one.median("averaged")) if value is not None]
+        own = [summary for summary in shown if summary.corpus == corpus]
+        for summary in own:
+            seconds, scores = zip(*summary.curve(), strict=True)
+            axes.plot(
+                seconds, scores, label=summary.name, markevery=[len(seconds) - 1], linewidth=1.6, **styles[summary.name]
+            )
+            averaged = summary.median("averaged")
+            if averaged is not None and not summary.ours:
+                axes.plot(seconds[-1:], [averaged], linestyle="", fillstyle="none", **styles[summary.name])
+        ends = [
+            value
+            for summary in own
+            for value in (summary.median("score"), summary.median("averaged"))
+            if value is not None
+        ]
         axes.set_ylim(min(max(min(ends), max(ends) - 2 * WORST), max(ends) - WORST) - 0.02, max(ends) + 0.02)
         axes.set_xscale("log")
         axes.set_title(corpus)
@@ -77,17 +88,23 @@ def score_over_time(found, topics, dark):
 
 def memory(found, dark):
     """Draw the estimate against the measured peak, with lines 15% above and below."""
-    shown = [one for one in found if one.runs and one.median("estimated_megabytes")]
+    shown = [summary for summary in found if summary.runs and summary.median("estimated_megabytes")]
     if not shown:
         return None
-    styles = styles_of(dict.fromkeys(one.corpus for one in shown), dark)
+    styles = styles_of(dict.fromkeys(summary.corpus for summary in shown), dark)
     figure, (axes,) = new_panels(1, "Memory: estimate against measured peak")
-    peaks = [one.median("megabytes") for one in shown]
+    peaks = [summary.median("megabytes") for summary in shown]
     ends = [0.8 * min(peaks), 1.25 * max(peaks)]
     for factor, line in ((1.0, "-"), (0.85, ":"), (1.15, ":")):
         axes.plot(ends, [factor * end for end in ends], color="#888888", linestyle=line, linewidth=1)
-    for one, peak in zip(shown, peaks, strict=True):
-        axes.plot([peak], [one.median("estimated_megabytes")], linestyle="", label=one.corpus, **styles[one.corpus])
+    for summary, peak in zip(shown, peaks, strict=True):
+        axes.plot(
+            [peak],
+            [summary.median("estimated_megabytes")],
+            linestyle="",
+            label=summary.corpus,
+            **styles[summary.corpus],
+        )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("measured peak, MB")
@@ -98,5 +115,5 @@ def memory(found, dark):
 
 def legend(figure, panels):
     """Draw a legend outside the panels, so that it covers no line."""
-    named = {label: line for one in panels for line, label in zip(*one.get_legend_handles_labels(), strict=True)}
+    named = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     figure.legend(list(named.values()), list(named), loc="outside right center", frameon=False)

@@ -68,15 +68,15 @@ def line(record):
 def ends_table(found):
     """Return the table of scores, speed and memory."""
     rows = []
-    for one in found:
-        estimate, peak = one.median("estimated_megabytes"), one.median("megabytes")
+    for summary in found:
+        estimate, peak = summary.median("estimated_megabytes"), summary.median("megabytes")
         ratio = number_text(estimate / peak, 2) if estimate and peak else "-"
-        single = None if one.members else one.median("score")
-        speed = one.median("tokens_a_second")
+        single = None if summary.members else summary.median("score")
+        speed = summary.median("tokens_a_second")
         rows.append(
             [
-                one.corpus, one.topics, one.name, one.iterations_text, seconds_text(one.median("seconds")),
-                number_text(single, 4), number_text(one.median("averaged"), 4),
+                summary.corpus, summary.topics, summary.name, summary.iterations_text, seconds_text(summary.median("seconds")),
+                number_text(single, 4), number_text(summary.median("averaged"), 4),
                 number_text(speed and speed / 1e6, 2), number_text(peak, 0), number_text(estimate, 0), ratio,
             ]
         )  # fmt: skip
@@ -88,9 +88,11 @@ def ends_table(found):
 def passing_table(found):
     """Return the table of when ours pass each peer's last score, and where they are after as much time."""
     rows = []
-    for peer in (one for one in found if not one.ours and one.runs):
+    for peer in (summary for summary in found if not summary.ours and summary.runs):
         score, theirs, averaged = (peer.median(name) for name in ("score", "seconds", "averaged"))
-        for ours in (one for one in found if one.is_default and one.group == peer.group and one.runs):
+        for ours in (
+            summary for summary in found if summary.is_default and summary.group == peer.group and summary.runs
+        ):
             if ours.members:
                 continue
             seconds, equal = ours.seconds_to(score), ours.score_at(theirs)
@@ -112,16 +114,16 @@ def passing_table(found):
 def grid_table(found):
     """Return the table of how far the defaults are from the best of the options that were tried."""
     rows = []
-    for default in (one for one in found if one.is_default and one.runs and not one.members):
-        tried = [one for one in found if one.varies(default) and one.runs]
+    for default in (summary for summary in found if summary.is_default and summary.runs and not summary.members):
+        tried = [summary for summary in found if summary.varies(default) and summary.runs]
         if not tried:
             continue
-        own = {one.name: default.score_after(one.iterations) for one in tried}
-        scored = [one for one in tried if own[one.name] is not None]
+        own = {summary.name: default.score_after(summary.iterations) for summary in tried}
+        scored = [summary for summary in tried if own[summary.name] is not None]
         if not scored:
             continue
-        gains = {one.name: one.median("score") - own[one.name] for one in scored}
-        best = max(scored, key=lambda one: gains[one.name])
+        gains = {summary.name: summary.median("score") - own[summary.name] for summary in scored}
+        best = max(scored, key=lambda summary: gains[summary.name])
         rows.append(
             [
                 default.corpus, default.topics, default.name, len(scored), best.iterations,
@@ -137,26 +139,34 @@ def grid_table(found):
 def grid_rows_table(found):
     """Return the table of all options that were tried, each beside the defaults after as many iterations."""
     rows = []
-    for default in (one for one in found if one.is_default and one.runs and not one.members):
-        for one in found:
-            if not (one.varies(default) and one.runs):
+    for default in (summary for summary in found if summary.is_default and summary.runs and not summary.members):
+        for summary in found:
+            if not (summary.varies(default) and summary.runs):
                 continue
-            own = default.score_after(one.iterations)
-            gain = None if own is None else one.median("score") - own
-            cells = [one.corpus, one.topics, one.name, one.iterations, number_text(one.median("score"), 4)]
+            own = default.score_after(summary.iterations)
+            gain = None if own is None else summary.median("score") - own
+            cells = [
+                summary.corpus,
+                summary.topics,
+                summary.name,
+                summary.iterations,
+                number_text(summary.median("score"), 4),
+            ]
             rows.append([*cells, "-" if gain is None else f"{gain:+.4f}"])
     return Table("Options that were tried", ["corpus", "K", "options", "iterations", "score", "gain"], rows)
 
 
 def about(records):
     """Return the corpora, the machine and the versions as text."""
-    corpora = {one["corpus"]: one["sizes"] for one in records}
+    corpora = {record["corpus"]: record["sizes"] for record in records}
     lines = [
         f"{name}: {sizes['documents']:,} documents, {sizes['words']:,} words, {sizes['train']['tokens']:,} tokens to fit, "
         f"{sizes['test']['tokens']:,} held out."
         for name, sizes in corpora.items()
     ]
-    for how in {str((one["machine"], one["workers"], one["scheduler"])): one for one in records}.values():
+    for how in {
+        str((record["machine"], record["workers"], record["scheduler"])): record for record in records
+    }.values():
         versions = ", ".join(f"{name} {number}" for name, number in how["machine"]["versions"].items())
         machine = how["machine"]
         lines.append(
@@ -170,7 +180,11 @@ def text(records):
     """Return all tables as Markdown."""
     found = summaries(records)
     tables = [ends_table(found), passing_table(found), grid_table(found), grid_rows_table(found)]
-    failed = [f"{one.corpus}, K={one.topics}: {one.name} failed: {one.error}" for one in found if one.error]
+    failed = [
+        f"{summary.corpus}, K={summary.topics}: {summary.name} failed: {summary.error}"
+        for summary in found
+        if summary.error
+    ]
     parts = [
         "# Bench of shapes",
         about(records),

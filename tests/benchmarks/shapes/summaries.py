@@ -109,9 +109,9 @@ class Summary:
 
     def ensemble(self, found):
         """Return the summary of this contestant's ensemble, or None."""
-        for one in found:
-            if one.group == self.group and one.members and one.runs[0]["ensemble_of"] == self.name:
-                return one
+        for summary in found:
+            if summary.group == self.group and summary.members and summary.runs[0]["ensemble_of"] == self.name:
+                return summary
         return None
 
 
