@@ -103,8 +103,8 @@ class Model:
     ----------
     run : str or path-like
         Folder of a run, a model, a checkpoint, or a simulated corpus with its ground truth. A run is opened at its
-        latest checkpoint if it has no model, or an older one. Of restarts or samples that were matched, their mean is
-        opened; of restarts whose topics cannot be matched, such as trees, the first.
+        latest checkpoint if it has no model, or an older one. Restarts or samples are opened as their mean, or as the
+        first restart if their topics cannot be matched, as those in trees.
     texts : paths, sequence of str, column or frame, optional
         Texts that the model was fitted to, for passages and reports. The model that `fit` returns has them already.
 

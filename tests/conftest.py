@@ -52,7 +52,7 @@ TEMPORARY_BYTES = 6 << 30
 
 
 def _put_temporary_files_in_memory():
-    """Let temporary files lie in memory where there is room: tests write and sync hundreds of thousands of small ones."""
+    """Put temporary files in memory where there is room: tests write and sync hundreds of thousands of small ones."""
     if "TMPDIR" in os.environ or not os.access(MEMORY_DISK, os.W_OK):
         return
     free = min(shutil.disk_usage(MEMORY_DISK).free, psutil.virtual_memory().available // 2)

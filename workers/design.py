@@ -1,6 +1,6 @@
 """Design rows of documents: formulas of their fields, checked before anything is evaluated.
 
-A formula may come from a stranger, and formulaic evaluates formulas as Python. So it is split into tokens first: only
+A formula is untrusted, and formulaic evaluates formulas as Python. So it is split into tokens first: only
 numbers, operators, the functions of `FUNCTIONS` and names of fields pass, and each name is replaced by a placeholder,
 so that what is evaluated contains no other name.
 """

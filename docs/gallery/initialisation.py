@@ -44,7 +44,7 @@ plt.show()
 
 # %%
 # A start may also stay: with ``init_strength``, its proportions are part of each document's prior, so that
-# documents keep the company that the clusters found.
+# documents keep to the clusters that they began in.
 
 weak = fit("train", "weak", family="lda", topics=20, iterations=20, init="clusters")
 strong = fit("train", "strong", family="lda", topics=20, iterations=20, init="clusters", init_strength=80.0)

@@ -87,8 +87,8 @@ def infer(
     """Write the topic proportions of documents or of their segments, or return them as a frame.
 
     Documents of the training corpus have the proportions of the fit. All others are folded in: their proportions are
-    fitted to all their tokens with the topics held fixed. Of restarts and samples whose topics were matched, they are
-    folded into each, and the proportions are the means.
+    fitted to all their tokens with the topics held fixed. Restarts and samples whose topics were matched give the means
+    of their proportions.
 
     Parameters
     ----------

@@ -193,11 +193,10 @@ class Findings(ShortRepr):
 def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Findings:
     """Check a corpus, a run, a comparison, a checkpoint or a model against its digests and invariants.
 
-    Of a corpus: every file has its digest, and documents, pairs, tokens and the vocabulary's counts add up; vectors are
-    finite. Of a model
-    and of each checkpoint: every file has its digest, expected counts are conserved (each document's and each word's
-    add up to its tokens), and probabilities sum to one. Of a run: also its record and its events. Of a
-    comparison: all its runs, what was recorded of its cells, and the corpora that it has split off.
+    Every file must match its digest. In a corpus, documents, pairs, tokens and the vocabulary's counts must add up, and
+    vectors must be finite. In a model and in each checkpoint, the expected counts of each document and of each word must
+    add up to its tokens, and probabilities must sum to one. A run is checked with its record and its events, and a
+    comparison with all its runs, the records of its cells, and the corpora that it has split off.
 
     Parameters
     ----------

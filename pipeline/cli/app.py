@@ -204,7 +204,7 @@ def _settings(description: str) -> dict[str, Any]:
     return {
         "help_formatter": Help(description),
         "help_format": "plaintext",
-        # Of a flag that is repeated the last value counts, so that wrappers can be overridden.
+        # The last value of a repeated flag counts, so that wrappers can be overridden.
         "default_parameter": Parameter(negative=(), allow_repeating=True),
     }
 

@@ -50,13 +50,12 @@ class Counted(ShortRepr):
 
     notes: list[ChunkRecord]
     words: pa.Table
-    # Chunks whose documents were all left out.
-    barren: tuple[ChunkRecord, ...] = ()
+    empty: tuple[ChunkRecord, ...] = ()  # Chunks whose documents were all left out
 
     @property
     def every(self) -> list[ChunkRecord]:
         """The records of all chunks."""
-        return [*self.notes, *self.barren]
+        return [*self.notes, *self.empty]
 
     @property
     def documents(self) -> int:
@@ -121,8 +120,8 @@ def read_all(
             documents += note.documents
             notes.append(note)
         progress(documents)
-    barren = tuple(note for note in notes if not note.documents)
-    return Counted([note for note in notes if note.documents], tree.total(), barren)
+    empty = tuple(note for note in notes if not note.documents)
+    return Counted([note for note in notes if note.documents], tree.total(), empty)
 
 
 def in_order(executor: Executor, futures: Iterable[Future[T]]) -> Iterator[T]:
@@ -180,7 +179,7 @@ def find_phrases(
     named = tuple(zip(sides[0].to_pylist(), sides[1].to_pylist(), strict=True))
     notes = [replace(note, name=reading.phrase_chunk(note.name)) for note in counted.notes]
     return Phrasing(phrasing.score, phrasing.least, phrasing.threshold, named), Counted(
-        notes, tree.total(), counted.barren
+        notes, tree.total(), counted.empty
     )
 
 

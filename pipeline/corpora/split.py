@@ -54,7 +54,7 @@ def split(
     progress : callable, optional
         Called with the number of documents written so far.
     **reading
-        Of texts, options of `ingest`, as for `fit`.
+        Options of `ingest` for texts, as for `fit`.
 
     Returns
     -------

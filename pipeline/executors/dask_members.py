@@ -36,7 +36,7 @@ class Members:
         self._token, self._notice = token, notice
         self.addresses: tuple[str, ...] = ()
         self.threads, self.memory = 0, 0.0
-        # Of workers that have gone too, whose loss is explained afterwards.
+        # Limits of all workers, also of those that have left, whose loss is explained afterwards
         self._limits: dict[str, float] = {}
         self.calls: list[Call] = []
         self._ready: set[str] = set()

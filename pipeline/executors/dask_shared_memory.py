@@ -1,7 +1,7 @@
 """Shared memory between the workers of a local cluster, through which large arrays pass instead of through TLS.
 
-In each iteration the workers of one machine exchange rows and deltas of tens of megabytes. Of 30 MB, encryption and
-sockets take about 130 ms, a copy into memory that the receiver reads takes 6 ms.
+In each iteration the workers of one machine exchange rows and deltas of tens of megabytes. For 30 MB, encryption and
+sockets take about 130 ms, and a copy into memory that the receiver reads takes 6 ms.
 
 The frames of a large message are written to an anonymous file (memfd_create(2)). The connection carries its place:
 process, descriptor and a random name. The receiver opens it under /proc, which the system permits to no other user, and

@@ -89,7 +89,7 @@ class Watch:
         self._warned.discard("scheduler")
         quiet = [address for address, sign in sorted(workers.items()) if sign.silent > self.timeout]
         if quiet:
-            raise ClusterError(f"worker {quiet[0]} has shown no sign of life for {workers[quiet[0]].silent:.0f} s")
+            raise ClusterError(f"worker {quiet[0]} has been unresponsive for {workers[quiet[0]].silent:.0f} s")
 
     def silent(self, error: str) -> None:
         """Process a request that the scheduler did not answer; raise `ClusterError` after the timeout."""
@@ -101,7 +101,7 @@ class Watch:
 
     def _is_stuck(self, address: str, sign: WorkerSign, now: float) -> bool:
         heartbeat = now - sign.silent
-        # Of a worker that others use too, silence alone is a reason to remove it.
+        # A worker that others use too is removed only if it is unresponsive.
         computes = sign.shared or (_is_computing(sign) and not sign.paused)
         if not sign.tasks or computes or address not in self._alive:
             self._alive[address] = max(heartbeat, self._alive.get(address, heartbeat))
@@ -110,7 +110,7 @@ class Watch:
             self._warned.discard(address)
             return False
         task = f" at {sign.tasks[0]}" if sign.tasks else ""
-        reason = "has paused, its memory being full," if sign.paused else "shows no sign of life"
+        reason = "has paused, its memory being full," if sign.paused else "is unresponsive"
         self._warn(address, f"worker {address} {reason}{task}; it counts as lost after {self.timeout:.0f} s")
         return quiet > self.timeout
 

@@ -218,8 +218,7 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
     cluster_timeout: Annotated[float, Value("S", unit="seconds", expected="seconds above 0", heading=_WHERE)] = Field(
         CLUSTER_TIMEOUT,
         gt=0,
-        description="seconds after which a worker without a sign of life, or a scheduler that does not answer, "
-        "counts as lost",
+        description="seconds after which an unresponsive worker or scheduler counts as lost",
     )
     checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
         None,

@@ -96,7 +96,7 @@ class Topic:
         `signed`, columns of vectors with their loadings, by decreasing magnitude.
     stability : float or None
         One minus the mean Hellinger distance to the matching topics of the other members of an ensemble; see
-        `collapsium.pipeline.models.topics`. None without other members, or without tokens. Of a mean or a
+        `collapsium.pipeline.models.topics`. None without other members, or without tokens. For a mean or a
         consensus, the distance to the topics of all members.
     support : int or None
         Number of the members of a mean or a consensus in which it was found: in which its match is at most 0.6 away.

@@ -25,7 +25,7 @@ LEAST, MOST = -(1 << 63), (1 << 63) - 1  # Range of integers of the TOML specifi
 def parse_toml(text: str) -> JsonObject:
     """Parse TOML."""
     if len(text) > MAX_BYTES:
-        raise ValueError(f"{len(text):,} letters, where {MAX_BYTES:,} are the most")
+        raise ValueError(f"{len(text):,} characters, more than {MAX_BYTES:,}")
     if _DEEP_KEY.search(text):
         raise ValueError(TOO_DEEP)
     try:

@@ -153,7 +153,7 @@ def encoding_guesses(paths: Sequence[str]) -> tuple[Guess, ...]:
 
 
 def _require_no_wide_characters(path: str, head: bytes) -> None:
-    """Refuse UTF-16 and UTF-32 without a mark, which would be read as letters with NUL between them."""
+    """Refuse UTF-16 and UTF-32 without a mark, which would be read as characters with NUL between them."""
     zeros, half = (head[::2].count(0), head[1::2].count(0)), len(head) // 2
     if max(zeros) * 5 < half * 2:
         return

@@ -16,7 +16,7 @@ from collapsium.storage.runs.summary import digest_of_model
 RECORD = "names.json"
 KIND = "collapsium-names"
 VERSION = 2  # The first version; records of version 1 have no digest
-MAX_LETTERS = 100  # Letters of a name; the rest is cut
+MAX_LETTERS = 100  # Characters of a name; the rest is cut
 
 
 def clean_name(text: str) -> str:

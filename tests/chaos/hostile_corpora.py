@@ -1,4 +1,4 @@
-"""Corpora from a hostile stranger: columns and records changed, and all digests rewritten to fit."""
+"""Hostile corpora: columns and records changed, and all digests rewritten to fit."""
 
 import hashlib
 import io
@@ -75,7 +75,7 @@ def not_utf8(rows):
 
 
 def _sum(table, name, *, count=False):
-    """Add up a column of lists in 64 bits, as a stranger's manifest might say it."""
+    """Add up a column of lists in 64 bits, as a hostile manifest might say it."""
     if table.column_names.count(name) != 1:
         return 0
     column = table.column(name).combine_chunks()

@@ -1,7 +1,7 @@
 """Something else in the place of each file of a run or a corpus, through the commands that read it.
 
 ``python -m tests.chaos.hostile_files [SHARE] [PART ...]`` makes a corpus and runs of several kinds, and puts a pipe, a socket, a device, a
-folder, a link, nothing, or other bytes in the place of each of their files, and a link to a stranger's folder in the place
+folder, a link, nothing, or other bytes in the place of each of their files, and a link to somebody else's folder in the place
 of each folder. Each command must end by itself within seconds with a result or a line, and leave what lies outside as it was.
 """
 

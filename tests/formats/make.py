@@ -129,7 +129,7 @@ def topics_of(name: str) -> list[dict[str, object]]:
 
 
 def resume(name: str) -> None:
-    """Go on with a run in the working directory, whose corpus lies there too."""
+    """Resume a run in the working directory, next to its corpus."""
     corpus = "vectors" if is_of_vectors(name) else "train"
     run(f"fit {corpus} --resume {name} --quiet --iterations {RESUMED_TO} --scheduler serial")
 

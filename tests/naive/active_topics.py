@@ -29,8 +29,8 @@ def expected(offsets, position, counts, b, background, a, totals, lists, topic, 
 def select(count, threshold, room):
     """Topics whose expected counts pass their thresholds; where there is no room for all, the largest of them.
 
-    Of equal ones the first find room. If none passes, the largest of all topics; if more than half of all pass and there
-    is room for all, all.
+    Among equal counts the first topics are preferred. If none passes, the largest of all topics is active; if more than
+    half of all pass and there is room for all, all are.
     """
     passing = np.flatnonzero(count > threshold)
     if passing.size == 0:

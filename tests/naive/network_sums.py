@@ -10,7 +10,7 @@ from tests.naive.network import log_polya, log_stirling
 
 
 def log_terms(state, nodes):
-    """Of some nodes, log p(n, s) but for (b|a)_T and what b or alpha are divided by: what single values tell."""
+    """The terms of log p(n, s) that depend on single values: without (b|a)_T and the divisors of b and alpha."""
     network, total = state.network, 0.0
     for i in nodes:
         edges, m, tables = network.of[i], state.m[i], state.tables(i)

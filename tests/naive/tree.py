@@ -11,7 +11,7 @@ from scipy.special import digamma, entr, gammaln, logsumexp
 
 
 def ends_of(parent, level, depth):
-    """Of each end, its node at each level, or None."""
+    """The node of each end at each level, or None."""
     paths = []
     for node in range(len(parent)):
         path, above = [None] * depth, node

@@ -215,7 +215,7 @@ def _fill_with_sum(values: Array, arrays: Sequence[Array], rows: Sequence[npt.ND
     """Fill `values` with the sum of arrays, some rows at a time: these stay in the cache until all are added."""
     size = max(ADDED_BYTES * len(values) // max(values.nbytes, 1), 1)
     room = {array.dtype: np.empty((min(size, len(values)), *array.shape[1:]), array.dtype) for array in arrays}
-    # Of other arrays, NumPy would copy all to take some rows.
+    # NumPy would copy an array of another layout as a whole to take some of its rows.
     arrays = [array if row is None else np.ascontiguousarray(array) for array, row in zip(arrays, rows, strict=True)]
     for low in range(0, len(values), size):
         chunk = total = values[low : low + size]

@@ -24,7 +24,7 @@ def largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int64
     for low in range(0, rows, step):
         some = values[low : low + step]
         threshold = _lower_bound(some, count)
-        # Of a matrix, `nonzero` takes several times as long.
+        # `nonzero` of a matrix takes several times as long.
         row, column = np.divmod(np.flatnonzero(some >= threshold[:, np.newaxis]), columns)
         order = np.lexsort((-some[row, column], row))
         first = np.searchsorted(row, np.arange(len(some)))

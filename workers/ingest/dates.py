@@ -23,7 +23,7 @@ from collapsium.storage.readers.texts.values import is_missing
 UNITS = ("hour", "day", "month", "year")
 
 HOUR, DAY, MONTH, YEAR = range(len(UNITS))
-MAX_LETTERS = 64  # Most letters of a date
+MAX_LETTERS = 64  # Most characters of a date
 MAX_SHOWN = 40  # Most characters of a date that is shown as an example
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -105,7 +105,8 @@ def _hand_over(waiting: list[AnyKernel], child: subprocess.Popen[str]) -> bool:
 
 
 def _start_child() -> subprocess.Popen[str]:
-    # Of its own session, since Ctrl-C goes to all processes of the terminal's; it ends when its standard input does.
+    # The child has a session of its own, since Ctrl-C reaches all processes of the terminal's session; it ends with its
+    # standard input.
     return subprocess.Popen(  # noqa: S603
         [sys.executable, "-P", "-m", __name__],
         stdin=subprocess.PIPE,

@@ -3,8 +3,8 @@
 The largest topic comes first. If topics belong to labels, the label precedes the
 words. For restarts or samples, the means of their matching topics are printed, with
 a column for their stability, 1 if all members have the very same topic, and one for
-the number of members in which each was found. Of a consensus (`fit --combine
-consensus`) its own topics are printed. Topics of trees, and of families of labels,
+the number of members in which each was found. A consensus (`fit --combine
+consensus`) has topics of its own, which are printed. Topics of trees, and of families of labels,
 segments and vectors, are not matched: topics of the first restart or the last sample
 are printed, with their stability.
 

@@ -513,7 +513,7 @@ def compare(
     tls, sinks
         As for `fit`.
     **reading
-        Of texts, options of `ingest`, as for `fit`.
+        Options of `ingest` for texts, as for `fit`.
 
     Returns
     -------

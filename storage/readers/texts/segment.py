@@ -73,7 +73,7 @@ _OPEN_QUOTES = frozenset("\"'\u2018\u201c\u201e\u00ab([{\u00bf\u00a1")
 _CLOSED = frozenset(".!?\u2026")
 _LETTER = re.compile(r"[^\W\d_]")
 _LAST_WORD = re.compile(r"[^\W\d_]+\Z")
-_LONGEST = 12  # letters of an abbreviation, and more
+_LONGEST = 12  # Characters of an abbreviation, and more
 
 Cutter = Callable[[str], list[str]]
 

@@ -47,7 +47,7 @@ SAMPLED = 0.05
 FIGURES = ("iteration", "score", "change", "power", "objective", "sizes")
 """Fields of an iteration's event that must not depend on where a fit ran."""
 LOST_AFTER = 30
-"""Seconds without a sign of life after which a host counts as lost."""
+"""Seconds after which an unresponsive host counts as lost."""
 
 
 @dataclass(frozen=True)

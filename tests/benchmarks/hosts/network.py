@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 PREFIX = "clxbench-"
-"""Of the names of namespaces and control groups, by which what an interrupted bench left is found."""
+"""Prefix of the names of namespaces and control groups, by which the leftovers of an interrupted bench are found."""
 SWITCH = f"{PREFIX}switch"
 SUBNET = "10.77.0"
 DOMAIN = "example.org"

@@ -287,7 +287,7 @@ def test_vectors__have_the_sizes_the_seed_and_the_truth_that_were_asked_for(tmp_
 
 
 def test_vectors__follow_the_truth(tmp_path):
-    """Of each leaf: t ~ N(mu, W W' + noise)."""
+    """The vectors of each leaf have t ~ N(mu, W W' + noise)."""
     simulate(tmp_path / "c", family="hca", documents=6000, words=4, branching=2, noise_scale=0.5, loading_scale=2.0)
     made = Model(tmp_path / "c").rows(0).word_node
     leaf = [row["topics"][0] for row in pq.read_table(tmp_path / "c/truth/proportions").to_pylist()]

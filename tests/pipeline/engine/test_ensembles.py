@@ -323,7 +323,7 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
 def test_an_ended_ensemble__is_told_by_its_end_whatever_event_comes_last(capsys, ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
     with (run / "events.jsonl").open("a") as file:
-        file.write('{"event": "notice", "text": "of a stranger"}\n')
+        file.write('{"event": "notice", "text": "of somebody else"}\n')
     assert main(["fit", "--resume", str(run), "--json", "--quiet"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert len(told["members"]) == 3

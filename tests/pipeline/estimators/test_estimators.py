@@ -1,4 +1,4 @@
-"""The estimators in scikit-learn's company; a family that is not there is skipped."""
+"""The estimators with scikit-learn's tools; a family that is not installed is skipped."""
 
 import doctest
 import pickle

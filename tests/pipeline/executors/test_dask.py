@@ -204,7 +204,7 @@ def test_workers_that_hang_or_are_gone__are_replaced_and_no_bit_changes(small, t
     np.testing.assert_array_equal(rows(model), expected)
     if number == signal.SIGSTOP:
         said = [event["text"] for event in told if event["event"] == "notice"]
-        assert any("shows no sign of life" in text for text in said)
+        assert any("is unresponsive" in text for text in said)
         assert any("is lost; others do its work" in text for text in said)
 
 

@@ -46,7 +46,7 @@ def test_a_worker_that_computes__may_take_as_long_as_it_likes(watch, clock, sign
     assert watch.said == []
 
 
-@pytest.mark.parametrize(("sign", "text"), [(STUCK, "shows no sign of life at sweep-2"), (PAUSED, "has paused")])
+@pytest.mark.parametrize(("sign", "text"), [(STUCK, "is unresponsive at sweep-2"), (PAUSED, "has paused")])
 def test_a_worker_without_a_sign_of_life__is_named_and_then_given_up(watch, clock, sign, text):
     watch.look(1, {"a": BUSY, "b": IDLE})
     assert look(watch, clock, 90, {"a": BUSY, "b": sign}) == []

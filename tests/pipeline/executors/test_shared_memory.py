@@ -159,7 +159,7 @@ def test_large_messages__pass_through_shared_memory(sharing, files):
     result, agreed = asyncio.run(exchanged(ARRAYS))
     assert agreed == [True, True]
     assert_same(result)
-    # Of a message there and one back, both ends being in this process; the one back may have the file of the other.
+    # Files of a message and its answer, both ends being in this process; the answer may reuse the file.
     assert len(files._waiting) == len(shared_files()) in {1, 2}
     other, _ = asyncio.run(exchanged({**ARRAYS, "large": -ARRAYS["large"]}))
     np.testing.assert_array_equal(other["large"], -ARRAYS["large"])

@@ -1,4 +1,4 @@
-"""Folders that strangers have written: links lead nowhere, records name no other store, what is not ours stays."""
+"""Untrusted folders: links lead nowhere, records name no other store, and other people's files stay."""
 
 import json
 

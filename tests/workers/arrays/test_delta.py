@@ -106,7 +106,7 @@ def test_addition__aligns_rows_and_columns_that_only_one_side_has():
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 1000])
 def test_total__is_the_same_however_many_rows_are_added_at_a_time(monkeypatch, rows):
-    """Of arrays with all words and with some, side by side in memory or not, and with none at all."""
+    """Sums of arrays with all, some or no words, contiguous in memory or not."""
     monkeypatch.setattr(delta_, "ADDED_BYTES", rows * 3 * 4)
     numbers, words = np.random.default_rng(rows), np.arange(20)
     expected, summands = np.zeros((20, 3), np.float32), []

@@ -46,7 +46,7 @@ class SeededTopic(BaseModel):
     @classmethod
     def _is_clean(cls, name: str) -> str:
         if not name or clean_name(name) != name:
-            raise ValueError(f"expected a name in one line of at most 100 letters, found {name!r}")
+            raise ValueError(f"expected a name in one line of at most 100 characters, found {name!r}")
         return name
 
     @field_validator("words", mode="before")

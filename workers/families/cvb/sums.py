@@ -109,10 +109,9 @@ class WordSums(State):
 class TauSums(State):
     """Sums over words of q(tau)'s divergence from its prior."""
 
-    # Of log G(tau_w), of (tau_w - a_w) psi(tau_w), and of tau_w - a_w
-    tau_gammaln: float
-    tau_digamma: float
-    tau_more: float
+    tau_gammaln: float  # Sum of log G(tau_w)
+    tau_digamma: float  # Sum of (tau_w - a_w) psi(tau_w)
+    tau_more: float  # Sum of tau_w - a_w
 
 
 @dataclass(frozen=True)

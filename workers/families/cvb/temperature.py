@@ -1,6 +1,6 @@
 """Search for the inverse temperature of responsibilities, by held-out tokens of two halves of the documents.
 
-Tempered responsibilities are proportional to a power of the weights, the inverse temperature; below 1, they spread a
+Tempered responsibilities are proportional to the weights raised to the inverse temperature; below 1, they spread a
 token over more topics. Hofmann (1999, section 3.3) chooses the inverse temperature of his tempered EM by held-out
 tokens. The best one grows with the length of documents and with how sharply topics differ.
 

@@ -71,8 +71,7 @@ class Components:
     solve: Vector  # H: loadings are B H; float64 (columns + 1, columns + 1)
     gram: Vector  # m_i'm_j; float64 (columns + 1, columns + 1)
     spread: Vector  # s_i; float64 (columns + 1,)
-    # Of q(tau)
-    shape: float
+    shape: float  # Shape and rate of q(tau)
     rate: float
 
     @property

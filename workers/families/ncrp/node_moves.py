@@ -48,7 +48,7 @@ class Moves:
     """A tree with some of its nodes removed, added or merged."""
 
     tree: Tree  # After the moves
-    # Of each column that changes, the columns of the rows that make it up, with weights; none for an empty node
+    # For each column that changes, the columns that it is the weighted sum of; none for an empty node
     sources: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
     # How many nodes were ``grown``, ``pruned`` and ``merged``
     counts: dict[str, int] = field(default_factory=lambda: {"grown": 0, "pruned": 0, "merged": 0})

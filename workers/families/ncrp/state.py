@@ -192,7 +192,7 @@ class DrawnEnds(State):
 class SweepSums(NodeTokens):
     """Sums of a sweep over all shards, and of folding its rows."""
 
-    # Of posterior ``dirichlet`` sum_w log G(eta + n) / G(eta), of ``point`` sum_w (eta + n) log(eta + n); float64
+    # sum_w log G(eta + n) / G(eta) for posterior ``dirichlet``, sum_w (eta + n) log(eta + n) for ``point``; float64
     # (columns,)
     node_sum: Vector
     ends: Vector  # sum_n q(c_n = c); float64 (columns,)

@@ -8,8 +8,8 @@ a_k.
 
 Responsibilities are multiples of 2^-15 in 16 bits, so that counts of tokens are exact sums: they do not drift, and no
 order of addition changes them. Counts of documents are float64, exact up to 2^38 tokens. While a document is updated,
-they are float32, which is exact up to 512 tokens. Of longer documents, what exceeds 256 tokens of a topic is therefore
-put into its prior, and gains are added to the exact counts before 256 tokens have passed. Rows of words are whole
+they are float32, which is exact up to 512 tokens. In longer documents, a topic's excess over 256 tokens is therefore
+added to its prior, and gains are added to the exact counts before 256 tokens have passed. Rows of words are whole
 numbers of such steps in 32 bits, which hold a count with all its changes. A row with 2^15 tokens in a cell, or as many
 to come, has units that are longer by a power of two, and its changes are summed apart. The rest that truncation leaves
 belongs to the background. Where tokens are weighted, responsibilities are multiplied by the weight of a token as they

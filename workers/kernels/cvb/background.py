@@ -111,7 +111,7 @@ def begin_rows(
         scale = np.float32(1.0) / unit
         for k in range(weight.size):
             cells[row, k] = np.int32(expected[k] * scale + np.float32(0.5))
-        # Of the cells as they are: S_w without all active topics is nothing where no other has a token.
+        # Summed over the stored cells, so that S_w without all active topics is zero where no other topic has a token.
         for k in range(weight.size):
             known += ratio[k] * (word_prior[row] + cells[row, k] * float(unit))
         swept.background_weight[row] = known

@@ -1,6 +1,6 @@
 """First responsibilities: random, or from a fitted model, q_dwk ~ theta_dk phi_kw.
 
-Of a model, weights are single precision and their sums double, so that a pair's steps never exceed one.
+A model's weights are single precision and their sums double, so that a pair's steps never exceed one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sparse responsibilities of pairs: the few topics that matter to a pair, in steps of 2^-15 that add up to one.
 
-Weights are dense, so no topic is lost for good. Of a pair's topics only those above a share of the total are retained,
-up to a largest number of them; the weight of the others goes to these in proportion.
+Weights are dense, so no topic is lost for good. A pair retains only its topics above a share of the total, up to a
+largest number of them; these share the weight of the others in proportion to their own.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def choose(weight: Array, total: Number, place: Number, topic: Array, share: Arr
             largest = entry
     for entry in range(size):
         ratio = float(weight[topic[place + entry]]) / retained if retained > 0.0 else 0.0
-        # Of weights that are no numbers nothing is left out of [0, UNIT]: tables are indexed by shares.
+        # Shares index tables, so NaN weights must not lead out of [0, UNIT].
         steps = min(np.int64(ratio * (UNIT - 0.01)), left) if 0.0 <= ratio <= 1.0 else np.int64(0)
         share[place + entry] = steps
         left -= steps

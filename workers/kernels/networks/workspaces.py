@@ -194,8 +194,7 @@ class PairWorkspace(NamedTuple):
     """Pairs whose responsibilities are updated, and arrays for it."""
 
     pairs: DocumentPairs  # Pairs of each node of documents
-    # Of the pairs
-    before: Responsibilities
+    before: Responsibilities  # The pairs' own, and below their new ones
     after: NewResponsibilities
     place: Int64Vector  # Next entry of `before`, and of `after`; (2,)
     logs: Float64Vector  # log(1 - q) of each responsibility; (UNIT + 1,)

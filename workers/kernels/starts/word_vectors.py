@@ -17,7 +17,7 @@ from collapsium.workers.kernels.argument_types import (
 from collapsium.workers.kernels.jit import kernel
 from collapsium.workers.kernels.records import DocumentPairs
 
-MAX_COUNT = 3  # Largest count of a word in a document that tells more of its company
+MAX_COUNT = 3  # Count of a word in a document above which further tokens say nothing about its contexts
 MIN_NORM = 1e-9  # Share of a vector's length below which what remains of it is rounding
 
 

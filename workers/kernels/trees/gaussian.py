@@ -35,7 +35,7 @@ class GaussianTree(NamedTuple):
     loadings: Float64Matrix  # E[w]; float64 (nodes, columns)
     mean: Float64Vector  # E[mu]; float64 (columns,)
     paths: Int64Matrix  # Places of the nodes on the path to each end; -1 outside the tree; int64 (nodes, depth)
-    # Of each end: C_c for `sweep_components`, M_c'M_c + D diag(s_c) for `sweep_factors`; float64 (nodes, depth, depth)
+    # C_c of each end for `sweep_components`, M_c'M_c + D diag(s_c) for `sweep_factors`; float64 (nodes, depth, depth)
     matrices: Float64Cube
     end_log: Float64Vector  # Log prior mass of each end; for `sweep_components` with log|C_c| / 2; float64 (nodes,)
     precision: float  # E[tau]

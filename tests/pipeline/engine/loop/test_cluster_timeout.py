@@ -73,7 +73,7 @@ def test_a_worker_that_is_silent_while_all_do_something__is_an_error(monkeypatch
     watch.answered({"a": WorkerSign(29.0, 0.0, False, ())})
     clock[0] += 29.0
     watch.silent("no answer")
-    with pytest.raises(ClusterError, match="worker a has shown no sign of life for 31 s"):
+    with pytest.raises(ClusterError, match="worker a has been unresponsive for 31 s"):
         watch.answered({"a": WorkerSign(31.0, 0.0, False, ())})
     clock[0] += 31.0
     with pytest.raises(ClusterError, match="the scheduler has not answered for 31 s"):

@@ -58,7 +58,7 @@ def test_homes__change_no_bit_and_no_report(small, tmp_path, monkeypatch, homes,
 def test_scores__take_a_task_for_each_thread_of_a_home(small, tmp_path, monkeypatch):
     tasks = Submitted(monkeypatch, homes=2, workers=4)
     fit(small[0], tmp_path / "run", heldout=small[1], **OPTIONS)
-    # Of five shards, three live at the first home and two at the second.
+    # Three of five shards live at the first home and two at the second.
     assert tasks.homes_of("score") == {0: 2 * 6, 1: 2 * 6}
     assert tasks.homes_of("sweep") == {0: 3 * 6, 1: 2 * 6}
 

@@ -1,4 +1,4 @@
-"""Runs from strangers: arrays that anyone may have changed, with digests that fit, end in one line."""
+"""Untrusted runs: changed arrays whose digests match end in one line."""
 
 import json
 import shutil

@@ -299,7 +299,7 @@ def test_require__refuses_scratch_files_for_which_no_disk_is_free(monkeypatch, t
     ):
         found.require()
     assert not (tmp_path / "not").exists()  # asking makes nothing
-    # Of another machine's disks nothing is known.
+    # The driver knows nothing about another machine's disks.
     planned(corpus, 100, replace(where, scheduler="tcp://there:8786")).require()
 
 

@@ -348,7 +348,7 @@ def test_tokens_of_a_start__go_with_topics_that_a_document_drops(planted, tmp_pa
 
 
 def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(planted, tmp_path):
-    """Of proportions that are drawn from a Dirichlet distribution, and nearly known, its parameter is learned."""
+    """The parameter of a Dirichlet distribution is learned from proportions that are drawn from it and nearly known."""
     drawn, tokens = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(planted[2])), 1e4
     given = {
         **FIT,

@@ -59,8 +59,7 @@ def tried(state, loss, gain, trend=0.0, group=(0.0, 0.0, 0.0, 0.0)):
 
 
 GROUPS = st.tuples(*[st.floats(-0.3, 0.3)] * 4)
-# Of the power, whose search scores too.
-ERROR = 0.003
+ERROR = 0.003  # Error of the inverse temperature, whose search uses the same scores
 
 
 @given(st.floats(0.0, 0.0199), st.floats(0.03, 0.1), GROUPS, st.integers(60, 300))

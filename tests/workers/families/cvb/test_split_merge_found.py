@@ -101,7 +101,7 @@ def test_counts__are_foreseen_as_moves_will_leave_them():
 
 
 def test_flat_topics__are_no_copies():
-    """Of cells that are too small for the products: what is left of a variance would be below zero."""
+    """Cells may be too small for the products, whose rest of a variance would be negative."""
     state = replace(split_merge.begin(3, 200), ask=1)
     before = replace(initial(state), vocabulary=5000.0, topic_moments=np.array([[100.0, 1e4, 1e4], [0.0] * 3]))
     products = np.array([[0.9, 1500.0, 0.0], [0.0, 5e6, 4.999e6], [0.0, 0.0, 5e6]])
@@ -218,7 +218,7 @@ def test_a_round_that_finds_the_score_fallen__moves_nothing(score, fallen, idle)
 
 
 def test_topics_too_many_to_be_found__do_not_all_go(tmp_path):
-    """Of documents with a little of many topics: merges each of which gains lose together, and end in time.
+    """Merges that gain one by one may lose together, in documents with a little of many topics; they end in time.
 
     Rounds end once what is held out scores lower by more than chance: so much may be lost.
     """

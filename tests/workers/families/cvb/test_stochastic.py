@@ -150,7 +150,7 @@ def simple(rows, topics=3, passes=3, batch=1, word=2.0):
 
 @pytest.mark.parametrize("passes", [1, 5])
 def test_sweep__of_topics_that_are_alike_follows_the_prior(passes):
-    """Of one word or of several: a document's tokens fall to its topics as a_k says, which no pass changes."""
+    """A document's tokens fall to its topics by a_k, whether it has one word or several, which no pass changes."""
     for rows in ([{0: 7}], [{0: 1, 1: 3, 2: 2}]):
         state = simple(rows, passes=passes)
         row_topic, totals, left, document_topic, _ = run(state)

@@ -13,6 +13,6 @@ class TestPartiallyLabeledLDA(Conformance):
         return global_state["topic"]
 
     def check_ground_truth(self, tmp_path, documents, options):
-        """Of two topics that the documents of the only label have, and one of the background."""
+        """Two topics of the only label and one of the background."""
         self.ground_truth_labels = lambda theta: [[("kind", "all")] * (number % 9 > 0) for number in range(len(theta))]
         super().check_ground_truth(tmp_path, documents, options)

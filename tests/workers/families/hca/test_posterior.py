@@ -141,7 +141,7 @@ def test_divergence__is_that_of_normal_and_gamma_distributions(seed, words, vari
 
 @given(st.integers(0, 1000), st.integers(1, 10), st.integers(1, 4), st.floats(0.1, 10.0))
 def test_evidence__is_what_the_best_loadings_add_to_the_bound(seed, count, words, tau):
-    """Of tau given: -tau E|t - W x - mu|^2 / 2 - KL(q(w), q(mu)) at its best, minus its value without loadings."""
+    """The optimum over loadings of -tau E|t - W x - mu|^2 / 2 - KL(q(w), q(mu)), minus its value without loadings."""
     vectors, prior, columns = Vectors(seed, count, words, 3), Prior(5.0, 1.0, 1.0), np.array([0, 2])
     keep = np.array([0, 2, 3])
     a, b = vectors.between.sum(axis=0)[np.ix_(keep, keep)], (vectors.x.T @ vectors.t)[keep]

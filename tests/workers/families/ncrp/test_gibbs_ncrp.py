@@ -47,7 +47,7 @@ class TestGibbsNCRP(Conformance):
             open_.append(topic.id)
 
     def check_ground_truth(self, tmp_path, documents, options):
-        """Of a tree of as many children each, the documents of a leaf are found, and most of what is together above."""
+        """The sampler finds the documents of each leaf of a regular tree, and most of the groups above them."""
         depth = options.get("depth", 3)
         if options.get("gamma") == 50.0 or depth > 3:
             return  # one asks for far more nodes than there are, the other for more documents

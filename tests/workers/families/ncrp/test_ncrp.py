@@ -121,7 +121,7 @@ class TestNCRP(Conformance):
         return naive.sweep_paths(*pairs, np.exp(rows), *given, np.exp(outside), alpha, begin, passes, 0.0)
 
     def test_local_sweeps__conserve_counts(self, small, options):
-        """Of tokens in the tree and outside it, as documents have them by level."""
+        """Tokens in the tree and outside it add up to the documents' tokens by level."""
         problem = problem_of(small[0], self.family, {**options, "document_sweeps": 1})
         for state, _ in Fit(replace(problem, local_sweeps=3), Limits(iterations=16)):
             total = sum(shard.value.local.document_level.sum() for shard in state.swept)

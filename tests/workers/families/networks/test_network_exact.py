@@ -51,7 +51,7 @@ class Case:
         )  # fmt: skip
 
     def likelihood(self):
-        """Of each token and value."""
+        """Weights of each token and value."""
         return np.random.default_rng(5).dirichlet(np.ones(self.values), len(self.tokens))
 
 

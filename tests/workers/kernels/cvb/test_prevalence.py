@@ -111,7 +111,7 @@ def test_count_moments__equal_their_twin(state, seed):
     twin = naive.count_moments(state.given[0], tokens, *state.where, rest, priors[place])
     for found, expected in zip(moments[:2], twin[:2], strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-    # Of weighted tokens, a responsibility of one is taken for a little less.
+    # A weighted token's responsibility of one counts as slightly less.
     if not state.pairs.weights.size or state.share.max(initial=0) < UNIT:
         np.testing.assert_allclose(np.exp(moments.log_absent), np.exp(twin[2]), rtol=1e-3, atol=1e-4)
 

@@ -270,7 +270,7 @@ def log_words(words, z, topics):
 @MANY
 @given(networks_of())
 def test_objective__is_the_logarithm_of_what_is_sampled(made):
-    """Of tokens' words, topics and tables, and of no other shard; hyperparameters are learned on the way."""
+    """Sums follow from the tokens' words, topics and tables of one shard, while hyperparameters are learned."""
     made.state = made.nothing()
     made.put_shared()
     model, global_state, stream = made.family, made.global_state, Stream(made.seed)
