@@ -194,8 +194,8 @@ def verify(path: str | os.PathLike[str], *, progress: Counting = silent) -> Find
     """Check a corpus, a run, a comparison, a checkpoint or a model against its digests and invariants.
 
     Every file must match its digest. In a corpus, documents, pairs, tokens and the vocabulary's counts must add up, and
-    vectors must be finite. In a model and in each checkpoint, the expected counts of each document and of each word must
-    add up to its tokens, and probabilities must sum to one. A run is checked with its record and its events, and a
+    vectors must be finite. In a model and in each checkpoint, the expected counts of each document and of each word
+    must add up to its tokens, and probabilities must sum to one. A run is checked with its record and its events, and a
     comparison with all its runs, the records of its cells, and the corpora that it has split off.
 
     Parameters

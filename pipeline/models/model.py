@@ -88,8 +88,8 @@ def _files(url: str | os.PathLike[str]) -> StoredModel:
 class Model(ModelStates):
     """A model, finished or as a checkpoint has it, for tasks and for all that is computed from its parts.
 
-    A run is opened at its latest checkpoint if it has no model, or an older one. Restarts or samples are opened as their
-    mean, or as the first restart if their topics cannot be matched, as those in trees.
+    A run is opened at its latest checkpoint if it has no model, or an older one. Restarts or samples are opened as
+    their mean, or as the first restart if their topics cannot be matched, as those in trees.
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
