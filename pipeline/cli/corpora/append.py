@@ -1,8 +1,8 @@
 """Add documents, or vectors, to a corpus, as new shards.
 
-The new documents are read and tokenized as the corpus was. Existing shards stay
-as they are, and so does the vocabulary, unless --grow adds new words. The
-manifest is replaced last, so an interrupted append leaves the corpus unchanged.
+The new documents are read and tokenized as the corpus was. Existing shards do not
+change, nor does the vocabulary, unless --grow adds new words. The manifest is
+replaced last, so an interrupted append leaves the corpus unchanged.
 """
 
 from __future__ import annotations

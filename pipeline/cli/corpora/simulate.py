@@ -2,7 +2,7 @@
 
 The corpus is drawn shard by shard and may have any size. `collapsium topics
 CORPUS` prints the true topics. CORPUS/truth/proportions has the true topic
-proportions from 0.0001 up, in the format of `collapsium infer`.
+proportions of at least 0.0001, in the format of `collapsium infer`.
 """
 
 from __future__ import annotations

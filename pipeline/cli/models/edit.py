@@ -1,8 +1,8 @@
 """Merge, delete, split and rename topics of a model, and write a new model.
 
-The run itself stays as it is. OUT is a model that every command reads, and from
-which a fit can begin: fit CORPUS RUN --warm OUT. Topics keep their ids; the half of
-a topic that is split off gets a new one.
+The run itself does not change. OUT is a model that every command reads, and from
+which a fit can begin: fit CORPUS RUN --warm OUT. Topics keep their ids; the smaller
+half of a split topic gets a new one.
 
 Counts stay exact. A merged topic has the sum of its parts' counts, in each document
 and of each word, and the name of the first part that has one. The tokens of a

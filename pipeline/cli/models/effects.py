@@ -2,37 +2,39 @@
 
 The documents' proportions are regressed on fields that are stored with the corpus
 (`ingest --labels`, `--covariates` and `--date`; a date is a year with a fraction).
-The family need not know them. Estimates are shares: 0.05 are five percentage points.
+The fit need not have used them. Estimates are shares: 0.05 means five percentage
+points.
 
-Formulas are as in R. ~ party + year adds effects, party * year lets the slope
-differ by party, bs(year, df=5) is a smooth curve, C(year) has an effect for each
-year. There are + - * : ^ ( ), and the functions bs, cr, cs, poly, C, I, scale,
-center, exp, log, log2, log10 and sqrt. Names that are not plain words are written
-in backquotes. A label is compared with its most frequent value. Documents without
-a label have the level (missing), documents without a number the mean and a column
-of their own.
+Formulas are written as in R. ~ party + year adds effects, party * year lets the
+slope differ by party, bs(year, df=5) is a smooth curve, and C(year) has one effect
+per year. The operators are + - * : ^ ( ), and the functions bs, cr, cs, poly, C, I,
+scale, center, exp, log, log2, log10 and sqrt. Put names that are not plain words in
+backquotes. A label is compared with its most frequent value. Documents without a
+label have the level (missing); documents without a number have the mean and an
+indicator column.
 
-What is estimated: coefficients of the formula; with --at the proportions at values,
-averaged over all documents; with --contrast differences of these. For example --at
-year is a curve, and --contrast party=R,D --at year a difference along it.
+Without further options, the estimates are the formula's coefficients. With --at they
+are the proportions at certain values, averaged over all documents, and with
+--contrast differences of such proportions. For example, --at year gives a curve, and
+--contrast party=R,D --at year a difference along it.
 
-Errors contain the uncertainty about each document's proportions, which is sampled
-with the topics fixed (families with Dirichlet proportions; others say so). They are
-robust to unequal variances. Documents that belong together, such as paragraphs of
+Errors include the uncertainty about each document's proportions, which is sampled
+with the topics fixed (in families with Dirichlet proportions; for others a notice
+says that it is missing). They are robust to unequal variances. Documents that belong together, such as paragraphs of
 a speech, need --cluster FIELD, or the intervals are too narrow.
 
---words TOPIC compares words instead: which ones the groups of the formula's only field
-use more for a topic than other documents do (or, with --contrast A,B, than the other
-group does), by log-odds whose errors are summed over documents.
+--words TOPIC compares words instead: by log-odds, which words each group of the
+formula's only field uses more often for a topic than all other documents do, or, with
+--contrast A,B, than the other group does. Errors are summed over documents.
 
 --words TOPIC --over PERIOD follows the words of a topic over time, without a formula:
 the most probable words of each period (decade, '5 years', or a field of numbers), and
-the words that rise and fall. Neighbouring periods are smoothed, as strongly as predicts
-the last one best.
+the words that rise and fall. Neighbouring periods are smoothed, with the strength that
+best predicts the last one.
 
-Without RUN, --proportions and --data are tables of any tool: CSV files with a row
-for each document. The rows have the same order, or the first column of the
-proportions has ids, under the name of a column of the data.
+Without RUN, --proportions and --data name CSV files of any tool, with one row per
+document. Their rows have the same order, or the first column of the proportions
+contains ids under the name of a column of the data.
 
 --json prints rows with topic, words, term, estimate, se, low, high, p and
 p_adjusted (over the topics, by Holm's method).

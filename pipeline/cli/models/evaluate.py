@@ -13,8 +13,8 @@ then scored on the same tokens, also after `collapsium explode` of both parts.
 
 --unseen with labels: a second score, given the labels alone, without any word of
 the document; Kim and Oh (2017), eq. (40). Labels that training did not have count
-as missing. With --given-labels, families without labels print this score too; it
-is then the score under the prior. --field NAME scores the prediction of a label
+as missing. With --given-labels, families without labels print this score too, under
+their prior. --field NAME scores the prediction of a label
 or covariate from the words.
 
 --in-document CORPUS: new documents, fitted to and scored on the same tokens.

@@ -12,8 +12,8 @@ labels and covariates (obs), obsm["X_topics"], varm["topics"] and uns["collapsiu
 csv: a folder with topics.csv (topic, share, words; for trees also parent, level,
 below), words.csv (topic, word, probability) and documents.csv (document, topic,
 proportion). documents.csv needs the training corpus. Ids and labels are written
-unchanged. A word or name that a spreadsheet would run as a formula, as it begins
-with =, +, - or @, has an apostrophe in front.
+unchanged. A word or name that begins with =, +, - or @ gets an apostrophe in front,
+because a spreadsheet would run it as a formula.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Write the topic proportions of documents or segments to a file.
 
 Documents of the training corpus have the proportions of the fit. Others are
-folded in: their proportions are fitted while the topics stay fixed. Texts are
-read as the model's documents were; the number of tokens whose word the model does
-not know is printed.
+folded in: their proportions are fitted while the topics are held fixed. Texts are
+read as the model's documents were, and the number of tokens that are not in the
+vocabulary is printed.
 
 The name of OUT chooses the format:
   .parquet  one row for each document: id; topics, the permanent ids of

@@ -1,4 +1,4 @@
-"""Print what a folder is (corpus, run, comparison or model) and what it holds."""
+"""Print the kind of a folder (corpus, run, comparison or model) and its contents."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """Predict a label or covariate of documents from their words.
 
 The model's family must use labels, and the field must have been part of the fit.
-Predicted is the candidate value under which the document has the lowest
-perplexity; for restarts or samples, by the mean of their probabilities. The
-document's other labels are used; its own value of the field is not. Texts are
+The prediction is the candidate value under which the document has the lowest
+perplexity, by the mean probabilities of restarts or samples. The document's other
+labels are used, but not its own value of the field. Texts are
 read as the model's documents were. Documents without any word of the vocabulary
 have no prediction.
 
 Columns of OUT: id; predicted; score, the probability among all candidates;
-perplexity under the prediction; known, the document's own value (if it has
-several, the predicted one where it is among them); and, in .parquet only, labels
-and scores, the lists of all candidates.
+perplexity under the prediction; known, the document's own value (of several, the
+predicted one if it is among them); and, only in .parquet, labels and scores, the
+lists of all candidates.
 """
 
 from __future__ import annotations

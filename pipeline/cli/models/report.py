@@ -1,9 +1,8 @@
 """Write an HTML report of a run: topics and their map, examples, labels, the fit.
 
 The report is a single file without external resources: it opens in any browser
-and can be sent or archived. It is made from the run alone and does not need the
-corpus. Only for runs without a summary of their documents, the example documents
-are taken from the corpus, if it still exists.
+and can be sent or archived. It needs only the run. If the run has no summary of its
+documents, the example documents are read from the corpus, if it still exists.
 
 Sections on fields of the documents read the corpus: --effects estimates how topics
 differ by fields, as `collapsium effects` does, --words-by compares the words of

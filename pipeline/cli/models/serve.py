@@ -1,13 +1,12 @@
 """Score texts over HTTP, with a run or the published version of a batch job.
 
 POST /score takes {"texts": ["...", ...]} and returns, for each text, its largest
-topics with their proportions and its number of known and unknown words; and the words of
-these topics. "topics" and "words" say how many; "dense": true adds all
-proportions. GET /topics, /health and /metrics (Prometheus) describe model and load.
+topics with their proportions and words, and its numbers of known and unknown words.
+"topics" and "words" set how many; "dense": true adds all proportions. GET /topics, /health and /metrics (Prometheus) describe model and load.
 
-With the file of a job, a newly published version replaces the one before it without
-a refused request. The service has no login: it listens on this machine alone unless
---host says otherwise, and belongs behind a proxy that has one.
+With the file of a job, a newly published version replaces its predecessor without
+refusing a request. The service has no login: it listens only on this machine unless
+--host says otherwise, and should be run behind a proxy with a login.
 """
 
 from __future__ import annotations

@@ -2,25 +2,24 @@
 
 The largest topic comes first. If topics belong to labels, the label precedes the
 words. For restarts or samples, the means of their matching topics are printed, with
-a column for their stability, 1 if all members have the very same topic, and one for
-the number of members in which each was found. A consensus (`fit --combine
-consensus`) has topics of its own, which are printed. Topics of trees, and of families of labels,
-segments and vectors, are not matched: topics of the first restart or the last sample
-are printed, with their stability.
+their stability (1 if all members have exactly the same topic) and the number of
+members in which each was found. A consensus (`fit --combine consensus`) has topics of
+its own. Topics of trees, labels, segments and vectors are not matched: the topics of
+the first restart or the last sample are printed, with their stability.
 
 Words. By default the most probable words come first, which many topics may share.
 --rank-by frex shows words that are frequent in the topic and rare in others,
 --rank-by relevance and lift words that are more frequent than in the corpus. Words
 with less than half an expected token in a topic come last.
 
-Names. --name asks a namer for a name of each topic and saves the names with the
-model, so that reports, plots and exports show them too. A topic that the namer
-fails to name keeps its words, with a warning. The same command is not asked again
-about a topic whose words and documents it has seen. Names given by `edit --rename`
-or by seeds stay.
+Names. --name calls a function for the name of each topic and saves the names with
+the model, so that reports, plots and exports show them too. A topic that it fails to
+name keeps its words, with a warning. The function is not called again for a topic
+whose words and documents it has seen, nor for names given by `edit --rename` or by
+seeds.
 
-Labels. --given prints the topics expected of a document with some labels, by
-falling proportion, with their share of the corpus. --labels prints each label
+Labels. --given prints the topics to expect of a document with some labels, by
+decreasing proportion, with their share of the corpus. --labels prints each label
 with the topics that it raises most: the log of the factor by which it scales
 their proportion, and their share of the corpus. Families without such factors are
 ranked by lift, the expected proportion given the label divided by the share (1% is

@@ -1,8 +1,8 @@
 """Check a corpus, run, comparison, checkpoint or model for damage.
 
-Compares all files with their digests. Also checks that a corpus's counts add up,
-that expected counts are conserved and that probabilities sum to one. Prints each
-damaged file, and then exits with 1.
+The command compares all files with their digests, and checks that a corpus's counts
+add up, that expected counts are conserved and that probabilities sum to one. It
+prints each damaged file, and then exits with 1.
 """
 
 from __future__ import annotations

@@ -7,12 +7,11 @@ the documents; (6) publishes the model as a numbered version with a report. With
 new documents it does nothing. An interrupted job continues with the step that was
 interrupted. A model that scores worse than the published one is not published.
 
-With restarts or samples in [fit] a version is an ensemble, and its mean prediction
-is scored, or its consensus with combine = "consensus". Each member starts
-from the member of the same number of the last version. The proportions written are
-means of the members', or the consensus's. Families of vectors (hca) read
-files of vectors: complete vectors are held out, the score is the mean error of
-reconstruction, and each fit starts afresh.
+With restarts or samples in [fit], a version is an ensemble: its mean prediction is
+scored, and the mean proportions are written; with combine = "consensus", both come
+from the consensus. Each member starts from its counterpart in the last version.
+Families of vectors (hca) read files of vectors: complete vectors are held out, the
+score is the mean error of reconstruction, and each fit starts anew.
 
 The job's folder has corpus/, cycles/ (work in progress), published/0001/ and so
 on, published/current.json (and a link, current) and the journal state.json. All

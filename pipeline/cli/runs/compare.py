@@ -6,10 +6,10 @@ for each cell of the grid), series.parquet (one row for each iteration) and plot
 Families that determine their number of topics are fitted from each of
 --init-topics. Repeat an interrupted command to continue it.
 
-With --unseen no tokens are held out. The families that use labels are fitted once
-each by default, and the table has the perplexity of unseen documents given their
-labels alone. With --field it also has the accuracy of predicting a label or
-covariate, as `collapsium predict` predicts.
+With --unseen no tokens are held out. By default each family that uses labels is
+fitted once, and the table has the perplexity of unseen documents given their labels
+alone. With --field it also has the accuracy with which `collapsium predict` predicts
+a label or covariate.
 """
 
 from __future__ import annotations

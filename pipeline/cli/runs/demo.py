@@ -1,8 +1,9 @@
 """Try Collapsium on the annual addresses of US presidents, 1945 to 2006.
 
 The texts ship with the package. Latent Dirichlet allocation with 20 topics is fitted on
-a local Dask cluster. The command prints the topics, and three of them over time; the
-folder then has the corpus, the run, a report and, with the extra 'plots', a picture.
+a local Dask cluster. The command prints the topics, and three of them over time, and
+leaves the corpus, the run, a report and, with the extra 'plots', a picture in the
+folder.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Estimate the memory, disk space, network traffic and time of a fit before it runs.
 
-Prints the peak memory of each worker process, the disk space, and the bytes
-exchanged in each iteration. With --link and --measured it also prints how long
-an iteration takes, and whether more --local-sweeps would pay. Local states that exceed the memory are spilled to
-disk. `collapsium fit` refuses a fit that cannot run, and prints this table.
-It takes the options of `collapsium fit`; some change no resource.
+The command prints the peak memory of each worker process, the disk space, and the
+bytes exchanged in each iteration. With --link and --measured it also prints how long
+an iteration takes, and whether more --local-sweeps would pay off. Local states that
+exceed the memory are spilled to disk. `collapsium fit` refuses a fit that cannot run,
+and prints this table. The options are those of `collapsium fit`; some affect no
+resource.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A run is a folder: run.json (the options), events.jsonl (one line for each
 iteration), checkpoints/ and, at the end, model/. Ctrl-C stops the fit and keeps
-the last complete iteration. --resume continues a run, also after a crash; the
-result is the one of an uninterrupted run. A held-out corpus is scored during the
-fit; the score has no influence on it, except with --stop-on score.
+the last complete iteration. --resume continues a run, also after a crash, with the
+result of an uninterrupted run. A held-out corpus is scored during the fit, without
+influence on it except with --stop-on score.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The folder is local, or a URL that fsspec can read. The run may start later, may be
 interrupted and resumed, or may have ended. The command exits with 0 when the run
-ends, for whatever reason, and with 1 if for --idle-timeout seconds there is no run,
-or no process works on it.
+ends for any reason, and with 1 if for --idle-timeout seconds no run exists or no
+process works on it.
 
 In a terminal the view is updated in place; otherwise a line is printed every two
 seconds.
