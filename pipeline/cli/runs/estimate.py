@@ -4,8 +4,8 @@ The command prints the peak memory of each worker process, the disk space, and t
 bytes exchanged in each iteration. With --link and --measured it also prints how long
 an iteration takes, and whether more --local-sweeps would pay off. Local states that
 exceed the memory are spilled to disk. `collapsium fit` refuses a fit that cannot run,
-and prints this table. The options are those of `collapsium fit`; some affect no
-resource.
+and prints this table. All options of `collapsium fit` are accepted, though some affect
+no resource.
 """
 
 from __future__ import annotations
