@@ -124,7 +124,7 @@ class Model:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return a part of the open model, for code of its own; such parts are no public interface."""
+            """Return a part of the open model for the caller's own code; such parts are no public interface."""
             if name.startswith("_") or not hasattr(type(self._opened), name):
                 hint = near(name, [public for public in dir(type(self)) if not public.startswith("_")])
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")

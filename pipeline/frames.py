@@ -13,7 +13,7 @@ class Table(pd.DataFrame):  # type: ignore[misc]
         return Table
 
     def _repr_html_(self) -> str:
-        """Return the table with complete texts, and as many rows as pandas shows."""
+        """Return the table with complete texts and the rows that pandas shows."""
         rows = pd.get_option("display.max_rows")
         long = rows is not None and len(self) > rows
         with pd.option_context("display.max_colwidth", None):

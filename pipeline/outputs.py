@@ -29,8 +29,8 @@ DESCRIPTION = "Replace what is there already; if the call fails, it stays."
 def overwrites(*parameters: str) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
     """Return a decorator that gives a function ``overwrite``, which replaces the files or folders of some parameters.
 
-    The function itself refuses outputs that exist. What is there is set aside before, and comes back if the function
-    raises an error without having written anything in its place.
+    The function itself refuses outputs that exist. Existing files are set aside before, and restored if the function
+    raises an error without having written anything in their place.
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:

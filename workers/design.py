@@ -67,7 +67,7 @@ _CENTRED = ", constraints='center'"  # Natural splines sum to one, as the interc
 
 @dataclass(frozen=True)
 class CheckedFormula:
-    """A formula in which placeholders stand for fields."""
+    """A formula with placeholders for fields."""
 
     text: str  # As it was written
     coded: str  # With the placeholder ``zz0zz`` for the first of `fields`, and so on
@@ -302,7 +302,7 @@ def count_values(values: Values) -> FieldCounts:
 def _counted(values: Values, counts: npt.NDArray[np.int64], missing: int, most: int = MAX_DISTINCT) -> FieldCounts:
     distinct, index = np.unique(values, return_inverse=True)
     if values.dtype == np.float64 and distinct.size > most:
-        # The ends stay exact, as splines refuse what lies beyond them.
+        # The ends remain exact, because splines refuse values beyond them.
         low, high = distinct[0], distinct[-1]
         step = (high - low) / (most // 2)
         return _counted(np.minimum(low + np.rint((values - low) / step) * step, high), counts, missing, most)
@@ -507,7 +507,7 @@ def _reference(formula: CheckedFormula, counts: Mapping[str, FieldCounts], docum
         field = counts[name]
         ends = np.cumsum(field.counts)
         places = np.searchsorted(ends, (np.arange(size) + 0.5) / size * ends[-1], side="right")
-        # The ends of the range are always among the values, as splines refuse what lies beyond them.
+        # The ends of the range are always among the values, because splines refuse values beyond them.
         places[0], places[-1] = 0, field.values.size - 1
         reference[name] = field.values[places]
     return reference

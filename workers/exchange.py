@@ -83,7 +83,7 @@ class Message(NamedTuple):
 
 
 class HostLostError(ClusterError):
-    """A host of an exchange is gone, or the exchange was given up for that reason."""
+    """A host of an exchange was lost, or the exchange ended for that reason."""
 
 
 Send: TypeAlias = Callable[[Message], "Future[None]"]
@@ -451,7 +451,7 @@ def encode(values: Integers) -> bytes:
 
 
 def add_encoded(data: bytes, values: Integers) -> None:
-    """Add the numbers of encoded bytes to contiguous values, of which there have to be as many."""
+    """Add the numbers of encoded bytes to as many contiguous values."""
     from numcodecs import zstd
 
     size, count = _HEADER.unpack_from(data)

@@ -18,7 +18,7 @@ from collapsium.storage.errors import OptionError
 _Value = TypeVar("_Value")
 
 FORMER_FUNCTIONS = {"flatten": "explode"}  # Public functions, and commands, by the names that they had in 0.1
-RECORDED = "recorded"  # Context of the validation of options that come out of a record
+RECORDED = "recorded"  # Context of the validation of options from a record
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 
 # Plain English for the phrases of pydantic
@@ -92,7 +92,7 @@ def warn_renamed(text: str) -> None:
 
 
 def require_named(info: ValidationInfo) -> None:
-    """Raise `ValueError` for the name of a file that comes out of a record.
+    """Raise `ValueError` for the name of a file from a record.
 
     Only users name files of options. Records have the contents, and anyone may have written them.
     """

@@ -94,7 +94,7 @@ class Period:
 
 @lru_cache(maxsize=256)
 def period_of(text: str) -> Period:
-    """Return the period that a text stands for; `OptionError` for any other text."""
+    """Return the period that a text names; `OptionError` for any other text."""
     match = _WIDTH.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise OptionError(f"expected {EXPECTED}; found {text!r}{near(str(text), NAMES)}", "period")
@@ -118,7 +118,7 @@ def period_of(text: str) -> Period:
 
 
 def is_period(text: str) -> bool:
-    """Return True if a text stands for a period."""
+    """Return True if a text names a period."""
     try:
         period_of(text)
     except OptionError:

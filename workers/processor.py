@@ -31,7 +31,7 @@ def _blas() -> str:
 
     folder = np.__path__[0].rstrip("/")
     libraries = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
-    # SciPy may have loaded a library of its own.
+    # SciPy may have loaded another library.
     own = [library for library in libraries if str(library["filepath"]).startswith((folder, f"{folder}.libs"))]
     names = {f"{library['internal_api']} {library.get('architecture', '')}".strip() for library in own or libraries}
     return ", ".join(sorted(names))

@@ -1,4 +1,4 @@
-"""Example documents of topics as a frame, with a passage of each where the texts are at hand."""
+"""Example documents of topics as a frame, with passages if the texts are available."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class GroupWords(ShortRepr):
         Parameters
         ----------
         count : int, optional
-            Words of each group. A difference of two groups has as many words of the second one.
+            Words of each group. A difference of two groups has as many words for the second group.
 
         Returns
         -------

@@ -107,7 +107,7 @@ def name_topics(
 
 @contextmanager
 def _held(run: str | os.PathLike[str]) -> Iterator[tuple[Model, Folder]]:
-    """Hold the lock of a model's run, or of a model by itself, so that it stays the one that is named."""
+    """Hold the lock of a model's run, or of a single model, so that nobody replaces it while it is named."""
     folder = _finished(run).folder
     place, _, name = folder.address.rpartition("/")
     with ExitStack() as stack:

@@ -618,7 +618,7 @@ class Regression:
         return self.executor.submit(polish_step, stored[part], part, *arguments)
 
     def _centre(self) -> Floats:
-        """Return the coefficients of which the rows give one, or come closest to it."""
+        """Return the coefficients for which the rows give one, or the closest value to it."""
         rank = len(self.used)
         squares, _, _, ones = _summed(self._each(_moments, self.run, by_document=True))
         return np.asarray(np.linalg.solve(symmetric(squares, rank)[0], ones[:, 0]), dtype=np.float64)

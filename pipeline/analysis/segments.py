@@ -64,7 +64,7 @@ def neighbour_distance(
         Folder of a run.
     document : str, optional
         The document's id; by default the one with most segments. For a family without segments, the documents ``ID#1``,
-        ``ID#2`` and so on, as `explode` names them, stand for the segments; by default all documents in their order.
+        ``ID#2`` and so on, as `explode` names them, are the segments; by default all documents in their order.
     corpus : str or path-like, optional
         Present location of the training corpus.
 

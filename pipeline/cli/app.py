@@ -197,7 +197,7 @@ def _root() -> App:
 
 
 def _no_command(*, options: RootOptions) -> None:
-    """Stand for a command where only the program's own options are read."""
+    """Replace the command when only the program's own options are read."""
 
 
 def _settings(description: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def find_earlier(manifest: Manifest, history: History, known: pa.Array, ids: pa.
     for number, report in enumerate(history.appended):
         end = first + report.documents
         if first in bounds and end in bounds and known[first:end].equals(ids):
-            # Shards without documents belong to nobody, so the last of equal bounds is the first of the addition.
+            # Empty shards belong to no addition, so the last of equal bounds is the first of the addition.
             start, stop = len(bounds) - 1 - bounds[::-1].index(first), bounds.index(end)
             return Earlier(number, report, manifest.shards[:start], manifest.shards[start:stop])
         first = end

@@ -5,7 +5,7 @@ their content, so neither a reader nor an interrupted addition meets the bytes o
 written just before the manifest; an addition that the manifest lacks is ignored when the history is read
 (`History.until`).
 
-Append vectors to a corpus, each addition as a Zarr array of its own, so that existing chunks do not change.
+Append vectors to a corpus, each addition as a separate Zarr array, so that existing chunks do not change.
 
 The sources are read twice: first their ids and values are checked, then new vectors are written. As for documents, the
 manifest is replaced last, and the next addition removes files that it does not name.
@@ -150,7 +150,7 @@ class _Selection:
     earlier: Earlier | None = None
 
     def report(self, files: int) -> Report:
-        """Return what was read of so many files, and what was left out."""
+        """Return a text on the files that were read, and on documents that were left out."""
         every = sum(map(len, self.keep))
         return Report(files=files, documents=self.count, skipped_documents=every - self.count)
 

@@ -176,7 +176,7 @@ def _as_files(
 
 @contextmanager
 def as_headings(reading: Reading) -> Iterator[None]:
-    """Let errors about segments name the option `headings`, where it is the one that was given."""
+    """Let errors about segments name the option `headings` if the user gave that."""
     try:
         yield
     except OptionError as error:

@@ -35,7 +35,7 @@ from collapsium.storage.readers.texts.tables import columns_of
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 
-OWN = (*(kind for kind in TEXTS if kind not in FIXED), "vectors")  # Formats whose documents have fields of their own
+OWN = (*(kind for kind in TEXTS if kind not in FIXED), "vectors")  # Formats whose documents have fields
 
 
 def read_side_files(

@@ -114,7 +114,7 @@ class TextReader:
         return prepared
 
     def _numbers(self, words: list[str], prepared: _Prepared) -> npt.NDArray[np.int32]:
-        """Return the number of each word, or a negative one that says why it has none."""
+        """Return the number of each word, or a negative code for words without a number."""
         known, outside = prepared.words, self._outside
         numbers = [known.get(word, outside.get(word)) for word in words]
         others = [word for word, number in zip(words, numbers, strict=True) if number is None]

@@ -3,7 +3,7 @@
 A sampler's sweeps subtract tokens from integer counts, so the tokens of a checkpoint are compared with its counts.
 Equal counts have equal fingerprints (`kernels.gibbs.consistency`). If the fingerprints of the local states and of the
 blocks differ, each local state is compared with the blocks, token by token, to name the damaged one. The keys are
-random and not recorded, so that nobody can make other counts with the same fingerprint.
+random and not recorded, so that other counts with the same fingerprint cannot be constructed.
 """
 
 from __future__ import annotations

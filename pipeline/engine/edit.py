@@ -320,7 +320,7 @@ class Spill:
 
 
 def delete(model: EditedModel, topic: int, executor: Executor) -> EditedModel:
-    """Return a model without a topic, whose tokens go to the others by their responsibilities."""
+    """Return a model without a topic, whose tokens are assigned to the others by their responsibilities."""
     transfer = transfer_of(model, topic, executor)
     spills = each(executor, _spill, [(model, transfer, number) for number in range(len(model.entries))])
     counts = model.counts.copy()
@@ -566,7 +566,7 @@ def renumber(model: Model, ids: Mapping[int, int], folder: Folder, corpus: Corpu
 
 
 def _corpus(model: Model, options: EditOptions) -> tuple[Corpus | None, list[str]]:
-    """Return the training corpus, and notes on what is not made without it."""
+    """Return the training corpus, and notes on the results that need it if it is missing."""
     if options.corpus is None:
         corpus = training_corpus(model)
     else:

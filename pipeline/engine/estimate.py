@@ -43,7 +43,7 @@ WORD_PAIR = 12
 DIRECTION = 5 * 8  # A number of an iterated direction of word vectors, with products and copies
 # A number of the products of directions, of a chain of shards, and of the copy that the next shard adds to
 SUMMED_DIRECTION = 2 * 4
-BLOCK_SHARE = 3 * 4  # A document's share of a cluster of words, and what is kept of it
+BLOCK_SHARE = 3 * 4  # A document's share of a cluster of words, and its bytes in memory
 COORDINATE = 2 * 4  # A number of a document's vector, and its copy while a sample is drawn
 WORD_SHARE = 24  # A word in a topic of a mixture: its sums, probability and logarithm
 DRAWN_SHARE = 20  # A topic of a document whose proportions are drawn or computed
@@ -132,7 +132,7 @@ class MeasuredCosts(NamedTuple):
 
 
 def measured_costs(url: str | os.PathLike[str], family: str, topics: object) -> MeasuredCosts:
-    """Return what sweeps and scores of a run cost, which must be of the same family and have as many topics."""
+    """Return the costs of sweeps and scores of a run with the same family and number of topics."""
     run = Run(url)
     record = run.record()
     expected = _model_name(family, topics)
@@ -496,14 +496,14 @@ class FitSizes:
         return own + VOCABULARY_WORD * self.vocabulary + rows + tasks
 
     def _largest(self, copies: int, words: int) -> float:
-        """Return the bytes of so many copies of the proportions of the largest shard, or of as many rows of words."""
+        """Return the bytes of some copies of the proportions of the largest shard, or of as many rows of words."""
         return copies * self.footprint.proportions * max(self.shard_documents, words)
 
 
 def _after(freed: float, amount: float, array: float) -> float:
     """Return the bytes that a later step adds to the peak, if each of its arrays has so many.
 
-    Large ones take the place of what was freed before; small ones do not, as the system's allocator retains that.
+    Large ones reuse memory that was freed before; small ones do not, as the system's allocator retains that.
     """
     return amount if array < RETAINED_ARRAY else max(amount - freed, 0.0)
 
@@ -570,7 +570,7 @@ def _summed_over_tree(sizes: FitSizes) -> float:
 
 
 def _exchange(sizes: FitSizes, link: float, costs: MeasuredCosts | None, local_sweeps: int) -> Exchange:
-    """Return the exchange of an iteration between machines, and what the iteration takes by measured costs."""
+    """Return the exchange of an iteration between machines, and the time of the iteration by measured costs."""
     machines, shards = sizes.processes, len(sizes.manifest.shards)
     coding = CODING_BYTE * sizes.footprint.delta * sizes.vocabulary if sizes.exchanges else 0.0
     exchange = Exchange(machines, link, sizes.sent, coding, local_sweeps)

@@ -138,7 +138,7 @@ class BlockRows:
     swept: list[Future[tasks.Block]] = field(default_factory=list)  # Those that sweeps see; empty where none follows
     # Those that score held-out tokens; empty where scores are not due
     scored: list[Future[tasks.Block]] = field(default_factory=list)
-    # Tasks by which the rows come to other homes. A task that nobody holds is not run.
+    # Tasks by which the rows come to other homes. A task without a reference is not run.
     prefetched: list[Future[None]] = field(default_factory=list)
 
 
@@ -162,7 +162,7 @@ class Round:
 
     swept: Sequence[Future[tasks.Swept]]  # The shards' next local states
     blocks: Sequence[Future[tasks.Block]]  # The blocks of the vocabulary, with the deltas folded in
-    sums: Callable[[Executor], Delta]  # Waits for what the update of the global state takes
+    sums: Callable[[Executor], Delta]  # Waits for the inputs of the global state's update
     rows: BlockRows  # Rows of the blocks; empty where hosts exchange their changes
 
 
@@ -258,7 +258,7 @@ class Fit:
         return state.iteration >= self._planned and (self._is_stochastic or state.swept != [])
 
     def _save_if_due(self, progress: Progress) -> None:
-        """Let the checkpointer have the state, and go on from the one that it returns."""
+        """Give the state to the checkpointer, and continue from the state that it returns."""
         self._state = self._checkpointer.save_if_due(Snapshot(self.state, progress, self._history()))
 
     def _history(self) -> dict[str, float]:
@@ -323,7 +323,7 @@ class Fit:
         return self._finished_progress(progress, scores, words, restored=restored is not None)
 
     def _iterate(self, due: Due) -> tuple[BlockRows, Progress]:
-        """Run one iteration, of as many rounds of sweeps as the family needs; return the rows of its blocks too."""
+        """Run one iteration, with the rounds of sweeps that the family needs; return the rows of its blocks too."""
         problem, before = self.problem, self.state.global_state
         seconds, rounds, moves, iteration = 0.0, 0, 0, self.state.iteration + 1
         rows: BlockRows | None = None
@@ -612,8 +612,9 @@ class Fit:
 class _Sums:
     """Sums of deltas in a fixed order, submitted as the deltas come, so that few deltas wait at a time.
 
-    Groups of neighbours are added one after another, the groups two by two, and so on up. A task adds as many deltas of
-    a group as may wait. Where a group goes on at another home, its sum so far comes there last of all, and one task
+    Groups of neighbours are added one after another, the groups two by two, and so on up. A task adds the deltas of a
+    group that may wait at a time. Where a group goes on at another home, its sum so far comes there last of all, and
+    one task
     adds all deltas of that home to it.
     """
 

@@ -53,7 +53,7 @@ class Succession:
 
     def text(self) -> str:
         """Return the topics as text."""
-        # Families whose topics cannot be renumbered may have a new topic in the place of one that is gone.
+        # In families whose topics cannot be renumbered, a new topic may have the number of a former one.
         both = [topic for topic in self.born if topic in self.gone]
         parts = (("new", self.born), ("gone", self.gone))
         texts = [(name, [topic for topic in ids if topic not in both]) for name, ids in parts] + [("replaced", both)]

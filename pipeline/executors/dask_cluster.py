@@ -129,7 +129,7 @@ def _unguarded_line() -> str:
     frame = None if main_thread is None else sys._current_frames().get(main_thread)
     while frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != ("<module>", "__main__"):
         frame = frame.f_back
-    # What is typed at a prompt is in no file.
+    # Code typed at a prompt is in no file.
     if frame is None or path is None or Path(frame.f_code.co_filename).resolve() != Path(path).resolve():
         return ""
     try:

@@ -56,7 +56,7 @@ async def _send(worker: distributed.Worker, address: str, message: exchange.Mess
     while True:
         try:
             await getattr(worker.rpc(address), OPERATION)(fields=to_serialize(tuple(message)))
-        # A worker that is gone for good is noticed by the driver, which gives the exchange up.
+        # The driver notices a worker that is lost for good, and ends the exchange.
         except OSError:
             if exchange.has_ended(message.token):
                 raise

@@ -21,7 +21,8 @@ from collapsium.storage.errors import MismatchError
 
 Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 
-# Packages whose versions are the same in the driver and in all workers: of another one, other bits may come
+# Packages whose versions are the same in the driver and in all workers: with another version, results may have other
+# bits
 REFUSED = ("python", "numpy", "numba", "collapsium")
 # Packages of which another version is reported
 REPORTED = ("dask", "distributed", "cloudpickle", "msgpack", "pyarrow", "zarr")

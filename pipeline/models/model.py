@@ -230,7 +230,7 @@ class Model(ModelStates):
         return self.family.figures(self.global_state)
 
     def remark(self) -> str | None:
-        """Return what a reader has to know about the topics; None for nothing, and for means of models."""
+        """Return notices about the topics for readers; None for nothing, and for means of models."""
         return self.family.remark(self.global_state)
 
     def local_arrays(self, shard: int) -> Arrays | None:

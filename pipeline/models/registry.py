@@ -63,7 +63,7 @@ def make_family(name: str, options: FamilyOptions) -> AnyFamily:
 
 
 def recorded_family(name: str, options: Mapping[str, object]) -> AnyFamily:
-    """Return a family with options that come out of a record."""
+    """Return a family with options from a record."""
     return make_family(name, recorded_options(name, options))
 
 
@@ -80,7 +80,7 @@ def require_corpus(family: str, corpus: Corpus) -> None:
 
 
 def recorded_options(family: str, options: Mapping[str, object]) -> FamilyOptions:
-    """Check a family's options that come out of a record, which may name no file; see `make_options`."""
+    """Check a family's options from a record, which may name no file; see `make_options`."""
     return _checked(family, options, (), RECORDED)
 
 

@@ -258,7 +258,7 @@ _silent: contextvars.ContextVar[bool] = contextvars.ContextVar("collapsium_silen
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Show no lines within, as what runs there has a view of its own."""
+    """Show no lines within, because the code there has its own view."""
     token = _silent.set(True)
     try:
         yield

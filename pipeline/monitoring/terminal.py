@@ -16,7 +16,7 @@ STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 class LossyStream:
-    """A stream whose text is lost if it cannot be written, as on a full disk or after the reader has gone.
+    """A stream that discards text which cannot be written, as on a full disk or after its reader has ended.
 
     Standard error is one: the work of a command does not depend on its messages.
     """
@@ -31,7 +31,7 @@ class LossyStream:
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, or lose it."""
+        """Write the buffered text, or discard it."""
         with suppress(OSError):
             self.stream.flush()
 
@@ -56,7 +56,7 @@ class GuardedStream:
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered."""
+        """Write the buffered text."""
         _written(self.raw.flush)
 
     def writelines(self, lines: Iterable[str]) -> None:

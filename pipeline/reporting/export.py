@@ -48,7 +48,7 @@ class Exported(ShortRepr):
     topics, documents : int
         Number of topics, and of documents with proportions.
     notes : list of str
-        Sentences on what was left out, and why.
+        Sentences on omitted parts, with reasons.
     """
 
     topics: int

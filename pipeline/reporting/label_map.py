@@ -1,7 +1,7 @@
-"""Map labels and topics in one plane: a label lies close to the topics that it raises.
+"""Map labels and topics in one plane: a label is close to the topics that it raises.
 
-The distance of a label and a topic is how far their weight lies below the mean of the label's and the topic's largest
-weights. All other distances are shortest paths over these, so that labels which raise the same topics lie together.
+The distance of a label and a topic is the mean of the label's and the topic's largest weights minus their weight. All
+other distances are shortest paths over these, so that labels which raise the same topics are close.
 SMACOF, started from classical scaling, finds the positions. On Reuters, 33 of 40 labels have the topic that they raise
 most among the three nearest topics. With distances from correlations of the weights only 9 had.
 """

@@ -1,4 +1,4 @@
-"""The language in which states declare their arrays, and the check of an array that comes from disk.
+"""Annotations by which states declare their arrays, and the check of arrays from disk.
 
 Each field of a state is annotated once: `topics: Annotated[Topics, indices("entry", below="topic")]`. The type names
 the type of the numbers, the annotation names the sizes of the array and the range of its numbers. A size is bound by

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-BAND = "band"  # Name of the dim along which sums of bands lie; ids are the first words of the bands
+BAND = "band"  # Name of the dim of sums of bands; ids are the first words of the bands
 MOST_BANDS = 64  # Bands of a block: enough to spread over hosts
 MIN_BAND_WORDS = 64  # Words of a band, at least, unless the block has fewer
 

@@ -1,8 +1,9 @@
 """Reuse the memory of large arrays: what one sweep frees, the next one takes.
 
-The system hands out fresh memory page by page, which costs nearly as much as sweeping over it: on a virtual machine 2.5
+The system supplies fresh memory page by page, which takes nearly as long as a sweep over it: on a virtual machine 2.5
 microseconds a page were measured, as much as a sweep takes for 1800 of its 2048 responsibilities. Arrays made here are
-like any other. When the last array that refers to a piece of memory is gone, the piece waits for the next that fits.
+like any other. When the last array that refers to a piece of memory is freed, the piece is kept for the next array that
+fits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class PoolSettings:
     huge_page_bytes: int = 1 << 21
     max_waste: float = 1.5  # A piece may be this many times as large as the array that takes it
     idle_bytes: int = 1 << 25  # Bytes that may wait however little is in use
-    # Share of the peak by which what is in use and what waits together may exceed it. Pieces of one size are no use to
+    # Share of the peak by which used and waiting memory together may exceed it. Pieces of one size are no use to
     # arrays of another: without it, a small piece more than at the peak would drive out a large one that is needed
     # next.
     slack: float = 1 / 32
@@ -122,7 +123,7 @@ class Pool:
             self._trim()
 
     def release(self) -> None:
-        """Forget what was reserved and the peak, and give the system what no longer needs to wait."""
+        """Reset the reservation and the peak, and return memory that is no longer needed to the system."""
         with self._lock:
             self._reserved = 0
             self._owners.clear()
@@ -133,7 +134,7 @@ class Pool:
         self._peak, self._earlier_peak, self._made = self._used, 0, 0
 
     def _fetch(self, size: int) -> mmap.mmap:
-        """Fetch private memory from the system, in complete huge pages where it is large, so that it lies in those."""
+        """Allocate private memory, in complete huge pages if it is large."""
         huge = self.settings.huge_page_bytes
         page = huge if size > 2 * huge else self.settings.page_bytes
         flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}

@@ -34,7 +34,7 @@ def largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int64
 
 def _lower_bound(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
     """Return at most the count-th largest value of each row, and hardly less."""
-    # As many values as there are maxima above a number are above it too. Maxima of groups are fast to find.
+    # At least as many values as maxima exceed a number. Maxima of groups are fast to find.
     rows, columns = values.shape
     groups = GROUPS * count
     size = columns // groups

@@ -87,7 +87,7 @@ class SpilledArray:
 
 
 class SpillWriter:
-    """Writes named arrays to spill files, each in as many chunks of rows as there are."""
+    """Writes named arrays to spill files, chunk of rows by chunk of rows."""
 
     def __init__(self, scratch: str) -> None:
         self._folder = with_retries(scratch, lambda: _new_folder(scratch))

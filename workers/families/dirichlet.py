@@ -27,7 +27,7 @@ MIN_REST = 1e-9  # Share of the concentration below which a rest of it is taken 
 
 @dataclass(frozen=True)
 class DirichletPriors:
-    """Dirichlet prior of documents over topics, and symmetric one of topics over words."""
+    """Dirichlet prior of documents over topics, and symmetric Dirichlet prior of topics over words."""
 
     topics: Vector  # a_k; 0 of a topic that does not exist; float64 (topics,)
     concentration: float  # A; by how much it exceeds the sum of a_k is for topics that do not exist yet

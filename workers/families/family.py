@@ -246,7 +246,8 @@ class FamilyOptions(BaseModel):
 
     @property
     def unused(self) -> Mapping[str, str]:
-        """Options that these leave without effect, and for each what it applies to; new fits refuse them."""
+        """Options without effect under these options, and for each the condition under which it applies; new fits
+        refuse them."""
         return {}
 
     def for_tasks(self) -> Self:
@@ -497,7 +498,7 @@ class Family(Predicts[GlobalStateT, RowsT, LocalT], Generic[OptionsT, GlobalStat
         return delta.number("moved")
 
     def needs_another_round(self, global_state: GlobalStateT) -> bool:
-        """Return true if the iteration goes on with one more sweep."""
+        """Return true if the iteration continues with one more sweep."""
         return False
 
     def cannot_change(self, global_state: GlobalStateT) -> bool:
@@ -581,7 +582,7 @@ class CarriesHyperparameters(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
     def carry(
         self, global_state: GlobalStateT, known: GlobalStateT, before: OptionsT
     ) -> tuple[GlobalStateT, int] | None:
-        """Return the global state of a fit that goes on from another run of the family.
+        """Return the global state of a fit that continues another run of the family.
 
         Parameters
         ----------

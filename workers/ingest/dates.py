@@ -80,7 +80,7 @@ _DEFAULTS = (datetime.datetime(1604, 1, 1, 0), datetime.datetime(2008, 2, 2, 1))
 
 @lru_cache(maxsize=1 << 16)
 def read_date(text: str) -> Date | None:
-    """Return the date that a text of a corpus stands for; None if it cannot be read."""
+    """Return the date that a text of a corpus means; None if it cannot be read."""
     text = text.strip()
     if len(text) > MAX_LETTERS:
         return None

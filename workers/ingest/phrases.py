@@ -69,7 +69,7 @@ def joined_by(tokens: Tokens, stops: StopWords, phrases: Phrases) -> Tokens:
     )
     both = (tokens.words.take(pa.array(index)) for index in (pairs // width, pairs % width))
     names = pc.binary_join_element_wise(*both, JOIN)
-    # Words keep their numbers, as they come first.
+    # Words keep their numbers, because they precede phrases.
     words = pc.unique(pa.concat_arrays([tokens.words, names]))
     numbers = tokens.numbers.copy()
     numbers[joined] = np.asarray(pc.index_in(names, value_set=words), dtype=np.int32)[which]

@@ -78,8 +78,8 @@ def compile_for_target() -> bool:
 def _import_array_functions() -> None:
     """Import the compiler's array functions without SciPy's linear algebra, which no kernel calls.
 
-    The compiler imports it for nothing but to see that it is there, which takes 0.3 s of processor time at the start of
-    every fit. Other code of this process that does call it finds it as always: only the question is answered here.
+    The compiler imports it only to check that it is installed, which takes 0.3 s of CPU time at the start of every fit.
+    Other code of this process that does call it finds it as always: only the question is answered here.
     """
     if "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
         return

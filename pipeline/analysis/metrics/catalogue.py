@@ -1,4 +1,4 @@
-"""The metrics by name, with what they need, their definitions and sources."""
+"""The metrics by name, with their requirements, definitions and sources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import Enum
 from collapsium.storage.errors import OptionError, suggestion
 
 WIDTH = 110  # Characters of a line of the listing
-ALL = "all"  # Stands for all metrics for which there is what they need
+ALL = "all"  # Selects all metrics whose requirements are met
 
 
 class Needs(Enum):
@@ -248,7 +248,7 @@ def require_used(metrics: Sequence[Metric], given: Mapping[str, object]) -> None
 
 
 def is_all(names: Sequence[str]) -> bool:
-    """Return whether names stand for all metrics."""
+    """Return whether names select all metrics."""
     return any(_plain(name) == ALL for name in names)
 
 
@@ -257,7 +257,7 @@ def _plain(name: str) -> str:
 
 
 def listing() -> str:
-    """Return what each metric measures and who defined it, under a heading for each of what they need."""
+    """Return the meaning and the source of each metric, grouped by their requirements."""
     lines = []
     for needs in Needs:
         lines.append(f"metrics {needs.value}:")

@@ -245,7 +245,7 @@ def unknown_words(corpus: Corpus, config: FamilyOptions) -> str | None:
 
 
 def weights_of(corpus: Corpus, config: FamilyOptions, executor: Executor, shards: Shards) -> WordWeights | None:
-    """Return the weights of the words of a corpus, scaled so that all tokens together weigh as many as they are."""
+    """Return the weights of the words of a corpus, scaled so that their sum over the tokens is the number of tokens."""
     if not isinstance(config, WeightedOptions) or config.weights is None:
         return None
     sums = np.zeros((2, corpus.manifest.vocabulary.words))

@@ -264,7 +264,7 @@ class MovedOptions(Options):
 
 
 LIMIT_NAMES = tuple(Limits.model_fields)
-# Options of a run but for the family's, as a configuration file may name them
+# Options of a run without the family's options, as a configuration file may name them
 RUN_MODELS: tuple[type[Options], ...] = (FitOptions, ExecutorOptions)
 RUN_NAMES = ("family", *(name for model in RUN_MODELS for name in model.model_fields))
 KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
@@ -319,7 +319,7 @@ class Keys:
 
 
 def option_of(key: str, former: Mapping[str, str]) -> str:
-    """Return the option that a key of a file stands for, also by a former name."""
+    """Return the option that a key of a file means, also by a former name."""
     name = key.replace("-", "_")
     return former.get(name, name)
 

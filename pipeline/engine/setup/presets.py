@@ -20,7 +20,7 @@ PRESETS: Mapping[str, Mapping[str, object]] = {
     },
     "short-texts": {"weights": "log-tf-idf", "init": "clusters", "init_strength": 20.0},
 }
-# What each is for, in help and notices
+# The purpose of each, for help and notices
 PURPOSES: Mapping[str, str] = {
     "defaults": "words are predicted as well as possible",
     "clusters": "a document is about one thing, and documents are grouped",

@@ -134,7 +134,7 @@ class WarmReference:
     saved: SavedLocalState | None = None  # The local state of the same shard in the checkpoint of the model's run
 
     def local(self, shard: AnyShard) -> Arrays | None:
-        """Read the local state from which the shard goes on, if there is one."""
+        """Read the local state from which the shard continues, if there is one."""
         return None if self.saved is None else self.saved.read(Model(self.url), shard)
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:

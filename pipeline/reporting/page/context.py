@@ -101,7 +101,7 @@ class Material:
     labels: LabelMap | None = None  # Positions of labels and topics; None without labels
     samples: int = 0  # Number of saved samples, with which the topics are compared
     joined: int = 0  # Number of models of which the model is the consensus or the mean; 0 for other models
-    notes: list[str] = field(default_factory=list)  # Sentences on what the report lacks, and why
+    notes: list[str] = field(default_factory=list)  # Sentences on missing parts of the report, with reasons
     # Passages of example documents, by topic and index of the example; see `collapsium.pipeline.analysis.snippets`
     snippets: dict[tuple[int, int], list[str]] = field(default_factory=dict)
     # Arguments of `collapsium.pipeline.reporting.trees.fold`

@@ -98,7 +98,7 @@ class Report:
     examples : int
         Number of example documents.
     notes : list of str
-        Sentences on what the report lacks, and why.
+        Sentences on missing parts of the report, with reasons.
     map : MapQuality or None
         Method of the topic map and how well it preserves distances; None without a map.
     page : str or None

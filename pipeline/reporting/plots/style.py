@@ -166,7 +166,7 @@ def _figure_class() -> type[Figure]:
     from matplotlib.figure import Figure
 
     class NotebookFigure(Figure):  # type: ignore[misc]
-        """A figure that notebooks show even if nobody has imported pyplot."""
+        """A figure that notebooks show even if pyplot was not imported."""
 
         def _repr_png_(self) -> bytes:
             return saved(self, "png")

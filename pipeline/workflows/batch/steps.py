@@ -104,7 +104,7 @@ def read_new_sources(context: JobContext) -> None:
     if corpus is None:
         _ingest(context, _paths(context, fresh))
         history = read_history(context.corpus_folder)
-        # Later files are read by what the readers guessed from the first ones.
+        # Later files are read by the readers' guesses from the first ones.
         for line in () if history is None else history.report.remarks:
             context.note(line)
     else:

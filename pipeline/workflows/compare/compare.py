@@ -206,7 +206,7 @@ def measured_row(fits: Fits, fitter: Fitter) -> JsonObject:
         "topics_99": statistics.fmean(holding(describe(Model(url), 1).share) for url in fits.urls),
     }
     if options.unseen is None:
-        # Words of topics come from the last states, also where samples were saved.
+        # The words come from the last states, even if samples were saved.
         last_states = [run.model.url for run in fits.runs]
         _add_metrics(row, last_states, metrics_of(TOPIC_METRICS), {"coherence": corpora.train.url, **where})
     documents = {"unseen": corpora.scored.url} if corpora.heldout is None else {"heldout": corpora.heldout}
@@ -349,7 +349,7 @@ def table_text(options: CompareOptions, rows: Sequence[Row]) -> str:
 
 
 def report_text(corpora: Corpora, rows: Sequence[Row], left_out: Sequence[str]) -> str:
-    """Return a report as Markdown: the comparison, its table, the definitions of its columns, and what is left out."""
+    """Return a report as Markdown: the comparison, its table, the definitions of its columns, and omitted fits."""
     options, scored, train = corpora.options, corpora.scored.manifest, corpora.train.manifest
     fraction, words = options.fraction, f"{corpora.corpus.manifest.vocabulary.words:,} words"
     if options.unseen is None:

@@ -36,7 +36,9 @@ class Recommendation:
 
     topics: int
     reason: str
-    reference: str = ""  # What a family that removes redundant topics finds; empty where it was not fitted
+    reference: str = (
+        ""  # The number that a family without redundant topics finds; empty where it was not fitted
+    )
 
     def __str__(self) -> str:
         return f"recommended: {self.topics} topics. {self.reason}" + (f" {self.reference}" if self.reference else "")
@@ -140,7 +142,7 @@ def _gain_text(row: Row) -> str:
 
 
 def _reference_text(rows: Sequence[Row], family: str) -> str:
-    """Return what the fit finds that removes redundant topics, or that it found none."""
+    """Return a sentence on the number of topics that the fit found which removes redundant ones."""
     reference = next((row for row in rows if row["family"] != family), None)
     if reference is None:
         return ""

@@ -92,7 +92,7 @@ class Service:
         except RefusedError as error:
             self._metrics.requests.labels(error.status).inc()
             return JSONResponse({"error": str(error)}, error.status, error.headers)
-        # The client is gone, and reads no answer.
+        # The client has disconnected.
         except ClientDisconnect:
             self._metrics.requests.labels(499).inc()
             return Response(status_code=400)

@@ -79,7 +79,7 @@ class Scorer:
         return os.fspath(self.folding.model) if self.version is None else self.version.title
 
     def describe(self) -> JsonObject:
-        """Return what the model is, for answers."""
+        """Return the description of the model in answers."""
         model = self.folding.model
         record = model.record
         return {

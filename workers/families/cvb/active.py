@@ -129,7 +129,7 @@ def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) ->
     pairs, state = document_pairs(shard), ActiveState(starts, before.pair_shares, counts, rest, pseudo)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
     if not np.allclose(before.lengths(), shard.weighted_lengths, rtol=RECOUNT, atol=RECOUNT):
-        # The other run had other weights of words.
+        # The other run had different word weights.
         recounted = blank_state(shard, before.document_lists)
         active.count_documents(pairs, active_topics, state, 1, recounted)
         state = state._replace(counts=recounted.counts, background=recounted.background)

@@ -171,14 +171,14 @@ class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, coll
 
     @property
     def learned(self) -> tuple[Learned, ...]:
-        """Names of what is learned."""
+        """Names of the learned hyperparameters."""
         if self.learn is not None:
             return self.learn
         return ("gamma", "pi") if self.active else ("alpha", "gamma", "pi")
 
     @property
     def unused(self) -> dict[str, str]:
-        """Options that these leave without effect, and for each what it applies to."""
+        """Options without effect under these options, and for each the condition under which it applies."""
         of_learned = {"beta_shape": "beta", "beta_rate": "beta", "tau": "tau"}
         idle = {name: f"`learn` {of}" for name, of in of_learned.items() if of not in self.learned}
         return super().unused | idle
@@ -435,7 +435,7 @@ def _initial_moves(summary: Summary, options: HdpOptions) -> MovesState | None:
             f"{schedule.MAX_SPLIT_MERGE_TOPICS} topics",
             "split_merge_moves",
         )
-    # In a warm start, topics are to stay the other run's.
+    # A warm start keeps the other run's topics.
     default = summary.iterations >= schedule.MIN_SPLIT_MERGE_ITERATIONS and not summary.warm
     requested = default if options.split_merge_moves is None else options.split_merge_moves
     if not (able and requested) or options.topics == 1:

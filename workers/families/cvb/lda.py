@@ -95,7 +95,7 @@ class LdaOptions(PlainTopicsOptions, title="latent Dirichlet allocation, collaps
 
     @property
     def unused(self) -> dict[str, str]:
-        """Options that these leave without effect, and for each what it applies to."""
+        """Options without effect under these options, and for each the condition under which it applies."""
         return super().unused | ({} if "asymmetric-beta" in self.learn else {"tau": "`learn` asymmetric-beta"})
 
     @property

@@ -64,7 +64,7 @@ class CollapsedOptions(SeededOptions):
 
     @property
     def unused(self) -> dict[str, str]:
-        """Options that these leave without effect, and for each what it applies to."""
+        """Options without effect under these options, and for each the condition under which it applies."""
         applies = "active responsibilities; these are dense"
         return {} if self.active else dict.fromkeys(("most_active", "momentum", "inverse_temperature"), applies)
 

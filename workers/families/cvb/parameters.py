@@ -228,7 +228,7 @@ class SweptRows:
 def expected_counts(
     rows: CollapsedRows, weight: Vector, even: float, seeds: SeedRows | None = None
 ) -> npt.NDArray[np.float32]:
-    """Return E[n_kw] of rows whose background is spread over the topics, shape (words at hand, topics)."""
+    """Return E[n_kw] of rows whose background is spread over the topics, shape (words, topics)."""
     active = rows.active_counts
     expected, unused = buffers.empty(active.shape, np.float32), np.empty(len(active), dtype=np.float32)
     spread_rows = _spread_rows(active, rows.background, even, weight, seeds)
@@ -324,7 +324,7 @@ def _added(values: Vector | None, ids: npt.NDArray[np.int64], changes: Vector | 
 
 
 def counts_of(rows: CollapsedRows, parameters: Parameters, *, folded: bool = False) -> Counts:
-    """Return E[n_kw] of rows, shape (words at hand, topics); `folded` rows are those before the next update."""
+    """Return E[n_kw] of rows, shape (words, topics); `folded` rows are those before the next update."""
     if rows.word_topic is not None:
         return np.asarray(rows.word_topic, dtype=np.float32)
     settings = parameters.active_settings
@@ -345,7 +345,7 @@ def finished_counts(rows: CollapsedRows, parameters: Parameters) -> Counts | Vec
 
 
 def word_probability(rows: CollapsedRows, global_state: CollapsedGlobalState, parameters: Parameters) -> Vector:
-    """Return phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), shape (words at hand, topics)."""
+    """Return phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), shape (words, topics)."""
     counts = counts_of(rows, parameters) if rows.word_topic is None else rows.word_topic
     smoothed = np.maximum(np.asarray(counts, dtype=np.float64), 0.0) + parameters.words[:, np.newaxis]
     probability: Vector = smoothed / (parameters.total + global_state.topic_moments[0])

@@ -62,7 +62,7 @@ class PlainTopicsFamily(
     Editable[OptionsT, GlobalStateT, CollapsedRows, Local],
     Simulates[OptionsT, GlobalStateT, CollapsedRows, Local],
 ):
-    """Family of collapsed topics whose words have the same prior in all topics, but for seeds."""
+    """Family of collapsed topics whose words have the same prior in all topics, except for seeds."""
 
     schedules = ("batch", "stochastic")
     starts = (FILE_START, *COMPUTED_STARTS)

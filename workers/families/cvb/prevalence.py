@@ -300,7 +300,7 @@ def _share_steps(state: PrevalenceState, gradient: Vector, curvature: Vector) ->
     climbing = gradient[1:] - mean[1:] * gradient[0] - PRECISION * before
     steps, precision = np.zeros((columns - 1, topics)), np.full(columns - 1, PRECISION)
     kernels.newton_steps(np.ascontiguousarray(climbing), np.ascontiguousarray(tables * spread), precision, steps)
-    # x_d.step may lie on both sides of its mean, by the bound each.
+    # x_d.step may differ from its mean by the bound, in both directions.
     steps *= _shortened(2.0 * _reached(state, steps, state.prevalence_terms[1:]))
     halves = np.where(rows == places, 0.5, 1.0)[inner][:, np.newaxis]
     change = (mean[1:] * steps).sum(axis=0)

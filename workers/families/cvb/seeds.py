@@ -1,7 +1,7 @@
 """Seeded topics: names and words of topics whose Dirichlet priors of words are raised.
 
 Topic k has the parameters b_w + s_kw, where s_kw is its strength times the tokens of seed word w in the corpus. The
-pseudo-counts s_kw lie in the rows, as counts that never leave, so that updates need not know of them. Counts in single
+pseudo-counts s_kw are added to the rows and never removed, so updates need no change. Counts in single
 precision would be lost beside large ones, which are therefore apart: updates add them to the counts of their words.
 """
 

@@ -40,7 +40,7 @@ DECAY_POWER = 0.9  # The step of batch t, 0 for the first, is (1 + t)^-decay_pow
 # Documents for each topic that the first step of a run sweeps by themselves, and the number of these sweeps
 SEED_DOCUMENTS = 20
 SEED_SWEEPS = 30
-SEED_MOMENTUM = 0.8  # Momentum of these sweeps, but for the first
+SEED_MOMENTUM = 0.8  # Momentum of these sweeps, except the first
 
 
 def step(

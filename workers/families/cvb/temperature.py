@@ -97,7 +97,7 @@ def end(after: GlobalStateT) -> GlobalStateT:
 
 
 def continue_alone(after: GlobalStateT) -> GlobalStateT:
-    """Return the global state from which the search goes on with fewer held-out tokens than split-merge moves had."""
+    """Return the global state from which the search continues with fewer held-out tokens than split-merge moves had."""
     if after.cooling is None or after.held is None:
         return after
     held = replace(after.held, held_share=schedule.search_share(after.corpus_tokens))

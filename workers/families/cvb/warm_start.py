@@ -1,6 +1,6 @@
 """Warm start from another run: responsibilities q_dwk ~ theta_dk phi_kw.
 
-The other run gives ``document_topic``, theta of the shard's documents, and ``word_topic``, phi of its words.
+The other run provides ``document_topic``, theta of the shard's documents, and ``word_topic``, phi of its words.
 It may have fewer topics; further topics begin empty.
 """
 

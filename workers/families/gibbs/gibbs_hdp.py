@@ -156,7 +156,7 @@ MIN_FREE_SLOTS = 2  # Free slots of a lane, at least, before a sweep
 Learned = Literal["alpha", "gamma"]
 
 
-MAX_START_TOPICS = MAX_TOPICS // 2  # Topics of a start, at most, so that there is room for as many more
+MAX_START_TOPICS = MAX_TOPICS // 2  # Largest number of initial topics, which leaves room for as many new ones
 
 
 class GibbsHdpOptions(FamilyOptions, title="hierarchical Dirichlet process, Gibbs sampling by direct assignment"):

@@ -435,7 +435,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         return _with_sweep(global_state, swept, self.objective(global_state, delta)["objective"], self.options)
 
     def needs_another_round(self, global_state: HcaGlobalState) -> bool:
-        """Return true if the iteration goes on with one more sweep."""
+        """Return true if the iteration continues with one more sweep."""
         return global_state.another_round
 
     def objective(self, global_state: HcaGlobalState, delta: Delta) -> dict[str, float]:
@@ -474,7 +474,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         return Description(columns, share, top, values, parent=tree.parents[columns], signed=True)
 
     def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, HcaGlobalState]:
-        """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
+        """Draw a tree for simulation, with ``branching`` children of each node."""
         global_state = self.initialise(summary, stream)
         rows, drawn = draw_tree(global_state, self.options, summary.words, stream)
         return {"word_node": rows}, drawn

@@ -57,7 +57,7 @@ def levels(
 def joined(
     tree: Tree, sums: Sums, components: Components, ends: Vector, sizes: list[int], prior: Prior, gamma: float
 ) -> tuple[Moves, Vector]:
-    """Join chains level by level into as many groups as have the largest bound.
+    """Join chains level by level into the number of groups with the largest bound.
 
     Returns moves: To a tree of at most `sizes` nodes; ends: That tree's
     """

@@ -225,7 +225,7 @@ class HcaGlobalState(GlobalState):
     loadings: Loadings
     next_sweep: NextSweep  # The tree of the next sweep
     splits: Splits  # Splits of leaves
-    another_round: bool = False  # Whether the iteration goes on with one more sweep
+    another_round: bool = False  # Whether the iteration continues with one more sweep
     # State to which a rejected split would go back; None if no split is on trial
     saved: Annotated[SavedTree | None, sizes(move="saved_move")] = None
 

@@ -70,7 +70,7 @@ def start_trial(following: HcaGlobalState, trial: NextSweep, leaf: int, bound: f
 
 
 def surpassed(splits: Splits, bound: float) -> bool:
-    """Return true if a trial has gained more than the iterations before would have gone on to."""
+    """Return true if a trial has gained more than the iterations before it would have."""
     before = splits.trial_bound
     return bound - before > max(TRIAL_ROUNDS * (before - splits.last_bound), MIN_GAIN * abs(before))
 
@@ -394,7 +394,7 @@ def next_sweep(
 
 
 def _moves(moves: Moves, result: SweepResult, options: HcaOptions, *, compare: bool) -> Moves:
-    """Merge leaves whose vectors are the same, prune, and merge what the bound prefers as one."""
+    """Merge leaves with the same vectors, prune, and merge nodes if the bound rises."""
     tree = moves.tree
     if options.merge < 1.0:
         moves = moves.merged(node_moves.alike_paths(tree, result.swept.end_products, options.merge))

@@ -453,7 +453,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows,
         return Description(ids, share, top, np.take_along_axis(phi, top, axis=1), global_state.node_parent[ids])
 
     def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, GibbsNcrpGlobalState]:
-        """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
+        """Draw a tree for simulation, with ``branching`` children of each node."""
         options = self.options
         parent = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
         level = levels(parent)

@@ -262,7 +262,7 @@ def with_candidates(
 def admit_seeds(
     global_state: NcrpGlobalState, moves: Moves, seeds: npt.NDArray[np.int64], stream: Stream
 ) -> NcrpGlobalState:
-    """Give each of some documents a new path, whose nodes start with its words in a round of their own.
+    """Give some documents new paths, whose nodes start with the document's words in a separate round.
 
     Where a path leaves the tree is drawn from the nested Chinese restaurant process; the leaf is always new.
     """

@@ -445,7 +445,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
         return Description(columns, share, top, np.take_along_axis(means, top, axis=1), parent=tree.parents[columns])
 
     def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, NcrpGlobalState]:
-        """Draw a tree in which each node has as many children as ``branching`` says, for simulation."""
+        """Draw a tree for simulation, with ``branching`` children of each node."""
         options = self.options
         parents = regular_tree([int(children) for children in np.resize(options.branching, options.depth - 1)])
         tree = Tree(parents, options.depth)

@@ -95,7 +95,7 @@ class NcrpGlobalState(GlobalState):
     clustering: Clustering
     comparisons: Comparisons
     uncounted: float  # Tokens that are taken to be missing until the tree has its full depth
-    another_round: bool  # Whether the iteration goes on with one more sweep
+    another_round: bool  # Whether the iteration continues with one more sweep
 
     def faults(self, context: CheckContext) -> Iterator[str]:
         """Yield the fault of prior masses of ends above 1."""

@@ -91,7 +91,7 @@ class NetworkFamily(
     def carry(
         self, global_state: GlobalStateT, known: GlobalStateT, before: NetworkOptions
     ) -> tuple[GlobalStateT, int] | None:
-        """Return the global state of a fit that goes on from another run, whose network has as many kinds."""
+        """Return the global state of a fit that continues another run, whose network has the same number of kinds."""
         same = self.options.topics == before.topics and self.options.inference == before.inference
         if not same or global_state.strength.shape != known.strength.shape:
             return None

@@ -59,7 +59,7 @@ class NetworkOptions(FamilyOptions):
 
     @property
     def unused(self) -> dict[str, str]:
-        """Options that these leave without effect, and for each what it applies to."""
+        """Options without effect under these options, and for each the condition under which it applies."""
         return {} if "strength" in self.learn else {"strength_mean": "`learn` strength"}
 
     @field_validator("learn")

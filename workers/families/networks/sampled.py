@@ -211,7 +211,7 @@ class NetworkSampler:
         return sampling_hyperparameters(self.global_state, int(max(self.shard.lengths.max(initial=0), largest, 1)))
 
     def _results(self, *, initialise: bool, fold_in: bool) -> SweepResults:
-        """Return room for what a sweep writes."""
+        """Allocate the arrays that a sweep writes."""
         nodes, edges, columns = self.graph.node_kind.size, self.graph.edge_parent.size, self.counts.topic.size
         room = self.shard.tokens + 1000 if initialise else max(int(1.3 * self.tables.topic.size) + 1000, 64)
         tables = NewTableEntries(

@@ -317,7 +317,7 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
 
     @property
     def unused(self) -> dict[str, str]:
-        """Options that these leave without effect, and for each what it applies to."""
+        """Options without effect under these options, and for each the condition under which it applies."""
         if self.scaling == "labels":
             return {"weight_variance": "`scaling` linear, found labels"}
         return dict.fromkeys(("weight_shape", "weight_rate"), "`scaling` labels, found linear")
@@ -435,7 +435,7 @@ class Hdsp(
         return _learned(replace(after, another_round=False), global_state, swept, delta, self.options)
 
     def needs_another_round(self, global_state: HdspGlobalState) -> bool:
-        """Return true if the iteration goes on with one more sweep."""
+        """Return true if the iteration continues with one more sweep."""
         return global_state.another_round
 
     def objective(self, global_state: HdspGlobalState, delta: Delta) -> dict[str, float]:

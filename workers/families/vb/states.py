@@ -85,7 +85,7 @@ class LabelRates(State):
     log_linear: LogLinearWeights | None = None
 
     def faults(self, context: CheckContext) -> Iterator[str]:
-        """Yield the fault of the weights, which have one of two forms."""
+        """Yield a fault if the weights have neither of the two forms."""
         yield from super().faults(context)
         if (self.inverse_gamma is None) == (self.log_linear is None):
             yield "expected either 'weight_shape' or 'label_topic'"
@@ -110,7 +110,7 @@ class HdspGlobalState(MeanFieldGlobalState):
     prior: Annotated[Vector, non_negative("topic")]  # g_k = alpha p_k
     last: Annotated[int, indices("", below="topic")]  # Topic that has what all sticks leave
     lda_sweeps_left: Annotated[int, numbers("", 0, MAX_SWEEPS)]  # Sweeps of LDA still to come
-    another_round: bool = False  # Whether the iteration goes on with one more sweep
+    another_round: bool = False  # Whether the iteration continues with one more sweep
     carried: bool = False  # Whether the prior is another run's
     label_table: LabelBytes  # The training corpus's labels
     rates: LabelRates  # Rates of the labels

@@ -79,7 +79,7 @@ class _Recipients(NamedTuple):
     # (B + E[n_j]) / (B + E[n_j] + C_j), and C_j / (B + E[n_j] + C_j); float64 (topics, candidates)
     retained: Array
     gained: Array
-    more: Array  # Tokens of the document at hand that each gets; float64 (topics, candidates)
+    more: Array  # Tokens of the current document that each receives; float64 (topics, candidates)
     factor: Array  # Tokens of a word in each candidate, per sum_j C_j phi_jw; float64 (candidates,)
     sums: Array  # Result of `_fill_gains`; float64 (candidates,)
 

@@ -67,7 +67,7 @@ class BoundTerms(NamedTuple):
 
 
 class DocumentWork(NamedTuple):
-    """Running moments of the document at hand, and of the topics."""
+    """Running moments of the current document, and of the topics."""
 
     mean: Array  # E[n_dk]; (topics,)
     variance: Array  # V[n_dk]; (topics,)

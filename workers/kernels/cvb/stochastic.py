@@ -34,7 +34,7 @@ class MovingCounts(NamedTuple):
 
 
 class _Document(NamedTuple):
-    """The document at hand; arrays of float32."""
+    """The current document; arrays of float32."""
 
     counts: Array  # Tokens of the pairs; int32 (pairs,)
     weights: Array  # Weights of these tokens; float32 (pairs,)

@@ -164,7 +164,7 @@ def move_responsibilities(
 
 @borrower
 def _fill_targets(document: int, begin: int, size: int, active: ActiveTopics, moves: Moves, target: Array) -> Number:
-    """Fill what each active topic of a document becomes, -1 for none; return whether any becomes another."""
+    """Fill the new number of each active topic of a document, -1 for none; return whether any becomes another."""
     moved, in_half = False, _in_half(moves.key, moves.first_document + document)
     for j in range(size):
         k = np.int64(active.topics[begin + j])
