@@ -94,8 +94,7 @@ class Exchange:
 
     @staticmethod
     def begun(problem: Problem, state: State) -> Exchange | None:
-        """Return an exchange that continues from a state; None in one process, and where changes are no whole
-        numbers."""
+        """Return an exchange that continues from a state; None in one process or without whole-number changes."""
         links, family = problem.executor.links(), problem.family
         if links is None or not isinstance(family, Exchanges) or family.integer_changes(state.global_state) is None:
             return None

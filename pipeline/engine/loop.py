@@ -614,8 +614,7 @@ class _Sums:
 
     Groups of neighbours are added one after another, the groups two by two, and so on up. A task adds the deltas of a
     group that may wait at a time. Where a group goes on at another home, its sum so far comes there last of all, and
-    one task
-    adds all deltas of that home to it.
+    one task adds all deltas of that home to it.
     """
 
     def __init__(self, executor: Executor, waiting: int = 1) -> None:

@@ -1,9 +1,8 @@
 """Snapshots of the topics during a fit: their sizes, those whose share changed most, and now and then their top words.
 
 Sizes follow from the global state. They are reported of each iteration, and are the same for the same state. Words are
-stored in the blocks, and reading them takes a worker's time. They are fetched rarely, while the next sweeps run; when
-that is
-depends on the clock.
+stored in the blocks, and reading them takes a worker's time. They are fetched rarely, while the next sweeps run; the
+time depends on the clock.
 """
 
 from __future__ import annotations

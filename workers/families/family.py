@@ -246,8 +246,7 @@ class FamilyOptions(BaseModel):
 
     @property
     def unused(self) -> Mapping[str, str]:
-        """Options without effect under these options, and for each the condition under which it applies; new fits
-        refuse them."""
+        """Options without effect under these options, which new fits refuse, with the condition of each."""
         return {}
 
     def for_tasks(self) -> Self:

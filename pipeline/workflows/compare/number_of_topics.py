@@ -36,9 +36,7 @@ class Recommendation:
 
     topics: int
     reason: str
-    reference: str = (
-        ""  # The number that a family without redundant topics finds; empty where it was not fitted
-    )
+    reference: str = ""  # The number that a family without redundant topics finds; empty where it was not fitted
 
     def __str__(self) -> str:
         return f"recommended: {self.topics} topics. {self.reason}" + (f" {self.reference}" if self.reference else "")
