@@ -62,40 +62,40 @@ class Conformance:
 
     @pytest.fixture
     def small(self, small, request):
-        """A training and a held-out corpus of 60 documents in 5 shards."""
+        """Training and held-out corpora of 60 documents in 5 shards."""
         if self.segmented:
             return request.getfixturevalue("segmented_small")
         return request.getfixturevalue("labelled_small") if self.labelled else small
 
     def ground_truth_labels(self, theta):
-        """Labels of documents of these proportions, lists of (field, value)."""
+        """Labels for documents with these proportions: lists of (field, value)."""
         return planted_labels(theta)
 
     def corpus(self, path, rows, vocabulary, shard_tokens=None, theta=None):
-        """Write a corpus; all documents are of one topic, unless their proportions are given."""
+        """Write a corpus whose documents have the given proportions, or all the same topic."""
         theta = np.ones((len(rows), 1)) if theta is None else theta
         labels = self.ground_truth_labels(theta) if self.labelled else None
         rows = dealt(rows, 1) if self.segmented else rows
         return write_corpus(path, rows, vocabulary, shard_tokens, labels=labels, segmented=self.segmented)
 
     def sized(self, topics):
-        """The option that asks for so many topics, or for a start from them."""
+        """The option for this number of topics, or of initial topics."""
         return {"topics": topics}
 
     def topic_tokens(self, global_state):
-        """The tokens that the global state counts of each topic."""
+        """The tokens of each topic, as the global state counts them."""
         return global_state["topic_moments"][0]
 
     def token_topics(self, shard, local):
-        """The column of the counts that each token counts for; None where tokens have responsibilities."""
+        """The column that each token is counted in; None for families with responsibilities."""
         return local["token_topic"] if "token_topic" in local.keys() else None  # noqa: SIM118 - or spill files
 
     def document_counts(self, local, topics):
-        """A shard's counts by document and topic as its local state has them, without background."""
+        """A shard's counts by document and topic in its local state, without background."""
         return document_counts(local, topics)
 
     def require_summary(self, model, topic_list, table):
-        """The summary's examples are the documents with the largest proportions, of those that are not empty."""
+        """The summary's examples are the non-empty documents with the largest proportions."""
         summary = read_summary(model.folder, model.record)
         assert {topic.id for topic in topic_list} <= {topic.id for topic in summary.topics}
         assert summary.documents == 60 - 4  # of the small corpus, four are empty
@@ -110,7 +110,7 @@ class Conformance:
             assert all(math.isclose(rows[key][topic.id], share, abs_tol=1e-6) for key, share in examples)
 
     def require_order(self, topic_list, model):
-        """Topics are topic_list by falling share; nodes of a tree depth-first."""
+        """Topics are listed by decreasing share, and nodes of a tree depth-first."""
         if topic_list[0].level is None:
             assert [topic.share for topic in topic_list] == sorted((topic.share for topic in topic_list), reverse=True)
         for before, node in pairwise(topic_list if topic_list[0].level is not None else []):
@@ -191,8 +191,8 @@ class Conformance:
         assert scores == expected["scores"]
         assert len(scores) == (2 if "schedule" in options else 4)  # after each pass, or after each iteration
 
-    def test_bits__do_not_depend_on_where_local_states_lie(self, small, options, tmp_path, monkeypatch):
-        """In memory, or some or all in scratch files of which a few responsibilities are read at a time."""
+    def test_bits__do_not_depend_on_where_local_states_are_stored(self, small, options, tmp_path, monkeypatch):
+        """Some or all local states in scratch files, read a few responsibilities at a time, give the bits of states in memory."""
         monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
         final_bits = []
         for spilled in (0, 1, 2):
@@ -212,8 +212,8 @@ class Conformance:
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
             assert progress.iteration == state.iteration
 
-    def test_going_back__to_any_iteration_gives_the_same_bits(self, small, options, tmp_path):
-        """A run that lost its work goes on from a checkpoint as if nothing had happened."""
+    def test_returning_to_any_checkpoint__gives_the_same_bits(self, small, options, tmp_path):
+        """A run that lost its work continues from a checkpoint to the same bits."""
         problem = problem_of(small[0], self.family, options)
         limits = Limits(iterations=5)
         uninterrupted = [state for state, _ in Fit(problem, limits)][-1]
@@ -225,7 +225,7 @@ class Conformance:
             assert [state.iteration for state, _ in [*first, *then]] == [0, *range(1, last + 1), *range(last, 6)]
             assert state_bits(then[-1][0]) == state_bits(uninterrupted)
 
-    def test_lost_work__is_done_again_with_the_same_bits(self, small, options, tmp_path):
+    def test_lost_work__is_repeated_with_the_same_bits(self, small, options, tmp_path):
         problem = problem_of(small[0], self.family, options)
         uninterrupted = [state for state, _ in Fit(problem, Limits(iterations=6))][-1]
         checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=1)
@@ -238,7 +238,7 @@ class Conformance:
         self.check_resumed(small, {**options, "iterations": 6}, tmp_path)
 
     def check_resumed(self, small, options, tmp_path):
-        """Stopped in the middle, as by Ctrl-C, and then gone on with elsewhere."""
+        """A run that was stopped by Ctrl-C is resumed by another executor."""
 
         def sink(event):
             if event["event"] == "iteration" and event["iteration"] == 4:
@@ -269,7 +269,7 @@ class Conformance:
         active = "word_rest" in arrays_of(one_block[-1][0].blocks[0].value.rows)
         np.testing.assert_allclose(*sides, rtol=1e-5, atol=5e-3 if active else 1e-7)
 
-    def test_objective__is_finite_and_ascends_where_theory_says_so(self, small, options):
+    def test_objective__is_finite_and_never_falls_if_it_is_a_bound(self, small, options):
         _, history = states(small[0], self.family, options, 8)
         values = [progress.figures["objective"] for _, progress in history if "objective" in progress.figures]
         assert all(math.isfinite(value) for value in values)
@@ -278,7 +278,7 @@ class Conformance:
             assert all(after >= before - 1e-7 * abs(before) for before, after in zip(values, values[1:], strict=False))
 
     def test_probabilities__sum_to_one(self, small, options, tmp_path):
-        """Over all words of the vocabulary, in every document, seen or folded in."""
+        """Predictive probabilities sum to one over the vocabulary, in seen and unseen documents."""
         model = fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **options)
         documents = Corpus(small[0]).manifest.shards[0].documents
         every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * documents))
@@ -290,8 +290,8 @@ class Conformance:
             sums = np.add.reduceat(table["probability"], every.offsets[:-1])
             np.testing.assert_allclose(sums, 1.0, rtol=1e-6)
 
-    def test_another_fit__begins_from_the_model(self, small, options, tmp_path):
-        """Its words' probabilities sum to one, and the family itself takes them up."""
+    def test_warm_start__begins_from_the_model(self, small, options, tmp_path):
+        """The model's word probabilities sum to one, and another fit of the family begins from them."""
         model = fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **options)
         phi = model.family.probabilities(model.rows(0), model.global_state)["word_topic"]
         assert phi.dtype == np.float64
@@ -309,14 +309,14 @@ class Conformance:
             fit(corpus, tmp_path / name, **fit_options)
             assert verify(tmp_path / name).broken == []
 
-    def test_start__one_word_one_document_one_topic(self, tmp_path, options):
+    def test_fit__accepts_one_word_one_document_and_one_topic(self, tmp_path, options):
         corpus = self.corpus(tmp_path / "one", [{0: 1}], 1)
         fit_options = {**options, **self.sized(1)}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=3, **fit_options)
         (held,) = arrays_of(model.rows(0))["word_topic"]
         np.testing.assert_allclose(held[held > 0.0], [1.0], rtol=1e-5)
 
-    def test_more_topics_than_tokens__runs(self, tmp_path, options):
+    def test_fit__accepts_more_topics_than_tokens(self, tmp_path, options):
         corpus = self.corpus(tmp_path / "few", [{0: 1}, {}, {1: 2}], 4)
         fit_options = {**options, **self.sized(20)}
         fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **fit_options)
@@ -364,11 +364,11 @@ class Conformance:
         assert distance.min(axis=1).mean() < 0.1
 
     def largest(self, word_topic):
-        """The counts of the three topics of the ground truth: of all, where the family has no more."""
+        """The counts of the three true topics, or of all topics if the family has no more."""
         assert word_topic.shape[1] == 3
         return word_topic
 
-    def test_another_schedule__is_refused_where_the_family_has_none(self, small, tmp_path):
+    def test_schedules_that_the_family_lacks__are_refused(self, small, tmp_path):
         for schedule in ("batch", "stochastic"):
             if schedule in load_family(self.family).schedules:
                 continue

@@ -48,7 +48,7 @@ os.environ.setdefault("DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL", "5s")
 MEMORY_DISK = "/dev/shm"
 """A file system in memory."""
 TEMPORARY_BYTES = 6 << 30
-"""Room that the temporary files of all tests may take, with as much left for the tests themselves."""
+"""Largest size of the temporary files of all tests; as much memory must remain for the tests themselves."""
 
 
 def _put_temporary_files_in_memory():
@@ -67,7 +67,7 @@ INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT", "0")))
 
 
 def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None, labels=None, segmented=False):
-    """Write a corpus of a list of {word: count}, or of lists of these; of labels, lists of (field, value)."""
+    """Write a corpus from one {word: count} per document, or one per segment; labels are lists of (field, value)."""
     with created(Folder(path)) as folder:
         writer = CorpusWriter(folder, vocabulary, shard_tokens)
         documents = segmented_of(rows, ids) if segmented else documents_of(rows, ids)
@@ -78,7 +78,8 @@ def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None, labels=Non
 
 
 def write_halves(place, rows, vocabulary):
-    """Write a training corpus of one half of each document's tokens, in small shards, and one of the other half."""
+    """Write half of each document's tokens as a training corpus, in small shards, and the other half as a held-out
+    corpus."""
     halves = [
         {word: (count + part) // 2 for word, count in row.items() if (count + part) // 2}
         for row in rows
@@ -90,17 +91,17 @@ def write_halves(place, rows, vocabulary):
 
 
 def labels_of(each):
-    """A document's labels as a corpus has them, of (field, value)."""
+    """A document's labels in the form of a corpus, from (field, value)."""
     return [{"field": name, "value": value} for name, value in each]
 
 
 def planted_rows(seed, documents=60, words=30, topics=3, tokens=40):
-    """Documents of sparse topics, some of them empty."""
+    """Documents drawn from sparse topics; some are empty."""
     return planted(seed, documents, words, topics, tokens)[0]
 
 
 def planted(seed, documents=60, words=30, topics=3, tokens=40):
-    """The same, and their proportions."""
+    """Documents drawn from sparse topics, and their proportions."""
     generator = np.random.default_rng(seed)
     phi = generator.dirichlet(np.full(words, 0.1), size=topics)
     rows, proportions = [], []
@@ -119,7 +120,7 @@ def planted_labels(theta):
 
 
 def dealt(rows, seed):
-    """Documents cut into segments, of which some have no words; one that is empty itself may have none."""
+    """Documents cut into segments, some of which have no words; an empty document may have no segment."""
     generator = np.random.default_rng(seed)
     found = []
     for row in rows:
@@ -140,7 +141,8 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Collect no garbage among the tests: half a million objects, looked through again and again."""
+    """Exclude the tests themselves from garbage collection, which would search half a million objects again and
+    again."""
     gc.disable()
     try:
         return (yield)
@@ -151,7 +153,7 @@ def pytest_collection():
 
 @pytest.fixture(scope="session", autouse=True)
 def unsynced():
-    """Files wait for no disk: what a power cut would leave is not tested."""
+    """Do not sync files: the effects of a power cut are not tested."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda handle: None)
         yield
@@ -159,7 +161,7 @@ def unsynced():
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory):
-    """A training and a held-out corpus of 60 documents in 5 shards."""
+    """Training and held-out corpora of 60 documents in 5 shards."""
     place = tmp_path_factory.mktemp("small")
     train = write_corpus(place / "train", planted_rows(1), 30, shard_tokens=500)
     heldout = write_corpus(place / "heldout", planted_rows(2), 30, shard_tokens=900)
@@ -169,7 +171,7 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def labelled_small(tmp_path_factory):
-    """The same two corpora, with labels."""
+    """Training and held-out corpora with labels."""
     place = tmp_path_factory.mktemp("labelled")
     made = []
     for name, seed, size in (("train", 1, 500), ("heldout", 2, 900)):
@@ -181,7 +183,7 @@ def labelled_small(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def segmented_small(tmp_path_factory):
-    """A training and a held-out part of the same 60 documents, in 5 shards; they have labels and segments."""
+    """Training and held-out parts of the same 60 documents, in 5 shards, with labels and segments."""
     place = tmp_path_factory.mktemp("segmented")
     rows, theta = planted(1)
     labels = planted_labels(theta)
@@ -193,7 +195,7 @@ def segmented_small(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def clusters():
-    """Addresses of clusters of worker processes, by their number, each started once."""
+    """Addresses of Dask clusters by their number of worker processes; each cluster is started once."""
     import distributed
 
     started = {}
@@ -211,11 +213,11 @@ def clusters():
 
 
 def pytest_generate_tests(metafunc):
-    """Repeat a family's conformance tests with all options of its matrix, or with all that it takes steps with.
+    """Repeat a family's conformance tests with all options of its matrix, or with all options that sweeps support.
 
-    What is asked of executors is asked of all of them with the first options, and of one of two, in turn, with the
-    others. What has little to do with a family's options is asked with every other of them, where there are more than `FEW`.
-    All but the first options, and of executors all but three threads and two processes, are left to `make test-all`.
+    Tests of executors run on all of them with the first options, and on one of two, in turn, with the others. Tests that
+    hardly depend on a family's options use every other set of them if there are more than `FEW`. `make test` runs only the
+    first options, serially, in three threads and in two processes; the rest is left to `make test-all`.
     """
     for argument, source in (("options", "matrix"), ("steps", "stochastic")):
         if argument in metafunc.fixturenames and hasattr(metafunc.cls, source):
@@ -234,7 +236,7 @@ def pytest_generate_tests(metafunc):
 
 
 def rest_long(cases, retained=(0,)):
-    """Return the cases of a matrix, of which all but those at some places are for the long run of tests."""
+    """Return the cases of a matrix; all but the cases at some places are marked `long`."""
     return [
         case if place in retained else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=LONG)
         for place, case in enumerate(cases)

@@ -137,7 +137,7 @@ def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, family, stop, tmp_p
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
-def test_bits__do_not_depend_on_where_local_states_lie(corpora, family, tmp_path, monkeypatch):
+def test_bits__do_not_depend_on_where_local_states_are_stored(corpora, family, tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
     models = [
         fitted(corpora, tmp_path / name, family=family, scheduler="serial", scratch=scratch)

@@ -79,7 +79,7 @@ def test_documents_that_join__are_counted(small, family, options):
 
 
 @pytest.mark.parametrize(("family", "options"), rest_long(FAMILIES, retained=(0, 4)))
-def test_going_back__to_any_stage_gives_the_same_bits(small, family, options, tmp_path):
+def test_returning_to_any_stage__gives_the_same_bits(small, family, options, tmp_path):
     problem = growing(small[0], family, options)
     uninterrupted = first(problem, 8)[-1][0]
     for last in range(1, 8):
@@ -100,7 +100,7 @@ def test_lost_work__of_any_stage_is_done_again_with_the_same_bits(small, tmp_pat
 
 
 @pytest.mark.parametrize(("family", "options"), FAMILIES)
-def test_bits__do_not_depend_on_where_local_states_lie(small, family, options, tmp_path, monkeypatch):
+def test_bits__do_not_depend_on_where_local_states_are_stored(small, family, options, tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
     final_bits = []
     for scratch in (None, str(tmp_path / "scratch")):

@@ -260,7 +260,7 @@ def test_scratch__has_its_shards_spread_evenly(shards, data):
     assert not any(Scratch(None, spilled, shards).of(number) for number in range(shards))
 
 
-def test_plan__takes_less_memory_where_local_states_lie_on_disk():
+def test_plan__needs_less_memory_with_local_states_on_disk():
     corpus = corpus_of([10**7] * 20, documents=10**6)
     whole = planned(corpus, 100)
     short = planned(corpus, 100, place(memory=0.0))

@@ -32,7 +32,7 @@ def kinds_small(tmp_path_factory):
 
 class PrevalenceConformance(Conformance):
     labelled = True
-    test_start__one_word_one_document_one_topic = None  # The field of a single document is constant
+    test_fit__accepts_one_word_one_document_and_one_topic = None  # The field of a single document is constant
 
     @pytest.fixture
     def small(self, kinds_small):

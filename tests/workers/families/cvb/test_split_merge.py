@@ -166,7 +166,7 @@ def test_tokens_held_out__are_those_of_their_addresses_throughout(planted):
 
 @pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"topics": 140}], ids=str)
-def test_bits__do_not_depend_on_where_local_states_lie_nor_on_lost_work(planted, options, tmp_path, monkeypatch):
+def test_bits__do_not_depend_on_where_local_states_are_stored_nor_on_lost_work(planted, options, tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 2000)
     found = []
     for scratch, every in ((None, 0), (str(tmp_path / "scratch"), 0), (None, 21)):

@@ -143,7 +143,7 @@ class TestNCRP(Conformance):
         assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
         assert found[-1][1].figures["nodes"] <= options.get("max_nodes", 256)
 
-    def test_start__one_word_one_document_one_topic(self, tmp_path, options):
+    def test_fit__accepts_one_word_one_document_and_one_topic(self, tmp_path, options):
         corpus = write_corpus(tmp_path / "one", [{0: 1}], 1)
         given = {**options, **self.sized(1)}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=16, **given)
