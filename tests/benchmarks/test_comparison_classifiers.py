@@ -79,7 +79,7 @@ def test_the_command__adds_classifiers_to_a_comparison(place, compared):
     assert plots == {"score-by-topics", "perplexity", "classification", "confusion"}
 
 
-def test_classifiers__are_those_of_scikit_learn_tuned_on_a_share(place, compared):
+def test_classifiers__match_scikit_learn_tuned_on_a_share(place, compared):
     from sklearn.metrics import f1_score
     from sklearn.naive_bayes import MultinomialNB
 
@@ -219,5 +219,5 @@ def test_supervised_lda__takes_the_better_response(tmp_path, monkeypatch):
     assert found == {"predicted": ["3", "1", "1"], "tuned": {"response": "linear"}}
 
 
-def test_the_catalogue__names_the_classifiers_that_there_are():
+def test_the_catalogue__names_the_classifiers_that_exist():
     assert set(learning.GRIDS) == set(CLASSIFIERS) - {SUPERVISED_LDA}

@@ -27,7 +27,7 @@ from tests.benchmarks.comparison.libraries import (
 RECORD = {"topics": [4, 8], "start_topics": [1, 5], "iterations": 20, "samples": 0, "sample_every": 0}
 
 
-def test_the_catalogue__names_the_libraries_that_there_are():
+def test_the_catalogue__names_the_libraries_that_exist():
     assert set(ALL) == set(LIBRARIES)
     assert {name for name, library in LIBRARIES.items() if library.finds_topics} == set(HDPS)
 

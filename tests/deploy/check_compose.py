@@ -108,7 +108,7 @@ def expressions(tree):
             yield from expressions(value)
 
 
-def test_boards__name_metrics_that_there_are():
+def test_boards__name_metrics_that_exist():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "pipeline").rglob("*.py")]
     told = {name for text in sources for name in re.findall(r'"(?:collapsium_)?([a-z][a-z_]*)"', text)}
     for path in (DEPLOY / "grafana" / "dashboards").glob("*.json"):

@@ -92,7 +92,7 @@ def test_examples__are_found():
 
 
 @pytest.mark.parametrize(("scheduler", "worker"), EXAMPLES)
-def test_scheduler_and_worker__listen_where_they_are_told(scheduler, worker, certificates, tmp_path):
+def test_scheduler_and_worker__listen_at_the_given_addresses(scheduler, worker, certificates, tmp_path):
     ports = {port: str(free_port()) for port in ("8786", "8787", "8788")}
     protocol, log = "tls" if "tls" in scheduler else "tcp", tmp_path / "log"
     own = environment(**OWN, **(settings(certificates) if protocol == "tls" else {}))

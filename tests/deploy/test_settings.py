@@ -16,7 +16,7 @@ def given():
     return document(DEPLOY / "dask.yaml")
 
 
-def test_settings__are_those_of_our_own_clusters():
+def test_settings__match_our_own_clusters():
     said = {name: dask.config.get(name, config=given()) for name in keys(given())}
     assert {name: value for name, value in said.items() if name not in OWN} == SETTINGS
     assert said["distributed.scheduler.preload"] == ["collapsium.pipeline.monitoring.dask_dashboard.plugin"]

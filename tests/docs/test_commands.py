@@ -37,7 +37,7 @@ class ParsedError(Exception):
 
 
 @pytest.mark.parametrize("words", printed("collapsium "))
-def test_options__are_those_of_the_command(words):
+def test_options__match_the_command(words):
     entries = {entry.name: entry for entry in commands()}
     known = {option.flag for option in entries[words[1]].options}
     if words[1] in ("fit", "simulate", "estimate"):

@@ -79,7 +79,7 @@ def test_comparison__is_opened_and_continued(release):
     run("verify comparison")
 
 
-def test_batch_job__goes_on_from_its_published_versions(release):
+def test_batch_job__continues_from_its_published_versions(release):
     assert len(json.loads(run("versions job.toml --json"))) == 2
     for version in ("0001", "0002"):
         run(f"verify job/published/{version}")

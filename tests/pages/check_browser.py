@@ -22,7 +22,7 @@ def test_pages__that_are_well_are_clean(visits, tmp_path):
     assert seen.picture("browser").stat().st_size > 0
 
 
-def test_faults__are_told_and_nothing_leaves(visits, tmp_path):
+def test_faults__are_reported_and_nothing_leaves(visits, tmp_path):
     (tmp_path / "bad.html").write_text(BAD)
     seen = visits(tmp_path / "bad.html", width=400)
     assert any("said" in text for text in seen.console)

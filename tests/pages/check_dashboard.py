@@ -61,7 +61,7 @@ def titles(seen, chart):
     return seen.page.locator(f"#{chart} title").all_text_contents()
 
 
-def test_page__shows_a_fit_as_it_goes_on(fitting, visits):
+def test_page__shows_a_fit_while_it_runs(fitting, visits):
     _, url, thread = fitting
     seen = visits(f"{url}/collapsium")
     seen.page.wait_for_function(SCORE, timeout=60000)

@@ -40,7 +40,7 @@ def animals(model):
     return int(model.find("cats dogs")["topic"].iloc[0])
 
 
-def test_names__are_those_of_an_analyst(model):
+def test_names__match_an_analyst(model):
     names = [name for name in dir(model) if not name.startswith("_")]
     assert {"topics", "documents", "examples", "find", "report", "effects", "shares_by", "save", "load"} <= {*names}
     assert not {"rows", "blocks", "global_state", "record", "describe", "own", "check_local"} & {*names}

@@ -32,7 +32,7 @@ CALLS = {
 }
 
 
-def test_the_types__are_those_of_the_declarations():
+def test_the_types__match_the_declarations():
     """`python -m tests.stubs` writes them anew."""
     assert FILE.read_text(encoding="utf-8") == stub()
 

@@ -379,7 +379,7 @@ def test_shares__are_means_weighted_by_tokens(run):
     assert len(sampled.terms) == 5
 
 
-def test_shares_over_time__are_those_of_the_periods(run):
+def test_shares_over_time__match_the_periods(run):
     found = shares_over(run / "run", "year", posteriors="fit", scheduler="serial")
     model = Model(run / "run")
     other = by_period(read_summary(model.folder, model.record).dates, "year")

@@ -308,7 +308,7 @@ def test_a_corpus_that_counts_more_documents_than_it_has__is_refused_at_once(pla
         Corpus(corpus)
 
 
-def test_expected_topics__are_those_of_the_labels(place):
+def test_expected_topics__match_the_labels(place):
     model = Model(place / "stars")
     table, phi = table_of(model), phi_of(model)
     for given_, labels, stars in (

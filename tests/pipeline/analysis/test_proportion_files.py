@@ -177,7 +177,7 @@ def test_texts__are_scored_as_the_corpus_of_them(made, tmp_path, capsys):
     assert "warning: 2 of 6 tokens (33.3%)" in told.err
 
 
-def test_endings__are_told_from_the_name_alone():
+def test_endings__are_recognised_by_the_name():
     assert [ending_of(f"s3://a.b/c/{name}") for name in ("x.CSV", "x", "x.y.npz")] == [".csv", ".parquet", ".npz"]
 
 

@@ -77,7 +77,7 @@ def test_former_parameters_of_estimators__are_accepted_with_a_warning():
     assert (model.inverse_temperature, model.init) == (0.9, "documents")
 
 
-def test_former_names_in_a_comparison__are_those_of_its_record():
+def test_former_names_in_a_comparison__match_its_record():
     present = CompareOptions(families=["hdp"], init_topics=(3,), settings={"hdp": {"split_merge_moves": False}})
     with pytest.warns(RenamedWarning, match="`moves` is now called"):
         former = CompareOptions(families=["hdp"], init_topics=(3,), settings={"hdp": {"moves": False}})

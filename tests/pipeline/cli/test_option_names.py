@@ -29,7 +29,7 @@ def test_mentions__are_spelled_whichever_way_they_were_written(one, other):
 
 
 @pytest.mark.parametrize("command", [["fit", ".", "run"], ["estimate", "."]])
-def test_an_option_of_the_name_of_a_command__is_told_as_a_flag(command, capsys):
+def test_an_option_of_the_name_of_a_command__is_reported_as_a_flag(command, capsys):
     with contextlib.suppress(SystemExit):
         main([*command, "--family", "lda", "--topics", "5", "--inverse-temperature", "7"])
     assert "collapsium: error: --inverse-temperature: expected a value" in capsys.readouterr().err

@@ -29,7 +29,7 @@ def test_a_fit__needs_no_standard_streams(small, tmp_path, streams):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
-def test_a_fit_whose_messages_nobody_reads__goes_on(small, tmp_path):
+def test_a_fit_whose_messages_nobody_reads__continues(small, tmp_path):
     words = f"{COMMAND} fit {small[0]} run --family lda --topics 3 --iterations 2 --scheduler serial"
     done = shell(f"{words} 2>&1 | head -1; echo ${{PIPESTATUS[0]}}", tmp_path)
     assert done.stderr == ""
@@ -45,7 +45,7 @@ def test_output_that_cannot_be_written__is_an_error_of_one_line(small, tmp_path,
     assert (done.returncode, done.stderr) == (1, FULL)
 
 
-def test_an_error_that_cannot_be_told__has_its_exit_code(tmp_path):
+def test_an_error_that_cannot_be_printed__has_its_exit_code(tmp_path):
     assert shell(f"{COMMAND} info none 2>/dev/full", tmp_path).returncode == 1
     assert shell(f"{COMMAND} info none 2>&-", tmp_path).returncode == 1
 

@@ -230,7 +230,7 @@ def test_options_that_cannot_be__are_refused_before_anything_is_made(tmp_path, o
         ({"a": 1}, "column", r"expected a string in field 'text'"),
     ],
 )
-def test_texts_of_another_kind__are_told_with_their_line(tmp_path, text, segments, told):
+def test_texts_of_another_kind__are_reported_with_their_line(tmp_path, text, segments, told):
     path = put_lines(tmp_path / "x.jsonl", [{"id": 1, "text": text}])
     with pytest.raises(InputError, match=told):
         ingest(path, tmp_path / "c", segments=segments)

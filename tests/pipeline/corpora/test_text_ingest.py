@@ -162,7 +162,7 @@ def test_rows__are_whole_wherever_a_table_is_cut(tmp_path_factory, texts, block,
         assert max([span.last - span.first for span in spans], default=0) <= block + 40
 
 
-def test_a_quote_that_is_not_closed__is_told_of_and_the_rest_is_one_part(tmp_path, monkeypatch):
+def test_a_quote_that_is_not_closed__is_reported_and_the_rest_is_one_part(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "LONGEST", 100)
     monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (20,))
     (tmp_path / "x.csv").write_text("id,text\n" + "1,aa\n" * 5 + '7,"bb\n' + "1,aa\n" * 99)
@@ -374,7 +374,7 @@ def test_bad_files__are_named_with_their_line_and_leave_nothing(tmp_path, name):
     assert not [path for path in tmp_path.iterdir() if "c" in path.name.split(".")]
 
 
-def test_line_numbers__are_those_of_the_file_in_later_blocks(tmp_path, monkeypatch):
+def test_line_numbers__match_the_file_in_later_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (50,))
     good = [json.dumps({"id": n, "text": "aa bb"}) for n in range(30)]
     for bad in (0, 13, 29):

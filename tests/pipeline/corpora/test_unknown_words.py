@@ -135,7 +135,7 @@ def test_an_addition_that_is_cut_off_before_the_manifest__is_not_reported(tmp_pa
     assert len(read_history(Folder(tmp_path / "c")).appended) == 1
 
 
-def test_a_copy_of_a_file__is_never_reported_as_gone(job, capsys):
+def test_a_copy_of_a_file__is_never_reported_as_missing(job, capsys):
     day = job.parent / "day-1.jsonl"
     (job.parent / "day-1-again.jsonl").write_bytes(day.read_bytes())
     assert batch(job).documents == 12
@@ -160,7 +160,7 @@ def test_a_copy_of_a_file__is_never_reported_as_gone(job, capsys):
     assert "gone" not in capsys.readouterr().err
 
 
-def test_a_file_all_of_whose_documents_are_known__is_not_reported_as_gone(job):
+def test_a_file_all_of_whose_documents_are_known__is_not_reported_as_missing(job):
     job.write_text(QUICK.replace("shard_tokens", "skip_existing = true\nshard_tokens"))
     batch(job)
     lines = (job.parent / "day-1.jsonl").read_text().splitlines()

@@ -71,7 +71,7 @@ def test_members__equal_fits_with_their_seeds(small, single, tmp_path, where, cl
 @pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 8])
 @pytest.mark.parametrize(("member", "iteration"), [(0, 3), (2, 1), (2, 5)])
-def test_a_stopped_ensemble__goes_on_to_the_same_bits_and_events(small, single, tmp_path, workers, member, iteration):
+def test_a_stopped_ensemble__continues_to_the_same_bits_and_events(small, single, tmp_path, workers, member, iteration):
     def sink(event):
         if event["event"] == "iteration" and (event["member"], event["iteration"]) == (member, iteration):
             raise KeyboardInterrupt
@@ -204,7 +204,7 @@ def test_what_makes_no_ensemble__is_refused(small, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_ensemble_of_warm_starts__is_of_samplers_alone(small, ensemble, tmp_path):
+def test_an_ensemble_of_warm_starts__needs_samplers(small, ensemble, tmp_path):
     """The members differ in their seeds alone; a warm start of LDA draws no number."""
     given = {**ENSEMBLE_OPTIONS, "iterations": 2, "restarts": 2, "warm": ensemble}
     with pytest.raises(OptionError, match="restarts: 2 fits of 'lda' from one run .* would all be the same"):
@@ -320,7 +320,7 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
     )
 
 
-def test_an_ended_ensemble__is_told_by_its_end_whatever_event_comes_last(capsys, ensemble, tmp_path):
+def test_an_ended_ensemble__is_reported_by_its_end_whatever_event_comes_last(capsys, ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
     with (run / "events.jsonl").open("a") as file:
         file.write('{"event": "notice", "text": "of somebody else"}\n')
@@ -332,7 +332,7 @@ def test_an_ended_ensemble__is_told_by_its_end_whatever_event_comes_last(capsys,
     assert "the run has ended" in capsys.readouterr().out
 
 
-def test_a_stopped_ensemble__says_how_to_go_on(capsys, small, tmp_path, monkeypatch):
+def test_a_stopped_ensemble__says_how_to_continue(capsys, small, tmp_path, monkeypatch):
     def interrupted(self, event):
         if event["event"] == "iteration" and event["iteration"] == 2:
             raise KeyboardInterrupt

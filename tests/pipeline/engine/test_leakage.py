@@ -125,7 +125,7 @@ def test_folds__of_one_seed_are_unseen_to_one_another_alone(place, tmp_path):
             assert shared_documents(parts[first][1], parts[other][1], "it").disjoint == (first != other)
 
 
-def test_labels__that_were_held_out_are_predicted_of_known_documents_and_that_is_told(tmp_path):
+def test_labels__that_were_held_out_are_predicted_of_known_documents_and_that_is_reported(tmp_path):
     rows, labels = planted_rows(2), planted_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
     write_corpus(tmp_path / "whole", rows, 30, labels=labels)
     split(tmp_path / "whole", tmp_path / "some", tmp_path / "others", drop_labels=0.3)

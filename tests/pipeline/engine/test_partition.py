@@ -43,7 +43,7 @@ def test_waiting_deltas__take_bounded_memory(words, delta):
 
 
 @given(st.integers(1, 100), st.integers(1, 9))
-def test_deltas_from_elsewhere__are_those_of_a_group_that_began_at_another_home(shards, homes):
+def test_deltas_from_elsewhere__match_a_group_that_began_at_another_home(shards, homes):
     home_of, group = [number * homes // shards for number in range(shards)], GROUP_SHARDS
     waiting = [
         sum(home_of[number // group * group] != home_of[number] == home for number in range(shards))

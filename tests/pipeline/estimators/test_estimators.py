@@ -227,7 +227,7 @@ def test_fit__feature_is_the_word_of_its_number(cls, data):
     np.testing.assert_allclose(estimator.components_.sum(axis=0), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_transform_and_score__are_those_of_the_commands(small, counts, tmp_path):
+def test_transform_and_score__match_the_commands(small, counts, tmp_path):
     estimator = small_of(CollapsedLDA, shard_tokens=500, run=tmp_path / "run").fit(small[0])
     infer(tmp_path / "run", small[1], tmp_path / "theta.parquet", threshold=0.0)
     table = pq.read_table(tmp_path / "theta.parquet").to_pydict()
@@ -351,7 +351,7 @@ def test_restarts__are_averaged_as_by_the_functions(counts, tmp_path, cls):
         assert first.components_.shape == estimator.components_.shape
 
 
-def test_a_consensus_and_a_start__are_those_of_the_functions(counts, tmp_path):
+def test_a_consensus_and_a_start__match_the_functions(counts, tmp_path):
     given = {"restarts": 2, "combine": "consensus", "init": "documents", "init_strength": 1.0, "weights": "idf"}
     estimator = small_of(CollapsedLDA, random_state=3, run=tmp_path / "run", **given).fit(counts)
     record = Run(tmp_path / "run").record()

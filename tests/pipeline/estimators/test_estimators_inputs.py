@@ -195,7 +195,7 @@ def test_fit__wrong_parameters__are_named(parameters, message, counts):
         small_of(CollapsedLDA, **parameters).fit(counts)
 
 
-def test_fit__what_is_left_of_it__is_nothing(counts, tmp_path, monkeypatch):
+def test_fit__leaves_no_files(counts, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     small_of(CollapsedLDA).fit(counts).transform(counts)
     with pytest.raises(ValueError, match="whole"):
@@ -230,7 +230,7 @@ def test_partial_fit__on_all__is_the_stochastic_schedule(cls, counts, tmp_path):
 
 
 @pytest.mark.parametrize("cls", COLLAPSED)
-def test_partial_fit__after_a_fit__goes_on_from_it(cls):
+def test_partial_fit__after_a_fit__continues_from_it(cls):
     counts = np.tile(matrix_of(planted_rows(1)), (10, 1))
     estimator = small_of(cls, beta=1.0, max_iter=30, total_documents=6000).fit(counts)
     before = estimator.components_ / estimator.components_.sum(axis=1, keepdims=True)

@@ -99,7 +99,7 @@ class LostExecutor(DaskExecutor):
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
-def test_a_cluster_that_is_gone__is_reported_with_the_reason_of_the_last_attempt_to_connect(client, monkeypatch):
+def test_a_cluster_that_is_lost__is_reported_with_the_reason_of_the_last_attempt_to_connect(client, monkeypatch):
     monkeypatch.setattr(dask, "RESULT_POLL", 0.01)
     client.scheduler = None
 

@@ -93,7 +93,7 @@ def test_steps_of_a_comparison__are_whole_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_few_ranks__are_told_apart(ranks):
+def test_few_ranks__are_distinguished(ranks):
     axes = Figure().subplots()
     axes.bar(range(1, ranks + 1), [1.0] * ranks)
     integer_ticks(axes.xaxis)

@@ -178,7 +178,7 @@ def workers_of_ours():
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["one hangs", "all are killed"])
-def test_workers_that_hang_or_are_gone__are_replaced_and_no_bit_changes(small, tmp_path, number):
+def test_workers_that_hang_or_are_missing__are_replaced_and_no_bit_changes(small, tmp_path, number):
     options = {"family": "hdp", "topics": 5, "iterations": 12}
     expected = rows(fit(small[0], tmp_path / "calm", **options))
     before, told, done = set(workers_of_ours()), [], []
@@ -209,7 +209,7 @@ def test_workers_that_hang_or_are_gone__are_replaced_and_no_bit_changes(small, t
 
 
 @pytest.mark.long
-def test_a_scheduler_that_is_gone_for_good__is_a_clear_error_in_time(small, tmp_path):
+def test_a_scheduler_that_is_lost_for_good__is_a_clear_error_in_time(small, tmp_path):
     script = "import distributed, time\n" + textwrap.dedent("""
         if __name__ == "__main__":
             cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)

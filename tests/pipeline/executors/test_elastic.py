@@ -76,14 +76,14 @@ def test_a_client_that_was_closed__is_refused(small, tmp_path, cluster):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_scheduler_file_of_a_scheduler_that_has_gone__is_a_clear_error(tmp_path, cluster):
+def test_a_scheduler_file_of_a_scheduler_that_has_ended__is_a_clear_error(tmp_path, cluster):
     path = tmp_path / "scheduler.json"
     path.write_text(json.dumps({"address": "tcp://127.0.0.1:1"}))
     with pytest.raises(ClusterError, match=f"{path}: tcp://127.0.0.1:1: the scheduler cannot be reached"):
         open_executor(path, cluster_timeout=0.5)
 
 
-def test_certificates__are_those_of_the_object(cluster):
+def test_certificates__match_the_object(cluster):
     with pytest.raises(OptionError, match="tls_ca: expected none with a Dask client or cluster object"):
         open_executor(cluster, tls=object())
 

@@ -224,7 +224,7 @@ def test_an_end_that_closes_before_it_has_read__frees_the_memory(sharing):
     asyncio.run(asyncio.wait_for(leave(), PATIENCE))
 
 
-def test_a_message_whose_file_is_gone__closes_the_connection(sharing, monkeypatch):
+def test_a_message_whose_file_is_missing__closes_the_connection(sharing, monkeypatch):
     def write(frames):
         return shared.create_file([frame.nbytes for frame in frames])._replace(name="another")
 

@@ -349,7 +349,7 @@ def test_collect__of_a_closed_executor_raises_instead_of_waiting_for_ever(opened
     in_time(executor.collect, [running])
 
 
-def test_interrupt__of_who_waits_leaves_an_executor_that_goes_on(opened, monkeypatch):
+def test_interrupt_of_a_waiting_thread__leaves_an_executor_that_continues(opened, monkeypatch):
     """Ctrl-C meets the thread that waits; the model of the last iteration is then written by the same executor."""
     executor, gate = opened(1), threading.Event()
     running = executor.submit(gate.wait, PATIENCE)

@@ -45,7 +45,7 @@ def naive_scores(phi, overall, rank_by, weight):
 
 
 @given(st.integers(0, 1000), st.sampled_from(MEASURES), st.floats(0, 1))
-def test_scores__are_those_of_the_definitions(seed, rank_by, weight):
+def test_scores__match_the_definitions(seed, rank_by, weight):
     generator = np.random.default_rng(seed)
     phi = generator.dirichlet(np.full(12, 0.7), size=3) + 1e-9
     phi /= phi.sum(axis=1, keepdims=True)

@@ -285,7 +285,7 @@ def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
 
 
 @given(st.integers(0, 400), st.integers(1, 30), st.integers(1, 60))
-def test_what_was_told_before__is_thinned_but_scores_stay(count, every, points):
+def test_earlier_events__are_thinned_but_scores_remain(count, every, points):
     told = [iteration(number, **({"score": -6.0} if number % every == 0 else {})) for number in range(1, count + 1)]
     sent = []
     with pytest.MonkeyPatch.context() as patch:
@@ -303,7 +303,7 @@ def test_what_was_told_before__is_thinned_but_scores_stay(count, every, points):
         assert len(scored) >= min(count // every, points / 2)
 
 
-def test_feed__lets_a_message_that_does_not_arrive_be_told_of():
+def test_feed__lets_a_message_that_does_not_arrive_be_reported():
     """Who sends it tells all who listen, the feed among them."""
     asked = []
 
@@ -318,7 +318,7 @@ def test_feed__lets_a_message_that_does_not_arrive_be_told_of():
 
 
 @pytest.mark.parametrize("form", [None, "text", "json"])
-def test_lines_of_compilation__are_those_of_the_log(monkeypatch, form):
+def test_lines_of_compilation__match_the_log(monkeypatch, form):
     stream, log = io.StringIO(), logging.getLogger("collapsium.compiling")
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(log, "handlers", [])

@@ -93,7 +93,7 @@ def test_runs__are_remembered_as_far_as_there_is_room(served):
     assert runs.statuses()["/runs/5"].fit.iteration == 2
 
 
-def test_charts__show_what_was_told(served):
+def test_charts__show_what_was_reported(served):
     status = served[1].plugins["collapsium-runs"].statuses()["/runs/one"]
     shown = {name: str(draw(status, status.fit)) for name, draw in CHARTS.items()}
     assert "\N{MINUS SIGN}5.500 after iteration 2" in shown["score"]
@@ -107,7 +107,7 @@ def test_charts__show_what_was_told(served):
     assert "<b>gene" not in page
 
 
-def test_the_board__asks_for_metrics_that_there_are():
+def test_the_board__asks_for_metrics_that_exist():
     """Each name in its queries is one of ours or of Dask's."""
     board = json.loads(BOARD.read_text())
     asked = {
@@ -175,7 +175,7 @@ def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member():
     assert "-6.0000" in content(runs, "/runs/a", "nonsense")
 
 
-def test_a_run_whose_driver_is_gone__is_not_said_to_go_on(monkeypatch):
+def test_a_run_whose_driver_died__is_not_reported_as_running(monkeypatch):
     runs, clock = Runs(), [100.0]
     monkeypatch.setattr(plugin, "time", type("Time", (), {"monotonic": staticmethod(lambda: clock[0])}))
     told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0))

@@ -122,7 +122,7 @@ def test_classical_scaling__keeps_the_distances_of_points_in_a_plane(seed, count
     assert measure(apart, places, "").stress == pytest.approx(0.0, abs=1e-4)
 
 
-def test_relevant_words__are_those_of_all_probabilities(made):
+def test_relevant_words__match_all_probabilities(made):
     model = Model(made[0])
     found = topics(made[0], 1)
     ids, share = np.array([topic.id for topic in found]), np.array([topic.share for topic in found])

@@ -59,7 +59,7 @@ def test_layout__parents_lie_between_their_children_and_left_of_them(case):
 
 
 @given(trees())
-def test_parents_of__levels_are_those_of_the_tree(parents):
+def test_parents_of__levels_match_the_tree(parents):
     tree = tree_of(parents)
     found = parents_of([node.level for node in tree])
     assert [None if place < 0 else tree[place].id for place in found] == [node.parent for node in tree]

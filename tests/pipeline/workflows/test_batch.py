@@ -96,7 +96,7 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("step", "done"), [*((step, True) for step in STEPS[1:]), ("append", False)])
-def test_a_job_killed_at_any_step__goes_on_to_the_same_bits(uninterrupted, tmp_path, step, done):
+def test_a_job_killed_at_any_step__continues_to_the_same_bits(uninterrupted, tmp_path, step, done):
     expected, before = uninterrupted
     job = shutil.copytree(before, tmp_path / "place") / "job.toml"
     run = job.parent / "job/cycles/0001/run/run.json"
@@ -276,7 +276,7 @@ def test_a_vocabulary_that_grows__is_compared_by_the_words_that_both_know(job, m
     assert every.score == pytest.approx(evaluate(place / "cycles/0002/run", heldout=heldout).score)
 
 
-def test_scores_of_all_words__are_those_of_chances_that_add_up_to_one(small):
+def test_scores_of_all_words__match_chances_that_add_up_to_one(small):
     """Each document's chances of the first words, given these, sum to one."""
     from collapsium.pipeline import fit
 
@@ -338,7 +338,7 @@ def test_an_empty_file__is_read_once_it_holds_something_and_so_is_one_that_takes
     assert (found.documents, found.warnings) == (55, ())
 
 
-def test_a_job_of_too_few_words_to_hold_any_out__goes_on_when_there_are_more(job):
+def test_a_job_of_too_few_words_to_hold_any_out__continues_when_there_are_more(job):
     job.write_text(JOB.replace("iterations = 30", "iterations = 2"))
     (job.parent / "day-1.jsonl").write_text('{"id": "x", "text": "sailor"}\n')
     with pytest.raises(InputError, match="empty"):
@@ -388,7 +388,7 @@ def test_a_new_topic__gets_an_id_that_none_had_and_the_others_keep_theirs(job):
     assert versions(job)[-1][0].born == versions(job)[-1][0].gone == ()
 
 
-def test_a_new_topic__under_the_number_of_one_that_is_gone_replaces_it():
+def test_a_new_topic_with_a_former_number__replaces_the_former_topic():
     assert Succession((1, 4), (1, 2)).text() == "new 4; gone 2; replaced 1"
     assert Succession((4,), ()).text() == "new 4"
 

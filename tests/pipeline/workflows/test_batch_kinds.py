@@ -87,7 +87,7 @@ def days(request, tmp_path_factory):
 
 @pytest.mark.long
 @pytest.mark.parametrize("step", STEPS[1:])
-def test_a_job_killed_at_any_step__goes_on_to_the_same_bits(days, tmp_path, step):
+def test_a_job_killed_at_any_step__continues_to_the_same_bits(days, tmp_path, step):
     kind, before, _, expected, _ = days
     job = shutil.copytree(before, tmp_path / "place") / "job.toml"
     write(job.parent, kind, 2, 10)

@@ -197,7 +197,7 @@ def test_versions__are_published_under_load_without_a_failed_request(job):
     assert notices[-1] == "news, version 4 of 2026-01-01 is loaded"
 
 
-def test_a_damaged_version__is_told_and_the_one_before_it_stays(job):
+def test_a_damaged_version__is_reported_and_the_one_before_it_stays(job):
     path, publish = job
     publish()
     versions, notices = Versions(Folder(path.parent / "job/published")), []
@@ -215,7 +215,7 @@ def test_a_damaged_version__is_told_and_the_one_before_it_stays(job):
     assert len(notices) == 1
 
 
-def test_what_cannot_be_served__is_told_in_one_line(job, runs, tmp_path):
+def test_what_cannot_be_served__is_reported_in_one_line(job, runs, tmp_path):
     with pytest.raises(AbsentError, match="no version has been published yet; `batch` publishes one"):
         serve(job[0], port=0)
     with pytest.raises(AbsentError):

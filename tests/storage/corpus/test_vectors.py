@@ -109,7 +109,7 @@ def test_tasks__carry_vectors_in_memory_and_in_scratch_files(tmp_path, scratch):
     assert opened[0].words.tolist() == [0, 1, 2, 3]
 
 
-def test_default_shards__are_those_of_as_many_tokens(tmp_path):
+def test_default_shards__equal_shards_of_the_same_tokens(tmp_path):
     values = np.zeros((9 * MIN_SHARD_TOKENS // 2 // 1000, 1000))
     corpus = Corpus(write_vectors(tmp_path / "c", values))
     assert [row.documents for row in corpus.manifest.shards] == [113, 113, 113, 111]

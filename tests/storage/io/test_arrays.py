@@ -61,7 +61,7 @@ def test_metadata__is_what_zarr_writes(kind, compress, separator):
 
 
 @given(VALUES, st.integers(1, 40), st.booleans())
-def test_files__are_those_of_zarr(values, size, compress):
+def test_files__match_zarr(values, size, compress):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrays, "CHUNK_BYTES", size)
         files = {}

@@ -43,7 +43,7 @@ def test_links_inside__are_not_followed(tmp_path, operation, name):
     assert (outside / "file").read_bytes() == b"mine"
 
 
-def test_a_link__that_the_user_names_is_followed_and_one_that_is_deleted_goes_alone(tmp_path):
+def test_a_link_that_the_user_names__is_followed_and_deleted_without_its_target(tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "file").write_bytes(b"mine")
     (tmp_path / "link").symlink_to(tmp_path / "outside")

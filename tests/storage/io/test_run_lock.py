@@ -198,7 +198,7 @@ def test_an_owner_that_slept__writes_nothing_beside_its_successor_or_after_it(fo
     assert [event["generation"] for event in run.events()] == ([1, 2] if ended else [1, 2, 2])
 
 
-def test_an_owner_that_slept_without_a_successor__goes_on(folder, clock, elsewhere):
+def test_an_owner_that_slept_without_a_successor__continues(folder, clock, elsewhere):
     with RunLock(folder) as owner:
         clock.now += 3 * LEASE
         owner.require()

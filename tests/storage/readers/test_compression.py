@@ -150,5 +150,5 @@ def test_what_is_compressed_otherwise_or_twice__is_refused_with_advice(tmp_path)
         (b"ships and sails", None),
     ],
 )
-def test_files_that_are_no_text__are_told_by_their_first_bytes(head, kind):
+def test_files_that_are_no_text__are_recognised_by_their_first_bytes(head, kind):
     assert binary_kind(head) == kind

@@ -129,7 +129,7 @@ def test_huge_texts__are_cut_in_a_time_that_is_linear(how, text):
         ("", "there is no such way"),
     ],
 )
-def test_a_way_that_is_not_there__is_told_with_the_nearest(how, told):
+def test_an_unknown_path__is_reported_with_the_nearest(how, told):
     with pytest.raises(OptionError, match=told):
         cutter_of(how)
 

@@ -105,7 +105,7 @@ def test_portions__are_cut_anywhere_and_join_to_the_whole(tmp_path, monkeypatch,
     assert Vectors.join(parts).ids.to_pylist() == [str(n) for n in range(1, 24)]
 
 
-def test_formats__are_told_from_the_name_where_it_tells(tmp_path):
+def test_formats__are_recognised_by_the_name_if_possible(tmp_path):
     assert [guess_format([f"a/x.{end}"]) for end in ("npy", "NPY.gz", "zarr", "npz")] == [
         "vectors",
         "vectors",

@@ -53,7 +53,7 @@ def test_addresses__are_spread_evenly():
 
 
 @given(bags(max_documents=12, max_words=3, max_count=2), st.integers(0, 14), st.data())
-def test_smallest__of_shards_together_are_those_of_the_corpus(drawn, count, data):
+def test_smallest__of_shards_together_match_the_corpus(drawn, count, data):
     rows, _ = drawn
     there = np.array([bool(row) for row in rows])
     whole = smallest_hashes(of(rows), count, there)

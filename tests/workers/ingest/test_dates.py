@@ -102,7 +102,7 @@ def test_any_text__is_read_or_refused(text):
 
 
 @given(st.dates(datetime.date(1000, 1, 1)), st.sampled_from("/.-"))
-def test_days_and_months_that_look_alike__are_told_apart_or_noted(day, between):
+def test_days_and_months_that_look_alike__are_distinguished_or_noted(day, between):
     found = read_date(f"{day.day}{between}{day.month}{between}{day.year}")
     if day.day > 12 or day.day == day.month:
         assert (moment(found.hour).date(), found.day_first) == (day, None)
@@ -144,7 +144,7 @@ def expected_sums(sums, texts, theta, tokens):
 
 
 @given(st.lists(FORMS, min_size=1, max_size=25), st.integers(0, 1000), st.data())
-def test_sums__are_those_of_all_documents_however_they_are_cut(texts, seed, data):
+def test_sums__match_all_documents_however_they_are_cut(texts, seed, data):
     generator = np.random.default_rng(seed)
     theta = generator.dirichlet(np.ones(3), size=len(texts))
     tokens = generator.integers(0, 9, len(texts)).astype(float)

@@ -23,7 +23,7 @@ def words_of(found):
 
 
 @pytest.mark.parametrize("piece", [1, 1 << 24])
-def test_words_of_the_first_rule__are_those_of_scikit_learn(piece, monkeypatch):
+def test_words_of_the_first_rule__match_scikit_learn(piece, monkeypatch):
     monkeypatch.setattr(tokenizing, "PIECE", piece)
     analyzer = naive.analyzer(None)
 
@@ -45,7 +45,7 @@ def test_words_of_the_first_rule__are_those_of_scikit_learn(piece, monkeypatch):
         "=\u0338ab a\u00ad\u0301b",
     ]
 )
-def test_words__are_those_of_the_whole_text_in_lower_case(given_texts):
+def test_words__match_the_whole_text_in_lower_case(given_texts):
     """Runs of bytes are an economy: the rule applied to a whole text gives the same words."""
     clean = [text.encode("utf-8", "replace").decode() for text in given_texts]
     expected = [word_pattern(RULE).findall(lower_case(text, RULE)) for text in clean]

@@ -89,7 +89,7 @@ def test_kernel__that_writes_to_a_field_which_is_an_input_does_not_compile(compi
         compiled(overwrite_prior).compile()
 
 
-def test_argument_types__are_those_of_the_annotations():
+def test_argument_types__match_the_annotations():
     rows, times, result = argument_types(add_prior)
     assert rows.fields[1].record is Prior
     assert times == ArgumentType("int64")

@@ -35,7 +35,7 @@ def texts_and_topics(seed, documents=60, words=25):
 
 @pytest.mark.parametrize("measure", sorted(MEASURES))
 @pytest.mark.parametrize("seed", range(3))
-def test_measures__are_those_of_gensim(measure, seed):
+def test_measures__match_gensim(measure, seed):
     models = pytest.importorskip("gensim.models")
     from gensim.corpora import Dictionary
 

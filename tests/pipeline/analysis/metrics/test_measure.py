@@ -89,7 +89,7 @@ def test_coherence__is_gensims_on_the_same_texts(place, name):
     np.testing.assert_allclose(text_coherence(topics, texts, name), list(measured.topics.values()), rtol=0, atol=1e-12)
 
 
-def test_npmi_and_diversity__are_those_of_coherence(place):
+def test_npmi_and_diversity__match_coherence(place):
     expected = coherence(place / "run", place / "train", **SERIAL)
     measured = measure(place / "run", metrics=["npmi", "diversity"], **SERIAL)
     assert measured["npmi"].value == pytest.approx(expected.npmi, abs=1e-15)
@@ -97,7 +97,7 @@ def test_npmi_and_diversity__are_those_of_coherence(place):
     assert list(measured["npmi"].topics) == expected.topics.tolist()
 
 
-def test_metrics_of_topics__are_those_of_their_words(place):
+def test_metrics_of_topics__match_their_words(place):
     measured = measure(place / "run", metrics="strict_diversity,irbo,diversity", top_words=4, **SERIAL)
     assert list(measured) == ["strict-diversity", "inverted-rbo", "diversity"]
     words = top_words(Model(place / "run"), 4)[1]
@@ -107,7 +107,7 @@ def test_metrics_of_topics__are_those_of_their_words(place):
     assert "Wu" in measured["strict-diversity"].source
 
 
-def test_metrics_of_labels__are_those_of_the_largest_topics(place):
+def test_metrics_of_labels__match_the_largest_topics(place):
     names = "purity,nmi,ari,classifier-accuracy"
     measured = measure(place / "run", metrics=names, label_field="subject", **SERIAL)
     theta = Model(place / "run").document_topic

@@ -53,7 +53,7 @@ def files_of(folder):
 
 
 @pytest.mark.parametrize("grow", [False, True])
-def test_append__adds_shards_behind_those_there_are(place, grow):
+def test_append__adds_shards_behind_existing_ones(place, grow):
     before, old = files_of(place / "c"), Corpus(place / "c")
     manifest = append(place / "c", place / "new.jsonl", grow=grow)
     after = files_of(place / "c")

@@ -81,7 +81,7 @@ STOPS = {
 
 @pytest.mark.parametrize("kind", rest_long([KeyboardInterrupt, StoppedError]))
 @pytest.mark.parametrize("stop", STOPS)
-def test_a_consensus_that_was_stopped__goes_on_to_the_same_bits(small, consensus, tmp_path, stop, kind):
+def test_a_consensus_that_was_stopped__continues_to_the_same_bits(small, consensus, tmp_path, stop, kind):
     def sink(event):
         if STOPS[stop](event):
             raise kind("on purpose")
@@ -95,7 +95,7 @@ def test_a_consensus_that_was_stopped__goes_on_to_the_same_bits(small, consensus
     assert verify(tmp_path / "run").broken == []
 
 
-def test_a_consensus_killed_without_a_word__goes_on_to_the_same_bits(consensus, tmp_path):
+def test_a_consensus_killed_without_a_word__continues_to_the_same_bits(consensus, tmp_path):
     """Its process ended before the model was written, or before the end was reported, or before any checkpoint."""
     run = shutil.copytree(consensus, tmp_path / "run")
     shutil.rmtree(run / "model")

@@ -146,7 +146,7 @@ def test_members_that_were_fitted_further__are_matched_again(small, ensemble, tm
     assert verify(run).broken == []
 
 
-def test_a_run_stopped_before_its_members_were_matched__goes_on(small, ensemble, tmp_path):
+def test_a_run_stopped_before_its_members_were_matched__continues(small, ensemble, tmp_path):
     """As runs of 0.1 are, and those that were killed: the first member speaks until then, and says so."""
     run = shutil.copytree(ensemble, tmp_path / "run")
     shutil.rmtree(run / "members/mean")
@@ -168,7 +168,7 @@ def test_names__last_when_members_go_on(ensemble, tmp_path):
     assert Model(run).topic_names == names
 
 
-def test_a_mean__is_neither_edited_nor_gone_on_from(small, ensemble, tmp_path):
+def test_a_mean__is_neither_edited_nor_resumed(small, ensemble, tmp_path):
     with pytest.raises(OptionError, match="no counts to edit"):
         edit(ensemble, tmp_path / "out", merge=[(0, 1)])
     with pytest.raises(OptionError, match="no state to go on from"):
@@ -214,7 +214,7 @@ def test_a_damaged_mean__is_refused(ensemble, tmp_path, change, text):
         topics(run)
 
 
-def test_samples__are_averaged_and_the_run_goes_on_from_its_last_state(small, tmp_path):
+def test_samples__are_averaged_and_the_run_continues_from_its_last_state(small, tmp_path):
     given = {"family": "gibbs-lda", "topics": 3, "iterations": 6, "samples": 3, "sample_every": 2}
     model = fit(small[0], tmp_path / "run", **given)
     assert [member.record.iterations for member in model.members] == [2, 4, 6]

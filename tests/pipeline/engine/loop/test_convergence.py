@@ -62,7 +62,7 @@ def told(run):
     return [event for event in Run(run).events() if event["event"] == "notice"]
 
 
-def test_a_flat_score__is_told_once_also_after_a_resume(small, tmp_path):
+def test_a_flat_score__is_reported_once_also_after_a_resume(small, tmp_path):
     given = {"family": "lda", "topics": 2, "iterations": 140, "heldout": small[1], "scheduler": "serial"}
     fit(small[0], tmp_path / "whole", **given)
     (notice,) = told(tmp_path / "whole")

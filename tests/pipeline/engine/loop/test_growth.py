@@ -153,7 +153,7 @@ def test_a_run_that_is_stopped_while_it_grows__is_sound(tmp_path):
     assert verify(tmp_path / "run").broken == []
 
 
-def test_scores__of_a_sample_are_those_of_its_documents(small, short, tmp_path):
+def test_scores__of_a_sample_match_its_documents(small, short, tmp_path):
     """A model of one topic predicts all documents alike, but for the words of the sample."""
     fit(small[0], tmp_path / "run", family="lda", topics=1, iterations=8, heldout=small[1], seed=5)
     scores = scores_of(tmp_path / "run")
@@ -220,7 +220,7 @@ def test_a_fit_in_memory__grows_as_a_run_does(small, short, tmp_path):
     np.testing.assert_array_equal(in_memory.components_, as_run.components_)
 
 
-def test_a_run__goes_on_with_the_stages_that_it_records(small, short, tmp_path, monkeypatch):
+def test_a_run__continues_with_the_stages_that_it_records(small, short, tmp_path, monkeypatch):
     options = {"family": "lda", "topics": 3, "seed": 5}
     fit(small[0], tmp_path / "run", iterations=8, **options)
     monkeypatch.setattr(growth, "PLANS", PLANS)

@@ -87,7 +87,7 @@ def test_words__are_never_older_than_a_tenth_of_the_iterations(small, tmp_path, 
         ({"schedule": "stochastic"}, None),
     ],
 )
-def test_words__of_a_run_that_has_ended_are_those_of_its_end(small, tmp_path, options, stop):
+def test_words__of_a_run_that_has_ended_match_its_end(small, tmp_path, options, stop):
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == stop:
             raise KeyboardInterrupt

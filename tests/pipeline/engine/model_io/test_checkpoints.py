@@ -64,7 +64,7 @@ def same(run, whole):
 
 @pytest.mark.parametrize("iteration", [1, 3, 7])
 @pytest.mark.parametrize("every", [None, 2])
-def test_a_stopped_run__goes_on_to_the_same_bits_and_events(small, tmp_path, whole, iteration, every):
+def test_a_stopped_run__continues_to_the_same_bits_and_events(small, tmp_path, whole, iteration, every):
     run = stopped(small, tmp_path / "run", iteration, checkpoint_every=every)
     assert Run(run).checkpoints.latest() == iteration
     assert len(topics(run)) == 4  # read from the checkpoint
@@ -148,7 +148,7 @@ def test_an_interrupt_before_the_first_iteration__leaves_a_run_that_can_be_resum
     same(tmp_path / "run", whole)
 
 
-def test_more_iterations__go_on_from_the_end(small, tmp_path, whole):
+def test_more_iterations__continue_from_the_end(small, tmp_path, whole):
     fit(small[0], tmp_path / "run", heldout=small[1], **{**OPTIONS, "iterations": 5})
     first = Model(tmp_path / "run").rows(0).word_topic
     resume(tmp_path / "run", iterations=8)
@@ -234,7 +234,7 @@ def test_a_run_that_another_has_taken_over__ends_and_keeps_nothing_more(small, t
 
 
 @pytest.mark.parametrize("error", [StoppedError, ClusterError])
-def test_an_error__is_told_and_the_run_goes_on_afterwards(small, tmp_path, whole, error):
+def test_an_error__is_reported_and_the_run_continues_afterwards(small, tmp_path, whole, error):
     with pytest.raises(error):
         fit(
             small[0], tmp_path / "run", heldout=small[1], sinks=[stop_at(5, error)], checkpoint_every=3, **OPTIONS
@@ -316,7 +316,7 @@ def damages(run):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kept", [1, 2])
-def test_a_damaged_file__is_named_or_gone_round(tmp_path, kept):
+def test_a_damaged_file__is_named_or_skipped(tmp_path, kept):
     """With one checkpoint, or with an older one to go back to."""
     corpus = write_corpus(tmp_path / "c", planted_rows(1, documents=6), 30, shard_tokens=100)
     options = {"family": "lda", "topics": 2, "iterations": 4}
@@ -400,7 +400,7 @@ def test_the_first_checkpoint__follows_iteration_1_and_shifts_no_other(small, tm
     assert saved == expected
 
 
-def test_a_run_that_is_stopped_after_iteration_1__goes_on_from_there(small, tmp_path):
+def test_a_run_that_is_stopped_after_iteration_1__continues_from_there(small, tmp_path):
     options = {"family": "lda", "topics": 3, "iterations": 4, "scheduler": "serial"}
     with pytest.raises(StoppedError):
         fit(small[0], tmp_path / "run", sinks=[stop_at(1, StoppedError)], checkpoint_every=100, **options)

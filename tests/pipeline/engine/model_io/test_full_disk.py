@@ -69,7 +69,7 @@ def test_ingest__leaves_nothing(disk, tmp_path, left):
 
 
 @pytest.mark.parametrize(("iteration", "left"), [(0, 2000), (2, 0), (2, 30_000), (4, 3000), (8, 0)])
-def test_fit__keeps_what_stood_and_goes_on_later(disk, tmp_path, corpus, iteration, left):
+def test_fit__keeps_existing_files_and_continues_later(disk, tmp_path, corpus, iteration, left):
     """The disk becomes full in the middle: before the first checkpoint, in the middle of one, and at the end."""
     expected = bits(fit(corpus, tmp_path / "calm", **OPTIONS), 4)
 
@@ -87,7 +87,7 @@ def test_fit__keeps_what_stood_and_goes_on_later(disk, tmp_path, corpus, iterati
     assert verify(disk / "run").broken == []
 
 
-def test_fit__says_how_to_go_on(disk, tmp_path, corpus, capsys, monkeypatch):
+def test_fit__says_how_to_continue(disk, tmp_path, corpus, capsys, monkeypatch):
     run = Run.append_event
 
     def telling(self, event):

@@ -133,7 +133,7 @@ def test_a_model_whose_arrays_point_elsewhere__is_refused(place, tmp_path, famil
         ("segmented-lda", "local_states/00000", entry("levels", (), 1), "expected 2 in 'levels', found 1"),
     ],
 )  # fmt: skip
-def test_a_checkpoint_whose_arrays_do_not_fit__is_not_gone_on_from(place, tmp_path, family, part, change, text):
+def test_a_checkpoint_whose_arrays_do_not_fit__is_not_resumed(place, tmp_path, family, part, change, text):
     run = tmp_path / "run"
     shutil.copytree(place / family, run)
     shutil.rmtree(run / "model")
@@ -144,7 +144,7 @@ def test_a_checkpoint_whose_arrays_do_not_fit__is_not_gone_on_from(place, tmp_pa
     assert not (run / "model").exists()
 
 
-def test_counts_of_more_tokens_than_there_are__are_gone_on_from(place, tmp_path):
+def test_counts_of_more_tokens_than_exist__are_resumed(place, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(place / "gibbs-lda", run)
     shutil.rmtree(run / "model")

@@ -94,7 +94,7 @@ def test_samples__count_from_the_end_which_stays(small, sampled, tmp_path):
             fit(small[0], tmp_path / "other", **{**SAMPLED, **more})
 
 
-def test_a_sample_that_is_gone__is_missed(small, sampled, tmp_path):
+def test_a_missing_sample__is_noticed(small, sampled, tmp_path):
     run = shutil.copytree(sampled[0], tmp_path / "run")
     shutil.rmtree(run / "members/001")
     assert any("members/001/model.json: the file is missing" in text for text in verify(run).broken)

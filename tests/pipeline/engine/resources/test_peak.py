@@ -85,7 +85,7 @@ def test_estimate__counts_held_out_tokens(halves):
     assert scored["scoring held-out tokens"] > alone["scoring held-out tokens"] == 0
 
 
-def test_peaks__are_those_of_the_process_and_not_of_the_one_that_started_it():
+def test_peaks__are_measured_for_the_process_and_not_for_its_parent():
     parent = bytearray(400 << 20)
     code = "from collapsium.pipeline.engine.run import _peak_memory; print(_peak_memory())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

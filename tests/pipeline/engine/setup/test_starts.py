@@ -134,7 +134,7 @@ STOPPED_OPTIONS = [{}, {"family": "hdp"}, {"workers": 2, "scheduler": "local"}]
 
 
 @pytest.mark.parametrize("options", rest_long(STOPPED_OPTIONS, retained=(0, 1)), ids=str)
-def test_a_stopped_run__goes_on_to_the_same_bits(planted, tmp_path, options):
+def test_a_stopped_run__continues_to_the_same_bits(planted, tmp_path, options):
     file = written(tmp_path / "theta.parquet", planted[2])
     given = {**FIT, "heldout": planted[1], "init": file, **options}
     whole = fit(planted[0], tmp_path / "whole", **{**given, "scheduler": "serial", "workers": None})
@@ -268,7 +268,7 @@ def test_quick_clusters__are_of_documents_where_these_are_short_and_else_of_word
 
 
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)
-def test_documents_of_one_topic__are_told_apart(tmp_path, kind):
+def test_documents_of_one_topic__are_distinguished(tmp_path, kind):
     generator = np.random.default_rng(1)
     truth = generator.integers(4, size=240)
     rows = [Counter((generator.integers(10, size=30) + 10 * topic).tolist()) for topic in truth]
@@ -281,7 +281,7 @@ def test_documents_of_one_topic__are_told_apart(tmp_path, kind):
     assert together.max(axis=0).sum() >= 0.7 * len(rows)
 
 
-def test_a_stopped_run_of_clusters__goes_on_to_the_same_bits(planted, tmp_path):
+def test_a_stopped_run_of_clusters__continues_to_the_same_bits(planted, tmp_path):
     given = {**FIT, "heldout": planted[1], "init": "clusters", "init_strength": 20.0, "iterations": 6}
     whole = fit(planted[0], tmp_path / "whole", **given)
     with pytest.raises(KeyboardInterrupt):

@@ -162,7 +162,7 @@ def test_a_warm_start_on_disk__has_the_same_bits(planted, sources, tmp_path):
 
 
 @pytest.mark.parametrize("iteration", [0, 2])
-def test_a_stopped_warm_fit__goes_on_to_the_same_bits_and_events(planted, sources, tmp_path, iteration):
+def test_a_stopped_warm_fit__continues_to_the_same_bits_and_events(planted, sources, tmp_path, iteration):
     given = {"family": "hdp", "topics": 4, "iterations": 4, "heldout": planted[1]}
     source = shutil.copytree(sources["lda"], tmp_path / "source")
     whole = fit(planted[0], tmp_path / "whole", warm=source, **given)

@@ -139,7 +139,7 @@ def test_the_second_day__needs_fewer_than_half_of_the_iterations(days, firsts, t
 
 
 @pytest.mark.parametrize("name", ["lda", "hdp", "gibbs-lda", "vb-lda"])
-def test_what_was_learned__goes_on_from_where_it_was(days, firsts, name):
+def test_learned_hyperparameters__continue_from_their_values(days, firsts, name):
     known = arrays_of(Model(firsts / name).global_state)["alpha"]
     _, state, _ = begun(days["two"][0], firsts / name, name)
     np.testing.assert_array_equal(arrays_of(state.global_state)["alpha"], known)
@@ -162,7 +162,7 @@ def test_other_options_or_families__begin_from_proportions_alone(days, firsts):
         assert len(state.swept) == len(problem.shards) == 4
 
 
-def test_a_run_whose_checkpoints_are_gone__is_begun_from_its_model(days, firsts, tmp_path):
+def test_a_run_whose_checkpoints_are_missing__is_begun_from_its_model(days, firsts, tmp_path):
     source = shutil.copytree(firsts / "lda", tmp_path / "source")
     named = WarmSource.of(source)
     assert named.local_states == WarmSource.of(firsts / "lda").local_states
@@ -182,7 +182,7 @@ def test_a_vocabulary__may_grow_at_its_end_alone(days, firsts, tmp_path):
         warm_start(WarmSource.of(firsts / "lda"), Corpus(write_shards(tmp_path / "few", [[{0: 3}]], WORDS - 1)), 4)
 
 
-def test_a_stopped_fit__goes_on_to_the_same_bits(days, firsts, tmp_path):
+def test_a_stopped_fit__continues_to_the_same_bits(days, firsts, tmp_path):
     given = {"family": "hdp", "iterations": 4, "warm": firsts / "hdp", **FAMILIES["hdp"]}
     whole = fit(days["two"][0], tmp_path / "whole", **given)
     record = json.loads((tmp_path / "whole/run.json").read_text())

@@ -52,7 +52,7 @@ def test_the_table__has_what_evaluate_and_the_events_say(small, compared):
 
 
 @pytest.mark.long
-def test_fits__are_those_of_fit(small, compared, tmp_path):
+def test_fits__match_fit(small, compared, tmp_path):
     options = {"topics": 3, "beta": 3.0, "iterations": 4, "seed": member_seed(3, 1)}
     fit(small[0], tmp_path / "one", family="lda", heldout=small[1], **options)
     last = Run(tmp_path / "one").events()[-2]
@@ -99,7 +99,7 @@ def test_a_corpus__is_split_where_no_tokens_are_given(small, tmp_path):
     assert found.rows[0]["ensemble_score"] == pytest.approx(found.rows[0]["score"], rel=1e-6)
 
 
-def test_families_that_find_their_topics__are_told_with_them(small, tmp_path):
+def test_families_that_find_their_topics__are_reported_with_them(small, tmp_path):
     options = {"families": ("gibbs-hdp",), "init_topics": (1, 6), "restarts": 1, "iterations": 5}
     found = compare(small[0], tmp_path / "out", heldout=small[1], **options)
     assert [(row["start"], row["topics"]) for row in found.rows] == [("from 1 topic", None), ("from 6 topics", None)]
@@ -135,7 +135,7 @@ def test_start_from__fits_from_random_starts_and_from_each_fit(small, started):
     assert row["ensemble_score"] > row["score"]
 
 
-def test_the_command__prints_the_table_and_says_how_to_go_on(small, tmp_path, capsys, monkeypatch):
+def test_the_command__prints_the_table_and_says_how_to_continue(small, tmp_path, capsys, monkeypatch):
     words = ["compare", small[0], str(tmp_path / "out dir"), "--heldout", small[1], "--families", "lda"]
     words += [
         "--topics",

@@ -51,7 +51,7 @@ def test_reference__is_what_hdp_finds_or_that_it_finds_nothing():
     assert recommended([row(10), row(20, 0.0), {**hdp, "remark": "none was found"}]).reference == "hdp: none was found."
 
 
-def test_errors__are_those_of_a_mean_over_documents_of_one_length():
+def test_errors__match_a_mean_over_documents_of_one_length():
     logs = np.random.default_rng(1).normal(-8, 1, 400) * 5
     score, error = DocumentScores(logs, np.full(400, 5.0)).mean()
     assert score == pytest.approx(logs.mean() / 5)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.xdist_group("comparing")  # what it compares is fitted 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("cell", "iteration"), [("lda-2", 1), ("lda-3", 2), ("gibbs-lda-3", 4)])
-def test_a_stopped_comparison__goes_on_to_the_same_table(small, compared, tmp_path, cell, iteration):
+def test_a_stopped_comparison__continues_to_the_same_table(small, compared, tmp_path, cell, iteration):
     options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     with pytest.raises(KeyboardInterrupt):
         compare(small[0], tmp_path / "out", sinks=[stopping(cell, iteration)], **options)
@@ -103,7 +103,7 @@ def test_damaged_records__are_named_and_nothing_is_overwritten(small, compared, 
 
 
 @pytest.mark.long
-def test_a_comparison__is_told_and_checked_with_all_its_runs(small, compared, tmp_path):
+def test_a_comparison__is_reported_and_checked_with_all_its_runs(small, compared, tmp_path):
     found = info(compared.folder)
     assert found["kind"] == "comparison"
     assert found["families"] == ["lda", "gibbs-lda"]
@@ -200,7 +200,7 @@ def test_folders_of_older_formats__are_refused_with_what_to_do(tmp_path):
         row_of(folder, "lda-3")
 
 
-def test_a_comparison_of_version_0_1__goes_on(small, compared, tmp_path):
+def test_a_comparison_of_version_0_1__continues(small, compared, tmp_path):
     """Its record has the options that are gone, and its folder rows of other libraries."""
     given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     out = Folder(shutil.copytree(compared.folder, tmp_path / "out"))

@@ -87,7 +87,7 @@ def test_what_cannot_be_measured__is_refused_before_a_fit(place, tmp_path, optio
     assert not (tmp_path / "out").exists()
 
 
-def test_a_comparison__goes_on_with_the_same_metrics_alone(place, tmp_path, capsys):
+def test_a_comparison__continues_with_the_same_metrics_alone(place, tmp_path, capsys):
     common = ["compare", str(place / "corpus"), str(tmp_path / "out"), "--families", "lda", "--topics", "2", "--quiet"]
     common += ["--restarts", "1", "--iterations", "2", "--scheduler", "serial"]
     assert main([*common, "--metrics", "diversity,ari"]) == 0

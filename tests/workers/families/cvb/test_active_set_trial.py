@@ -252,7 +252,7 @@ def test_a_run_that_stops_in_a_trial__is_resumed_to_the_same_bits(decision, plan
         assert bits(resume(out, scheduler="threads", workers=2), shards_of(planted[0])) == expected
 
 
-def test_a_warm_start__goes_on_with_the_active_sets_that_were_decided_for(decision, planted, whole, tmp_path):
+def test_a_warm_start__continues_with_the_active_sets_that_were_decided_for(decision, planted, whole, tmp_path):
     kept = iterations_of(whole)[-1]["small_active_sets"]
     assert kept == (decision == "kept")
     warm = {**{name: value for name, value in FIT.items() if name != "init"}, "iterations": 2}

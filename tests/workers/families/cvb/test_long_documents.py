@@ -144,7 +144,7 @@ def of_release_0_1(arrays):
 
 
 @pytest.mark.parametrize("name", ["lda", "few", "start", "hdp"])
-def test_checkpoints_of_an_older_release__go_on_with_exact_counts(corpus, tmp_path, name):
+def test_checkpoints_of_an_older_release__continue_with_exact_counts(corpus, tmp_path, name):
     """They have drifted, also below zero; what responsibilities say is not lost."""
     given = {"topics": TOPICS, "iterations": 4, "checkpoint_every": 1, "scheduler": "serial", **FITS[name]}
     given = given if name != "start" else {**given, "init_strength": 64.0}  # which single precision has room beside

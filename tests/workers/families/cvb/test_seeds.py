@@ -89,7 +89,7 @@ def test_seeds__do_not_depend_on_the_seed_of_the_fit(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_counts__are_those_of_the_corpus_and_pseudo_counts(corpus, tmp_path, name):
+def test_counts__match_the_corpus_and_pseudo_counts(corpus, tmp_path, name):
     fit(corpus, tmp_path / "run", iterations=5, scheduler="serial", seeds=seeds_of((0,), 2.0), **FAMILIES[name])
     model, vocabulary = Model(tmp_path / "run"), Corpus(corpus).vocabulary
     rows = np.concatenate([model.rows(number).dense_counts for number in range(len(model.blocks))]).astype(np.float64)

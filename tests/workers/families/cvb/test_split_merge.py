@@ -146,7 +146,7 @@ def test_probabilities__sum_to_one_at_any_time(planted):
     assert moving >= 2
 
 
-def test_tokens_held_out__are_those_of_their_addresses_throughout(planted):
+def test_tokens_held_out__match_their_addresses_throughout(planted):
     """The same ones until they count again; about the share that is told; each shard and seed has its own."""
     problem, states = lived(planted[0])
     before = None

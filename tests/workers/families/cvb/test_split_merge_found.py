@@ -175,7 +175,7 @@ def test_deletions__are_proposed_once_there_are_redundant_topics(superfluous):
     assert found.delete_candidates.tolist() == ([1, 2] if superfluous else [])
 
 
-def test_rounds_of_a_checkpoint_of_before__go_on():
+def test_rounds_of_an_old_checkpoint__continue():
     """It does not say that the first round has found redundant topics, but that they have moved."""
     before = initial(replace(split_merge.begin(3, 200), merges=2))
     found = split_merge.step(before, replace(before, sweeps=46.0), Delta({})).moves

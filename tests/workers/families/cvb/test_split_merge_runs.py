@@ -124,7 +124,7 @@ def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_
     assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
 
 
-def test_a_resumed_run_of_more_iterations__goes_on_with_all_tokens(planted, whole, steps, tmp_path):
+def test_a_resumed_run_of_more_iterations__continues_with_all_tokens(planted, whole, steps, tmp_path):
     """Rounds end when they would have: the run was planned so."""
     out = stopped(planted, tmp_path / "run", steps["scores"])
     model = resume(out, iterations=ITERATIONS + 20, scheduler="serial")

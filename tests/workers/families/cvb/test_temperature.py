@@ -195,7 +195,7 @@ def test_scores__are_those_with_which_an_iteration_begins(planted):
     assert found[0].tolist() == found[1].tolist()
 
 
-def test_the_search__goes_on_with_fewer_tokens_when_moves_of_topics_have_ended(planted):
+def test_the_search__continues_with_fewer_tokens_when_moves_of_topics_have_ended(planted):
     options, iterations = {"topics": 8, "split_merge_moves": True}, 100
     problem = problem_of(planted[0], "hdp", options, iterations=iterations)
     shares, powers, alphas, phases = [], [], [], []
@@ -250,7 +250,7 @@ def test_a_run_that_ends_during_the_search__is_refused(planted, tmp_path):
         resume(tmp_path / "run", iterations=4, scheduler="serial")
 
 
-def test_a_warm_start__goes_on_with_the_power_that_was_found(planted, whole, tmp_path):
+def test_a_warm_start__continues_with_the_power_that_was_found(planted, whole, tmp_path):
     found = iterations_of(whole)[-1]["power"]
     fit(planted[0], tmp_path / "warm", family=Model(whole).record.family, warm=whole, scheduler="serial", **FIT)
     assert {event["power"] for event in iterations_of(tmp_path / "warm")} == {found}

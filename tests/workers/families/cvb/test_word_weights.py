@@ -82,7 +82,7 @@ def expected_weights(formula):
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
-def test_weights__are_those_of_the_definitions_and_keep_the_number_of_tokens(tiny, formula):
+def test_weights__match_the_definitions_and_keep_the_number_of_tokens(tiny, formula):
     found = pair_weights(tiny, formula)
     np.testing.assert_allclose(found, expected_weights(formula), rtol=1e-5)
     assert found.sum() == pytest.approx(Corpus(tiny).manifest.tokens, rel=1e-6)

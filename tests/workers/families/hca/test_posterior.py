@@ -155,7 +155,7 @@ def test_evidence__is_what_the_best_loadings_add_to_the_bound(seed, count, words
 
 
 @given(st.integers(0, 1000), st.integers(1, 8), st.integers(1, 4), st.sampled_from([1.0, -1.0]))
-def test_sums_of_a_merged_tree__are_those_of_vectors_that_were_merged(seed, count, words, sign):
+def test_sums_of_a_merged_tree__match_vectors_that_were_merged(seed, count, words, sign):
     """Each vector is at one of two leaves; what is put together is its x, of a sign."""
     vectors, generator = Vectors(seed, count, words, 4), np.random.default_rng(seed)
     apart = np.where(generator.random(count) < 0.5, 1, 2)  # of two siblings, the one that a vector has nothing of

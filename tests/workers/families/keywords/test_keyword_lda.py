@@ -46,7 +46,7 @@ def drawn(seed):
 
 
 @given(st.integers(0, 10_000))
-def test_probabilities__are_those_of_the_mixture_and_sum_to_one(seed):
+def test_probabilities__match_the_mixture_and_sum_to_one(seed):
     counts, special, priors, state, rows = drawn(seed)
     changed, totals = effective(rows, state)
     found = (changed.dense_counts + priors["b"]) / (totals.topic_moments[0] + state.beta)

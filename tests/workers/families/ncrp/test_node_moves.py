@@ -188,7 +188,7 @@ def test_alike_paths__are_leaves_with_the_same_documents():
     assert node_moves.alike_paths(Tree(np.array([ROOT]), 3), np.zeros((1, 1)), 0.5) == []
 
 
-def test_affinities__are_those_of_distributions():
+def test_affinities__match_distributions():
     counts = np.array([[4.0, 1.0, 0.0], [0.0, 3.0, 0.0]])
     p = counts / np.maximum(counts.sum(axis=0), 1.0)
     roots = np.sqrt(counts).T @ np.sqrt(counts)

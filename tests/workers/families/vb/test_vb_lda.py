@@ -200,7 +200,7 @@ def test_objective__is_the_bound_written_out(drawn, iterations):
 
 
 @pytest.mark.parametrize(("iterations", "close"), [(1, 1e-8), (4, 0.02)])
-def test_sweeps__are_those_of_scikit_learn(iterations, close):
+def test_sweeps__match_scikit_learn(iterations, close):
     """One to rounding; more as nearly as documents allow, which scikit-learn begins at random in each iteration."""
     from sklearn.decomposition import LatentDirichletAllocation
 

@@ -282,7 +282,7 @@ def test_sweep__adds_pseudo_counts_that_are_apart_to_those_of_their_words(state,
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
-def test_sweep__goes_on_from_where_it_ended(state, extra):
+def test_sweep__continues_from_where_it_ended(state, extra):
     """Nothing drifts: after some sweeps the counts that were carried along still equal a recount."""
     rows = state.rows(extra)
     for _ in range(3):

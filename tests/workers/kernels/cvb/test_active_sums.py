@@ -48,7 +48,7 @@ def test_active_tables__of_documents_own_priors_equal_their_twin(state):
 
 
 @given(listed_shards(max_count=9) | weighed_shards(max_count=9), st.sampled_from([1.0, 30.0, 1e4]))
-def test_active_tables__of_pseudo_counts_are_those_of_tokens_that_are_certain(state, pseudo):
+def test_active_tables__of_pseudo_counts_match_tokens_that_are_certain(state, pseudo):
     prior = state.noise.uniform(0.1, 2.0, state.topics)
     tables, grown = np.ones(state.topics), np.ones(state.topics + 1)
     sparse = state.sparse._replace(pseudo=np.full(state.topic.size, pseudo, np.float32))

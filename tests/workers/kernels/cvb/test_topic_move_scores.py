@@ -47,7 +47,7 @@ def test_hold_out__depends_on_the_address_of_a_pair_alone(one, other, key, data)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.5])
-def test_hold_out__takes_the_share_that_it_is_told(share):
+def test_hold_out__takes_the_given_share(share):
     """Within four standard errors: over all, by document, by word, by the place of a copy; and pairs are independent."""
     documents, words, copies = 40, 25, 4
     shard = Shard.of(0, documents_of([dict.fromkeys(range(words), copies)] * documents))

@@ -168,7 +168,7 @@ def test_moved_states__add_what_merges_drop_what_goes_and_split_whole_documents(
 
 
 @given(listed_shards(max_count=9), KEYS, st.data())
-def test_moved_states__in_runs_of_documents_are_those_of_all(state, key, data):
+def test_moved_states__in_runs_of_documents_match_all(state, key, data):
     into, split = data.draw(moves_of(state.topics))
     more, cut = held_out(state.shard, key, 0.3), data.draw(st.integers(0, state.shard.documents))
     whole = carried(state, more, into, split, key)

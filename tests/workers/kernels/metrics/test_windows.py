@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
     st.one_of(st.none(), st.integers(1, 6)),
     st.booleans(),
 )
-def test_counts__are_those_of_a_loop_over_all_windows(texts, size, exact):
+def test_counts__match_a_loop_over_all_windows(texts, size, exact):
     pairs = WordPairs.within([np.array([[0, 1, 2], [2, 3, 4]])], 5)
     tokens = np.array([word for text in texts for word in text], dtype=np.int64)
     counts = count_windows(tokens, np.cumsum([0, *map(len, texts)]), pairs, size, exact=exact)
@@ -27,6 +27,6 @@ def test_counts__are_those_of_a_loop_over_all_windows(texts, size, exact):
     assert dict(zip(named, counts.pair.tolist(), strict=True)) == both
 
 
-def test_counts__of_no_pairs_are_those_of_words():
+def test_counts__of_no_pairs_match_words():
     counts = count_windows(np.array([0, 0, -1]), np.array([0, 3]), WordPairs.within([np.array([[0]])], 1), 2)
     assert (counts.windows, counts.word.tolist(), counts.pair.tolist()) == (2, [1], [])

@@ -160,7 +160,7 @@ def counted(shard, lists, topics):
 
 @pytest.mark.parametrize("discount", [0.0, 0.3])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_vectors__are_those_of_the_twin_and_sum_to_one(network, discount):
+def test_vectors__match_the_twin_and_sum_to_one(network, discount):
     model, shard, local, _, global_state = problem(3, network, discount)
     mean = model.node_vectors(local, global_state)
     twins = []
@@ -171,7 +171,7 @@ def test_vectors__are_those_of_the_twin_and_sum_to_one(network, discount):
     np.testing.assert_allclose(mean.sum(axis=1), 1.0, rtol=1e-5)
 
 
-def test_unseen_documents__are_those_of_the_twin():
+def test_unseen_documents__match_the_twin():
     model, shard, _, rows, global_state = problem(5, "diamond", 0.0)
     folded_in = model.fold_in(shard, rows, global_state, Stream(5))
     assert folded_in.responsibilities is None

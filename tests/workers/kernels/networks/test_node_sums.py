@@ -50,7 +50,7 @@ def sums(draw):
 
 
 @given(sums())
-def test_node_sums__are_those_of_single_nodes(case):
+def test_node_sums__match_single_nodes(case):
     nodes, global_state = case
     kind, roots, customers, tables = nodes
     found, kinds = sums_of(nodes, global_state), global_state.strength.size
@@ -78,7 +78,7 @@ def test_log_q__is_that_of_a_beta(b, m):
 
 
 @given(sums(), st.data())
-def test_sums_of_two_groups_of_nodes__are_those_of_all(case, data):
+def test_sums_of_two_groups_of_nodes__match_all(case, data):
     nodes, global_state = case
     first = data.draw(st.integers(0, nodes.kind.size))
     parts = [NodeTotals(*(sums[part] for sums in nodes)) for part in (slice(first), slice(first, None))]

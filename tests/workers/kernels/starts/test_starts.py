@@ -60,7 +60,7 @@ def test_information__is_positive_mutual_information(seed):
 
 
 @given(SEEDS, st.integers(1, 6))
-def test_products_and_directions__are_those_of_linear_algebra(seed, columns):
+def test_products_and_directions__match_linear_algebra(seed, columns):
     generator = np.random.default_rng(seed)
     matrix = np.maximum(generator.normal(size=(5, WORDS)), 0.0).astype(np.float32)
     right, left = generator.normal(size=(WORDS, columns)), generator.normal(size=(5, columns))
@@ -88,7 +88,7 @@ def test_dependent_rows__become_zero():
 
 
 @given(SEEDS)
-def test_word_vectors__are_those_of_the_singular_value_decomposition(seed):
+def test_word_vectors__match_the_singular_value_decomposition(seed):
     matrix = np.random.default_rng(seed).random((WORDS, WORDS))
     left, sizes, _ = np.linalg.svd(matrix)
     expected = left * np.sqrt(sizes)
@@ -107,7 +107,7 @@ def test_vectors_of_documents__are_weighed_sums(seed):
 
 
 @given(SEEDS, st.integers(1, 12), st.booleans(), st.integers(1, 3))
-def test_seeds_and_labels__are_those_of_k_means(seed, size, weighted, candidates):
+def test_seeds_and_labels__match_k_means(seed, size, weighted, candidates):
     generator = np.random.default_rng(seed)
     weights = generator.random(9) + 0.1 if weighted else np.zeros(0)
     vectors = generator.normal(size=(9, 4))
@@ -171,7 +171,7 @@ def test_documents_begin_in_no_more_clusters_than_the_setting(seed, most):
 
 
 @given(SEEDS, st.integers(1, 4))
-def test_products_of_correspondence__are_those_of_the_scaled_table(seed, columns):
+def test_products_of_correspondence__match_the_scaled_table(seed, columns):
     generator, pairs, number = drawn(seed)
     directions = generator.normal(size=(WORDS, columns)).astype(np.float32)
     products = np.ones((WORDS, columns), dtype=np.float32)
