@@ -73,18 +73,37 @@ def _bits(values: Array) -> int:
 def _split(values: Array, planes: Array) -> None:
     size = values.size
     for plane in range(planes.size // max(size, 1)):
-        shift, first = np.int64(8 * plane), plane * size
+        shift, filled = np.int64(8 * plane), planes[plane * size : (plane + 1) * size]
         for number in range(size):
             value = np.int64(values[number])
-            planes[first + number] = (((value << 1) ^ (value >> 63)) >> shift) & 255
+            filled[number] = (((value << 1) ^ (value >> 63)) >> shift) & 255
 
 
 @helper
 def _add(planes: Array, values: Array) -> None:
     size = values.size
     count = planes.size // max(size, 1)
-    for number in range(size):
-        folded = np.int64(0)
-        for plane in range(count):
-            folded |= np.int64(planes[plane * size + number]) << np.int64(8 * plane)
-        values[number] += ((folded >> 1) & HIGH_BITS) ^ -(folded & 1)
+    low, middle = planes[:size], planes[size : 2 * size]
+    # Loops of a fixed number of planes are vectorised.
+    if count == 1:
+        for number in range(size):
+            values[number] += _unfolded(np.int64(low[number]))
+    elif count == 2:
+        for number in range(size):
+            values[number] += _unfolded(np.int64(low[number]) | np.int64(middle[number]) << 8)
+    elif count == 3:
+        high = planes[2 * size :]
+        for number in range(size):
+            folded = np.int64(low[number]) | np.int64(middle[number]) << 8 | np.int64(high[number]) << 16
+            values[number] += _unfolded(folded)
+    else:
+        for number in range(size):
+            folded = np.int64(0)
+            for plane in range(count):
+                folded |= np.int64(planes[plane * size + number]) << np.int64(8 * plane)
+            values[number] += _unfolded(folded)
+
+
+@helper
+def _unfolded(folded: np.int64) -> np.int64:
+    return ((folded >> 1) & HIGH_BITS) ^ -(folded & 1)
