@@ -266,7 +266,9 @@ def test_results__are_freed_as_soon_as_nobody_can_ask_for_them(opened):
         for number in range(2, 6):
             future = executor.submit(make, future)
             in_time(executor.collect, [future])
-            wait_until(lambda number=number: [reference() is None for reference in held] == [True] * (number - 1) + [False])
+            wait_until(
+                lambda number=number: [reference() is None for reference in held] == [True] * (number - 1) + [False]
+            )
         del future
         wait_until(lambda: held[-1]() is None)  # neither does the thread that made it hold it while it waits
         assert [reference() for reference in held] == [None] * 5
