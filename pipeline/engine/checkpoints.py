@@ -8,9 +8,10 @@ random and not recorded, so that other counts with the same fingerprint cannot b
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -94,8 +95,8 @@ def _compare(
 
 
 # Frequency of checkpoints, where `checkpoint_every` does not set it
-MIN_SECONDS = 60.0  # Least time between two checkpoints
-MAX_TIME_SHARE = 0.05  # Share of the run's time that checkpoints may take
+MIN_SECONDS = 30.0  # Least time between two checkpoints
+MAX_TIME_SHARE = 0.05  # Share of the run's time that the loop may wait for checkpoints
 MAX_ITERATIONS = 1000  # Most iterations between two; a Dask scheduler remembers every task in between
 FIRST_ITERATION = 1  # Iteration that the first checkpoint of a run follows, whatever the rule
 
@@ -111,9 +112,12 @@ class Checkpointer:
         self.last = snapshot
 
     def save_if_due(self, snapshot: Snapshot) -> State:
-        """Hold a snapshot, save it if that is due, and return the state to go on from (loaded, if it was saved)."""
+        """Hold a snapshot, begin to save it if that is due, and return the state to go on from."""
         self.hold(snapshot)
         return snapshot.state
+
+    def complete(self) -> None:
+        """Wait until the snapshot that is being saved is complete, after sweeps were submitted that run meanwhile."""
 
     def restore(self) -> Snapshot | None:
         """Return the snapshot that was saved last; None where there is none."""
@@ -144,18 +148,34 @@ class RunCheckpointer(Checkpointer):
         self._require_ownership, self._notice = require_ownership, notice
         self._saved_at, self._iteration = time.monotonic(), 0
         self._first_events = self._events_before = run.events_size()
+        self._writing: dict[str, Future[str]] = {}  # The parts that workers are writing of the last snapshot
+        self._waited = 0.0  # Seconds that the loop has waited for it
 
     def save_if_due(self, snapshot: Snapshot) -> State:
-        """Hold a snapshot, save it if that is due, and return the state to go on from (loaded, if it was saved)."""
+        """Hold a snapshot, begin to save it if that is due, and return the state to go on from (loaded, if need be)."""
         self.hold(snapshot)
         self._events_before = self._run.events_size()
         if not snapshot.state.iteration or not self._due(snapshot.state.iteration):
             return snapshot.state
-        began = time.monotonic()
-        state = self._write(snapshot)
-        self._saved_at = time.monotonic()
-        self._pause = max(self._min_seconds, (self._saved_at - began) / self._max_time_share)
-        return state
+        self._submit(snapshot.state)
+        # What hosts hold has no history; others that have joined take part from the checkpoint on.
+        held = isinstance(snapshot.state.blocks, HeldParts) and snapshot.state.blocks.exchange.is_current
+        if held or not self._executor.keeps_history:
+            return snapshot.state
+        self.complete()
+        return self._without_history(snapshot)
+
+    def complete(self) -> None:
+        """Wait until the snapshot that is being saved is complete, after sweeps were submitted that run meanwhile."""
+        if not self._writing or self.last is None:
+            return
+        began, iteration = time.monotonic(), self.last.state.iteration
+        with self._discarding(iteration):
+            record = self._record(self.last, self._written(self.last.state))
+            self._require_ownership()
+            self._run.checkpoints.publish(record)
+        self._iteration, self._saved_at = iteration, time.monotonic()
+        self._pause = max(self._min_seconds, (self._waited + self._saved_at - began) / self._max_time_share)
 
     def _due(self, iteration: int) -> bool:
         # A run that is stopped or lost early then has something to go on from.
@@ -175,46 +195,39 @@ class RunCheckpointer(Checkpointer):
     def save_last(self) -> int | None:
         """Save the last snapshot, unless it is saved; return the iteration of the last checkpoint, if there is one."""
         if self.last is not None and self.last.state.iteration > self._iteration:
-            self._write(self.last)
+            if not self._writing:
+                self._submit(self.last.state)
+            self.complete()
         return self.saved_iteration
 
-    def _write(self, snapshot: Snapshot) -> State:
-        """Write a checkpoint, publish it once it is complete, and return the state to go on from."""
-        self._require_ownership()
-        state = snapshot.state
-        checkpoint = self._run.checkpoints.own(state.iteration)
+    @contextlib.contextmanager
+    def _discarding(self, iteration: int) -> Iterator[None]:
+        """Discard the checkpoint of an iteration if it fails."""
         try:
-            record = self._record(snapshot, self._write_parts(checkpoint, state))
-            self._require_ownership()
-            self._run.checkpoints.publish(record)
+            yield
         except BaseException:
-            self._run.checkpoints.discard(state.iteration)
+            self._writing = {}
+            self._run.checkpoints.discard(iteration)
             raise
-        self._iteration = state.iteration
-        if not self._executor.keeps_history:
-            return state
-        # What hosts hold has no history; others that have joined take part from the checkpoint on.
-        if isinstance(state.blocks, HeldParts) and state.blocks.exchange.is_current:
-            return state
-        try:
-            checks = self._checks_of(record)
-        except DamagedError as error:
-            # A checkpoint that was just written and cannot be read is as good as lost.
-            raise ClusterError(str(error)) from error
-        state = self._load(record, checks)
-        self.last = Snapshot(state, snapshot.progress, snapshot.previous)
-        return state
 
-    def _write_parts(self, checkpoint: Checkpoint, state: State) -> dict[str, str]:
-        """Write each part by the worker that holds it; return the parts' digests."""
-        submit = self._executor.submit
-        written = {
-            _rows(number): submit(write_block, checkpoint, number, block) for number, block in enumerate(state.blocks)
-        }
-        for number, swept in enumerate(state.swept if self._locals else []):
-            written[_locals(number)] = submit(write_local, checkpoint, number, swept)
+    def _submit(self, state: State) -> None:
+        """Submit the writing of each part by the worker that holds it."""
+        began, submit = time.monotonic(), self._executor.submit
+        self._require_ownership()
+        checkpoint = self._run.checkpoints.own(state.iteration)
+        with self._discarding(state.iteration):
+            for number, block in enumerate(state.blocks):
+                self._writing[_rows(number)] = submit(write_block, checkpoint, number, block)
+            for number, swept in enumerate(state.swept if self._locals else []):
+                self._writing[_locals(number)] = submit(write_local, checkpoint, number, swept)
+        self._waited = time.monotonic() - began
+
+    def _written(self, state: State) -> dict[str, str]:
+        """Wait for the parts; return their digests."""
+        checkpoint, writing = self._run.checkpoints.own(state.iteration), self._writing
         parts = {"global_state": checkpoint.write("global_state", state.global_state.to_arrays())}
-        parts.update(zip(written, self._executor.collect(list(written.values())), strict=True))
+        parts.update(zip(writing, self._executor.collect(list(writing.values())), strict=True))
+        self._writing = {}
         missing = [name for name in parts if not checkpoint.folder.exists(f"{name}/{DIGESTS}")]
         if missing:
             raise CollapsiumError(
@@ -222,6 +235,18 @@ class RunCheckpointer(Checkpointer):
                 "that the driver and all workers share"
             )
         return parts
+
+    def _without_history(self, snapshot: Snapshot) -> State:
+        """Return the state that is read from the checkpoint that was just written."""
+        try:
+            record = self._run.checkpoints.at(snapshot.state.iteration).record()
+            checks = self._checks_of(record)
+        except DamagedError as error:
+            # A checkpoint that was just written and cannot be read is as good as lost.
+            raise ClusterError(str(error)) from error
+        state = self._load(record, checks)
+        self.last = Snapshot(state, snapshot.progress, snapshot.previous)
+        return state
 
     def _record(self, snapshot: Snapshot, parts: dict[str, str]) -> CheckpointRecord:
         folder = self._run.checkpoints.own(snapshot.state.iteration).folder
@@ -239,7 +264,9 @@ class RunCheckpointer(Checkpointer):
 
     def restore(self) -> Snapshot | None:
         """Return the latest complete checkpoint, and cut the events that came after it."""
-        self.last = None
+        if self.last is not None and self._writing:
+            self._run.checkpoints.discard(self.last.state.iteration)
+        self.last, self._writing = None, {}
         iterations, faults = self._run.checkpoints.candidates()
         for iteration in iterations:
             own_faults, sound = self._examine(iteration)

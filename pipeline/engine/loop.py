@@ -289,6 +289,7 @@ class Fit:
             # Where a host is gone just now, it is submitted again.
             with contextlib.suppress(HostLostError):
                 self._submitted = self._submit_round(self._due(self.state.iteration + 1), rows=rows)
+        self._checkpointer.complete()
         scored, top_words = self._collected(scores), self.problem.executor.collect(words) if words else []
         progress = self._finished_progress(progress, scored, top_words, restored=restored is not None)
         if progress.score is None and self._stop_reason(progress):
@@ -310,6 +311,7 @@ class Fit:
             corpus_tokens = max(family.corpus_tokens(self.state.global_state), 1.0)
             progress = replace(progress, change=family.moved_tokens(statistics) / corpus_tokens)
             self._save_if_due(progress)
+            self._checkpointer.complete()
         else:
             progress = restored
         iteration, every, scores = self.state.iteration, self.limits.score_every, list[tasks.Score]()

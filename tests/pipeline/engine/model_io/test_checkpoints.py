@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Model, fit, resume, topics, verify
+from collapsium.pipeline.engine.checkpoints import RunCheckpointer
+from collapsium.pipeline.engine.loop import Fit
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import (
     AbsentError,
     ClusterError,
@@ -22,7 +26,7 @@ from collapsium.storage.io.records import dump
 from collapsium.storage.runs.checkpoint import RECORD, Checkpoints
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus
-from tests.fits import TIMES, bits
+from tests.fits import TIMES, bits, problem_of
 
 OPTIONS = {"family": "hdp", "topics": 4, "iterations": 8}
 
@@ -48,6 +52,32 @@ def stopped(small, place, iteration=5, **options):
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], place, heldout=small[1], sinks=[stop_at(iteration)], **{**OPTIONS, **options})
     return place
+
+
+class Recorded(SerialExecutor):
+    """Records what is submitted, and the waits for written parts."""
+
+    def __init__(self):
+        self.steps = []
+
+    def submit(self, function, *args, home=None):
+        self.steps.append(function.__name__)
+        return super().submit(function, *args, home=home)
+
+    def collect(self, futures, links=None):
+        results = super().collect(futures, links)
+        self.steps += ["waited"] if any(isinstance(result, str) for result in results) else []
+        return results
+
+
+def test_sweeps_are_submitted__before_a_checkpoint_is_waited_for(small, tmp_path):
+    executor = Recorded()
+    problem = problem_of(small[0], "hdp", {"topics": 4}, executor=executor)
+    checkpointer = RunCheckpointer(Run(tmp_path / "run"), problem, every=1)
+    for state, _ in Fit(problem, Limits(iterations=3), checkpointer):
+        assert (checkpointer.saved_iteration or 0) == state.iteration
+    first = executor.steps.index("write_local")
+    assert "sweep" in executor.steps[first : executor.steps.index("waited", first)]
 
 
 @pytest.fixture(scope="module")
