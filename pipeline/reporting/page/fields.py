@@ -78,18 +78,17 @@ def field_sections(
 ) -> list[FieldSection]:
     """Return the sections that the options ask for."""
     _check(fields, effect)
-    where = {"scheduler": source.scheduler, "workers": source.workers}
+    where = SchedulerOptions(scheduler=source.scheduler, workers=source.workers)
     sections = []
     if fields.effects is not None:
         posterior = PosteriorOptions(posteriors="sampled" if documents <= SAMPLED else "fit", corpus=_path(source))
         with _named_as("effects", "formula"):
-            views = effects_by_field(
-                run, fields.effects, effect, posterior, SchedulerOptions(**where), source.tls, source.progress
-            )
+            views = effects_by_field(run, fields.effects, effect, posterior, where, source.tls, source.progress)
         sections.append(_effects_section(fields.effects, views, effect.level))
     largest = [topic.id for topic in sorted(topics, key=lambda topic: -topic.share)][:WORD_TOPICS]
     chosen = list(dict.fromkeys(fields.word_topics or largest))
-    reading = {"corpus": source.corpus, "tls": source.tls, "progress": source.progress, **where}
+    reading = {"corpus": source.corpus, "tls": source.tls, "progress": source.progress}
+    reading |= {"scheduler": source.scheduler, "workers": source.workers}
     with _named_as("word_topics", "topic", "topics"):
         if fields.words_by is not None:
             with _named_as("words_by", "field"):
