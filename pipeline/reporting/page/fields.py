@@ -87,7 +87,7 @@ def field_sections(
         sections.append(_effects_section(fields.effects, views, effect.level))
     largest = [topic.id for topic in sorted(topics, key=lambda topic: -topic.share)][:WORD_TOPICS]
     chosen = list(dict.fromkeys(fields.word_topics or largest))
-    reading = {"corpus": source.corpus, "tls": source.tls, "progress": source.progress}
+    reading: dict[str, Any] = {"corpus": source.corpus, "tls": source.tls, "progress": source.progress}
     reading |= {"scheduler": source.scheduler, "workers": source.workers}
     with _named_as("word_topics", "topic", "topics"):
         if fields.words_by is not None:
