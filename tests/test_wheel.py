@@ -40,7 +40,7 @@ def test_wheel__installed_elsewhere_ingests_the_sample_texts(tmp_path):
     wanted = [
         path
         for path in rooms
-        if path.suffix in (".py", ".xz") or path.name == "py.typed" or path.parent.name == "templates"
+        if path.suffix in (".py", ".xz", ".yaml") or path.name == "py.typed" or path.parent.name == "templates"
     ]
     for path in [*wanted, ROOT / "pyproject.toml", ROOT / "README.md", ROOT / "LICENSE"]:
         copy = source / path.relative_to(ROOT)

@@ -27,6 +27,7 @@ from collapsium.pipeline.executors.dask_client import (
     is_unanswered,
     remove_worker,
     require_scheduler,
+    required_resources,
     run_aside,
     stand_by_on,
     within,
@@ -82,7 +83,9 @@ class DaskExecutor:
         self._looked, self._waiting = time.monotonic(), 0
         # Number of losses of work, and the number that each thread has seen.
         self._losses, self._seen = 0, threading.local()
-        self._members = Members(lambda: self._token, self._watch.notice)
+        # The workers of a cluster of our own have no resources.
+        self._resources = required_resources() if cluster is None else {}
+        self._members = Members(lambda: self._token, self._watch.notice, self._resources)
         self._pending_activity: concurrent.futures.Future[list[Activity]] | None = None
         self._active: list[Activity] = []
         self._gone = False
@@ -137,7 +140,7 @@ class DaskExecutor:
     def _read_workers(self) -> None:
         """Wait for the workers' state, and until all of them are ready for tasks."""
         with cluster_errors():
-            signs = ask_scheduler(self._client, self._watch.timeout, worker_signs, self._token)[1]
+            signs = ask_scheduler(self._client, self._watch.timeout, worker_signs, self._token, self._resources)[1]
         workers = {name: WorkerSign(*sign) for name, sign in signs.items()}
         joining = self._members.take(workers)
         if joining:
@@ -226,6 +229,7 @@ class DaskExecutor:
                 priority=-priority,
                 workers=workers,
                 allow_other_workers=workers is not None,
+                resources=self._resources or None,
             )
         return cast(Future[T], future)
 
@@ -335,7 +339,7 @@ class DaskExecutor:
         """Return the arguments of `Watch.look`; None if the scheduler has not answered in time."""
         limit = min(CLUSTER_POLL, self._watch.timeout)
         try:
-            counter, signs, stranded = ask_scheduler(self._client, limit, worker_signs, self._token)
+            counter, signs, stranded = ask_scheduler(self._client, limit, worker_signs, self._token, self._resources)
         except TimeoutError as error:
             self._watch.silent(first_line(error))
             return None
@@ -363,12 +367,19 @@ class DaskExecutor:
                 self._watch.answered(None if signs is None else signs[1])
 
         def run() -> Coroutine[object, object, dict[str, T | Exception]]:
-            running = self._client.run(run_aside, function, args, on_error="return", asynchronous=True)
+            running = self._client.run(
+                run_aside, function, args, workers=self._chosen, on_error="return", asynchronous=True
+            )
             return cast("Coroutine[object, object, dict[str, T | Exception]]", running)
 
         with self._explained():
             self._watch.begin()
             return self._of_present(self._awaited(run, check))
+
+    @property
+    def _chosen(self) -> list[str] | None:
+        """Addresses of the workers that have the required resources; None for all workers."""
+        return list(self._members.addresses) if self._resources else None
 
     def _of_present(self, results: dict[str, T | Exception]) -> list[T]:
         """Return results of workers; raise an error, unless its worker has left."""
@@ -393,7 +404,9 @@ class DaskExecutor:
     def tell(self, function: Callable[..., object], *args: object) -> None:
         """Run a function once in each worker that can be reached, without waiting; nothing is raised."""
         with contextlib.suppress(Exception):
-            self._start(self._client.run(run_aside, function, args, on_error="ignore", asynchronous=True))
+            self._start(
+                self._client.run(run_aside, function, args, workers=self._chosen, on_error="ignore", asynchronous=True)
+            )
 
     def halt(self, *, failed: bool = False) -> None:
         """Raise `KeyboardInterrupt` or `HaltedError` once in every other thread that waits for results."""
@@ -421,12 +434,13 @@ class DaskExecutor:
         self._token = new_token()
         while True:
             try:
-                _, workers, _ = ask_scheduler(self._client, min(CLUSTER_POLL, left()), worker_signs, self._token)
+                limit = min(CLUSTER_POLL, left())
+                _, workers, _ = ask_scheduler(self._client, limit, worker_signs, self._token, self._resources)
                 if workers:
                     self._read_workers()
                     break
                 reason = "it has no workers"
-                self._standing_by = stand_by_on(self._client)
+                self._standing_by = stand_by_on(self._client, self._resources)
             except MismatchError:
                 raise
             # A client without a scheduler raises errors of many kinds.

@@ -12,19 +12,48 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
+import dask
 import distributed
 
 from collapsium.pipeline.executors import dask_links
 from collapsium.pipeline.executors.base import Activity
 from collapsium.pipeline.executors.liveness import WORKER_POLL
-from collapsium.storage.errors import ClusterError, CollapsiumError
+from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
 
 T = TypeVar("T")
+
+Resources: TypeAlias = dict[str, float]  # Amounts of the resources of Dask's workers, by name
+
+# Settings of the user, by files or variables of the environment, take precedence.
+dask.config.update_defaults(next(dask.config.collect_yaml([str(Path(__file__).with_name("collapsium.yaml"))])))
+
+
+def required_resources() -> Resources:
+    """Return the resources that each task needs, by the setting ``collapsium.resources``."""
+    named = dask.config.get("collapsium.resources") or {}
+    amounts = named.values() if isinstance(named, Mapping) else [None]
+    if not all(isinstance(amount, int | float) and amount > 0 for amount in amounts):
+        raise OptionError(f"dask.config, collapsium.resources: expected amounts above 0 by name, found {named!r}")
+    return {str(name): float(amount) for name, amount in named.items()}
+
+
+def required_workers() -> int:
+    """Return the number of workers to wait for, by the setting ``collapsium.workers``."""
+    named = dask.config.get("collapsium.workers")
+    if type(named) is not int or named < 1:
+        raise OptionError(f"dask.config, collapsium.workers: expected a whole number of 1 or more, found {named!r}")
+    return named
+
+
+def has_resources(provided: Mapping[str, float], required: Mapping[str, float]) -> bool:
+    """Return whether a worker has what each task needs."""
+    return all(provided.get(name, 0.0) >= amount for name, amount in required.items())
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
@@ -99,9 +128,9 @@ def close_client(client: distributed.Client, seconds: float) -> None:
         within(seconds, lambda: client.close(timeout=max(seconds, 1.0)))
 
 
-def stand_by_on(client: distributed.Client) -> distributed.Future:
+def stand_by_on(client: distributed.Client, resources: Resources) -> distributed.Future:
     """Submit a task that does nothing: an adaptive cluster without workers starts one for it, while it is held."""
-    return client.submit(stand_by, key=f"stand-by-{uuid.uuid4().hex}")
+    return client.submit(stand_by, key=f"stand-by-{uuid.uuid4().hex}", resources=resources or None)
 
 
 async def activity_of(scheduler: distributed.Scheduler) -> list[Activity]:
@@ -149,14 +178,16 @@ SignFields: TypeAlias = tuple[float, float, bool, tuple[str, ...], bool, bool, i
 Signs: TypeAlias = tuple[int, dict[str, SignFields], int]
 
 
-def worker_signs(token: str, dask_scheduler: distributed.Scheduler) -> Signs:
-    """Return the state of the workers for a driver."""
+def worker_signs(token: str, resources: Resources, dask_scheduler: distributed.Scheduler) -> Signs:
+    """Return the state of the workers for a driver whose tasks need resources."""
     now = time.time()
     signs: dict[str, SignFields] = {}
     # Tasks that have left their thread wait for hosts of an exchange, which sweep without a task of their own.
     waiting = (task for worker in dask_scheduler.workers.values() for task in worker.long_running)
     exchanging = any(token in str(task.key) for task in islice(waiting, MAX_TASKS))
     for address, worker in dask_scheduler.workers.items():
+        if not has_resources(worker.resources, resources):
+            continue
         tasks = (task for task in worker.processing if task not in worker.long_running)
         keys = [str(task.key) for task in islice(tasks, MAX_TASKS)]
         own = [key for key in keys if token in key]

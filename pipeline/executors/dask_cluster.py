@@ -25,6 +25,9 @@ from collapsium.pipeline.executors.dask_client import (
     ask_scheduler,
     close_client,
     first_line,
+    has_resources,
+    required_resources,
+    required_workers,
     scheduler_addresses,
     stand_by_on,
     within,
@@ -165,7 +168,9 @@ class _FastMessages(distributed.SchedulerPlugin):  # type: ignore[misc]
             scheduler.stream_comms[worker].interval = MESSAGE_BATCH_SECONDS
 
 
-def reach_cluster(scheduler: Scheduler, workers: int, tls: TLS | None = None, watch: Watch | None = None) -> Executor:
+def reach_cluster(
+    scheduler: Scheduler, workers: int | None, tls: TLS | None = None, watch: Watch | None = None
+) -> Executor:
     """Connect to a Dask cluster that runs already, with a client of our own."""
     address = address_of(scheduler)
     security = _security_for(scheduler, address, tls)
@@ -185,7 +190,7 @@ def reach_cluster(scheduler: Scheduler, workers: int, tls: TLS | None = None, wa
         raise ClusterError(f"{name}: the scheduler cannot be reached ({first_line(error)})") from None
     _leave_thread_to_tasks()
     try:
-        _wait_for_workers(client, workers, watch)
+        _wait_for_workers(client, workers or required_workers(), watch)
         executor = DaskExecutor(client, None, watch, reach)
         if address.startswith(("tcp://", "ws://")):
             _warn_if_exposed(client, watch)
@@ -291,16 +296,18 @@ def _warn_if_exposed(client: distributed.Client, watch: Watch) -> None:
 def _wait_for_workers(client: distributed.Client, workers: int, watch: Watch) -> None:
     """Wait until enough workers have joined; a new cluster starts them one after another."""
     address, began, noticed = client.scheduler.address, time.monotonic(), False
-    standing_by = None
+    standing_by, resources = None, required_resources()
+    needed = "".join(f" with {name}={amount:g}" for name, amount in resources.items())
     while True:
         waited = time.monotonic() - began
         left = max(watch.timeout - waited, WORKER_POLL)
         try:
             identity = answer_within(client, lambda: client.scheduler.identity(n_workers=-1), left)
-            missing = f"{address}: the scheduler has {len(identity['workers'])} of {workers} workers"
-            if len(identity["workers"]) >= workers:
+            joined = sum(has_resources(worker["resources"], resources) for worker in identity["workers"].values())
+            missing = f"{address}: the scheduler has {joined} of {workers} workers{needed}"
+            if joined >= workers:
                 return
-            standing_by = standing_by or stand_by_on(client)
+            standing_by = standing_by or stand_by_on(client, resources)
         except TimeoutError as error:
             missing = f"{address}: the scheduler does not answer ({first_line(error)})"
         if not noticed and waited >= min(QUIET_START, watch.timeout):

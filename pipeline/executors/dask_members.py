@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import distributed
 from distributed.versions import get_versions
 
-from collapsium.pipeline.executors.dask_client import Signs, first_line, run_all_aside, worker_signs
+from collapsium.pipeline.executors.dask_client import Resources, Signs, first_line, run_all_aside, worker_signs
 from collapsium.pipeline.executors.liveness import MEMBER_POLL, WorkerSign
 from collapsium.storage.errors import MismatchError
 
@@ -33,8 +33,10 @@ PACKAGES = ("numba", "collapsium", "pyarrow", "zarr")  # Packages that Dask does
 class Members:
     """The workers that are ready for a driver's tasks."""
 
-    def __init__(self, token: Callable[[], str], notice: Callable[[str], None]) -> None:
-        self._token, self._notice = token, notice
+    def __init__(
+        self, token: Callable[[], str], notice: Callable[[str], None], resources: Resources | None = None
+    ) -> None:
+        self._token, self._notice, self._resources = token, notice, resources or {}
         self.addresses: tuple[str, ...] = ()
         self.threads, self.memory = 0, 0.0
         # Limits of all workers, also of those that have left, whose loss is explained afterwards
@@ -73,7 +75,7 @@ class Members:
             self._process_answers(client)
             if self._report is None and time.monotonic() - self._looked >= MEMBER_POLL:
                 self._looked = time.monotonic()
-                request = client.run_on_scheduler(worker_signs, self._token(), asynchronous=True)
+                request = client.run_on_scheduler(worker_signs, self._token(), self._resources, asynchronous=True)
                 self._report = asyncio.run_coroutine_threadsafe(request, client.loop.asyncio_loop)
         finally:
             self._lock.release()

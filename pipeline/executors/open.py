@@ -48,7 +48,7 @@ def open_executor(
     watch = liveness.Watch(cluster_timeout, notice)
     if scheduler == "local":
         return dask_cluster.start_cluster(workers, memory, tls, watch)
-    return dask_cluster.reach_cluster(scheduler, workers or 1, tls, watch)
+    return dask_cluster.reach_cluster(scheduler, workers, tls, watch)
 
 
 def require_shared(folder: Folder, scheduler: Scheduler, tls: TLS | None, *, named: bool) -> None:
