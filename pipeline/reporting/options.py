@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from collapsium.pipeline.corpora.options import Sources
 from collapsium.pipeline.options import Location, Names, Options, Texts, Value
+from collapsium.storage.errors import OptionError, near
 
 
 def _numbers(value: object) -> object:
@@ -36,7 +38,34 @@ def _length(size: tuple[float, float]) -> tuple[float, float]:
     return size
 
 
+NAMED = ("documents", "words", "tokens", "topics")  # What may have other names in reports and pictures
+
+
+def nouns_of(texts: Sequence[str]) -> dict[str, str]:
+    """Return names of documents, words, tokens and topics from texts such as ``documents=cells``."""
+    nouns: dict[str, str] = {}
+    for text in texts:
+        what, _, noun = (part.strip() for part in text.partition("="))
+        if what not in NAMED or not noun:
+            raise OptionError(
+                f"expected WHAT=NOUN with one of {', '.join(NAMED)}, found {text!r}{near(what, NAMED)}", "noun"
+            )
+        nouns[what] = noun
+    return nouns
+
+
+def renamed(text: str, nouns: Mapping[str, str]) -> str:
+    """Return a text of ours with the names that documents, words, tokens and topics have in a picture."""
+
+    def noun(match: re.Match[str]) -> str:
+        name = nouns.get(match[0].lower(), match[0])
+        return name[:1].upper() + name[1:] if match[0][0].isupper() else name
+
+    return re.sub(rf"\b(?:{'|'.join(NAMED)})\b", noun, text, flags=re.IGNORECASE)
+
+
 MAX_INCHES = 200
+Nouns = Annotated[Texts, Value("WHAT=NOUN")]
 Inches = Annotated[tuple[float, float], BeforeValidator(_inches), AfterValidator(_length)]
 TopicIds = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
 
@@ -87,7 +116,7 @@ class ReportOptions(Options):
     title: Annotated[str | None, Value("TEXT")] = Field(
         None, description="title of the page (default: the name of the run)"
     )
-    noun: Annotated[Texts, Value("WHAT=NOUN")] = Field(
+    noun: Nouns = Field(
         (),
         description="what documents, words, tokens or topics are called on the page, such as documents=cells; may be "
         "repeated",
@@ -128,6 +157,11 @@ class PlotOptions(Options):
     )
     size: Annotated[Inches | None, Value("W,H", unit="inches", expected="a width and a height", text=True)] = Field(
         None, description="width and height of the picture (default: by its panels)"
+    )
+    noun: Nouns = Field(
+        (),
+        description="what documents, words, tokens or topics are called in the picture, such as documents=cells; may "
+        "be repeated",
     )
 
 

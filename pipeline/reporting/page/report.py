@@ -30,7 +30,7 @@ from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.charts import charts_of
 from collapsium.pipeline.reporting.embedding import MapQuality
-from collapsium.pipeline.reporting.options import FieldOptions, FoldingOptions, ReportOptions
+from collapsium.pipeline.reporting.options import FieldOptions, FoldingOptions, ReportOptions, nouns_of
 from collapsium.pipeline.reporting.page.context import Material, gather
 from collapsium.pipeline.reporting.page.drawings import branches, segment_views, tree_view
 from collapsium.pipeline.reporting.page.fields import field_sections
@@ -53,7 +53,7 @@ from collapsium.pipeline.reporting.page.view_model import (
 from collapsium.pipeline.reporting.trees import check_folding
 from collapsium.pipeline.svg import STYLE, security_policy
 from collapsium.storage import html
-from collapsium.storage.errors import OccupiedError, OptionError, near
+from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.units import Counting, silent
 
@@ -82,7 +82,6 @@ def topic_metrics(
 
 
 TEMPLATES = Path(__file__).parent / "templates"
-NAMED = ("documents", "words", "tokens", "topics")  # What may have other names on the page
 MAX_LABELS = 20  # Labels of a field that the page lists
 FRAME_HEIGHT = 720  # Pixels of a page in a notebook
 
@@ -198,7 +197,7 @@ def report(
     if out is not None and File(out).exists():
         raise _occupied(out)
     check_folding(folding.min_share, folding.levels)
-    nouns = _nouns(options.noun)
+    nouns = nouns_of(options.noun)
     source = SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress)
     material = gather(run, source, ranking, effect.cluster, required=fields.effects is None)
     documents = sum(shard.documents for shard in material.model.record.shards)
@@ -220,19 +219,6 @@ def report(
     examples = 0 if material.summary is None else len(material.summary.examples)
     quality = None if material.map is None else material.map.quality
     return Report(len(material.topics), examples, material.notes, quality, page if out is None else None)
-
-
-def _nouns(texts: Sequence[str]) -> dict[str, str]:
-    """Return names of documents, words, tokens and topics from texts such as ``documents=cells``."""
-    nouns: dict[str, str] = {}
-    for text in texts:
-        what, _, noun = (part.strip() for part in text.partition("="))
-        if what not in NAMED or not noun:
-            raise OptionError(
-                f"expected WHAT=NOUN with one of {', '.join(NAMED)}, found {text!r}{near(what, NAMED)}", "noun"
-            )
-        nouns[what] = noun
-    return nouns
 
 
 def _with_snippets(

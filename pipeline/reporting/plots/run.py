@@ -34,6 +34,7 @@ from collapsium.pipeline.reporting.options import (
     SegmentPlotOptions,
     TimePlotOptions,
     TopicPlotOptions,
+    nouns_of,
 )
 from collapsium.pipeline.reporting.plots.style import (
     ALIGNMENT,
@@ -372,7 +373,7 @@ def plot(
     for path in (out, periods.csv):
         if path is not None and File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
-    style, shares = Style(options.title, options.size, names or {}), None
+    style, shares = Style(options.title, options.size, names or {}, nouns_of(options.noun)), None
     if options.size is not None and pictures in ((LABELS,), (TREE,)):
         raise OptionError(f"does not apply to `what` {pictures[0]}, whose size follows from its texts", "size")
     if pictures == (LABELS,):
@@ -436,7 +437,7 @@ def _labels(run: str | os.PathLike[str], style: Style) -> Drawing:
     labels = label_map(
         table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)), measured_width
     )
-    title = style.title or f"{Folder(run).address.rpartition('/')[2]}: labels and topics"
+    title = style.title or f"{Folder(run).address.rpartition('/')[2]}: {style.text('labels and topics')}"
     return Drawing(lambda: _labels_figure(labels, title))
 
 
@@ -446,7 +447,7 @@ def _tree(run: str | os.PathLike[str], style: Style, min_share: float | None, le
     if any(node.level is None for node in tree):
         raise OptionError(f"`what` {TREE}: the topics of {os.fspath(run)} are not a tree")
     title = style.title or f"{Folder(run).address.rpartition('/')[2]}: {len(tree):,} nodes"
-    return tree_drawing(fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN), title)
+    return tree_drawing(fold(tree, min_share=min_share, levels=levels, max_entries=MAX_DRAWN), title, style)
 
 
 Panel = tuple[str, str, "Callable[[Axes], None]"]  # Name, title and drawing function of a panel
@@ -468,14 +469,14 @@ def _panels(run: str | os.PathLike[str], names: Sequence[str], style: Style) -> 
         for figure in figures.get(name, []):
             series = series_of(members, figure)
             if len({value for _, points in series for _, value in points}) > 1:
-                title, unit = title_of(figure)
+                title, unit = map(style.text, title_of(figure))
                 panels.append((name, title, _curve(series, unit, counted=figure in COUNTS)))
     if not {"sizes", "map"} & set(names):
         return panels
     topics = style.named(topics_of(run, 1))
     nodes = any(topic.level is not None for topic in topics)
     if "sizes" in names and topics:
-        title = f"Share of the tokens of each {'node' if nodes else 'topic'}"
+        title = style.text(f"Share of the tokens of each {'node' if nodes else 'topic'}")
         panels.append(("sizes", title, lambda axes: _sizes(axes, topics)))
     if "map" in names and topics and not any(topic.signed for topic in topics):
         panels.append(("map", f"Map of the {'nodes' if nodes else 'topics'}", MapPanel(model, topics)))

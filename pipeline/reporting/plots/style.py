@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, cast
 
 from collapsium.pipeline.models.topics import Topic
+from collapsium.pipeline.reporting.options import renamed
 from collapsium.storage.errors import MissingError, OptionError
 
 if TYPE_CHECKING:
@@ -76,11 +77,16 @@ Size = tuple[float, float]  # Width and height in inches
 
 @dataclass(frozen=True)
 class Style:
-    """Title, size and names that any picture takes."""
+    """Title, size, names and nouns that any picture takes."""
 
     title: str | None = None
     size: Size | None = None
     names: Mapping[int, str] = field(default_factory=dict)  # By topic
+    nouns: Mapping[str, str] = field(default_factory=dict)  # Of documents, words, tokens and topics
+
+    def text(self, text: str) -> str:
+        """Return a text of ours with the picture's nouns."""
+        return renamed(text, self.nouns)
 
     def named(self, topics: Sequence[Topic]) -> list[Topic]:
         """Return topics with their names as titles."""

@@ -50,7 +50,8 @@ def draw_time(
 def _figure(
     shares: TimeShares, columns: Sequence[int], known: Mapping[int, Topic], style: Style, same_scale: bool
 ) -> Figure:
-    heading = plain(style.title or f"Topics by {shares.period}: share of the tokens, with 95% intervals")
+    what, unit = style.text("Topics by"), style.text("share of the tokens, with 95% intervals")
+    heading = plain(style.title or f"{what} {shares.period}: {unit}")
     panels = len(columns) + 1
     across = 2 if panels == 4 else ACROSS
     figure, axes = new_panels(panels, "", legend=False, size=style.size, across=across)
@@ -61,7 +62,7 @@ def _figure(
         if same_scale:
             panel.set_ylim(0.0, 100 * max(top_of_scale(shares, other) for other in columns))
         panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
-    _draw_documents(axes[-1], shares)
+    _draw_documents(axes[-1], shares, style.text("Number of documents"))
     for panel in axes:
         first, last = shares.starts[0], shares.ends[-1]
         panel.set_xlim(first, last)
@@ -152,11 +153,11 @@ def top_of_scale(shares: TimeShares, column: int) -> float:
     return max(1.1 * float(share.max()), 1.05 * float(of_many.max(initial=0.0)), 1e-8)
 
 
-def _draw_documents(axes: Axes, shares: TimeShares) -> None:
+def _draw_documents(axes: Axes, shares: TimeShares, title: str) -> None:
     """Draw the number of documents of each period."""
     widths = [end - start for start, end in zip(shares.starts, shares.ends, strict=True)]
     axes.bar(shares.starts, shares.documents, width=widths, align="edge", color="#9AA3AA")
-    axes.set_title("Number of documents", fontsize=10)
+    axes.set_title(title, fontsize=10, parse_math=False)
     integer_ticks(axes.yaxis)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.reporting.plots.style import COLOURS, Drawing, measured_width, new_figure
+from collapsium.pipeline.reporting.plots.style import COLOURS, Drawing, Style, measured_width, new_figure
 from collapsium.pipeline.reporting.trees import (
     FONT,
     INSET,
@@ -53,12 +53,12 @@ CAPTION = (
 FOLDED = " Small nodes are folded into entries “… n more” with their total share."
 
 
-def tree_drawing(tree: Sequence[Topic], title: str) -> Drawing:
+def tree_drawing(tree: Sequence[Topic], title: str, style: Style | None = None) -> Drawing:
     """Draw a tree."""
-    return Drawing(lambda: _figure(tree, title), STYLE)
+    return Drawing(lambda: _figure(tree, title, style or Style()), STYLE)
 
 
-def _figure(tree: Sequence[Topic], title: str) -> Figure:
+def _figure(tree: Sequence[Topic], title: str, style: Style) -> Figure:
     """Return a figure with one pair of axes, whose units are points from the upper left corner."""
     levels = [node.level or 0 for node in tree]
     for factor in WIDTH_FACTORS:
@@ -74,7 +74,7 @@ def _figure(tree: Sequence[Topic], title: str) -> Figure:
         words="largest loadings" if signed else "most probable words",
         folded="" if all(node.names for node in tree) else FOLDED,
     )
-    caption = wrapped(text.split(), across, lambda line: measured_width(line, SMALL), " ")
+    caption = wrapped(style.text(text).split(), across, lambda line: measured_width(line, SMALL), " ")
     upper = MARGIN + TITLE * LINE + len(caption) * SMALL * LINE + 2 * INSET
     size = (across + 2 * MARGIN, upper + down + MARGIN)
     figure = new_figure(size[0] / 72, size[1] / 72, layout=None)

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.special import digamma
 
-from collapsium.pipeline import Model, fit, ingest, report, words_over
+from collapsium.pipeline import Model, fit, ingest, plot, report, words_over
 from collapsium.pipeline.analysis.words_over import FIRST, PASSES, STRENGTHS, chain, chosen_strength, tables
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.reporting.options import nouns_of, renamed
 from collapsium.pipeline.reporting.plots.effects import spread_evenly, words_figure, words_over_figure
 from collapsium.storage.errors import OptionError
 
@@ -190,3 +191,13 @@ def test_reports__use_nouns_of_the_callers(run, tmp_path, capsys):
     assert "lowest " in text
     with pytest.raises(OptionError, match="found 'docs=x'"):
         report(run / "run", tmp_path / "other.html", noun=["docs=x"])
+
+
+def test_pictures__use_nouns_of_the_callers(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    plot(run / "run", tmp_path / "out.svg", what=("sizes",), noun=["tokens=fragments", "topics=programmes"])
+    assert "Share of the fragments of each topic" in (tmp_path / "out.svg").read_text()
+    with pytest.raises(OptionError, match="found 'docs=x'"):
+        plot(run / "run", tmp_path / "other.svg", noun=["docs=x"])
+    nouns = nouns_of(["documents=cells", "topics=programmes"])
+    assert renamed("Topics by year: number of documents", nouns) == "Programmes by year: number of cells"
