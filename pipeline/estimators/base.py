@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self, cast, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import scipy.sparse
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -22,6 +23,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from collapsium.pipeline.analysis.effects import columns_of_frame
 from collapsium.pipeline.corpora.texts_in_memory import is_lazy
 from collapsium.pipeline.engine.checkpoints import Checkpointer
 from collapsium.pipeline.engine.estimate import plan
@@ -29,6 +31,7 @@ from collapsium.pipeline.engine.fit import fit
 from collapsium.pipeline.engine.loop import Fit, mean_score
 from collapsium.pipeline.engine.plan import Placement, freed_memory, local_place, scratch_folder
 from collapsium.pipeline.engine.processors import compile_for
+from collapsium.pipeline.engine.setup.inputs import PREVALENCE, prevalence_of
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, FitOptions, former_names_of
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.presets import PresetName
@@ -46,20 +49,23 @@ from collapsium.pipeline.monitoring.progress import iteration_here, shown
 from collapsium.pipeline.options import python_number, python_value
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
+from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.storage.corpus.vocabulary import words_digest
 from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
 from collapsium.storage.data_types import is_annotated
-from collapsium.storage.errors import InputError, MismatchError, OptionError
+from collapsium.storage.errors import InputError, MismatchError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.readers.annotated import AnnotatedSource
 from collapsium.storage.readers.base import INT32_MAX
 from collapsium.storage.readers.read_options import ReadOptions
+from collapsium.storage.readers.texts.fields import TAKEN
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.design import DATE, CheckedFormula, level_text
 from collapsium.workers.families.family import AnyFamily, FamilyOptions
 from collapsium.workers.options import present_names, warn_renamed
 
@@ -171,6 +177,48 @@ def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[D
             yield documents
 
     return regrouped(parts(), most)
+
+
+def fields_of_metadata(metadata: object, names: Sequence[str]) -> dict[str, pa.Array]:
+    """Return the columns of a frame that a formula names, as the further columns of documents."""
+    columns = columns_of_frame(metadata, "metadata")
+    extras: dict[str, pa.Array] = {}
+    labels: dict[str, Sequence[object]] = {}
+    for name in dict.fromkeys(name.partition(":")[0] if name.startswith(f"{DATE}:") else name for name in names):
+        if name not in columns:
+            raise OptionError(f"the frame has no column {name!r}{suggestion(name, columns)}", "metadata")
+        values = columns[name]
+        if name == DATE and values.dtype == object:
+            extras[DATE] = pa.array(values.tolist(), pa.string())
+        elif values.dtype == object:
+            labels[name] = values.tolist()
+        elif name in TAKEN and name != DATE:
+            raise OptionError(f"the name {name!r} has a meaning of its own in a corpus; rename the column", "metadata")
+        else:
+            extras[name] = pa.array(values, pa.float64(), from_pandas=True)
+    if labels:
+        rows = zip(*labels.values(), strict=True)
+        extras["labels"] = pa.array(
+            [
+                [{"field": name, "value": level_text(value)} for name, value in zip(labels, row, strict=True) if value]
+                for row in rows
+            ],
+            LABELS,
+        )
+    return extras
+
+
+def with_fields(chunks: Iterable[Documents], extras: Mapping[str, pa.Array]) -> Iterator[Documents]:
+    """Yield documents with further columns, which have a row for each document."""
+    rows, first = len(next(iter(extras.values()))), 0
+    for documents in chunks:
+        last = first + len(documents)
+        if last <= rows:
+            own = {name: column.slice(first, len(documents)) for name, column in extras.items()}
+            yield dataclasses.replace(documents, extras=own)
+        first = last
+    if first != rows:
+        raise OptionError(f"expected a row for each of the {first:,} documents, found {rows:,}", "metadata")
 
 
 def regrouped(parts: Iterable[Documents], most: int) -> Iterator[Documents]:
@@ -407,7 +455,17 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             return workers
         return int(effective_n_jobs(python_number(self.n_jobs)))
 
-    def _corpus_of(self, X: Any, place: str) -> Corpus:
+    def _fields(self, X: Any, metadata: object, formula: CheckedFormula | None) -> dict[str, pa.Array]:
+        """Return the fields of documents that a formula names, from a frame beside them or from obs of AnnData."""
+        if formula is None or as_corpus(X) is not None:
+            if metadata is not None:
+                what = "a corpus, which has fields of its own" if formula is not None else "no `prevalence`"
+                raise OptionError(f"has no effect with {what}", "metadata")
+            return {}
+        metadata = X.obs if metadata is None and is_annotated(X) else metadata
+        return {} if metadata is None else fields_of_metadata(metadata, formula.names)
+
+    def _corpus_of(self, X: Any, place: str, extras: Mapping[str, pa.Array]) -> Corpus:
         """Return the training corpus, opened or written from a matrix, and store its words."""
         corpus = as_corpus(X)
         if corpus is not None:
@@ -418,13 +476,16 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         if source is not None:
             self._forget("feature_names_in_")
             self._words, self.n_features_in_ = source.words(), len(source.words())
-            return written(source.documents(), f"{place}/corpus", source.words(), shard_tokens)
+            chunks = source.documents()
+            return written(
+                with_fields(chunks, extras) if extras else chunks, f"{place}/corpus", source.words(), shard_tokens
+            )
         X = validated(self, X, reset=True)
         self._words = None
         names = getattr(self, "feature_names_in_", None)
         words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
         chunks = document_chunks(X, WRITTEN, self.fractional, type(self).__name__)
-        return written(chunks, f"{place}/corpus", words, shard_tokens)
+        return written(with_fields(chunks, extras) if extras else chunks, f"{place}/corpus", words, shard_tokens)
 
     def _annotated(self, X: Any) -> AnnotatedSource | None:
         return annotated_source(X, self.layer, bool(self.binarise), self.fractional)
@@ -482,12 +543,13 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
                 f"order, found {wrong}"
             )
 
-    def _each(self, X: Any, task: Callable[[int, int, Documents], Call[T]]) -> Iterator[T]:
+    def _each(self, X: Any, task: Callable[[int, int, Documents], Call[T]], metadata: object = None) -> Iterator[T]:
         """Yield the result of a task for each chunk, given the numbers of the chunk and of its first document."""
+        extras = self._fields(X, metadata, self._fitted.formula)
 
         def submitted() -> Iterator[Call[T]]:
-            first = 0
-            for number, documents in enumerate(self._chunks_of(X, FOLD_IN_DOCUMENTS)):
+            first, chunks = 0, self._chunks_of(X, FOLD_IN_DOCUMENTS)
+            for number, documents in enumerate(with_fields(chunks, extras) if extras else chunks):
                 yield task(number, first, documents)
                 first += len(documents)
 
@@ -523,11 +585,17 @@ class TopicEstimator(DocumentEstimator):
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Fit the topic model to documents."""
+    def fit(self, X: Any, y: Any = None, *, metadata: object = None) -> Self:  # noqa: ARG002
+        """Fit the topic model to documents; `metadata` is a frame with their fields that `prevalence` names."""
         with _named():
             options, limits = self._fit_options()
-            make_options(self.FAMILY, options)
+            formula = prevalence_of(make_options(self.FAMILY, options))
+            extras = self._fields(X, metadata, formula)
+            if formula is not None and not extras and as_corpus(X) is None:
+                raise OptionError(
+                    "needs the fields of the documents: fit(X, metadata=FRAME), with a row for each document",
+                    PREVALENCE,
+                )
             seed = self._seed()
             # If this fit fails, an earlier model with other columns must not be used.
             for name in ("_fitted", "n_iter_"):
@@ -537,7 +605,7 @@ class TopicEstimator(DocumentEstimator):
                 shown(f"fitting {type(self).__name__}", verbose),
                 tempfile.TemporaryDirectory(prefix="collapsium-") as place,
             ):
-                corpus = self._corpus_of(X, place)
+                corpus = self._corpus_of(X, place, extras)
                 self._keep(*self._fit(corpus, place, seed, options, limits))
         self._base_seed = seed
         return self
@@ -574,6 +642,10 @@ class TopicEstimator(DocumentEstimator):
         opened = Model(model)
         return Fitted.of(opened, corpus.manifest.documents, corpus.manifest.tokens), opened.record.iterations
 
+    def fit_transform(self, X: Any, y: Any = None, *, metadata: object = None) -> Any:
+        """Fit the topic model to documents, and return their topic proportions."""
+        return self.fit(X, y, metadata=metadata).transform(X, metadata=metadata)
+
     @available_if(_can_step)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Update the model with a minibatch, in one step of the stochastic schedule.
@@ -585,6 +657,8 @@ class TopicEstimator(DocumentEstimator):
         with _named():
             options, _ = self._fit_options()
             config = make_options(self.FAMILY, options)
+            if prevalence_of(config) is not None:
+                raise OptionError("takes `fit`, as its steps need all documents", PREVALENCE)
             before = getattr(self, "_fitted", None)
             if before is None:
                 self._base_seed = self._seed()
@@ -617,40 +691,47 @@ class TopicEstimator(DocumentEstimator):
         components: npt.NDArray[np.float64] = self._components
         return components
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, *, metadata: object = None) -> Any:
         """Return the topic proportions of documents, seen or unseen, with the topics held fixed.
 
-        The proportions of a Dask array, or of a bag of rows, are a Dask array, whose blocks its workers compute when
-        they are needed; the proportions of a Dask frame are a Dask frame with the same index.
+        With `prevalence`, `metadata` is a frame with the fields of the documents; without one, all documents have the
+        prior of mean numbers and the most frequent labels. The proportions of a Dask array, or of a bag of rows, are a
+        Dask array, whose blocks its workers compute when they are needed; the proportions of a Dask frame are a Dask
+        frame with the same index.
         """
         check_is_fitted(self, "n_iter_")
         if is_lazy(X):
+            if metadata is not None:
+                raise OptionError("expected documents in memory, found a Dask collection", "metadata")
             rows = validated(self, X, reset=False)
             names = self.get_feature_names_out()
             return dask_collections().map_blocks(X, rows, _block_proportions, copy.copy(self), names)
-        parts = list(self._each(X, lambda number, _, documents: (self._fitted.proportions, (number, documents))))
+        fitted = self._fitted
+        parts = list(self._each(X, lambda number, _, documents: (fitted.proportions, (number, documents)), metadata))
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+    def score(self, X: Any, y: Any = None, *, metadata: object = None) -> float:  # noqa: ARG002
         """Return the mean log probability of held-out tokens by document completion; higher is better.
 
         Proportions are fitted to a random half of each document's tokens with the topics held fixed. The score is the
         mean over the other half's tokens of log sum_k theta_dk phi_kw, in nats. The halves are the same for all
         models, and the same as for ``collapsium evaluate --unseen``. Unlike the score of scikit-learn's
         `LatentDirichletAllocation`, it is not a bound on the likelihood and does not grow with the number of documents.
-        It is a held-out score only for documents that the model was not fitted to.
+        It is a held-out score only for documents that the model was not fitted to. `metadata` is as for `transform`.
         """
         check_is_fitted(self, "n_iter_")
         fitted = self._fitted
-        scores = list(self._each(X, lambda number, first, documents: (fitted.score, (number, first, documents))))
+        scores = list(
+            self._each(X, lambda number, first, documents: (fitted.score, (number, first, documents)), metadata)
+        )
         score = mean_score(scores)
         if score is None:
             raise InputError("X", "no token is left to score")
         return score
 
-    def perplexity(self, X: Any, y: Any = None) -> float:  # noqa: ARG002
+    def perplexity(self, X: Any, y: Any = None, *, metadata: object = None) -> float:  # noqa: ARG002
         """Return the perplexity of unseen documents, exp(-score); lower is better."""
-        return math.exp(-self.score(X))
+        return math.exp(-self.score(X, metadata=metadata))
 
     def top_words(
         self, count: int = 10, *, rank_by: Measure = "probability", rank_weight: float | None = None

@@ -34,6 +34,10 @@ class CollapsedLDA(TopicEstimator):
         default a fit searches for the value that predicts held-out tokens best.
     weights : {"idf", "log-tf-idf", "entropy"}, name of a file, or mapping, optional
         Weights of words, by which tokens count: computed, or by word. By default each token counts as one.
+    prevalence : str, optional
+        Formula of fields that the documents' priors follow, such as ``~ party + bs(year, df=5)``. The fields are
+        columns of `metadata`, a frame beside X in `fit`, `transform`, `fit_transform` and `score` (in pipelines by
+        metadata routing), or of a corpus or an AnnData object itself.
     max_iter : int, optional
         Maximum number of sweeps over the documents.
     tol : float, optional
@@ -112,6 +116,7 @@ class CollapsedLDA(TopicEstimator):
     order: int = 0
     inverse_temperature: float | None = None
     weights: str | Mapping[str, float] | None = None
+    prevalence: str | None = None
 
 
 class CollapsedHDP(TopicEstimator):
@@ -137,6 +142,8 @@ class CollapsedHDP(TopicEstimator):
     inverse_temperature : float, optional
         See `CollapsedLDA`.
     weights : str or mapping, optional
+        See `CollapsedLDA`.
+    prevalence : str, optional
         See `CollapsedLDA`.
     max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
 layer, binarise, shard_tokens, scheduler, workers, memory, run, options : optional
@@ -169,6 +176,7 @@ layer, binarise, shard_tokens, scheduler, workers, memory, run, options : option
     order: int = 0
     inverse_temperature: float | None = None
     weights: str | Mapping[str, float] | None = None
+    prevalence: str | None = None
 
 
 class VariationalLDA(TopicEstimator):

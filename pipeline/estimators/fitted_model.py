@@ -24,9 +24,10 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
+from collapsium.workers.design import CheckedFormula, unpacked_design
 from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS
 from collapsium.workers.families.family import AnyFamily, AnyPredicts, Stochastic, Summary
-from collapsium.workers.shard_loading import ShardOnDisk, with_all_words
+from collapsium.workers.shard_loading import ShardOnDisk, document_parts, with_all_words
 
 Call: TypeAlias = tuple[Callable[..., T], tuple[object, ...]]  # A function and its arguments
 
@@ -71,15 +72,24 @@ class Fitted(ShortRepr):
         shares: npt.NDArray[np.float64] = theta / theta.sum(axis=1, keepdims=True)
         return shares
 
+    @cached_property
+    def formula(self) -> CheckedFormula | None:
+        """Formula of fields that the documents' priors follow; None without one."""
+        packed = self.family.design(self.global_state)
+        return None if packed is None else unpacked_design(packed).design.formula
+
+    def _shard(self, number: int, documents: Documents) -> Shard:
+        return Shard.of(number, documents, **document_parts(self.family, self.family.design(self.global_state)))
+
     def _theta(self, number: int, documents: Documents) -> npt.NDArray[np.float64]:
-        shard = Shard.of(number, documents)
+        shard = self._shard(number, documents)
         local = tasks.fold_in(self.family, shard, self.blocks, self.global_state, Stream(SEED, "infer"))
         return np.asarray(self.family.infer(local, self.global_state)["document_topic"], dtype=np.float64)
 
     def score(self, number: int, first: int, documents: Documents) -> tasks.Score:
         """Return the score of one half of each document's tokens, given the other, as `evaluate` does."""
         known, scored = split_documents(documents, first, 0.5, SEED)
-        shard = Shard.of(number, known)
+        shard = self._shard(number, known)
         local = tasks.fold_in(self.family, shard, self.blocks, self.global_state, Stream(SEED, "unseen"))
         return tasks.score_local(self.family, Shard.of(number, scored), local, self.blocks, self.global_state)
 

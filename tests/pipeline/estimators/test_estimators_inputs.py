@@ -3,13 +3,18 @@
 import dask.array as da
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse
+import sklearn
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from collapsium.pipeline import Corpus, fit
 from collapsium.pipeline.estimators import CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
-from collapsium.pipeline.estimators.base import document_chunks, validated
+from collapsium.pipeline.estimators.base import document_chunks, fields_of_metadata, validated, with_fields, written
+from collapsium.storage.errors import CollapsiumError
 from tests.conftest import planted_rows, write_corpus
 from tests.estimating import COLLAPSED, bits, matrix_of, model_bits, small_of
 
@@ -265,3 +270,82 @@ def test_partial_fit__families_without_steps__have_none(cls):
     with pytest.raises(AttributeError) as raised:
         _ = cls().partial_fit
     assert f"the family '{cls.FAMILY}' is not fitted by minibatches" in str(raised.value.__cause__)
+
+
+# Fields beside the counts.
+
+
+@pytest.fixture(scope="module")
+def fields():
+    """A frame with the fields of the documents, whose first half is of one party."""
+    generator = np.random.default_rng(3)
+    return pd.DataFrame({"party": np.repeat(["R", "D"], 30), "year": generator.normal(1990.0, 9.0, 60)})
+
+
+def informed(prevalence="~ party + year"):
+    return CollapsedLDA(
+        3, prevalence=prevalence, inverse_temperature=1.0, max_iter=30, random_state=1, beta=1.0, shard_tokens=100
+    )
+
+
+def test_metadata__of_any_frame_gives_the_model_of_a_corpus_with_these_fields(counts, fields, tmp_path):
+    frames = [fields, pa.table(fields), fields.to_dict("list")]
+    expected, *others = (bits(informed().fit(counts, metadata=frame)) for frame in frames)
+    assert others == [expected, expected]
+    estimator = informed()
+    shares = estimator.fit_transform(counts, metadata=fields)
+    np.testing.assert_array_equal(shares, estimator.transform(counts, metadata=fields))
+    extras = fields_of_metadata(fields, ["party", "year"])
+    chunks = with_fields(document_chunks(counts, 25, "error", ""), extras)
+    written(chunks, str(tmp_path / "corpus"), [f"x{number}" for number in range(30)], 100)
+    same = informed().fit(tmp_path / "corpus")
+    assert bits(same) == expected
+    np.testing.assert_array_equal(same.transform(tmp_path / "corpus"), shares)
+
+
+def test_metadata__decides_the_proportions_of_documents_without_words(counts, fields):
+    estimator = informed("~ party").fit(counts, metadata=fields)
+    empty = np.zeros((3, 30), dtype=int)
+    by_party = estimator.transform(empty, metadata={"party": ["R", "D", "R"]})
+    assert not np.allclose(by_party[0], by_party[1])
+    np.testing.assert_array_equal(by_party[0], by_party[2])
+    assert estimator.score(counts, metadata=fields) != estimator.score(counts)
+    assert np.isfinite(estimator.perplexity(counts, metadata=fields))
+
+
+def test_metadata__is_routed_through_a_pipeline(counts, fields):
+    with sklearn.config_context(enable_metadata_routing=True):
+        last = informed().set_fit_request(metadata=True).set_transform_request(metadata=True)
+        pipeline = Pipeline([("same", FunctionTransformer()), ("lda", last)]).fit(counts, metadata=fields)
+        shares = pipeline.transform(counts, metadata=fields)
+    np.testing.assert_array_equal(shares, informed().fit(counts, metadata=fields).transform(counts, metadata=fields))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda counts, fields: informed().fit(counts), "prevalence: needs the fields of the documents: fit(X, metadata"),
+        (lambda counts, fields: informed().fit(counts, metadata=fields[:50]), "a row for each of the 60 documents, found 50"),
+        (lambda counts, fields: informed().fit(counts[:50], metadata=fields), "a row for each of the 50 documents, found 60"),
+        (lambda counts, fields: informed("~ prty").fit(counts, metadata=fields), "no column 'prty' (did you mean 'party'?)"),
+        (lambda counts, fields: informed("~ year + open(party)").fit(counts, metadata=fields), "prevalence: "),
+        (lambda counts, fields: informed(None).fit(counts, metadata=fields), "metadata: has no effect with no prevalence"),
+        (lambda counts, fields: informed().partial_fit(counts), "prevalence: takes fit, as its steps need all documents"),
+        (lambda counts, fields: informed().fit(counts, metadata=fields.assign(year=np.inf)), "year: expected finite numbers"),
+        (
+            lambda counts, fields: informed().fit(counts, metadata=fields).transform(counts[:5], metadata=fields[:4]),
+            "a row for each of the 5 documents, found 4",
+        ),
+        (
+            lambda counts, fields: informed("~ party")
+            .fit(counts, metadata=fields)
+            .transform(counts[:1], metadata={"party": ["X"]}),
+            "'X'",
+        ),
+    ],
+)  # fmt: skip
+def test_metadata__that_does_not_fit_ends_in_one_line(counts, fields, call, message):
+    with pytest.raises(CollapsiumError) as caught:
+        call(counts, fields)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
