@@ -37,7 +37,7 @@ for start, colour in colours.items():
     fit("train", start, heldout="heldout", init=start, sinks=[collect], **given)
     axis.plot(range(1, len(scores) + 1), scores, color=colour, label=start)
 axis.set_xlabel("iteration")
-axis.set_ylabel("held-out score (nats a token)")
+axis.set_ylabel("held-out score (nats per token)")
 axis.spines[["top", "right"]].set_visible(False)
 axis.legend(title="start", frameon=False, loc="lower right")
 plt.show()

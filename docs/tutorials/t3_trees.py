@@ -110,7 +110,9 @@ fit(
 )
 for run in ("tree", "sparse"):
     score = evaluate(run, heldout="heldout").score
-    print(f"{run}: {len(topics(run))} nodes, {score:.3f} nats a token")
+    print(
+        f"{run}: {len(topics(run))} nodes, {score:.3f} nats per token"
+    )
 
 # %%
 # In a report, a click opens a folded branch.

@@ -148,7 +148,7 @@ fit(
 )
 for run in ("of_segments", "of_documents"):
     score = evaluate(run, unseen="given", heldout="scored").score
-    print(f"{run}: {score:.3f} nats a token")
+    print(f"{run}: {score:.3f} nats per token")
 
 # %%
 # Where to go next

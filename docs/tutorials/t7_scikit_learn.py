@@ -46,7 +46,7 @@ proportions = pipeline[:-1].transform(test.text)
 print(proportions.shape, proportions.sum(axis=1).round(6).min())
 
 # %%
-# ``components_`` are pseudo-counts of words, a row a topic. Divided by
+# ``components_`` are pseudo-counts of words, one row per topic. Divided by
 # its sum, a row is the topic's distribution.
 
 names = words.get_feature_names_out()
@@ -85,7 +85,7 @@ online = CollapsedLDA(
 )
 for first in range(0, counts.shape[0], 500):
     online.partial_fit(counts[first : first + 500])
-print(f"{online.score(counts):.3f} nats a token after one pass")
+print(f"{online.score(counts):.3f} nats per token after one pass")
 
 # %%
 # ``CollapsedHDP`` infers the number of topics; ``n_components`` is its
@@ -93,7 +93,7 @@ print(f"{online.score(counts):.3f} nats a token after one pass")
 
 process = CollapsedHDP(n_components=40, max_iter=60, random_state=0)
 process.fit(counts)
-print(f"{process.score(counts):.3f} nats a token")
+print(f"{process.score(counts):.3f} nats per token")
 print(f"{process.components_.shape[0]} topics")
 
 # %%

@@ -20,7 +20,7 @@ Series = list[tuple[str, list[tuple[float, float]]]]
 
 # Titles and units; all other figures are hyperparameters, shown under their own names.
 TITLES = {
-    "score": ("Held-out score", "nats a token"),
+    "score": ("Held-out score", "nats per token"),
     "objective": ("Objective", "nats"),
     "change": ("Tokens that moved between topics", "share of the tokens"),
     "topics": ("Number of topics", "topics"),

@@ -174,7 +174,7 @@ def _shown(text: bytes) -> str:
 
 
 class LDACSource:
-    """One LDA-C file: a line a document, ``PAIRS WORD:COUNT WORD:COUNT ...``, words numbered from 0.
+    """One LDA-C file: one line per document, ``PAIRS WORD:COUNT WORD:COUNT ...``, words numbered from 0.
 
     A line ``0`` is an empty document, which is retained.
     """
@@ -252,7 +252,7 @@ def index_base(paths: Sequence[str], options: ReadOptions) -> int:
 
 
 class SVMlightSource:
-    """One SVMlight file: a line a document, ``LABEL[,LABEL ...] INDEX:COUNT INDEX:COUNT ... # comment``.
+    """One SVMlight file: one line per document, ``LABEL[,LABEL ...] INDEX:COUNT INDEX:COUNT ... # comment``.
 
     Indices begin at 1, or at 0 if any of the files read together has the index 0. A ``qid`` is ignored.
     """

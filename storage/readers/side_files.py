@@ -127,7 +127,7 @@ def read_side(source: str, options: ReadOptions) -> SideFile:
     if kind not in (None, "text"):
         raise InputError(path, f"expected lines of text, or records of {', '.join(RECORDS)}; the name tells {kind}")
     if len(files) > 1:
-        raise InputError(path, f"expected one file with a line a document, found {len(files):,} files")
+        raise InputError(path, f"expected one file with one line per document, found {len(files):,} files")
     labels, guesses = _labels_of_lines(files[0], options)
     return SideFile(path, name, None, {name or stem_of(path): [*labels]}, guesses=guesses)
 

@@ -127,7 +127,7 @@ def prince(text, out, topics, iterations, samples, seeds):
         family: [statistics.mean(row[key] for row in rows if row["family"] == family) for key in ("hellinger", "score")]
         for family in ("sequential-lda", "gibbs-lda")
     }
-    note = "; ".join(f"{family}: distance {d:.3f}, {s:.4f} nats a token" for family, (d, s) in mean.items())
+    note = "; ".join(f"{family}: distance {d:.3f}, {s:.4f} nats per token" for family, (d, s) in mean.items())
     more = [row["score"] - other["score"] for row, other in zip(rows[::2], rows[1::2], strict=True)]
     error = statistics.stdev(more) / len(more) ** 0.5 if len(more) > 1 else float("nan")
     note += f"; of one seed sequential-lda has {statistics.mean(more):+.4f} nats more (standard error {error:.4f})."
@@ -138,7 +138,7 @@ def prince(text, out, topics, iterations, samples, seeds):
             chosen = [row for row in rows if row["family"] == family]
             axes.plot([row["hellinger"] for row in chosen], [row["score"] for row in chosen], "o", label=family)
         axes.set_xlabel("mean Hellinger distance of neighbouring chapters")
-        axes.set_ylabel("held-out nats a token")
+        axes.set_ylabel("held-out nats per token")
 
     saved(out / "prince.png", [paint])
 

@@ -39,7 +39,7 @@ def fitted(corpus, out, **options):
 
 def jacm(corpus, out):
     """Print, fold by fold, in-document scores of both families under the paper's prior."""
-    print("fold  variational  nodes  seconds   Gibbs  nodes  seconds  (in-document, nats a token)")
+    print("fold  variational  nodes  seconds   Gibbs  nodes  seconds  (in-document, nats per token)")
     found = {"variational": [], "Gibbs": []}
     for fold in range(5):
         train, test = out / f"train-{fold}", out / f"test-{fold}"

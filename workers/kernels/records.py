@@ -16,7 +16,7 @@ class DocumentPairs(NamedTuple):
     """Documents as pairs of a word and its count."""
 
     offsets: Int64Vector  # Index of each document's first pair; the last is the number of pairs; (documents + 1,)
-    position: Int32Vector  # Row of each pair's word, in arrays that have a row a word; (pairs,)
+    position: Int32Vector  # Row of each pair's word, in arrays with one row per word; (pairs,)
     counts: Int32Vector  # Tokens of each pair; (pairs,)
     # Weight of each token of a pair; empty where all weigh one. Expected counts are sums of weights.; (pairs,)
     weights: Float32Vector = UNWEIGHTED

@@ -59,7 +59,7 @@ KERNELS = (
 class VectorSettings:
     """Word vectors of a corpus."""
 
-    # Words that have vectors: the most frequent ones. Their mutual information takes 4 bytes a pair of words.
+    # Words that have vectors: the most frequent ones. Their mutual information takes 4 bytes per pair of words.
     max_words: int = 5000
     block_words: int = 256  # Words of a block of co-occurrences
     dimensions: int = 200  # Numbers of a vector

@@ -182,7 +182,7 @@ _METRICS = (
     Metric(
         "left-to-right",
         Needs.DOCUMENTS,
-        "log likelihood of documents, in nats a token, by particles from the first token to the last",
+        "log likelihood of documents, in nats per token, by particles from the first token to the last",
         "sum over documents of log p(w_d), divided by their tokens, in nats; p(w_d) is the product over the tokens n "
         "of the mean over {particles} particles of p(w_n | z_1..z_n-1), where each particle draws the topics of the "
         "tokens before n anew; of {sampled}",
@@ -191,7 +191,7 @@ _METRICS = (
     Metric(
         "annealed-importance",
         Needs.DOCUMENTS,
-        "log likelihood of documents, in nats a token, by annealed importance sampling",
+        "log likelihood of documents, in nats per token, by annealed importance sampling",
         "sum over documents of log p(w_d), divided by their tokens, in nats; p(w_d) is the mean weight of {runs} runs "
         "of annealed importance sampling from p(z) to p(z | w) in {steps} steps; of {sampled}",
         _WALLACH + "; Neal (2001), Annealed importance sampling, Statistics and Computing",

@@ -140,7 +140,7 @@ def _lines(score: pipeline.Evaluation | pipeline.Reconstruction) -> list[str]:
         lines += [f"vectors    {score.documents:,}"]
         lines += [f"member     {member.member}: {member.reconstruction_error:.4f}" for member in score.members]
     else:
-        lines = [f"score      {score.score:.4f} nats a token", f"perplexity {score.perplexity:.2f}"]
+        lines = [f"score      {score.score:.4f} nats per token", f"perplexity {score.perplexity:.2f}"]
         lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
         lines += [f"member     {member.member}: {member.score:.4f}" for member in score.members]
     lines.append(f"defined as {score.definition}")
@@ -150,7 +150,7 @@ def _lines(score: pipeline.Evaluation | pipeline.Reconstruction) -> list[str]:
         return lines
     by_labels = score.given_labels
     if by_labels is not None:
-        lines += [f"score      {by_labels.score:.4f} nats a token, given labels"]
+        lines += [f"score      {by_labels.score:.4f} nats per token, given labels"]
         lines += [f"perplexity {by_labels.perplexity:.2f}"]
         documents = f"{by_labels.documents:,} documents, {by_labels.labelled:,} with known labels"
         lines += [f"tokens     {by_labels.tokens:,} in {documents}"]

@@ -144,7 +144,7 @@ def _print_outcome(folder: str, events: Sequence[Event], *, as_json: bool) -> No
     if had_ended:
         _print_had_ended(folder)
         return
-    score = f", score {last['score']:.4f} nats a held-out token" if "score" in last else ""
+    score = f", score {last['score']:.4f} nats per held-out token" if "score" in last else ""
     text = f"{counted(last['iteration'], 'iteration')} in {last['elapsed']:.1f} s{score}"
     print(f"{folder}: {text}; see `collapsium topics {folder}`")
 
@@ -177,7 +177,7 @@ def _print_outcome_of_members(
         return
     scores = [member["score"] for member in members if "score" in member]
     text = f"{counted(len(members), 'member')} in {end.get('elapsed', 0.0):.1f} s"
-    text += f", scores {min(scores):.4f} to {max(scores):.4f} nats a held-out token" if scores else ""
+    text += f", scores {min(scores):.4f} to {max(scores):.4f} nats per held-out token" if scores else ""
     print(f"{folder}: {text}; see `collapsium topics {folder}` and `collapsium evaluate {folder}`")
     if best:
         print(f"{folder}: kept member {best['best_member']}; it was chosen by its score, so that score is optimistic")
@@ -187,5 +187,5 @@ def _print_consensus(folder: str, members: Sequence[Event], joined: Event) -> No
     """Print the outcome of an ensemble whose members were joined."""
     scores = [member["score"] for member in members if "score" in member]
     own = f", score {joined['score']:.4f}" if "score" in joined else ""
-    text = f"; the members' scores are {min(scores):.4f} to {max(scores):.4f} nats a held-out token" if scores else ""
+    text = f"; the members' scores are {min(scores):.4f} to {max(scores):.4f} nats per held-out token" if scores else ""
     print(f"{folder}: consensus of {counted(len(members), 'member')}{own}{text}; see `collapsium topics {folder}`")

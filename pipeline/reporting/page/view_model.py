@@ -197,7 +197,7 @@ def cards(material: Material) -> list[tuple[str, str, str]]:
     if scores:
         text = number(scores[0]) if len(scores) == 1 else number(float(np.mean(scores)))
         note = "" if len(scores) == 1 else ", mean of the members"
-        rows.append(("Held-out score", text, f"nats a token{note}"))
+        rows.append(("Held-out score", text, f"nats per token{note}"))
     times = [float(event["elapsed"]) for event in events if "elapsed" in event]
     if times:
         rows.append(("Fitting time", duration(max(times)), "without set-up"))

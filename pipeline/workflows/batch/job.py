@@ -47,7 +47,7 @@ class Outcome:
     iterations : int
         Iterations of the new model's fit.
     score, previous_score : float or None
-        Scores of the new model and of the published one on the same held-out tokens, in nats a token; see `holds`.
+        Scores of the new model and of the published one on the same held-out tokens, in nats per token; see `holds`.
     scored : int
         Number of these tokens, or vectors.
     job : str

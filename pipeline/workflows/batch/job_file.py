@@ -131,7 +131,7 @@ class AlarmTable(_Table):
 
     worse_by: Annotated[float, Field(ge=0)] = Field(
         0.01,
-        description="tolerated loss of a new model against the published one: nats a held-out token or, for "
+        description="tolerated loss of a new model against the published one: nats per held-out token or, for "
         "vectors, share of the reconstruction error; a margin for chance is added, one over the "
         "square root of the number of held-out tokens or vectors",
     )

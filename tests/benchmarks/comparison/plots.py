@@ -78,7 +78,7 @@ class Plot(ABC):
 
 
 LINES = ("-", "--", ":", "-.")  # Line styles of a family, by the start of its fits
-SCORE = "held-out score (nats a token)"
+SCORE = "held-out score (nats per token)"
 
 
 class LinePlot(Plot):

@@ -81,7 +81,7 @@ def score_over_time(found, topics, dark):
         axes.set_title(corpus)
         axes.set_xlabel("seconds, log scale")
         axes.ticklabel_format(axis="y", useOffset=False)
-    panels[0].set_ylabel("nats a held-out token")
+    panels[0].set_ylabel("nats per held-out token")
     legend(figure, panels)
     return figure
 

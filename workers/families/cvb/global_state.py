@@ -47,7 +47,7 @@ class CoolingState(State):
     cooling_sweeps: NonNegativeInt = 0
     cooling_first: NonNegativeInt
     cooling_last: NonNegativeInt
-    # Last scores of the held-out tokens of every other document and of the rest, in nats a token; 0 for none
+    # Last scores of the held-out tokens of every other document and of the rest, in nats per token; 0 for none
     cooling_scores: Annotated[Vector, numbers("2")] = field(default_factory=lambda: np.zeros(2))
     # Sum of the inverse temperatures of the last sweeps, and the number of these sweeps
     cooling_sum: NonNegative = 0.0

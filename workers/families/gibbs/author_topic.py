@@ -245,7 +245,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
         return global_state, self.options.topics
 
     def footprint(self, summary: Summary) -> Footprint:
-        """Return the memory of a state: 4 bytes a token; 4 a label of a document, and 16."""
+        """Return the memory of a state: 4 bytes per token, 4 per label of a document, and 16."""
         memory = footprint(summary, self.options.topics)
         pair, document = 2.0 * memory.pair, 4.0 * max(mean_labels(summary), 1.0) + 16.0
         authors = 16.0 * self.options.topics * (label_count(summary) + 1)

@@ -276,7 +276,7 @@ def describe_topics(block: SampledRows, topic: Ints, priors: DirichletPriors, co
 
 
 def footprint(summary: Summary, topics: int) -> Footprint:
-    """Return the memory of a state: 2 bytes a token, 6 a topic that a document has, whole counts of 4."""
+    """Return the memory of a state: 2 bytes per token, 6 per topic of a document, 4 per count."""
     tokens = summary.tokens / max(summary.documents, 1)
     pair, document = 2.0 * summary.tokens / max(summary.pairs, 1), 6.0 * min(topics, tokens) + 16.0
     return Footprint(

@@ -380,7 +380,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows,
         )
 
     def footprint(self, summary: Summary) -> Footprint:
-        """Return the memory of a fit with 1000 nodes: a byte a token, 8 bytes a document and level."""
+        """Return the memory of a fit with 1000 nodes: 1 byte per token, 8 per document and level."""
         slots, deeper = (
             padded(EXPECTED_NODES + SPARE_PATHS * MAX_LANES * (self.options.depth - 1)),
             8.0 * self.options.depth,

@@ -4,7 +4,7 @@ nu_j ~ Dir(alpha) at a root, nu_j ~ PDP(a, b, sum_l rho_lj nu_l) elsewhere; z ~ 
 are integrated out. What remains are the topics of tokens and, on each edge to a parent, how many tables of each topic
 are customers of the parent (`collapsium.workers.kernels.networks.sweep`).
 
-Tables of ratios of generalised Stirling numbers: a row a discount, cached in the process and shared by its threads.
+Tables of ratios of generalised Stirling numbers: one row per discount, cached in the process and shared by its threads.
 A table has all V^m_t with m up to a power of two, at most `MAX_COUNT`, where it takes 16.8 MB. Beyond, kernels
 integrate. Results do not depend on what else the process has computed: a longer table has the same numbers, and m
 beyond `MAX_COUNT` is always integrated.
@@ -352,7 +352,7 @@ class SampledNetwork(
         return self.sampled_state(summary)
 
     def footprint(self, summary: Summary) -> Footprint:
-        """Return the memory of the state: 2 bytes a token, 6 a topic of a document, and the nodes of segments."""
+        """Return the memory of the state: 2 bytes per token, 6 per topic of a document, and the nodes of segments."""
         topics = self.options.topics
         tokens = summary.tokens / max(summary.pairs, 1)
         pair = 2.0 * tokens + 8.0 + NODE_BYTES / SEGMENT_PAIRS

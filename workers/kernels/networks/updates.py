@@ -9,7 +9,7 @@ restaurants, but for t in place of its distribution, and straight between whole 
 sums of c / (c + i), which psi(c + E+) - psi(c) stands for in CV-HDP. Tables go to parents in proportion to
 rho_jl E[nu_lk].
 
-Arrays have a row a node: first those above documents, of which mean and response are known, then a document's own.
+Arrays have one row per node: first those above documents, of which mean and response are known, then a document's own.
 """
 
 from __future__ import annotations
