@@ -107,7 +107,8 @@ plot("run", "time.svg", what=["time"], period="decade")
 
 score = evaluate("run", heldout="heldout")
 print(
-    f"{score.score:.3f} nats per token, perplexity {score.perplexity:.0f}"
+    f"{score.score:.3f} nats per token,",
+    f"perplexity {score.perplexity:.0f}",
 )
 measured = coherence("run", "corpus")
 print(
