@@ -46,8 +46,8 @@ proportions = pipeline[:-1].transform(test.text)
 print(proportions.shape, proportions.sum(axis=1).round(6).min())
 
 # %%
-# ``components_`` are pseudo-counts of words, one row per topic. Divided by
-# its sum, a row is the topic's distribution.
+# ``components_`` are pseudo-counts of words, one row per topic. Divided
+# by its sum, a row is the topic's distribution.
 
 names = words.get_feature_names_out()
 for row in pipeline[1].components_[:4]:

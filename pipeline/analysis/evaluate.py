@@ -116,8 +116,8 @@ def score_in_document(
 ) -> tuple[float | None, int, list[float]]:
     """Score documents whose proportions are fitted to all their tokens.
 
-    Returns score: Score of the models' mean prediction, in nats per token; None without tokens; tokens: Number of scored
-    tokens; members: Score of each model
+    Returns score: Score of the models' mean prediction, in nats per token; None without tokens; tokens: Number of
+    scored tokens; members: Score of each model
     """
     each: list[list[Logs]] = []
     for model, blocks in models:

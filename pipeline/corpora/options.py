@@ -189,8 +189,8 @@ class SideFileOptions(Options):
     )
     label_separator: Annotated[str | None, Value("SIGN")] = Field(
         None,
-        description="separator of labels in files with one line per document: a character, tab or space (default: tabs and "
-        "semicolons if there are any, else commas, else white space)",
+        description="separator of labels in files with one line per document: a character, tab or space (default: tabs "
+        "and semicolons if there are any, else commas, else white space)",
     )
 
 

@@ -92,7 +92,7 @@ class Footprint:
 
 
 def weighed_footprint(footprint: Footprint, pairs: int, weights: object) -> Footprint:
-    """Return a footprint with the weights of words, if there are any: 8 bytes per word and, during a sweep, 12 per pair."""
+    """Return a footprint with the weights of words, if any: 8 bytes per word and, during a sweep, 12 per pair."""
     if weights is None:
         return footprint
     rows, shown, swept = (size + 8.0 for size in (footprint.rows, footprint.shown, footprint.swept))

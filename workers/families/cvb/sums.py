@@ -139,7 +139,7 @@ class HeldScoreSums(State):
     cooling_score: Vector
 
     def in_groups(self, first: Sequence[int], second: Sequence[int]) -> tuple[Vector, Vector]:
-        """Return the scores of two sets of groups in nats per token, and their numbers of tokens, both of shape (2,)."""
+        """Return the scores of two sets of groups in nats per token, and their numbers of tokens; shapes (2,)."""
         log_probability, tokens = (values[[first, second]].sum(axis=1) for values in self.cooling_score)
         return log_probability / np.maximum(tokens, 1.0), tokens
 
