@@ -224,7 +224,7 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
         None,
         ge=1,
         description="number of iterations between two checkpoints, the first of which follows iteration 1 (default: "
-        "about one a minute, or fewer so that they take 5% of the time)",
+        "every 30 seconds, or less often if the fit would wait for them more than 5% of the time)",
     )
     strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
         False,
