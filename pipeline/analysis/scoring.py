@@ -274,8 +274,8 @@ def _submit_completion(
     own = {
         (shard.documents, shard.ids_sha256): number for number, shard in reversed(list(enumerate(model.record.shards)))
     }
-    few = words < model.record.vocabulary.words
-    beyond = executor.submit(_beyond, model.folder.address, blocks, words) if few else None
+    has_more_words = words < model.record.vocabulary.words
+    beyond = executor.submit(_beyond, model.folder.address, blocks, words) if has_more_words else None
     submitted = []
     for reference, part in zip(training.references, parts, strict=True):
         fitted = own.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None

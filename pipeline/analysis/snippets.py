@@ -68,15 +68,15 @@ def example_snippets(
     strange: set[str] = set()
     for topic in summary.topics:
         for example in topic.examples:
-            one = summary.examples[example.document]
-            if one.id not in texts:
+            document = summary.examples[example.document]
+            if document.id not in texts:
                 continue
             own = [names[word] for word in example.words]
             weights = {**dict.fromkeys(words.get(topic.id, ()), 1.0), **dict.fromkeys(own, 2.0)}
-            text = texts[one.id] if options.word_rule == FIRST_RULE else composed(texts[one.id])
+            text = texts[document.id] if options.word_rule == FIRST_RULE else composed(texts[document.id])
             # A text without the example's words is another document with the same id.
             if options.tokenizer is None and not has_words(text, own, form, options.word_rule):
-                strange.add(one.id)
+                strange.add(document.id)
             else:
                 snippets[topic.id, example.document] = passage(text, weights, form, options.word_rule)
     missing = sorted(

@@ -434,10 +434,10 @@ def _default_period(hour: Ints, precision: Ints, documents: Ints) -> str:
             counts[name] = np.unique(period.starts(hour[usable])).size
     if (hour % 24 == 0).all():
         counts.pop("hour", None)
-    few = [name for name, count in counts.items() if count <= MAX_PERIODS]
+    candidates = [name for name, count in counts.items() if count <= MAX_PERIODS]
     # About 25 periods are neither noise nor a handful of points.
     middle = math.sqrt(MIN_PERIODS * MAX_PERIODS)
-    return min(few or ["decade"], key=lambda name: abs(math.log(max(counts.get(name, 1), 1) / middle)))
+    return min(candidates or ["decade"], key=lambda name: abs(math.log(max(counts.get(name, 1), 1) / middle)))
 
 
 def _notes(shares: TimeShares) -> list[str]:

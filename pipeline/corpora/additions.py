@@ -134,9 +134,9 @@ def clean(corpus: Corpus) -> None:
     """Remove files that the manifest does not name, which an interrupted addition has left."""
     folder, manifest = corpus.folder, corpus.manifest
     ours = {row.file for row in manifest.shards} | {manifest.vocabulary.file}
-    there = [f"documents/{name}" for name in (folder / "documents").names() if name.endswith(".parquet")]
-    there += [name for name in folder.names() if name.startswith("vocabulary") and name.endswith(".parquet")]
-    for name in there:
+    existing = [f"documents/{name}" for name in (folder / "documents").names() if name.endswith(".parquet")]
+    existing += [name for name in folder.names() if name.startswith("vocabulary") and name.endswith(".parquet")]
+    for name in existing:
         if name not in ours:
             folder.delete(name)
     if manifest.vectors is not None:

@@ -200,15 +200,15 @@ def _select(
             raise MismatchError(
                 f"{sources.file}: expected vectors with the further fields {own}, as in {corpus.url}, found {new}"
             )
-        there = pc.is_in(part.ids, value_set=known)
-        again = part.ids.filter(there)
+        is_known = pc.is_in(part.ids, value_set=known)
+        again = part.ids.filter(is_known)
         if len(again) and (addition.skip_existing and sources.numbered):
             _refuse(corpus, sources, again)
         if len(again) and not addition.skip_existing:
             refused.append(again[:MAX_NAMED_IDS])
             if not pc.all(pc.is_in(part.ids, value_set=added)).as_py():
                 _refuse(corpus, sources, pa.concat_arrays(refused))
-        keep.append(np.ones(len(part), dtype=bool) if refused else ~np.asarray(there, dtype=bool))
+        keep.append(np.ones(len(part), dtype=bool) if refused else ~np.asarray(is_known, dtype=bool))
         every.append(part.ids)
         files.update([sources.file] if keep[-1].any() else [])
     ids = pa.concat_arrays(every) if every else pa.array([], pa.string())
@@ -378,11 +378,11 @@ class DocumentAddition:
         if note.there:
             self._meet_again(note.ids, note.there)
 
-    def _meet_again(self, ids: pa.Array, there: Sequence[str]) -> None:
+    def _meet_again(self, ids: pa.Array, known_ids: Sequence[str]) -> None:
         """Refuse documents of the corpus, unless they may come from an earlier addition."""
         if not pc.all(pc.is_in(ids, value_set=self._added)).as_py():
-            refuse_known(self._corpus, there)
-        self._again += there[:MAX_NAMED_IDS]
+            refuse_known(self._corpus, known_ids)
+        self._again += known_ids[:MAX_NAMED_IDS]
 
     def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
         """Read documents of word counts; ids of all but cells follow the file's name, as they may be numbers."""
@@ -398,13 +398,13 @@ class DocumentAddition:
             for part in source.documents():
                 # Cells keep their names, by which they are found in AnnData.
                 ids = part.ids if self._history.kind == "anndata" else pc.binary_join_element_wise(stem, part.ids, "/")
-                there = pc.is_in(ids, value_set=self._known)
-                again = int(pc.sum(there).as_py() or 0)
+                is_known = pc.is_in(ids, value_set=self._known)
+                again = int(pc.sum(is_known).as_py() or 0)
                 part = replace(part, ids=ids)
                 if again and not self._addition.skip_existing:
-                    self._meet_again(ids, ids.filter(there).to_pylist())
+                    self._meet_again(ids, ids.filter(is_known).to_pylist())
                 elif again:
-                    part = part.take(~np.asarray(there, dtype=bool))
+                    part = part.take(~np.asarray(is_known, dtype=bool))
                     skipped += again
                 chunk = Chunk(spelled, part.offsets, part.words, part.counts, part.ids, dict(part.extras))
                 name = f"{len(notes):07d}"

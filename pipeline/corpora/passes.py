@@ -159,12 +159,12 @@ def find_phrases(
     keys, counts = (np.asarray(column, dtype=np.int64) for column in pairs.columns)
     order = np.argsort(keys, kind="stable")
     keys, counts = keys[order], counts[order]
-    few, of = words.filter(pa.array(frequent)), tokens[frequent]
-    first, second = keys // max(len(few), 1), keys % max(len(few), 1)
+    frequent_words, of = words.filter(pa.array(frequent)), tokens[frequent]
+    first, second = keys // max(len(frequent_words), 1), keys % max(len(frequent_words), 1)
     total, kinds = int(tokens.sum()), int((tokens > 0).sum())
     score = phrase_scores(phrasing, counts, of[first], of[second], total, kinds)
     chosen = score > phrasing.threshold
-    sides = [few.take(pa.array(side[chosen])) for side in (first, second)]
+    sides = [frequent_words.take(pa.array(side[chosen])) for side in (first, second)]
     write_table(scratch, PHRASES, pa.table({"first": sides[0], "second": sides[1]}))
     tree = Tree(executor)
 

@@ -57,9 +57,9 @@ def read_side_files(
     ):
         lost = next((field for _, field in pairs if field not in content.fields), None)
         if lost is not None and kind not in OWN:
-            there = f"; there are {named(sorted(content.fields))}" if content.fields else ""
+            present = f"; there are {named(sorted(content.fields))}" if content.fields else ""
             raise OptionError(
-                f"`{flag}` {lost}: no side file has such a field{suggestion(lost, content.fields)}{there}"
+                f"`{flag}` {lost}: no side file has such a field{suggestion(lost, content.fields)}{present}"
             )
         left[flag] = tuple(
             text

@@ -143,8 +143,8 @@ def unspaced_tokens(counted: Counted) -> int:
     unspaced = np.asarray(pc.match_substring_regex(words, _UNSPACED_SCRIPT), dtype=bool)
     long = np.asarray(pc.match_substring_regex(words, _SEVERAL_WORDS), dtype=bool)
     of_long = int(tokens[long].sum())
-    few = of_long < MIN_UNSPACED_SHARE * tokens.sum() or of_long < MIN_LONG_SHARE * tokens[unspaced].sum()
-    return 0 if few else of_long
+    is_rare = of_long < MIN_UNSPACED_SHARE * tokens.sum() or of_long < MIN_LONG_SHARE * tokens[unspaced].sum()
+    return 0 if is_rare else of_long
 
 
 def unspaced_notice(report: Report, option: str) -> str | None:

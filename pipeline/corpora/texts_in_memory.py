@@ -276,10 +276,10 @@ def _texts(values: Any, name: str) -> pa.ChunkedArray:
     return column
 
 
-def _is_text(one: Any) -> bool:
-    if isinstance(one, (str, type(None))) or _is_nan(one):
+def _is_text(value: Any) -> bool:
+    if isinstance(value, (str, type(None))) or _is_nan(value):
         return True
-    return isinstance(one, (list, tuple)) and all(isinstance(part, str | None) for part in one)
+    return isinstance(value, (list, tuple)) and all(isinstance(part, str | None) for part in value)
 
 
 def fields_of(options: Mapping[str, Any]) -> dict[str, str]:

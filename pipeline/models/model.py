@@ -235,8 +235,8 @@ class Model(ModelStates):
 
     def local_arrays(self, shard: int) -> Arrays | None:
         """Read the local state of a shard from a checkpoint; None where there is none, as in a finished model."""
-        there = not self._files.finished and f"documents/{shard:05d}" in self.record.parts
-        return self._files.document_arrays(shard) if there else None
+        is_stored = not self._files.finished and f"documents/{shard:05d}" in self.record.parts
+        return self._files.document_arrays(shard) if is_stored else None
 
     def check_local(self, local: Arrays, shard: AnyShard, path: str) -> None:
         """Raise `DamagedError` if the arrays at a path are no local state of a shard."""

@@ -34,14 +34,14 @@ def _first_row(model: Model) -> Rows:
     return model.rows(0).of_words(slice(1), complete=True)
 
 
-def distances(one: Model, other: Model) -> Floats:
+def distances(first: Model, other: Model) -> Floats:
     """Return the Hellinger distances of two models' topics, sqrt(1 - sum_w sqrt(phi_kw phi_lw))."""
     overlap: Floats | None = None
     # Words that were added to the vocabulary of one of the models are left out.
-    words = min(one.record.blocks[-1], other.record.blocks[-1])
-    cuts = sorted(cut for cut in {*one.record.blocks, *other.record.blocks} if cut < words)
+    words = min(first.record.blocks[-1], other.record.blocks[-1])
+    cuts = sorted(cut for cut in {*first.record.blocks, *other.record.blocks} if cut < words)
     for low, high in zip(cuts, [*cuts[1:], words], strict=True):
-        parts = [np.sqrt(_probability(model, low, high)) for model in (one, other)]
+        parts = [np.sqrt(_probability(model, low, high)) for model in (first, other)]
         here = parts[0].T @ parts[1]
         overlap = here if overlap is None else overlap + here
     if overlap is None:

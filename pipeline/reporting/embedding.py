@@ -168,22 +168,22 @@ def separate(places: Floats, radii: Floats, iterations: int = 1000) -> Floats:
     for iteration in range(iterations):
         pairs = cKDTree(places).query_pairs(reach, output_type="ndarray")
         pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-        one, other = pairs[:, 0], pairs[:, 1]
-        between = places[other] - places[one]
+        first, other = pairs[:, 0], pairs[:, 1]
+        between = places[other] - places[first]
         length = np.hypot(between[:, 0], between[:, 1])
-        lacking = radii[one] + radii[other] - length
+        lacking = radii[first] + radii[other] - length
         close = lacking > 1e-9
         if not close.any():
             break
-        one, other, between, length, lacking = (x[close] for x in (one, other, between, length, lacking))
+        first, other, between, length, lacking = (x[close] for x in (first, other, between, length, lacking))
         # Circles with the same centre move in directions that differ between pairs: multiples of the golden angle.
-        angle = 2.399963 * (one + other)
+        angle = 2.399963 * (first + other)
         same = length < 1e-9
         between[same] = np.stack([np.cos(angle[same]), np.sin(angle[same])], axis=1)
         step = between / np.where(same, 1.0, length)[:, None] * (0.5 * lacking + 1e-6 * reach)[:, None]
         for axis in (0, 1):
             places[:, axis] += np.bincount(other, step[:, axis], len(places)) - np.bincount(
-                one, step[:, axis], len(places)
+                first, step[:, axis], len(places)
             )
         if iteration % 50 == 49:
             middle = places.mean(axis=0)

@@ -222,9 +222,9 @@ def _reading_of(record: Mapping[str, object]) -> ReadOptions:
     return options
 
 
-def _plain(one: Report | Phrasing | SideFileColumns) -> JsonObject:
+def _plain(part: Report | Phrasing | SideFileColumns) -> JsonObject:
     """Return the fields as JSON, without counts of side files and segments that are 0."""
-    return {name: _as_json(value) for name, value in asdict(one).items() if value or name not in _SOMETIMES}
+    return {name: _as_json(value) for name, value in asdict(part).items() if value or name not in _SOMETIMES}
 
 
 def _as_json(value: object) -> object:

@@ -112,10 +112,10 @@ def numbered(labels: Labels | None, table: LabelTable, documents: int) -> Number
     for place, number in enumerate(table.numbers, start=len(table.names)):
         column = labels.numbers.get(number.name)
         if column is not None:
-            there = np.flatnonzero(~np.isnan(column))
-            owners.append(there)
-            numbers.append(np.full(there.size, place))
-            values.append((column[there] - number.mean) / number.deviation)
+            known = np.flatnonzero(~np.isnan(column))
+            owners.append(known)
+            numbers.append(np.full(known.size, place))
+            values.append((column[known] - number.mean) / number.deviation)
     owner, label, value = np.concatenate(owners), np.concatenate(numbers), np.concatenate(values)
     order = np.lexsort((label, owner))
     offsets = np.searchsorted(owner[order], np.arange(documents + 1)).astype(np.int64)

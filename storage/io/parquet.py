@@ -376,9 +376,9 @@ class _Ahead(io.RawIOBase):
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
         first, count = self._place, len(buffer)
-        there = [(at, piece) for at, piece in self._pieces if at <= first and first + count <= at + len(piece)]
-        if there:
-            at, piece = there[0]
+        overlapping = [(at, piece) for at, piece in self._pieces if at <= first and first + count <= at + len(piece)]
+        if overlapping:
+            at, piece = overlapping[0]
             data = piece[first - at : first - at + count]
         else:
             self._inner.seek(first)

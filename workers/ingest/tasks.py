@@ -81,7 +81,7 @@ def read_block(number: int, block: Block, request: ReadRequest) -> BlockRead:
     records, tables = list[ChunkRecord](), list[pa.Table]()
     for part, batch in enumerate(read_batches(block, request.kind, request.options, request.numbered)):
         name = f"{number:07d}-{part:05d}"
-        documents, there, skipped = _new_documents(batch, request)
+        documents, known_ids, skipped = _new_documents(batch, request)
         if (order := request.options.date_order) is not None:
             dates = ordered_dates(documents.extras[DATE], order)
             documents = replace(documents, extras={**documents.extras, DATE: dates})
@@ -99,7 +99,7 @@ def read_block(number: int, block: Block, request: ReadRequest) -> BlockRead:
                 missing=documents.missing,
                 replaced=documents.replaced,
                 skipped=skipped,
-                there=there,
+                there=known_ids,
                 seen=documents.seen,
                 tokens=chunk.numbers.size,
                 columns=chunk.columns,
@@ -116,13 +116,13 @@ def _new_documents(batch: Batch, request: ReadRequest) -> tuple[Batch, tuple[str
     """Return a batch without documents of the corpus and their number, or all documents and a few ids of the corpus."""
     if not request.known or batch.ids is None:
         return batch, (), 0
-    there = pc.is_in(batch.ids, value_set=_table(request.scratch.address, KNOWN).column("id").combine_chunks())
-    count = int(pc.sum(there).as_py() or 0)
+    is_known = pc.is_in(batch.ids, value_set=_table(request.scratch.address, KNOWN).column("id").combine_chunks())
+    count = int(pc.sum(is_known).as_py() or 0)
     if not count:
         return batch, (), 0
     if request.skip:
-        return batch.take(pc.invert(there)), (), count
-    return batch, tuple(batch.ids.filter(there)[:MAX_NAMED_IDS].to_pylist()), 0
+        return batch.take(pc.invert(is_known)), (), count
+    return batch, tuple(batch.ids.filter(is_known)[:MAX_NAMED_IDS].to_pylist()), 0
 
 
 @functools.lru_cache(maxsize=4)

@@ -44,8 +44,8 @@ class WordPairs:
         keys = np.minimum(first, second) * self.words + np.maximum(first, second)
         positions = np.searchsorted(self.keys, keys)
         positions[positions == self.keys.size] = 0
-        there = self.keys[positions] == keys if self.keys.size else np.zeros(keys.shape, dtype=bool)
-        return positions, there
+        is_known = self.keys[positions] == keys if self.keys.size else np.zeros(keys.shape, dtype=bool)
+        return positions, is_known
 
     @cached_property
     def by_word(self) -> CountedPairs:

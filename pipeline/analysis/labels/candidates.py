@@ -98,11 +98,11 @@ def candidates_of(
                 )
             return Candidates(field, number.values if values is None else _numbers(field, values))
     taken = [*table.fields, *(number.name for number in table.numbers)]
-    there = corpus is not None and (
+    is_covariate = corpus is not None and (
         field in corpus.manifest.fields
         or any(field == name for shard in corpus.references for name, _ in shard.labels().names)
     )
-    if there:
+    if is_covariate:
         raise OptionError(f"`field` {field}: the model was fitted without it, with {', '.join(taken)} alone")
     raise OptionError(f"`field` {field}: the model was fitted with no such field{suggestion(field, taken)}")
 

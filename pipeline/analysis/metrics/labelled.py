@@ -284,7 +284,7 @@ def single_labels(labels: Labels, field: str) -> tuple[Ints, npt.NDArray[np.str_
     if not of_field.any():
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.str_)
     owner = np.repeat(np.arange(documents), np.diff(labels.offsets))
-    there = of_field[labels.position]
-    owner, position = owner[there], labels.position[there]
+    in_field = of_field[labels.position]
+    owner, position = owner[in_field], labels.position[in_field]
     single = np.bincount(owner, minlength=documents)[owner] == 1
     return owner[single], names[position[single]]

@@ -62,8 +62,8 @@ def execute(
         added = appending.append_with_report(corpus, sources, addition, progress)
     manifest, report, unknown = added.manifest, added.report, new_texts.UnknownWords.of([added.report])
     if added.repeated and not output.as_json:
-        there = counted(report.documents, manifest.holds[:-1])
-        print(f"{corpus}: these {there} were added before; nothing to add")
+        total = counted(report.documents, manifest.holds[:-1])
+        print(f"{corpus}: these {total} were added before; nothing to add")
         return
     warning = unknown.warning(added.history, grow=options.grow, option="--grow")
     if warning is not None:

@@ -291,8 +291,8 @@ def _saved_states(model: Model) -> _SavedStates | None:
 
 def _occupied(model: Model) -> tuple[Ints, Floats]:
     """Return the columns of the topics that have tokens, ascending, and their shares; for trees all nodes' columns."""
-    few = model.rows(0).of_words(slice(1), complete=True)
-    topics = model.describe(few, 1)
+    first_word = model.rows(0).of_words(slice(1), complete=True)
+    topics = model.describe(first_word, 1)
     used = (topics.share > 0.0) | (not topics.share.any()) | (topics.parent is not None)
     ids, share = np.asarray(topics.ids, dtype=np.int64)[used], np.asarray(topics.share, dtype=np.float64)[used]
     order = np.argsort(ids, kind="stable")

@@ -137,10 +137,10 @@ def _draw_topic(axes: Axes, shares: TimeShares, column: int) -> None:
             axes.fill_between(at[rows], low, share[rows] + error[rows], color=COLOURS[0], alpha=0.18, linewidth=0)
         else:
             axes.errorbar(at[rows], share[rows], error[rows], color=COLOURS[0], alpha=0.5, linewidth=1)
-    few = shares.documents < FEW_DOCUMENTS
+    has_few = shares.documents < FEW_DOCUMENTS
     style = {"markersize": 3.2, "color": COLOURS[0], "markeredgewidth": 0.8}
-    axes.plot(at[~few], share[~few], "o", **style)
-    axes.plot(at[few], share[few], "o", markerfacecolor="white", **style)
+    axes.plot(at[~has_few], share[~has_few], "o", **style)
+    axes.plot(at[has_few], share[has_few], "o", markerfacecolor="white", **style)
     axes.set_ylim(0.0, 100 * top_of_scale(shares, column))
     axes.set_ylabel("share (%)")
 

@@ -156,10 +156,10 @@ def find_sources(
     sources: Sources = {}
     for pattern in patterns:
         fs, path = locate(pattern)
-        there = fs.exists(path)
-        wild = not there and any(sign in pattern for sign in "*?[")
+        exists = fs.exists(path)
+        wild = not exists and any(sign in pattern for sign in "*?[")
         names = sorted(fs.glob(path)) if wild else [path]
-        if not wild and not there:
+        if not wild and not exists:
             raise AbsentError(f"{pattern}: no such file or folder")
         below: dict[str, str] = {}
         for name in names:

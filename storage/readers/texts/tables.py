@@ -101,7 +101,7 @@ def _is_plain(field: pa.Field) -> bool:
 
 def _unsupported(column: pa.Array, name: str) -> list[Unsupported | None]:
     value = Unsupported(name[:100])
-    return [value if there else None for there in column.is_valid().to_pylist()]
+    return [value if is_valid else None for is_valid in column.is_valid().to_pylist()]
 
 
 def _extension(name: str, metadata: bytes, storage: pa.Array) -> list[Any]:
@@ -379,9 +379,9 @@ def _gather_batches(
     span: Span, schema: pa.Schema, batches: Callable[[list[str]], Iterable[pa.RecordBatch]], into: Into
 ) -> Iterator[None]:
     """Read the columns that a collector requests, from the batches that a function returns for their names."""
-    there = schema.names
-    constants = {field: value for field, value in span.constants if field not in there}
-    columns_read = [name for name in into.requested(span.path, [*there, *constants]) if name in there]
+    present = schema.names
+    constants = {field: value for field, value in span.constants if field not in present}
+    columns_read = [name for name in into.requested(span.path, [*present, *constants]) if name in present]
     row = 0
     for batch in batches(columns_read):
         columns = [_values(span, schema.field(name), batch.column(name), row) for name in columns_read]

@@ -186,12 +186,12 @@ def _with_accepted(state: MovesState, size: Vector, sweep: int, sums: ScoreSums)
         first = state.merges + state.deletes and sweep < schedule.FIRST_ROUND + 3 * schedule.ROUND_INTERVAL
         return last_round if first else replace(state, moves_idle=state.moves_idle + 1)
     accepted = chosen.merges + chosen.deletes
-    few = accepted <= schedule.FEW_MOVES * alive.sum() and not were_split
+    has_few_moves = accepted <= schedule.FEW_MOVES * alive.sum() and not were_split
     splits = state.splits
     if were_split:
         # Halves that are merged again have changed nothing.
         splits, chosen.merges = splits + were_split - chosen.merges, 0
-    best, idle = max(score, state.moves_best), state.moves_idle + 1 if few else 0
+    best, idle = max(score, state.moves_best), state.moves_idle + 1 if has_few_moves else 0
     state = replace(state, moves_best=best, moves_idle=idle, splits=splits)
     if not accepted:
         return state

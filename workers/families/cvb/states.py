@@ -81,7 +81,7 @@ class CollapsedRows(WeighedRows):
             "word_weight": model.topic_plain is not None,
             "word_mean": model.topic_plain is not None,
         }
-        return {name for name, there in presence.items() if there}
+        return {name for name, is_present in presence.items() if is_present}
 
     def faults(self, context: CheckContext) -> Iterator[str]:
         """Yield the fault of counts with other numbers than the fit has."""

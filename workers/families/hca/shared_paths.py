@@ -139,9 +139,9 @@ class _Chains:
         self.shared: list[list[Vector]] = []  # of each such level, the factor's direction in each leaf's chain
         self.left = [np.eye(len(nodes)) for nodes in self.nodes]  # directions that are not shared
 
-    def _product(self, one: int, other: int) -> Vector:
-        inside = self.gram[np.ix_(self.nodes[one], self.nodes[other])]
-        product: Vector = self.left[one].T @ inside @ self.left[other]
+    def _product(self, first: int, other: int) -> Vector:
+        inside = self.gram[np.ix_(self.nodes[first], self.nodes[other])]
+        product: Vector = self.left[first].T @ inside @ self.left[other]
         return product
 
     def linked(self) -> Vector:
@@ -188,8 +188,8 @@ class _Chains:
         """
         size, weight = self.left[inside[0]].shape[1], np.sqrt(self.mass[inside])
         if inside.size == 1:
-            one = self._product(int(inside[0]), int(inside[0]))
-            return [_unit(np.linalg.eigh(0.5 * (one + one.T))[1][:, -1])]
+            product = self._product(int(inside[0]), int(inside[0]))
+            return [_unit(np.linalg.eigh(0.5 * (product + product.T))[1][:, -1])]
         roots = [_inverse_root(self._product(int(node), int(node))) for node in inside]
         products = np.zeros((inside.size * size, inside.size * size))
         for i, node in enumerate(inside):

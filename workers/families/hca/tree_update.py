@@ -177,17 +177,17 @@ class _Pool:
         cost = self.words * special.log1p(self.prior.variance * self.tau * np.diag(second)).sum()
         return 0.5 * (self.tau * float((solve * products).sum()) - float(cost))
 
-    def alone(self, one: int) -> float:
+    def alone(self, leaf: int) -> float:
         """Return a chain's evidence."""
-        own = np.ix_(self.nodes[one], self.nodes[one])
+        own = np.ix_(self.nodes[leaf], self.nodes[leaf])
         return self.evidence(self.second[own], self.products[own])
 
-    def together(self, one: int, other: int, mass: Vector) -> _Pair:
+    def together(self, first: int, other: int, mass: Vector) -> _Pair:
         """Return the merge of two chains, with the largest directions of both spans, weighted by their vectors."""
         size = self.nodes.shape[1]
-        nodes = np.concatenate([self.nodes[one], self.nodes[other]])
+        nodes = np.concatenate([self.nodes[first], self.nodes[other]])
         here = np.ix_(nodes, nodes)
-        weight = np.repeat(np.sqrt(mass[[one, other]] / mass[[one, other]].sum()), size)
+        weight = np.repeat(np.sqrt(mass[[first, other]] / mass[[first, other]].sum()), size)
         value, vector = np.linalg.eigh(self.gram[here] * np.outer(weight, weight))
         value, vector = value[-size:], vector[:, -size:]
         if value[0] <= MIN_EIGENVALUE * value[-1]:
@@ -195,7 +195,7 @@ class _Pool:
         maps: Vector = (vector * weight[:, np.newaxis] / value).T @ self.gram[here]
         second = np.zeros((size, size))
         entropy = 0.0
-        for place, chain in enumerate((one, other)):
+        for place, chain in enumerate((first, other)):
             mapping = maps[:, place * size : (place + 1) * size]
             own = self.second[np.ix_(self.nodes[chain], self.nodes[chain])]
             mapped = mapping @ own @ mapping.T

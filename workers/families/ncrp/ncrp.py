@@ -290,8 +290,8 @@ def _merged(global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions
             global_state.vocabulary,
             global_state.gamma,
         )
-        there = (moves.tree.levels[first] > 0) & (moves.tree.levels[second] > 0)
-        chosen = node_moves.disjoint(first[there], second[there], gains[there], global_state.node_passes)
+        is_below = (moves.tree.levels[first] > 0) & (moves.tree.levels[second] > 0)
+        chosen = node_moves.disjoint(first[is_below], second[is_below], gains[is_below], global_state.node_passes)
         moves, without_merge = moves.merged(chosen), 0 if chosen else without_merge + 1
     return moves, without_merge
 

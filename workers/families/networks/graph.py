@@ -291,9 +291,9 @@ class _Layout:
                     if last:
                         at, parent = at[missing[at]], parent[missing[at]]
                     else:
-                        there = np.zeros(nodes[0].size, dtype=bool)
-                        there[at] = True
-                        missing |= ~there
+                        is_present = np.zeros(nodes[0].size, dtype=bool)
+                        is_present[at] = True
+                        missing |= ~is_present
                     mixing = np.full(at.size, self.plan.link_mixing[link])
                     parts.append((nodes[0][at], np.full(at.size, link), parent, mixing))
         if not parts:

@@ -188,8 +188,8 @@ def _balanced(gain: Vector, single: Vector, many: Vector, power: Vector) -> Vect
     with np.errstate(divide="ignore"):
         y = np.minimum(y, np.where(many > 0.0, special.log(gain / np.maximum(many, 1e-300)) / power, np.inf))
     for _ in range(MAX_NEWTON_STEPS):
-        one, other = single * special.exp(y), many * special.exp(power * y)
-        change = (gain - one - other) / (one + power * other)
+        once, other = single * special.exp(y), many * special.exp(power * y)
+        change = (gain - once - other) / (once + power * other)
         y = y + change
         if np.abs(change).max(initial=0.0) < NEWTON_TOLERANCE:
             break
@@ -321,9 +321,12 @@ def _separate_steps(weight: Vector, variance: float, sums: WeightSums, label_ran
     for _ in range(MAX_NEWTON_STEPS):
         slope, bend = gain - (weight + y) / variance, np.full(weight.shape, 1.0 / variance)
         for sign, short, long, power in directions:
-            one, other = short * special.exp(least * sign * y), long * special.exp(np.minimum(power * sign * y, 300.0))
-            slope = slope - sign * (one + other)
-            bend = bend + least * one + power * other
+            lower, other = (
+                short * special.exp(least * sign * y),
+                long * special.exp(np.minimum(power * sign * y, 300.0)),
+            )
+            slope = slope - sign * (lower + other)
+            bend = bend + least * lower + power * other
         low, high = np.where(slope > 0.0, y, low), np.where(slope < 0.0, y, high)
         after = y + slope / bend
         far = (high - low > 1.0 / max(most, 1.0)) | (after <= low) | (after >= high)

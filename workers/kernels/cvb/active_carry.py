@@ -143,10 +143,10 @@ def _carry_document(
     """Carry the responsibilities of a document's pairs over, and count them; return its background tokens."""
     moves, counts, steps = work
     responsibilities, new, position = before.responsibilities, after.responsibilities, pairs.position
-    at, there, rest, short = before.starts[document], after.starts[document], 0.0, 0
-    new[there : after.starts[document + 1]] = 0
+    at, target, rest, short = before.starts[document], after.starts[document], 0.0, 0
+    new[target : after.starts[document + 1]] = 0
     for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
-        if at < 0 or there < 0:  # never so; it shows the compiler that no index counts from the end
+        if at < 0 or target < 0:  # never so; it shows the compiler that no index counts from the end
             break
         ahead = np.int64(position[min(pair + AHEAD, position.size - 1)]) * rows.topics
         if sizes.go * CACHE_LINE < rows.topics:
@@ -156,7 +156,7 @@ def _carry_document(
             for k in range(0, rows.topics, CACHE_LINE):
                 prefetch(rows.cells, ahead + k)
         for i in range(sizes.stay):
-            new[there + moves.target[i]] = responsibilities[at + moves.source[i]]
+            new[target + moves.target[i]] = responsibilities[at + moves.source[i]]
         tokens, own, gone = pairs.counts[pair], token_weight(pairs.weights, pair), ZERO
         if pairs.weights.size or tokens > EXACT_TOKENS:
             add_long_pair(at, sizes.old, tokens * own, responsibilities, counts)
@@ -172,7 +172,7 @@ def _carry_document(
             gone = _drop(np.int64(position[pair]), at, sizes.go, token, responsibilities, moves, pairs.weights, rows)
         rest += tokens * own * (1.0 - (held - gone))
         at += sizes.old
-        there += sizes.new
+        target += sizes.new
     flush_counts(sizes.old, counts)
     return rest
 

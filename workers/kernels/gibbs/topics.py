@@ -53,9 +53,9 @@ def _draw_topic(
         chunk_sum: Number = np.float32(0.0)
         for place in range(CHUNK):
             k = chunk * CHUNK + place
-            one = coefficient[k] * (np.float32(word_counts[k]) + parameter)
-            weight[k] = one
-            chunk_sum += one
+            term = coefficient[k] * (np.float32(word_counts[k]) + parameter)
+            weight[k] = term
+            chunk_sum += term
         sums[chunk] = chunk_sum
         total += chunk_sum
     remaining = number * total - new_weight

@@ -352,9 +352,9 @@ def draw_topic(
         here = 0.0
         for inside in range(CHUNK):
             k = chunk * CHUNK + inside
-            one = node_weight[k] * inverse[k] * (word_topic[k] + prior)
-            weight[k] = one
-            here += one
+            product = node_weight[k] * inverse[k] * (word_topic[k] + prior)
+            weight[k] = product
+            here += product
         chunk_sums[chunk] = here
         total += here
     left, chunk = random * total, 0

@@ -126,7 +126,7 @@ def count_expected_node_topics(
     size, topic, share = responsibilities.size, responsibilities.topic, responsibilities.share
     offsets, own_topic, own_count, own_log_absent = own.offsets, own.topic, own.tokens, own.log_absent
     logs, count, absent = absence_logs(), np.zeros(topics), np.zeros(topics)
-    seen, there = np.zeros(topics, dtype=np.int64), np.zeros(topics, dtype=np.int64)
+    seen, is_seen = np.zeros(topics, dtype=np.int64), np.zeros(topics, dtype=np.int64)
     place = filled = 0
     offsets[0] = 0
     for node in range(pairs.size - 1):
@@ -136,8 +136,8 @@ def count_expected_node_topics(
                 k = np.int64(topic[entry])
                 if share[entry] == 0:
                     continue
-                if there[k] == 0:
-                    there[k] = 1
+                if is_seen[k] == 0:
+                    is_seen[k] = 1
                     seen[some] = k
                     some += 1
                 count[k] += counts[pair] * (share[entry] / UNIT)
@@ -148,7 +148,7 @@ def count_expected_node_topics(
             k = seen[number]
             own_topic[filled], own_count[filled], own_log_absent[filled] = k, count[k], absent[k]
             count[k] = absent[k] = 0.0
-            there[k] = 0
+            is_seen[k] = 0
             filled += 1
         offsets[node + 1] = filled
 

@@ -138,13 +138,13 @@ def _sweep_document(
             _load_leaf(sampler, tables, node, words.token_topic, token, token + tokens, token_draws.initialise)
         _sweep_tokens(sampler, documents, pairs, words, token_draws, results.progress, node)
         segment = after
-        one, least = (high - 1, low) if segment == last else (node, node)
-        while one >= least:  # nothing changes the counts of a node after its own tables: children go first
-            if (one == node and not has_children[one]) or (segment == last and has_children[one]):
+        current, least = (high - 1, low) if segment == last else (node, node)
+        while current >= least:  # nothing changes the counts of a node after its own tables: children go first
+            if (current == node and not has_children[current]) or (segment == last and has_children[current]):
                 if table_draws.move:
-                    move_tables(sampler, one, table_draws.key, token_draws.fold_in)
-                store_node(sampler, results, table_draws, one)
-            one -= 1
+                    move_tables(sampler, current, table_draws.key, token_draws.fold_in)
+                store_node(sampler, results, table_draws, current)
+            current -= 1
 
 
 @borrower

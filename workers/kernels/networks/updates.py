@@ -362,9 +362,9 @@ def _visit_node(
     if not root:
         _seat_again(document, node, factor)
     for edge in range(graph.node_edges[node], graph.node_edges[node + 1] + 1):  # parents, and the node itself
-        one = graph.edge_parent[edge] if edge < graph.node_edges[node + 1] else node
-        if one >= document.shared:
-            expect(document, one)
+        expected = graph.edge_parent[edge] if edge < graph.node_edges[node + 1] else node
+        if expected >= document.shared:
+            expect(document, expected)
 
 
 @borrower

@@ -147,16 +147,16 @@ def _count(
     """Add a vector's share of a path to the second moments, and its factors to the nodes' weights."""
     last = second.shape[0] - 1
     for k in range(path.size):
-        one = path[k]
-        if one < 0:
+        node = path[k]
+        if node < 0:
             beyond[0] += share * (covariance[k, k] + mean[k] * mean[k])
             continue
-        weight[one] += share * mean[k]
-        second[one, last] += share * mean[k]
-        second[last, one] += share * mean[k]
+        weight[node] += share * mean[k]
+        second[node, last] += share * mean[k]
+        second[last, node] += share * mean[k]
         for j in range(path.size):
             if path[j] >= 0:
-                second[one, path[j]] += share * (covariance[k, j] + mean[k] * mean[j])
+                second[node, path[j]] += share * (covariance[k, j] + mean[k] * mean[j])
 
 
 @helper
