@@ -28,18 +28,24 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from tests.conftest import dealt, planted, planted_labels, write_corpus
+from tests.counting import (
+    background_counts,
+    document_counts,
+    pair_weights,
+    recount,
+    topic_tokens,
+    weighs_words,
+    word_counts,
+)
 from tests.fits import (
     TIMES,
     Losing,
     arrays_of,
     bits,
-    counts_of,
-    document_counts,
     problem_of,
     scores_of,
     state_bits,
     states,
-    weights_by_pair,
 )
 from tests.strategies import documents_of
 
@@ -83,16 +89,8 @@ class Conformance:
         return {"topics": topics}
 
     def topic_tokens(self, global_state):
-        """The tokens of each topic, as the global state counts them."""
-        return global_state["topic_moments"][0]
-
-    def token_topics(self, shard, local):
-        """The column that each token is counted in; None for families with responsibilities."""
-        return local["token_topic"] if "token_topic" in local.keys() else None  # noqa: SIM118 - or spill files
-
-    def document_counts(self, local, topics):
-        """A shard's counts by document and topic in its local state, without background."""
-        return document_counts(local, topics)
+        """The tokens that the global state counts of each topic."""
+        return topic_tokens(global_state)
 
     def require_summary(self, model, topic_list, table):
         """The summary's examples are the non-empty documents with the largest proportions."""
@@ -117,62 +115,32 @@ class Conformance:
             assert node.level <= before.level + 1
             assert node.level <= before.level or node.parent == before.id
 
-    def recount(self, shard, local, weights=None):
-        """A shard's counts by word and topic, and of background by word, recounted from its responsibilities."""
-        weights = shard.counts if weights is None else weights
-        drawn = self.token_topics(shard, local)
-        if drawn is not None:
-            pair = np.repeat(np.arange(shard.pairs), shard.counts)
-            q = np.zeros((shard.pairs, int(drawn.max(initial=0)) + 1))
-            np.add.at(q, (pair, drawn), 1.0 / shard.counts[pair])
-        elif "pair_topic" in local:
-            q = local["pair_topic"].astype(np.float64)
-        else:
-            q = np.zeros((shard.pairs, int(local["document_topics"].max(initial=0)) + 1))
-            at = 0
-            for document, (first, last) in enumerate(pairwise(shard.offsets)):
-                active = local["document_topics"][slice(*local["document_lists"][document : document + 2])]
-                share = local["pair_shares"][at : at + active.size * (last - first)].reshape(last - first, active.size)
-                q[first:last, active] = share / 2.0**15
-                at += share.size
-        counted, rest = np.zeros((shard.words.size, q.shape[1])), np.zeros(shard.words.size)
-        np.add.at(counted, shard.position, weights[:, np.newaxis] * q)
-        np.add.at(rest, shard.position, weights * (1.0 - q.sum(axis=1)))
-        owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
-        documents = np.zeros((shard.documents, q.shape[1]))
-        np.add.at(documents, owner, weights[:, np.newaxis] * q)
-        return counted, rest, documents
-
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
         problem, history = states(small[0], self.family, options, 10)
         tokens = Corpus(small[0]).manifest.tokens
         for state, _ in history[::3]:
-            rows = arrays_of(state.blocks[0].value.rows)
-            held = counts_of(rows)
-            total, background = np.zeros(held.shape), np.zeros(len(held))
-            for shard, swept in zip(problem.shards, state.swept, strict=True):
-                weights = (weights_by_pair(problem.config, rows, shard.value),) if "word_weight" in rows else ()
-                by_word, rest, documents = self.recount(shard.value, arrays_of(swept.value.local), *weights)
-                total[np.ix_(shard.value.words, np.arange(by_word.shape[1]))] += by_word
-                background[shard.value.words] += rest
-                np.testing.assert_allclose(
-                    self.document_counts(arrays_of(swept.value.local), held.shape[1])[:, : documents.shape[1]],
-                    documents,
-                    rtol=1e-5,
-                    atol=1e-5,
-                )
+            rows = state.blocks[0].value.rows
+            held, background = word_counts(rows), background_counts(rows)
+            total, rest = np.zeros(held.shape), np.zeros(len(held))
+            for shard, swept in zip((shard.value for shard in problem.shards), state.swept, strict=True):
+                local = swept.value.local
+                by_word, outside, documents = recount(shard, local, pair_weights(problem.config, rows, shard))
+                total[np.ix_(shard.words, np.arange(by_word.shape[1]))] += by_word
+                rest[shard.words] += outside
+                counted = document_counts(local, held.shape[1])[:, : documents.shape[1]]
+                np.testing.assert_allclose(counted, documents, rtol=1e-5, atol=1e-5)
             # Counts of tokens are exact in single precision, and sums of their weights are rounded.
-            rounding = 1e-4 if "word_weight" in rows else 1e-9
+            rounding = 1e-4 if weighs_words(rows) else 1e-9
             np.testing.assert_allclose(held, total, rtol=1e-5, atol=rounding)
-            if "word_rest" in rows:
-                np.testing.assert_allclose(rows["word_rest"], background, rtol=1e-6, atol=rounding)
+            counted = self.topic_tokens(state.global_state)
+            if background is None:
+                np.testing.assert_allclose(rest, 0.0, atol=1e-4)
+                np.testing.assert_allclose(counted[: total.shape[1]], total.sum(axis=0), rtol=1e-5)
+                np.testing.assert_array_equal(counted[total.shape[1] :], 0.0)  # room for topics to come
             else:
-                np.testing.assert_allclose(background, 0.0, atol=1e-4)
-                counted_ = self.topic_tokens(arrays_of(state.global_state))
-                np.testing.assert_allclose(counted_[: total.shape[1]], total.sum(axis=0), rtol=1e-5)
-                np.testing.assert_array_equal(counted_[total.shape[1] :], 0.0)  # room for topics to come
-            assert math.isclose(self.topic_tokens(arrays_of(state.global_state)).sum(), tokens, rel_tol=1e-6)
-            assert math.isclose(total.sum() + background.sum(), tokens, rel_tol=1e-6)
+                np.testing.assert_allclose(background, rest, rtol=1e-6, atol=rounding)
+            assert math.isclose(counted.sum(), tokens, rel_tol=1e-6)
+            assert math.isclose(total.sum() + rest.sum(), tokens, rel_tol=1e-6)
 
     @pytest.mark.xdist_group("clusters")
     def test_bits__do_not_depend_on_the_executor(self, small, options, where, tmp_path, reference_bits, clusters):
@@ -208,7 +176,7 @@ class Conformance:
         problem = problem_of(small[0], self.family, options)
         limits = Limits(iterations=4)
         for state, progress in Fit(replace(problem, local_sweeps=3), limits):
-            total = self.topic_tokens(arrays_of(state.global_state)).sum()
+            total = self.topic_tokens(state.global_state).sum()
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
             assert progress.iteration == state.iteration
 
@@ -266,7 +234,7 @@ class Conformance:
             finished = [arrays_of(model.finished_rows(block.value.rows, state.global_state)) for block in state.blocks]
             sides.append(np.concatenate([rows["word_topic"] for rows in finished]))
         # Active responsibilities are whole steps of 2^-15, of which rounding may flip one.
-        active = "word_rest" in arrays_of(one_block[-1][0].blocks[0].value.rows)
+        active = background_counts(one_block[-1][0].blocks[0].value.rows) is not None
         np.testing.assert_allclose(*sides, rtol=1e-5, atol=5e-3 if active else 1e-7)
 
     def test_objective__is_finite_and_never_falls_if_it_is_a_bound(self, small, options):

@@ -18,15 +18,6 @@ from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.io.folder import Folder, created
 from tests.strategies import documents_of, segmented_of
 
-settings.register_profile(
-    "default",
-    deadline=None,
-    max_examples=25,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-settings.load_profile("default")
-
 EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
 TWO_EXECUTORS = [("threads", 3), ("processes", 2)]
 LONG = pytest.mark.long
@@ -130,6 +121,19 @@ def dealt(rows, seed):
         }
         found.append([{word: int(n[place]) for word, n in each.items() if n[place]} for place in range(many)])
     return found
+
+
+def pytest_configure(config):
+    """Try fewer examples of each property in the run that leaves out long tests, and fewest without the compiler."""
+    quick = "not long" in config.option.markexpr
+    settings.register_profile(
+        "collapsium",
+        deadline=None,
+        max_examples=25 if not quick else 8 if INTERPRETED else 15,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
+    settings.load_profile("collapsium")
 
 
 @pytest.hookimpl(optionalhook=True)

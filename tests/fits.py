@@ -1,7 +1,5 @@
 """Run fits in tests, and compare their states, models and events."""
 
-import numpy as np
-
 from collapsium.pipeline import Corpus
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.plan import Scratch
@@ -16,7 +14,6 @@ from collapsium.storage.runs.summary import RECORD as SUMMARY
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import State
 from collapsium.workers.families.family import Summary
-from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.shard_loading import load_shard
 
 # Fields of events that depend on time and machine, and differ in a run that was resumed.
@@ -71,20 +68,6 @@ def states(corpus, family, options, iterations, cuts=None):
     return problem, list(Fit(problem, Limits(iterations=iterations)))
 
 
-def weights_by_pair(config, rows, shard):
-    """The weight of all tokens of each pair of a shard, by the rows of all words."""
-    counts = shard.counts.astype(np.float64)
-    if "word_weight" not in rows:
-        return counts
-    return rows["word_weight"][shard.words[shard.position]] * (np.log1p(counts) if config.log_counts else counts)
-
-
-def counts_of(rows):
-    """The counts by word and topic in the arrays of a block's rows; of active topics, without their background."""
-    counts = next(rows[name] for name in ("word_topic", "block_active", "word_active") if name in rows)
-    return counts / UNIT if counts.dtype.kind == "i" and "block_active" in rows else counts
-
-
 def arrays_of(state):
     """The arrays of a state by name, also of one that was spilled."""
     return state.to_arrays() if isinstance(state, State) else state
@@ -98,16 +81,6 @@ def state_bits(state):
         *(swept.value.local for swept in state.swept),
     ]
     return [(name, part[name].tobytes()) for part in map(arrays_of, parts) for name in sorted(part)]
-
-
-def document_counts(local, topics):
-    """A shard's counts by document and topic as its local state has them, without background."""
-    if "document_topic" in local:
-        return local["document_topic"]
-    counts = np.zeros((local["document_lists"].size - 1, topics))
-    owner = np.repeat(np.arange(len(counts)), np.diff(local["document_lists"]))
-    counts[owner, local["document_topics"]] = local["document_counts"]
-    return counts
 
 
 class Losing(SerialExecutor):

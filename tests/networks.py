@@ -1,7 +1,5 @@
 """What tests of families of networks share."""
 
-import numpy as np
-
 from tests.conformance import Conformance
 
 # A section depends on its document and on the section before it; documents depend on the corpus.
@@ -35,11 +33,5 @@ class NetworkConformance(Conformance):
 
     def topic_tokens(self, global_state):
         """As many as customers of the vectors above documents, if these have no parents, are at least tables."""
-        assert (global_state["shared_customers"] >= 0).all()
-        return global_state["topic"]
-
-    def document_counts(self, local, topics):
-        found = np.zeros((local["document_tokens"].size, topics))
-        owner = np.repeat(np.arange(len(found)), local["document_tokens"])
-        np.add.at(found, (owner, np.asarray(local["token_topic"])), 1)
-        return found
+        assert (global_state.shared_customers >= 0).all()
+        return super().topic_tokens(global_state)

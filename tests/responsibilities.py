@@ -11,7 +11,8 @@ from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import OptionError
 from tests.conformance import Conformance
-from tests.fits import Losing, arrays_of, problem_of, scores_of, state_bits, weights_by_pair
+from tests.counting import pair_weights
+from tests.fits import Losing, problem_of, scores_of, state_bits
 
 MANY = 140  # topics: more than a document begins with all of
 STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
@@ -52,13 +53,13 @@ class Responsibilities(Conformance):
         manifest = Corpus(small[0]).manifest
         assert [state.iteration for state in states_] == [1, 2, 3, 4, 5, 6]  # 1 + 2 + 2 shards, then 2 + 2 + 1
         for state in states_:
-            held, counted_ = state.blocks[0].value.rows.word_topic, self.topic_tokens(arrays_of(state.global_state))
+            held, counted_ = state.blocks[0].value.rows.word_topic, self.topic_tokens(state.global_state)
             assert (held >= 0.0).all()
             assert math.isclose(counted_.sum(), manifest.tokens, rel_tol=1e-6)
             np.testing.assert_allclose(held.sum(axis=0, dtype=np.float64), counted_, rtol=1e-3, atol=1e-2)
-        rows = arrays_of(states_[-1].blocks[0].value.rows)
+        rows = states_[-1].blocks[0].value.rows
         for shard, swept in zip(problem.shards, states_[-1].swept, strict=True):
-            weight = weights_by_pair(problem.config, rows, shard.value).sum()
+            weight = pair_weights(problem.config, rows, shard.value).sum()
             assert math.isclose(swept.value.local.document_topic.sum(dtype=np.float64), weight, rel_tol=1e-5)
         assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
 

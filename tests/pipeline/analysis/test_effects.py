@@ -337,7 +337,7 @@ def run(tmp_path_factory):
             file.write(json.dumps(record) + "\n")
     ingest(
         folder / "texts.jsonl", folder / "corpus", labels=["party", "speech"], covariates=["score"], date="day",
-        shard_tokens=500, min_documents=1,
+        shard_tokens=1000, min_documents=1,
     )  # fmt: skip
     fit(folder / "corpus", folder / "run", family="lda", topics=2, iterations=30, scheduler="serial", seed=1)
     return folder

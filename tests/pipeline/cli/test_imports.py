@@ -28,21 +28,37 @@ COMPARISON = {
     "unseen": None,
 }
 SCRIPT = """
-import json, sys
+import contextlib, json, os, sys
 from collapsium.pipeline.cli.main import main
-try:
-    code = main(sys.argv[1:])
-except SystemExit as exit:
-    code = exit.code
-print(json.dumps([code, sorted(name for name in sys.modules if "." not in name)]))
+for words in sys.stdin:
+    if os.fork() == 0:
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            try:
+                code = main(json.loads(words))
+            except SystemExit as exit:
+                code = exit.code
+        print(json.dumps([code, sorted(name for name in sys.modules if "." not in name)]), flush=True)
+        os._exit(0)
+    os.wait()
 """
 
 
-def imported(*words):
-    """Return the exit code of a command, and the packages that a new process has imported for it."""
-    run = subprocess.run([sys.executable, "-c", SCRIPT, *map(str, words)], capture_output=True, text=True)
-    code, names = json.loads(run.stdout.splitlines()[-1])
-    return code or 0, set(names)
+@pytest.fixture(scope="module")
+def imported():
+    """Return the exit code of a command, and the packages that a process of its own has imported for it.
+
+    The processes are forks of one that has imported what every command does.
+    """
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, "-c", SCRIPT], text=True, bufsize=1, **pipes) as process:
+
+        def answer(*words):
+            process.stdin.write(json.dumps([str(word) for word in words]) + "\n")
+            code, names = json.loads(process.stdout.readline())
+            return code or 0, set(names)
+
+        yield answer
+        process.stdin.close()
 
 
 @pytest.mark.parametrize(
@@ -61,20 +77,20 @@ def imported(*words):
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )
-def test_help_and_wrong_usage__import_nothing_that_takes_long(words, expected):
+def test_help_and_wrong_usage__import_nothing_that_takes_long(imported, words, expected):
     code, names = imported(*words)
     assert code == expected
     assert names.isdisjoint(HEAVY)
 
 
 @pytest.mark.parametrize("command", ["info", "topics", "versions"])
-def test_what_is_absent__is_missed_without_imports_that_take_long(command, tmp_path):
+def test_what_is_absent__is_missed_without_imports_that_take_long(imported, command, tmp_path):
     code, names = imported(command, tmp_path / "absent")
     assert code == 1
     assert names.isdisjoint(HEAVY)
 
 
-def test_a_fit__imports_no_library_that_it_needs_not(small, tmp_path):
+def test_a_fit__imports_no_library_that_it_needs_not(imported, small, tmp_path):
     """pandas and Zarr took a third of the time that a small fit takes beyond its iterations."""
     words = ["fit", str(small[0]), tmp_path / "run", "--family", "lda", "--topics", "3", "--iterations", "2", "--quiet"]
     code, names = imported(*words)
@@ -130,13 +146,13 @@ def places(tmp_path_factory, small, labelled_small, segmented_small):
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )
-def test_small_commands__import_no_more_than_they_read_with(words, may, places):
+def test_small_commands__import_no_more_than_they_read_with(imported, words, may, places):
     code, names = imported(*(places.get(word, word) for word in words))
     assert code == 0
     assert names & {"numpy", *HEAVY} <= may
 
 
-def test_verify__of_a_corpus_imports_neither_compiler_nor_zarr(places):
+def test_verify__of_a_corpus_imports_neither_compiler_nor_zarr(imported, places):
     code, names = imported("verify", places["corpus"])
     assert code == 0
     assert names.isdisjoint({"distributed", "numba", "scipy", "sklearn", "zarr"})

@@ -18,7 +18,6 @@ from collapsium.pipeline import Model, fit, resume
 from collapsium.pipeline.engine.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.executors.dask import DaskExecutor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, ClusterGoneError, OptionError
 from collapsium.storage.runs.run import Run
@@ -104,17 +103,6 @@ def test_a_scheduler_without_workers__is_a_clear_error(monkeypatch, caplog):
     told = [record.getMessage() for record in caplog.records if record.name == "collapsium"]
     assert len(told) == 1
     assert told[0].endswith("has 0 of 2 workers; waiting for more (0 s at most)")
-
-
-def test_local_cluster__listens_on_this_machine_only():
-    executor = open_executor("local", 2)
-    try:
-        assert isinstance(executor, DaskExecutor)
-        assert executor.workers == executor.homes == 2
-        assert all(address.startswith("tls://127.0.0.1:") for address in executor._members.addresses)
-        assert executor.dashboard.startswith("http://127.0.0.1:")
-    finally:
-        executor.close()
 
 
 @pytest.mark.long

@@ -257,6 +257,7 @@ def test_fits__have_the_same_bits_with_shared_memory(small, tmp_path, monkeypatc
 
     def started(*args):
         executors.append(start(*args))
+        assert executors[0].workers == executors[0].homes == 2
         executors[0].everywhere(share_all)
         processes.extend(executors[0].everywhere(os.getpid))
         return executors[0]

@@ -32,11 +32,10 @@ def tls(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(tls):
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None,
-        protocol="tls://", security=_security(tls),
-    ) as cluster:  # fmt: skip
-        yield cluster.scheduler_address
+    """The address of a local cluster that shows certificates of ours."""
+    executor = open_executor("local", 1, tls=tls)
+    yield executor._client.scheduler.address
+    executor.close()
 
 
 def test_with_the_certificate__a_fit_has_the_same_bits(small, tmp_path, tls, cluster):
@@ -79,16 +78,10 @@ def _settings():
     return clusters.SETTINGS
 
 
-def test_a_local_cluster__shows_the_certificates_it_is_given(tls):
-    executor = open_executor("local", 1, tls=tls)
-    try:
-        assert executor.collect([executor.submit(abs, -3)]) == [3]
-        with distributed.Client(
-            executor._client.scheduler.address, security=_security(tls), timeout=PATIENCE
-        ) as client:
-            assert len(client.scheduler_info()["workers"]) == 1
-    finally:
-        executor.close()
+def test_a_local_cluster__shows_the_certificates_it_is_given(tls, cluster):
+    with distributed.Client(cluster, security=_security(tls), timeout=PATIENCE) as client:
+        assert len(client.scheduler_info()["workers"]) == 1
+        assert client.submit(abs, -3).result() == 3
 
 
 def test_a_local_cluster__hears_no_other_process_of_the_machine(tmp_path, monkeypatch):
@@ -97,7 +90,8 @@ def test_a_local_cluster__hears_no_other_process_of_the_machine(tmp_path, monkey
     try:
         assert executor.collect([executor.submit(abs, -3)]) == [3]
         address = executor._client.scheduler.address
-        assert address.startswith("tls://127.0.0.1:")
+        assert all(place.startswith("tls://127.0.0.1:") for place in (address, *executor._members.addresses))
+        assert executor.dashboard.startswith("http://127.0.0.1:")
         with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
             open_executor(address.replace("tls://", "tcp://"))
         with pytest.raises(ClusterError, match="the scheduler cannot be reached"):

@@ -14,9 +14,10 @@ from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_referen
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb.active_topics import max_active_for
-from tests.conformance import Conformance
+from collapsium.workers.families.cvb.states import ActiveDocuments
 from tests.conftest import planted_rows, rest_long, write_corpus, write_halves
-from tests.fits import arrays_of, bits, counts_of, document_counts, problem_of, scores_of, state_bits
+from tests.counting import document_counts, recount, topic_tokens, word_counts
+from tests.fits import arrays_of, bits, problem_of, scores_of, state_bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
 WAYS = [
@@ -72,18 +73,18 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, optio
     known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), options["topics"])
     assert [reference.number for reference in known] == list(range(len(known)))
     for state, _ in Fit(replace(problem, warm=known), Limits(iterations=3)):
-        rows = arrays_of(state.blocks[0].value.rows)
-        held = counts_of(rows)
+        rows = state.blocks[0].value.rows
+        held = word_counts(rows)
         total, background = np.zeros(held.shape), np.zeros(len(held))
         for shard, swept in zip(problem.shards, state.swept, strict=True):
-            local = arrays_of(swept.value.local)
-            by_word, rest, documents = Conformance().recount(shard.value, local)
+            local = swept.value.local
+            by_word, rest, documents = recount(shard.value, local)
             total[np.ix_(shard.value.words, np.arange(by_word.shape[1]))] += by_word
             background[shard.value.words] += rest
             kept = document_counts(local, held.shape[1])[:, : documents.shape[1]]
             np.testing.assert_allclose(kept, documents, rtol=1e-5, atol=1e-5)
-            if "document_lists" in local:
-                sizes = np.diff(local["document_lists"])
+            if isinstance(local, ActiveDocuments):
+                sizes = np.diff(local.document_lists)
                 most = np.minimum(
                     max_active_for(np.diff(shard.value.offsets), options["topics"], options.get("most_active", 0)),
                     options["topics"],
@@ -91,11 +92,9 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, optio
                 assert (sizes <= most).all()
                 assert (sizes[shard.value.lengths > 0] > 0).all()
         np.testing.assert_allclose(held, total, rtol=1e-5, atol=1e-5)
-        if "word_rest" in rows:
-            np.testing.assert_allclose(rows["word_rest"], background, rtol=1e-6, atol=1e-9)
-        assert arrays_of(state.global_state)["topic_moments"][0].sum() == pytest.approx(
-            Corpus(planted[0]).manifest.tokens
-        )
+        if rows.word_rest is not None:
+            np.testing.assert_allclose(rows.word_rest, background, rtol=1e-6, atol=1e-9)
+        assert topic_tokens(state.global_state).sum() == pytest.approx(Corpus(planted[0]).manifest.tokens)
 
 
 @pytest.mark.parametrize("kind", ["active", "dense"])
@@ -103,7 +102,7 @@ def test_topics_beyond_the_source__begin_empty(planted, sources, kind):
     problem = problem_of(planted[0], "lda", {"topics": 8, "responsibilities": kind})
     known = warm_references(WarmSource.of(sources["lda"]), Corpus(planted[0]), 8)
     state, _ = next(iter(Fit(replace(problem, warm=known), Limits(iterations=1))))
-    held = counts_of(arrays_of(state.blocks[0].value.rows))
+    held = word_counts(state.blocks[0].value.rows)
     assert (held[:, :3].sum(axis=0) > 100.0).all()
     assert (held[:, 3:] == 0.0).all()
 

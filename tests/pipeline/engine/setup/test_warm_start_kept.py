@@ -17,9 +17,9 @@ from collapsium.storage.errors import AbsentError, MismatchError
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run
-from tests.conformance import Conformance
 from tests.conftest import planted_rows
-from tests.fits import arrays_of, bits, counts_of, problem_of, scores_of
+from tests.counting import recount, word_counts
+from tests.fits import arrays_of, bits, problem_of, scores_of
 from tests.strategies import documents_of
 
 WORDS, MORE = 30, 4
@@ -107,16 +107,10 @@ def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, 
         before = checkpoint.read(f"local_states/{number:05d}", parts[f"local_states/{number:05d}"])
         local = arrays_of(state.swept[number].value.local)
         np.testing.assert_array_equal(kept_array(local), kept_array(before))
-    held = counts_of(arrays_of(state.blocks[0].value.rows))
+    held = word_counts(state.blocks[0].value.rows)
     total = np.zeros(held.shape)
     for shard, swept in zip(problem.shards, state.swept, strict=True):
-        local = arrays_of(swept.value.local)
-        if "token_topic" in local:
-            by_word = np.zeros((shard.value.words.size, held.shape[1]))
-            at = np.repeat(shard.value.position, shard.value.counts), local["token_topic"]
-            np.add.at(by_word, at, 1)
-        else:
-            by_word, _, _ = Conformance().recount(shard.value, local)
+        by_word, _, _ = recount(shard.value, swept.value.local)
         total[np.ix_(shard.value.words, np.arange(by_word.shape[1]))] += by_word
     np.testing.assert_allclose(held, total, rtol=1e-5, atol=1e-5)
 

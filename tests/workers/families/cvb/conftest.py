@@ -11,9 +11,9 @@ from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb import schedule, split_merge
-from tests.conformance import Conformance
 from tests.conftest import planted_rows, write_halves
-from tests.fits import TIMES, document_counts, problem_of
+from tests.counting import document_counts, recount
+from tests.fits import TIMES, problem_of
 
 ITERATIONS = 90
 # Few are enough for a test: topics part early on so small a corpus.
@@ -90,14 +90,14 @@ def check_recount(problem, state):
     held = rows.active_counts
     total, background, tokens = np.zeros(held.shape), np.zeros(len(held)), 0
     for shard, swept in zip(counting(problem, state), state.swept, strict=True):
-        local = swept.value.local.to_arrays()
-        by_word, rest, documents = Conformance().recount(shard, local)
+        local = swept.value.local
+        by_word, rest, documents = recount(shard, local)
         total[np.ix_(shard.words, np.arange(by_word.shape[1]))] += by_word
         background[shard.words] += rest
         found = document_counts(local, held.shape[1])[:, : documents.shape[1]]
         np.testing.assert_allclose(found, documents, rtol=1e-5, atol=1e-5)
         left = shard.lengths - documents.sum(axis=1)
-        np.testing.assert_allclose(local["document_rest"], left, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(local.document_rest, left, rtol=1e-4, atol=1e-4)
         tokens += shard.tokens
     np.testing.assert_allclose(held, total, rtol=1e-5, atol=2e-3)
     np.testing.assert_allclose(rows.word_rest, background, rtol=1e-6, atol=1e-6)

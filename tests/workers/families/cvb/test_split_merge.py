@@ -20,7 +20,8 @@ from collapsium.workers import tasks
 from collapsium.workers.families.cvb import schedule
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 from tests.conftest import planted_rows, write_corpus
-from tests.fits import Losing, document_counts, problem_of, state_bits
+from tests.counting import document_counts
+from tests.fits import Losing, problem_of, state_bits
 from tests.naive import active_topics as naive_active
 from tests.strategies import documents_of
 from tests.workers.families.cvb.conftest import ITERATIONS, OPTIONS, check_recount, counting, lived, missing
@@ -39,7 +40,7 @@ def check_counts(problem, state):
         assert np.abs(of_topics[gone]).max(initial=0.0) < 1e-3
         assert (global_state.pi[gone] == 0.0).all()
         for swept in state.swept:
-            listed = document_counts(swept.value.local.to_arrays(), held.shape[1])
+            listed = document_counts(swept.value.local, held.shape[1])
             assert not listed[:, gone].any()
 
 

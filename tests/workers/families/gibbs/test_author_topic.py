@@ -1,6 +1,7 @@
 import numpy as np
 
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.fits import states
 
 
 class TestAuthorTopic(Conformance):
@@ -10,12 +11,12 @@ class TestAuthorTopic(Conformance):
 
     def topic_tokens(self, global_state):
         """As many as the authors have."""
-        np.testing.assert_array_equal(global_state["label_topic"].sum(axis=0), global_state["topic"])
-        return global_state["topic"]
+        np.testing.assert_array_equal(global_state.label_topic.sum(axis=0), global_state.topic)
+        return super().topic_tokens(global_state)
 
-    def document_counts(self, local, topics):
-        found = np.zeros((local["document_tokens"].size, topics))
-        owner = np.repeat(np.arange(len(found)), local["document_tokens"])
-        np.add.at(found, (owner, np.asarray(local["token_topic"])), 1)
-        assert (local["token_author"] < np.diff(local["document_labels"])[owner]).all()
-        return found
+    def test_authors_of_tokens__are_authors_of_their_documents(self, small):
+        _, history = states(small[0], self.family, self.matrix[0], 3)
+        for swept in history[-1][0].swept:
+            local = swept.value.local
+            authors = np.repeat(np.diff(local.authors.document_labels), local.document_tokens)
+            assert (local.token_author < authors).all()

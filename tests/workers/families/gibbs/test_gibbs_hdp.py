@@ -15,9 +15,6 @@ class TestGibbsHDP(Conformance):
     def sized(self, topics):
         return {"init_topics": topics}
 
-    def topic_tokens(self, global_state):
-        return global_state["topic"]
-
     def largest(self, word_topic):
         order = np.argsort(-word_topic.sum(axis=0), kind="stable")
         return word_topic[:, order[:3]]

@@ -9,6 +9,3 @@ class TestGibbsLDA(Conformance):
         {"topics": 4, "learn": ("alpha", "beta")},
         {"topics": 3, "learn": ("asymmetric-alpha",)},
     )
-
-    def topic_tokens(self, global_state):
-        return global_state["topic"]

@@ -19,9 +19,6 @@ class TestLabeledLDA(Conformance):
     def sized(self, topics):
         return {}
 
-    def topic_tokens(self, global_state):
-        return global_state["topic"]
-
 
 def test_report__names_topics_by_their_labels(tmp_path):
     rows = [{"id": f"d{n}", "text": "aa bb" if n % 2 else "cc dd", "tag": "<b>" if n % 2 else "wet"} for n in range(8)]

@@ -9,9 +9,6 @@ class TestPartiallyLabeledLDA(Conformance):
     def sized(self, topics):
         return {"topics_per_label": max(topics - 1, 1), "background": 1 if topics > 1 else 0}
 
-    def topic_tokens(self, global_state):
-        return global_state["topic"]
-
     def check_ground_truth(self, tmp_path, documents, options):
         """Two topics of the only label and one of the background."""
         self.ground_truth_labels = lambda theta: [[("kind", "all")] * (number % 9 > 0) for number in range(len(theta))]

@@ -21,18 +21,6 @@ class TestGibbsNCRP(Conformance):
     def sized(self, topics):
         return {}
 
-    def topic_tokens(self, global_state):
-        return global_state["topic"]
-
-    def token_topics(self, shard, local):
-        owner = np.repeat(np.arange(shard.documents), shard.lengths)
-        return np.asarray(local["document_path"])[owner, np.asarray(local["token_level"])]
-
-    def document_counts(self, local, topics):
-        path, found = np.asarray(local["document_path"]), np.zeros((len(local["document_path"]), topics))
-        np.add.at(found, (np.arange(len(path))[:, np.newaxis], path), local["document_level"])
-        return found
-
     def require_order(self, listed, model):
         """Depth first: the root, and then whole branches, each of which begins with what the others hang from."""
         assert listed[0].id == 0

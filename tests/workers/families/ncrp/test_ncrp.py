@@ -44,9 +44,6 @@ class TestNCRP(Conformance):
     def sized(self, topics):
         return {"leaves": topics}
 
-    def topic_tokens(self, global_state):
-        return global_state["node_tokens"]
-
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
         """From the one before: each iteration's responsibilities are made again, by the twin, through all moves."""
         problem, found = states(small[0], self.family, options, 22)

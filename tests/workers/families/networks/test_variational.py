@@ -11,7 +11,6 @@ from collapsium.storage.corpus.shard import EXTRAS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder, created
-from collapsium.workers.families.networks.states import ExpectedLocal, PairResponsibilities
 from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
 from tests.conftest import planted_rows
 from tests.strategies import documents_of
@@ -60,29 +59,6 @@ class TestExpectedTables(Conformance):
 
     def corpus(self, path, rows, vocabulary, shard_tokens=None, theta=None):
         return write_segmented(path, rows, vocabulary, shard_tokens)
-
-    def topic_tokens(self, global_state):
-        return global_state["topic"]
-
-    def document_counts(self, local, topics):
-        local = ExpectedLocal.from_arrays(local)
-        graph, counts = local.graph, np.zeros((local.document_tokens.size, topics))
-        node = np.repeat(np.arange(local.own.own_offsets.size - 1), np.diff(local.own.own_offsets))
-        owner = np.searchsorted(graph.document_nodes - graph.shared, node, side="right") - 1
-        np.add.at(counts, (owner, local.own.own_topic), local.own.own_tokens)
-        return counts
-
-    def recount(self, shard, local):
-        size, topic, share = PairResponsibilities.from_arrays(local).record
-        pair = np.repeat(np.arange(shard.pairs), size.astype(int))
-        q = np.zeros((shard.pairs, int(topic.max(initial=0)) + 1))
-        q[pair, topic] = share / 2.0**15
-        counted, rest = np.zeros((shard.words.size, q.shape[1])), np.zeros(shard.words.size)
-        np.add.at(counted, shard.position, shard.counts[:, np.newaxis] * q)
-        documents = np.zeros((shard.documents, q.shape[1]))
-        owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
-        np.add.at(documents, owner, shard.counts[:, np.newaxis] * q)
-        return counted, rest, documents
 
 
 NETWORKS = {

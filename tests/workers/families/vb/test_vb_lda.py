@@ -41,10 +41,6 @@ class TestMeanFieldLDA(Conformance):
     # Nothing is kept of a pair, so that there are no active responsibilities.
     test_active_responsibilities__predict_as_well_as_dense_ones = None
 
-    def topic_tokens(self, global_state):
-        """The tokens that the global state counts of each topic."""
-        return global_state["topic_total"]
-
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
         """From the one before: each iteration's responsibilities are made again, by the twin."""
         problem, found = states(small[0], self.family, options, 6)

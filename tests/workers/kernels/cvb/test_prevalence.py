@@ -15,6 +15,7 @@ from collapsium.workers.kernels.cvb import active, merge_scores
 from collapsium.workers.kernels.cvb import prevalence as kernels
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.cvb.records import NewActiveState, TopicCounts
+from tests.conftest import INTERPRETED, rest_long
 from tests.naive import active as naive_active
 from tests.naive import active_topics as naive_topics
 from tests.naive import prevalence as naive
@@ -188,7 +189,7 @@ def test_newton_steps__equal_their_twin(seed):
 
 
 @HELD
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rest_long(range(6), retained=(0, 1, 2)))
 def test_steps__never_lower_the_objective_from_far_away(concentration, seed):
     design, coefficients, lengths, moments = example(seed)
     noise = np.random.default_rng(seed + 100)
@@ -207,7 +208,7 @@ def test_steps__never_lower_the_objective_from_far_away(concentration, seed):
         return naive.objective(design, found, concentration, lengths, moments) - prior
 
     path = [value(state.prevalence_coefficients)]
-    for _ in range(200):
+    for _ in range(3 if INTERPRETED else 200):
         sums = summed(design, state.prevalence_coefficients, concentration, lengths, moments, 1.0)
         state = replace(state, prevalence_coefficients=family.stepped(state, sums.gradient, sums.curvature))
         path.append(value(state.prevalence_coefficients))
