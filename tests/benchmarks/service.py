@@ -3,26 +3,37 @@
 RUN is a fit of `lda`, and TEXTS.jsonl has short texts in the field "text". Ours is asked over HTTP by a client in this
 process. gensim (with the topics of RUN) and tomotopy (trained on the texts, as it takes no topics) are called here, without
 HTTP and JSON, from the text to proportions. The processor time is the service's, or the library's; it says more than
-the time that passed on a machine with other work. `--load SECONDS` keeps the service at a share of its rate in batches.
+the time that passed on a machine with other work. `--load SECONDS` then keeps a service of published versions, all of them
+copies of RUN, at four fifths of its rate in batches, with a version published every `--publish` seconds, and counts
+answers by status.
 """
 
 import argparse
+import collections
 import contextlib
 import http.client
+import itertools
 import json
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import psutil
 
 from collapsium.pipeline import Model
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import dump
+from collapsium.storage.runs.published import RECORD, VersionRecord, Versions, copy_run
+from collapsium.storage.runs.run import Run
 
+JOB = '[batch]\nfolder = "job"\n[ingest]\nsources = ["*.jsonl"]\n[fit]\nfamily = "lda"\ntopics = 200\n'
 HEADERS = {"Content-Type": "application/json"}
 TRAINING_SWEEPS = 20  # of tomotopy, whose inference takes the same time on any topics of some shape
 
@@ -33,35 +44,72 @@ def service(run, threads):
     command = [sys.executable, "-m", "collapsium.pipeline", "serve", run, "--port", "0", "--threads", str(threads)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            yield int(re.search(r":(\d+)/score", process.stderr.readline())[1]), psutil.Process(process.pid)
+            found = next(filter(None, (re.search(r":(\d+)/score", line) for line in process.stderr)))
+            yield int(found[1]), psutil.Process(process.pid)
         finally:
             process.send_signal(signal.SIGINT)
 
 
+@contextlib.contextmanager
+def publishing(run, seconds):
+    """Publish copies of a run, one after another, and yield the file of their job and the numbers so far."""
+    numbers, stop = [], threading.Event()
+    with tempfile.TemporaryDirectory() as place:
+        job = Path(place) / "job.toml"
+        job.write_text(JOB, encoding="utf-8")
+        versions = Versions(Folder(Path(place) / "job/published"))
+        record = {
+            "plan": "0",
+            "created": "",
+            "family": "lda",
+            "corpus": "0",
+            "score": None,
+            "definition": "",
+            "job": "load",
+        }
+        record |= dict.fromkeys(("documents", "tokens", "words", "iterations", "scored"), 0)
+
+        def publish():
+            for number in itertools.count(1):
+                with versions.made(number) as version:
+                    copy_run(Run(run), version)
+                    version.write(RECORD, dump(VersionRecord(number=number, **record).model_dump(mode="json")))
+                versions.point(number)
+                versions.keep(2)
+                numbers.append(number)
+                if stop.wait(seconds):
+                    return
+
+        thread = threading.Thread(target=publish)
+        thread.start()
+        try:
+            while not numbers:
+                time.sleep(0.01)
+            yield job, numbers
+        finally:
+            stop.set()
+            thread.join()
+
+
 def ask(connection, texts, **options):
-    """Ask the service for the proportions of texts."""
+    """Ask the service for the proportions of texts, and return the status of the answer."""
     connection.request("POST", "/score", json.dumps({"texts": texts, **options}), HEADERS)
     response = connection.getresponse()
-    body = response.read()
-    if response.status != http.client.OK:
-        raise RuntimeError(f"status {response.status}: {body[:200]!r}")
+    response.read()
+    return response.status
 
 
 def in_batches(port, batches, clients, **options):
-    """Ask for batches of texts by several clients at once, and return the seconds that it took."""
+    """Ask for batches of texts by several clients at once; return the seconds that it took, and the answers by status."""
 
     def work(own):
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-            for texts in own:
-                ask(connection, texts, **options)
+            return [ask(connection, texts, **options) for texts in own]
 
-    threads = [threading.Thread(target=work, args=(batches[first::clients],)) for first in range(clients)]
     began = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return time.perf_counter() - began
+    with ThreadPoolExecutor(clients) as pool:
+        answers = [status for part in pool.map(work, [batches[n::clients] for n in range(clients)]) for status in part]
+    return time.perf_counter() - began, collections.Counter(answers)
 
 
 def processor_seconds(process):
@@ -119,8 +167,8 @@ def measure_peer(library, infer, singles, batches):
     report(library, times, sum(map(len, batches)), seconds, processor)
 
 
-def measure_service(run, singles, batches, threads, load):
-    """Time single texts and batches of the service, and keep it under load."""
+def measure_service(run, singles, batches, threads):
+    """Time single texts and batches of the service, and return the seconds of a batch."""
     with service(run, threads) as (port, process):
         in_batches(port, batches[:4], threads)
         times = []
@@ -129,18 +177,33 @@ def measure_service(run, singles, batches, threads, load):
                 began = time.perf_counter()
                 ask(connection, [text])
                 times.append(time.perf_counter() - began)
-        for name, options in (("collapsium", {}), ("collapsium, all proportions", {"dense": True})):
+        for name, options in (("collapsium, all proportions", {"dense": True}), ("collapsium", {})):
             before = processor_seconds(process)
-            seconds = in_batches(port, batches, threads, **options)
+            seconds, _ = in_batches(port, batches, threads, **options)
             report(name, times, sum(map(len, batches)), seconds, processor_seconds(process) - before)
-        end, pause, asked = time.monotonic() + load, seconds / len(batches) / 4, 0
-        while time.monotonic() < end:
-            in_batches(port, batches[:threads], threads)
-            asked += threads
+    return seconds / len(batches)
+
+
+def keep_under_load(run, batches, threads, seconds, pause, publish):
+    """Keep the service busy while versions are published, and print the answers by status and its memory."""
+    with publishing(run, publish) as (job, numbers), service(str(job), threads) as (port, process):
+        end, answers, longest = time.monotonic() + seconds, collections.Counter(), 0.0
+        for first in itertools.count(0, threads):
+            if time.monotonic() > end:
+                break
+            chosen = [batches[(first + n) % len(batches)] for n in range(threads)]
+            taken, statuses = in_batches(port, chosen, threads)
+            answers.update(statuses)
+            longest = max(longest, taken)
             time.sleep(pause)
-        if load:
-            memory = process.memory_info().rss >> 20
-            print(json.dumps({"load_seconds": load, "requests": asked, "failed": 0, "megabytes": memory}), flush=True)
+        line = {
+            "load_seconds": seconds,
+            "versions": len(numbers),
+            "answers": dict(answers),
+            "longest_s": round(longest, 2),
+        }
+        line |= {"texts_a_second": round(answers[200] * len(batches[0]) / seconds)}
+        print(json.dumps(line | {"megabytes": process.memory_info().rss >> 20}), flush=True)
 
 
 def main():
@@ -152,12 +215,15 @@ def main():
     parser.add_argument("--batch", type=int, default=500, help="texts of a request")
     parser.add_argument("--singles", type=int, default=300, help="single texts")
     parser.add_argument("--load", type=float, default=0.0, help="seconds of load at four fifths of the rate")
+    parser.add_argument("--publish", type=float, default=60.0, help="seconds between two versions under load")
     parser.add_argument("--peers", nargs="*", default=["gensim", "tomotopy"])
     given = parser.parse_args()
     texts = [json.loads(line)["text"] for line in Path(given.texts).read_text(encoding="utf-8").splitlines()]
     batches = [texts[first : first + given.batch] for first in range(0, len(texts), given.batch)]
     singles = texts[: given.singles]
-    measure_service(given.run, singles, batches, given.threads, given.load)
+    batch_seconds = measure_service(given.run, singles, batches, given.threads)
+    if given.load:
+        keep_under_load(given.run, batches, given.threads, given.load, batch_seconds / 4, given.publish)
     if "gensim" in given.peers:
         measure_peer("gensim", gensim_inference(given.run), singles, batches)
     if "tomotopy" in given.peers:
