@@ -11,6 +11,8 @@ have a command of the same name. `__init__.pyi` has the types of all options, fo
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 
 _HOMES = {
     "Outcome": "collapsium.pipeline.workflows.batch.job",
@@ -150,7 +152,17 @@ def __getattr__(name: str) -> object:
             options.warn_renamed(options.renaming(name, present))
             return getattr(importlib.import_module(_HOMES[present]), present)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(_imported(_HOMES[name]), name)
+
+
+def _imported(module: str) -> ModuleType:
+    """Import a module; in a notebook, with a line while that takes long."""
+    if module not in sys.modules and "IPython" in sys.modules:
+        progress = importlib.import_module("collapsium.pipeline.monitoring.progress")
+        if progress.in_notebook():
+            with progress.shown("loading Collapsium"):
+                return importlib.import_module(module)
+    return importlib.import_module(module)
 
 
 def __dir__() -> list[str]:

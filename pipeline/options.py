@@ -61,6 +61,14 @@ class Options(BaseModel):
             raise option_error(error, type(self)) from None
 
 
+class OverwriteOptions(Options):
+    """Replacement of results."""
+
+    overwrite: bool = pydantic.Field(
+        False, description="replace what is there already; it stays if the call fails before anything takes its place"
+    )
+
+
 def python_value(value: Any) -> Any:
     """Return an option's value with Python's numbers in place of NumPy's, and lists in place of its arrays."""
     kind = type(value)

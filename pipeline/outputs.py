@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from collapsium.pipeline.options import with_parameter
+from collapsium.pipeline.options import OverwriteOptions, with_parameter
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.io.atomic import is_hidden
@@ -23,7 +23,8 @@ _Result = TypeVar("_Result")
 
 # Records of which one is in each folder that Collapsium writes
 RECORDS = (MANIFEST, "run.json", "model.json", "compare.json", "journal.json")
-DESCRIPTION = "Replace what is there already; if the call fails, it stays."
+TABLES = ("topics.csv", "words.csv", "documents.csv")  # Files of an exported folder, which has no record
+ZARR = ("zarr.json", ".zgroup")
 
 
 def overwrites(*parameters: str) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
@@ -43,15 +44,26 @@ def overwrites(*parameters: str) -> Callable[[Callable[_Arguments, _Result]], Ca
             if not overwrite:
                 return function(*args, **options)
             named = dict(zip(signature.parameters, args, strict=False)) | options
+            first = next(iter(signature.parameters))
+            source = None if first in parameters else _place(named.get(first))
+            if source is not None and source in {_place(named.get(name)) for name in parameters}:
+                raise OptionError(f"{source}: is what the call reads; name another place", "overwrite")
             with contextlib.ExitStack() as aside:
                 for name in parameters:
                     if named.get(name) is not None:
                         aside.enter_context(_set_aside(named[name]))
                 return function(*args, **options)
 
-        return with_parameter(call, "overwrite", bool, False, DESCRIPTION)
+        return with_parameter(
+            call, "overwrite", bool, False, str(OverwriteOptions.model_fields["overwrite"].description)
+        )
 
     return decorate
+
+
+def _place(path: object) -> str | None:
+    """Return the address of a path, and None for anything else."""
+    return Folder(path).address if isinstance(path, (str, os.PathLike)) else None
 
 
 @contextlib.contextmanager
@@ -63,7 +75,7 @@ def _set_aside(output: str | os.PathLike[str]) -> Iterator[None]:
         return
     if not folder.local:
         raise OptionError(f"{folder.url}: only local files and folders are replaced; remove it first", "overwrite")
-    if folder.is_folder() and not any(folder.exists(name) for name in RECORDS) and any(_visible(folder)):
+    if folder.is_folder() and not _is_ours(folder):
         raise OccupiedError(f"{folder.url}: a folder that Collapsium did not write is not replaced; name a new one")
     place = Path(folder.path)
     before = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}.replaced")
@@ -91,5 +103,9 @@ def table_file(out: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike
         yield os.path.join(place, "table.parquet")  # noqa: PTH118
 
 
-def _visible(folder: Folder) -> Iterator[str]:
-    return (name for name in folder.names() if not is_hidden(name))
+def _is_ours(folder: Folder) -> bool:
+    """Return True for a folder that Collapsium wrote, or that has no files."""
+    names = {name for name in folder.names() if not is_hidden(name)}
+    if not names or not names.isdisjoint(RECORDS) or names <= set(TABLES):
+        return True
+    return folder.path.endswith(".zarr") and not names.isdisjoint(ZARR)

@@ -11,6 +11,7 @@ import typing
 from pathlib import Path
 
 import pandas
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic.fields import FieldInfo
 
@@ -61,7 +62,14 @@ class Writer:
     def hints(self, function: typing.Any) -> dict[str, object]:
         """Return the types of a function's own parameters and of its result."""
         function = inspect.unwrap(function)
-        names = {"pd": pandas, "Figure": Figure, **vars(typing), **vars(collections.abc), **function.__globals__}
+        names = {
+            "pd": pandas,
+            "Figure": Figure,
+            "Axes": Axes,
+            **vars(typing),
+            **vars(collections.abc),
+            **function.__globals__,
+        }
         return {
             name: eval(kind, names) if isinstance(kind, str) else kind
             for name, kind in function.__annotations__.items()

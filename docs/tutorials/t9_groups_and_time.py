@@ -1,9 +1,10 @@
 """
-Groups and time
-===============
+Effects of groups and time
+==========================
 
-You will be able to say how topics differ between groups and over time,
-with intervals that you can defend, and which words each group uses.
+You will be able to say how topics differ between groups at the same
+time, and over time within groups, with intervals that you can defend,
+and which words each group uses. :doc:`t9_speeches` finds these topics.
 Readers who know stm will recognise its vignette: the data are speeches
 with the speaker's party and the year.
 """
@@ -110,21 +111,6 @@ curves = effects_figure(
 )
 
 # %%
-# The curve assumes that topics change smoothly. Means by period do not.
-# A period may have any width; a field, such as the president, would do
-# as well. Where a period has few addresses, its interval borrows their
-# variance from the others.
-
-periods = model.plot(
-    "time",
-    period="4 years from 1945",
-    cluster="address",
-    topics=list(names),
-    names=names,
-    title="Share of an address by four years",
-)
-
-# %%
 # How do parties speak of the same topic?
 # ---------------------------------------
 #
@@ -160,7 +146,13 @@ words.changes_frame(4).round(4)
 # They take the topics as given. If you chose the number of topics, or
 # the seed, because of an effect, they are too narrow. And parties are
 # not assigned to years at random: a gap is a difference, not a cause.
-# Figures are saved as for a paper: ``curves.savefig("curves.pdf")``.
+# A report has all of this as sections that can be sent.
 
-curves.savefig("curves.pdf")
+model.report(
+    "effects.html",
+    effects=formula,
+    cluster="address",
+    words_over="decade",
+    word_topics=[6],
+)
 model.close()

@@ -3,7 +3,7 @@ Speeches: by party, and over time
 =================================
 
 You will choose a number of topics for a frame of texts, read the
-topics with their passages, compare parties and years with intervals,
+topics with their passages, see their shares by party and over time,
 and save a figure for a paper and a report. Each block of code is a cell
 of a notebook, which you can download at the end of the page.
 """
@@ -15,7 +15,6 @@ of a notebook, which you can download at the end of the page.
 import pandas as pd
 
 from collapsium.pipeline import compare, fit, sample_texts
-from collapsium.pipeline.reporting.plots.effects import effects_figure
 
 texts = pd.DataFrame(sample_texts()).query("kind == 'annual'")
 texts[["year", "president", "party", "text"]].head()
@@ -72,16 +71,12 @@ model.examples(war, n=2)
 # Parties
 # -------
 #
-# How much larger is the share of each topic in addresses of Republican
-# presidents? Paragraphs of one address resemble each other, so that
-# errors are clustered by address.
+# Shares of the topics in the addresses of each party. Paragraphs of one
+# address resemble each other, so that errors are clustered by address.
+# Parties held office in different years: :doc:`t9_groups_and_time`
+# compares them at the same time.
 
-parties = model.effects(
-    "~ party",
-    cluster="address",
-    contrast=["party=Republican,Democratic"],
-)
-effects_figure(parties, size=(7, 6))
+model.shares_by("party", cluster="address")
 
 # %%
 # Time
@@ -116,5 +111,5 @@ model.report("addresses.html")
 # ----------------
 #
 # * :doc:`/howto/better_topics`: what helps where topics are not good.
-# * :doc:`/howto/effects`: regressions on fields, contrasts and curves.
+# * :doc:`t9_groups_and_time`: differences at equal years, and curves.
 # * :doc:`t10_reviews`: documents grouped by a preset.

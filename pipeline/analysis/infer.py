@@ -30,6 +30,7 @@ from collapsium.pipeline.outputs import overwrites, table_file
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
 from collapsium.storage.errors import OptionError
+from collapsium.storage.io.file import require_free
 from collapsium.storage.io.parquet import number_array
 from collapsium.storage.runs.members import member_of, reference_of
 from collapsium.storage.runs.proportions import (
@@ -40,7 +41,6 @@ from collapsium.storage.runs.proportions import (
     TOPIC,
     ending_of,
     ids_file,
-    require_free,
     written_to,
 )
 from collapsium.storage.units import Counting, silent

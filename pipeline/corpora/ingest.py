@@ -27,6 +27,7 @@ from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import dask_collections
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.options import keywords, names_of, paths_of
+from collapsium.pipeline.outputs import overwrites
 from collapsium.storage.building.explode import explode_corpus
 from collapsium.storage.building.ingest import RelabelledSource, ingest_vectors
 from collapsium.storage.building.ingest import ingest as ingest_source
@@ -159,6 +160,7 @@ def _reading_of(options: IngestOptions) -> ReadOptions:
 
 
 @keywords(options=IngestOptions, scheduling=SchedulerOptions)
+@overwrites("corpus")
 def ingest(
     sources: Any,
     corpus: str | os.PathLike[str],
@@ -352,6 +354,7 @@ def _require_files(kind: str, options: ReadOptions, side_files: SideFileRequest)
 
 
 @keywords()
+@overwrites("out")
 def explode(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
     """Make a corpus whose documents are the segments of another.
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from collapsium.pipeline.corpora.options import SimulateOptions
 from collapsium.pipeline.models.registry import load_family, make_family, make_options
 from collapsium.pipeline.options import keywords, option_names
+from collapsium.pipeline.outputs import overwrites
 from collapsium.storage.corpus.manifest import VECTORS, Manifest, VocabularyRecord
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vectors import Vectors
@@ -37,6 +38,7 @@ MIN_PROPORTION = 1e-4
 
 
 @keywords(sizes=SimulateOptions)
+@overwrites("corpus")
 def simulate(
     corpus: str | os.PathLike[str],
     *,
@@ -81,7 +83,7 @@ def simulate(
     """
     if not issubclass(load_family(family), Simulates):
         raise OptionError(f"family '{family}' has no generative model to draw a corpus from", "family")
-    config = make_options(family, options, option_names(simulate))
+    config = make_options(family, options, option_names(simulate), drawing=True)
     drawing = cast("SimulatingFamily", make_family(family, config))
     vectors = drawing.corpus_kind == VECTORS
     each = _require_sizes(drawing, family, sizes.documents, sizes.words, sizes.tokens)

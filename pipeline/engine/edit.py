@@ -27,6 +27,7 @@ from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.models.training_corpus import training_corpus
 from collapsium.pipeline.options import keywords
+from collapsium.pipeline.outputs import overwrites
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
@@ -492,6 +493,7 @@ class Edited:
 
 
 @keywords(options=EditOptions)
+@overwrites("out")
 def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: EditOptions) -> Edited:
     """Write a model whose topics are merged, deleted, split or renamed; the run stays as it is.
 

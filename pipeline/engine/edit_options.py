@@ -47,7 +47,7 @@ def _groups(value: object) -> object:
     return value
 
 
-def _names(value: object) -> object:
+def names_by_topic(value: object) -> object:
     """Return names by topic: a mapping, or texts such as ``5=space flight``."""
     if isinstance(value, str):
         value = (value,)
@@ -78,7 +78,7 @@ class EditOptions(Options):
     split: Annotated[Ids, BeforeValidator(_ids), Value("ID,...", text=True)] = Field(
         (), description="split each of these topics in two; the larger half keeps the id"
     )
-    rename: Annotated[dict[int, str], BeforeValidator(_names), Value("ID=NAME")] = Field(
+    rename: Annotated[dict[int, str], BeforeValidator(names_by_topic), Value("ID=NAME")] = Field(
         {}, description="name a topic; may be repeated"
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(

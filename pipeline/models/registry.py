@@ -84,10 +84,13 @@ def recorded_options(family: str, options: Mapping[str, object]) -> FamilyOption
     return _checked(family, options, (), RECORDED)
 
 
-def make_options(family: str, options: Mapping[str, object], others: Iterable[str] = ()) -> FamilyOptions:
-    """Check a family's options, as a user gives them."""
+def make_options(
+    family: str, options: Mapping[str, object], others: Iterable[str] = (), *, drawing: bool = False
+) -> FamilyOptions:
+    """Check a family's options, as a user gives them, for fits or for `drawing` a corpus."""
     checked = _checked(family, options, others, None)
-    for name, applies in checked.unused.items():
+    drawn = {} if drawing else dict.fromkeys(checked.drawn, "`simulate`")
+    for name, applies in {**checked.unused, **drawn}.items():
         if getattr(checked, name) != type(checked).model_fields[name].default:
             raise OptionError(f"applies only to {applies}", name)
     return checked

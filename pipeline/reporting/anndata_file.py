@@ -18,9 +18,8 @@ from collapsium.pipeline.fitted_model import Model, require_pandas, words_of_cel
 from collapsium.pipeline.models import model as models
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents, merge_segments
-from collapsium.storage.errors import OccupiedError, OptionError, optional
-from collapsium.storage.io.file import File
-from collapsium.storage.io.folder import Folder
+from collapsium.storage.errors import OptionError, optional
+from collapsium.storage.io.file import File, require_free
 from collapsium.storage.readers.annotated_file import NEEDED
 from collapsium.storage.units import Counting
 
@@ -35,8 +34,7 @@ def write_anndata(opened: models.Model, corpus: Corpus, out: str | os.PathLike[s
     path = os.fspath(out).rstrip("/")
     if not path.endswith((".h5ad", ".zarr")):
         raise OptionError(f"expected a name that ends with .h5ad or .zarr for `to` anndata, found {path}")
-    if Folder(path).exists():
-        raise OccupiedError(f"{path}: exists already; name a new file or remove this one")
+    require_free(path)
     pd = require_pandas()
     ids: list[str] = []
     lengths: list[npt.NDArray[np.int64]] = []

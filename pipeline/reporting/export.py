@@ -21,10 +21,11 @@ from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.models.training_corpus import training_corpus_of
 from collapsium.pipeline.options import keywords
+from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.anndata_file import write_anndata
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
-from collapsium.storage.errors import AbsentError, CollapsiumError, OccupiedError, OptionError
-from collapsium.storage.io.file import File
+from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
+from collapsium.storage.io.file import File, require_free
 from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.printable import CsvRows, ShortRepr, guarded_note
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
@@ -57,6 +58,7 @@ class Exported(ShortRepr):
 
 
 @keywords(options=ExportOptions, tables=TableOptions, scheduling=SchedulerOptions)
+@overwrites("out")
 def export(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -137,8 +139,7 @@ def _table(model: Model, ids: Ints, place: Path) -> Floats:
 
 def _to_pyldavis(model: Model, run_topics: list[Topic], out: str | os.PathLike[str], progress: Counting) -> Exported:
     target, ids = File(out), np.array([topic.id for topic in run_topics], dtype=np.int64)
-    if target.exists():
-        raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
+    require_free(out)
     if not model.fitted or not model.record.shards:
         raise AbsentError(f"{model.folder.url}: the model lacks its documents' proportions, which pyLDAvis needs")
     with tempfile.TemporaryDirectory(prefix="collapsium-") as name:

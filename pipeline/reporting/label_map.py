@@ -8,7 +8,8 @@ most among the three nearest topics. With distances from correlations of the wei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,10 +17,16 @@ import numpy.typing as npt
 from scipy.sparse.csgraph import shortest_path
 from threadpoolctl import threadpool_limits
 
+from collapsium.pipeline.analysis.effects import shares_by
 from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
+from collapsium.pipeline.analysis.regression import Effects
+from collapsium.pipeline.analysis.topic_shares import SummarySource
 from collapsium.pipeline.formatting import plain, shortened
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.embedding import scaled, separate
 from collapsium.pipeline.reporting.text_layout import Measure, Placed, Placement, Point, place_texts, text_width
+from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.errors import ClusterError, CollapsiumError
 
 Floats = npt.NDArray[np.float64]
 
@@ -70,9 +77,57 @@ class LabelMap:
     topics_left: int
 
 
-def label_map(table: LabelTopics, names: Sequence[str] | None = None, measure: Measure = text_width) -> LabelMap:
-    """Map the most frequent labels and the largest topics."""
-    labels = np.sort(np.argsort(-np.array(table.documents), kind="stable")[:MAX_LABELS])
+def shares_of_labels(
+    run: str | os.PathLike[str], fields: Iterable[str], source: SummarySource, cluster: str | None = None
+) -> dict[str, Effects]:
+    """Return the topics' shares by the labels of fields, with intervals.
+
+    Fields of several labels per document have none, and no field has any where the corpus cannot be read.
+    """
+    shares = {}
+    for field in fields:
+        try:
+            shares[field] = shares_by(
+                run, field, cluster=cluster, posteriors="fit", corpus=source.corpus, scheduler=source.scheduler,
+                workers=source.workers, tls=source.tls,
+            )  # fmt: skip
+        except ClusterError:
+            raise
+        except CollapsiumError:
+            continue
+    return shares
+
+
+def unclear_labels(table: LabelTable, shares: Mapping[str, Effects], topics: Sequence[Topic]) -> set[int]:
+    """Return the labels of which no topic's share differs from its share of the corpus by more than its error.
+
+    The interval of each topic is widened to the number of topics, by Bonferroni's method.
+    """
+    from scipy import stats
+
+    overall = {topic.id: topic.share for topic in topics}
+    places = {name: place for place, name in enumerate(table.names)}
+    unclear = set()
+    for field, own in shares.items():
+        mean = np.array([overall.get(topic, 0.0) for topic in own.topics.tolist()])
+        t = float(stats.t.isf(0.025 / max(mean.size, 1), own.df))
+        for row, values in enumerate(own.values):
+            place = places.get((field, str(values[field])))
+            if place is not None and not (np.abs(own.estimate[row] - mean) > t * own.se[row]).any():
+                unclear.add(place)
+    return unclear
+
+
+def label_map(
+    table: LabelTopics,
+    names: Sequence[str] | None = None,
+    measure: Measure = text_width,
+    unclear: Collection[int] = (),
+) -> LabelMap:
+    """Map the most frequent labels and the largest topics, without unclear labels unless all of them are."""
+    frequent = np.argsort(-np.array(table.documents), kind="stable")
+    clear = frequent[~np.isin(frequent, list(unclear))]
+    labels = np.sort((clear if clear.size else frequent)[:MAX_LABELS])
     share = np.array([max(topic.share, 0.0) for topic in table.topics])
     chosen = np.sort(np.argsort(-share, kind="stable")[:MAX_TOPICS])
     places = _spread(_positions(table.weights[np.ix_(labels, chosen)]))

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from collapsium.pipeline.corpora.options import Sources
+from collapsium.pipeline.engine.edit_options import names_by_topic
 from collapsium.pipeline.options import Location, Names, Options, Texts, Value
 from collapsium.storage.errors import OptionError, near
 
@@ -162,6 +163,9 @@ class PlotOptions(Options):
         (),
         description="what documents, words, tokens or topics are called in the picture, such as documents=cells; may "
         "be repeated",
+    )
+    names: Annotated[dict[int, str] | None, BeforeValidator(names_by_topic), Value("ID=NAME")] = Field(
+        None, description="name of a topic, in place of its title or words; may be repeated"
     )
 
 

@@ -35,10 +35,10 @@ from collapsium.pipeline.reporting.plots.confusion import draw_confusion
 from collapsium.pipeline.reporting.plots.style import picture_kind
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError, OptionError
-from collapsium.storage.io.file import File
+from collapsium.storage.io.file import File, require_free
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.members import leaves
-from collapsium.storage.runs.proportions import ending_of, require_free, written_to
+from collapsium.storage.runs.proportions import ending_of, written_to
 from collapsium.storage.units import Counting, silent
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.plots.style import picture_kind
 from collapsium.pipeline.reporting.plots.tree import tree_drawing
 from collapsium.pipeline.reporting.trees import MAX_DRAWN, fold
-from collapsium.storage.errors import OccupiedError, OptionError
-from collapsium.storage.io.file import File
+from collapsium.storage.errors import OptionError
+from collapsium.storage.io.file import File, require_free
 
 LABEL_WORDS = 3
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 
 
-def check(pictures: Sequence[str], graph: str | None) -> None:
+def check(pictures: Sequence[str], graph: str | None, *, overwrite: bool = False) -> None:
     """Refuse files that could not be written, before any work is done."""
     for path in pictures:
         picture_kind(path, "picture")
@@ -26,8 +26,8 @@ def check(pictures: Sequence[str], graph: str | None) -> None:
     for path in paths:
         if paths.count(path) > 1:
             raise OptionError(f"{path}: named twice")
-        if File(path).exists():
-            raise OccupiedError(f"{path}: exists already; name a new file or remove this one")
+    if not overwrite:
+        require_free(*paths)
 
 
 def write(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from collapsium.storage.errors import CollapsiumError, StoreError
+from collapsium.storage.errors import CollapsiumError, OccupiedError, StoreError
 from collapsium.storage.io import atomic
 
 if TYPE_CHECKING:
@@ -128,3 +128,10 @@ class File:
             with_retries(self._path, lambda: atomic.copy_atomically(source, Path(self._path)))
         else:
             with_retries(self._path, lambda: self._fs.put_file(str(source), self._path))
+
+
+def require_free(*paths: str | os.PathLike[str] | None) -> None:
+    """Raise `OccupiedError` if an output file exists."""
+    for path in paths:
+        if path is not None and File(path).exists():
+            raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file, or replace it with `overwrite`")

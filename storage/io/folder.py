@@ -313,7 +313,7 @@ class Folder:
 def ensure_free(folder: Folder) -> None:
     """Raise an error for an output folder that exists."""
     if folder.exists():
-        raise OccupiedError(f"{folder.url}: exists already; name a new folder or remove this one")
+        raise OccupiedError(f"{folder.url}: exists already; name a new folder, or replace it with `overwrite`")
 
 
 @contextmanager

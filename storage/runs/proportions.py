@@ -21,8 +21,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from collapsium.storage.data_types import AnyArray
-from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError, StoreError
-from collapsium.storage.io.file import FULL, File
+from collapsium.storage.errors import CollapsiumError, OptionError, StoreError
+from collapsium.storage.io.file import FULL, File, require_free
 
 SHARES = [pa.field("topics", pa.list_(pa.int32())), pa.field("proportions", pa.list_(pa.float32()))]
 SCHEMA = pa.schema([("id", pa.string()), *SHARES])
@@ -198,13 +198,6 @@ class Shaped:
     def close(self) -> None:
         """Finish the files."""
         self._writer.close()
-
-
-def require_free(*paths: str | os.PathLike[str] | None) -> None:
-    """Raise `OccupiedError` if an output file exists."""
-    for path in paths:
-        if path is not None and File(path).exists():
-            raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
 
 
 @contextmanager

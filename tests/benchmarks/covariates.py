@@ -5,6 +5,7 @@ coefficients, and how many topics are found.
 ``python -m tests.benchmarks.covariates gadarian RESPONSES OUT``: the effect of a treatment on answers (K = 3).
 ``python -m tests.benchmarks.covariates yelp REVIEWS OUT``: held-out scores with and without stars, and permuted stars.
 ``python -m tests.benchmarks.covariates speed REVIEWS OUT``: CPU seconds of fits with and without 12 columns, in turn.
+``python -m tests.benchmarks.covariates size REVIEWS OUT``: seconds and memory of effects of 100,000 reviews, 12 columns.
 RESPONSES is a CSV file with columns treatment, pid_rep and text, REVIEWS are JSON lines with stars and text. Results are
 printed, one line for each fit, and appended to OUT/covariates.jsonl.
 """
@@ -12,6 +13,7 @@ printed, one line for each fit, and appended to OUT/covariates.jsonl.
 import csv
 import gzip
 import json
+import resource
 import shutil
 import time
 
@@ -198,16 +200,39 @@ def yelp(reviews, out, documents, topics, iterations, permutations):
         report(out, which="permuted", number=number, significant=share, deviation=deviation)
 
 
-def speed(reviews, out, documents, topics, iterations, rounds):
-    """CPU seconds of fits without and with 3 covariates of 12 columns, which take turns."""
+def _twelve_columns(rows):
+    """Add random fields to reviews: a formula of the three has 12 columns."""
     noise = np.random.default_rng(0)
-    rows = _reviews(reviews, documents, 0)
     for row in rows:
         row.update(day=float(noise.uniform(0, 366)), kind=str(noise.choice(list("abcdefg"))))
+    return "~ stars + kind + bs(day, df=4)"
+
+
+def size(reviews, out, documents, topics, iterations):
+    """Seconds and memory of effects of many reviews, which are repeated if there are fewer."""
+    rows = _reviews(reviews, documents, 0)
+    rows = [dict(rows[number % len(rows)]) for number in range(documents)]
+    formula = _twelve_columns(rows)
+    names = {"covariates": ("stars", "day"), "labels": ("kind",)}
+    corpus = corpus_of(out / "size", rows, min_documents=10, max_document_share=0.3, **names)
+    run = out / "size" / "run"
+    fit(corpus, run, family="lda", topics=topics, iterations=iterations, inverse_temperature=1.0, scheduler="serial")
+    before, wall, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter(), time.process_time()
+    found = effects(run, formula, scheduler="serial")
+    seconds = {"cpu_seconds": time.process_time() - began, "seconds": time.perf_counter() - wall}
+    memory = {"megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "before": before / 1024}
+    report(out, which="size", documents=found.documents, columns=len(found.columns), topics=topics, **seconds, **memory)
+    shutil.rmtree(out / "size")
+
+
+def speed(reviews, out, documents, topics, iterations, rounds):
+    """CPU seconds of fits without and with 3 covariates of 12 columns, which take turns."""
+    rows = _reviews(reviews, documents, 0)
+    informed = _twelve_columns(rows)
     train, _ = _halves(out / "speed", rows, ("stars", "day"), ("kind",))
     for number in range(rounds + 1):
         seconds = []
-        for formula in (None, "~ stars + kind + bs(day, df=4)"):
+        for formula in (None, informed):
             shutil.rmtree(out / "speed" / "run", ignore_errors=True)
             began = time.process_time()
             options = {"topics": topics, "iterations": iterations if number else 2, "scheduler": "serial"}
@@ -231,6 +256,7 @@ COMMANDS = {  # the function, its paths, and its options with their defaults
         ("reviews", "out"),
         {"documents": 8000, "topics": 30, "iterations": 100, "permutations": 40},
     ),
+    "size": (size, ("reviews", "out"), {"documents": 100_000, "topics": 30, "iterations": 4}),
     "speed": (speed, ("reviews", "out"), {"documents": 8000, "topics": 30, "iterations": 60, "rounds": 3}),
 }  # fmt: skip
 

@@ -10,7 +10,23 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from collapsium.pipeline import Corpus, Model, evaluate, examples, fit, infer, ingest, measure, report, split
+from collapsium.pipeline import (
+    Corpus,
+    Model,
+    edit,
+    evaluate,
+    examples,
+    explode,
+    export,
+    fit,
+    infer,
+    ingest,
+    measure,
+    report,
+    simulate,
+    split,
+)
+from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
 from collapsium.storage.html import table
 
@@ -203,6 +219,33 @@ def test_overwrite__replaces_results_and_keeps_them_if_the_call_fails(model, tmp
     with pytest.raises(AbsentError):
         fit(tmp_path / "nothing", tmp_path / "page.html", overwrite=True, **HOW)
     assert {path.name for path in tmp_path.iterdir()} == {"page.html", "mine"}
+
+
+def test_overwrite__replaces_whatever_functions_write(tmp_path):
+    texts = ("One two. Two three.", "Three one. Four.") * 4
+    rows = [f'{{"id": "{number}", "text": "{text}"}}\n' for number, text in enumerate(texts)]
+    (tmp_path / "texts.jsonl").write_text("".join(rows))
+    read = {"segments": "sentences", "min_documents": 1, "stop_words": [], "scheduler": "serial"}
+    made = tmp_path / "corpus"
+    for words in (5, 7):
+        simulate(made, family="lda", topics=2, documents=9, words=words, tokens=4, overwrite=True)
+    assert ingest(tmp_path / "texts.jsonl", made, overwrite=True, **read).documents == 8
+    for _ in range(2):
+        assert explode(made, tmp_path / "segments", overwrite=True).documents == 16
+        fit(made, tmp_path / "run", family="lda", topics=2, iterations=2, overwrite=True, scheduler="serial")
+        assert edit(tmp_path / "run", tmp_path / "edited", rename={0: "a"}, overwrite=True).topics
+        for to, out in (("csv", tmp_path / "tables"), ("pyldavis", tmp_path / "vis.json")):
+            assert export(tmp_path / "run", out, to=to, overwrite=True, scheduler="serial").topics
+    with pytest.raises(OccupiedError, match="or replace it with `overwrite`"):
+        explode(made, tmp_path / "segments")
+    for source in (made, f"{made}/"):
+        with pytest.raises(OptionError, match="corpus: is what the call reads"):
+            explode(source, made, overwrite=True)
+    assert main(["explode", str(made), str(tmp_path / "segments")]) == 1
+    assert main(["explode", str(made), str(tmp_path / "segments"), "--overwrite"]) == 0
+    (tmp_path / "tables/notes.txt").write_text("")
+    with pytest.raises(OccupiedError, match="did not write"):
+        export(tmp_path / "run", tmp_path / "tables", to="csv", overwrite=True, scheduler="serial")
 
 
 def test_a_report_without_a_file__is_a_page(model, tmp_path):

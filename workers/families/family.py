@@ -223,6 +223,7 @@ class FamilyOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
     max_start_topics: ClassVar[int | None] = None
+    drawn: ClassVar[tuple[str, ...]] = ()  # Options that only `simulate` uses
 
     @property
     def takes_segments(self) -> bool:

@@ -24,8 +24,8 @@ from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name
-from collapsium.storage.errors import NumericalError, OccupiedError, OptionError, suggestion
-from collapsium.storage.io.file import File
+from collapsium.storage.errors import NumericalError, OptionError, suggestion
+from collapsium.storage.io.file import File, require_free
 from collapsium.storage.printable import CsvRows, ShortRepr
 from collapsium.workers.families.family import WeighsLabels
 
@@ -222,11 +222,10 @@ def _each_alone(table: LabelTable) -> Labels:
     return Labels(table.names, offsets, np.arange(labels, dtype=np.int32), numbers)
 
 
-def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> int:
+def write_weights(table: LabelTopics, out: str | os.PathLike[str], *, overwrite: bool = False) -> int:
     """Write the weights as CSV, with a row for each label and topic."""
-    target = File(out)
-    if target.exists():
-        raise OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
+    if not overwrite:
+        require_free(out)
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part = Path(place) / "weights.csv"
         with part.open("w", encoding="utf-8", errors="replace", newline="") as sink:
@@ -238,5 +237,5 @@ def write_weights(table: LabelTopics, out: str | os.PathLike[str]) -> int:
                     rows.writerow(
                         [title, count, topic.id, topic.share, *values, rows.text(" ".join(topic.names[:WORDS]))]
                     )
-        target.put(part)
+        File(out).put(part)
     return rows.guarded

@@ -12,11 +12,12 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument
+from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.options import OverwriteOptions
 
 EPILOG = """examples:
   collapsium ingest papers.jsonl papers --segments sentences
@@ -29,11 +30,12 @@ def execute(
     out: Annotated[str, argument("OUT", "folder of the new corpus")],
     /,
     *,
+    replacing: OverwriteOptions,
     output: JsonOptions,
 ) -> None:
     """Explode, and print the sizes of the new corpus."""
     with counting("exploding") as progress:
-        manifest = pipeline.explode(corpus, out, progress=progress)
+        manifest = pipeline.explode(corpus, out, **given(replacing), progress=progress)
     if output.as_json:
         print_json(manifest.record())
         return

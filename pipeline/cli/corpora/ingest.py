@@ -19,6 +19,7 @@ from collapsium.pipeline.corpora.options import IngestOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.options import OverwriteOptions
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import FORMATS
 from collapsium.storage.io.folder import Folder
@@ -60,6 +61,7 @@ def execute(
     /,
     *,
     options: IngestOptions,
+    replacing: OverwriteOptions,
     scheduling: SchedulerOptions,
     certificates: CertificateOptions,
     output: JsonOptions,
@@ -67,7 +69,7 @@ def execute(
     """Ingest, and print the sizes of the corpus."""
     from collapsium.storage.building import ingest_record
 
-    named = given(options, scheduling)
+    named = given(options, replacing, scheduling)
     with counting("ingesting") as progress:
         manifest = pipeline.ingest(
             sources,

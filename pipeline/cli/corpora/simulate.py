@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument
+from collapsium.pipeline.cli.command import argument, given
 from collapsium.pipeline.cli.family_options import FamilyFlags, gather
 from collapsium.pipeline.corpora.options import SimulateOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.options import OverwriteOptions
 from collapsium.storage.corpus.manifest import VECTORS
 
 EPILOG = """examples:
@@ -29,12 +30,15 @@ def execute(
     *,
     chosen: FamilyFlags,
     options: SimulateOptions,
+    replacing: OverwriteOptions,
     **flags: str,
 ) -> None:
     """Simulate, and print the sizes of the corpus."""
     request = gather(chosen, None, flags, (options,))
     with counting("simulating") as progress:
-        manifest = pipeline.simulate(corpus, family=request.family, progress=progress, **request.options)
+        manifest = pipeline.simulate(
+            corpus, family=request.family, progress=progress, **given(replacing), **request.options
+        )
     vectors = load_family(request.family).corpus_kind == VECTORS
     kind, number = ("columns", request.options["words"]) if vectors else ("tokens", manifest.tokens)
     units = "vectors" if vectors else "documents"

@@ -23,6 +23,7 @@ from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import SplitOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.options import OverwriteOptions
 from collapsium.storage.corpus.corpus import Corpus
 
 EPILOG = """examples:
@@ -39,11 +40,12 @@ def execute(
     /,
     *,
     options: SplitOptions,
+    replacing: OverwriteOptions,
     output: JsonOptions,
 ) -> None:
     """Split, and print the sizes of both parts."""
     with counting("splitting") as progress:
-        pipeline.split(corpus, train, heldout, **given(options), progress=progress)
+        pipeline.split(corpus, train, heldout, **given(options, replacing), progress=progress)
     folders = {"train": train, "heldout": heldout}
     if output.as_json:
         print_json({part: Corpus(folder).manifest.record() for part, folder in folders.items()})

@@ -26,6 +26,7 @@ from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.edit_options import EditOptions
 from collapsium.pipeline.formatting import counted, plain
+from collapsium.pipeline.options import OverwriteOptions
 
 EPILOG = """examples:
   collapsium edit RUN OUT --merge 3,7 --delete 12 --rename 5="space flight" --split 9
@@ -40,10 +41,11 @@ def execute(
     /,
     *,
     options: EditOptions,
+    replacing: OverwriteOptions,
     output: JsonOptions,
 ) -> None:
     """Edit the topics, and print what became of them."""
-    edited = pipeline.edit(run, out, **given(options))
+    edited = pipeline.edit(run, out, **given(options, replacing))
     if output.as_json:
         print_json(asdict(edited))
         return

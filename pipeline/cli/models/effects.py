@@ -46,18 +46,20 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions
 from collapsium.pipeline.cli.command import UsageError, argument, given, in_flags
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.engine.edit_options import names_by_topic
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
-from collapsium.pipeline.options import Location, Options, Value
+from collapsium.pipeline.options import Location, Options, OverwriteOptions, Value
 from collapsium.storage.errors import flag_of
+from collapsium.storage.io.file import require_free
 
 EPILOG = """examples:
   collapsium effects RUN --formula '~ party + bs(year, df=5)' --cluster speech
@@ -76,13 +78,17 @@ class FormulaOptions(Options):
     )
 
 
-class PictureOptions(Options):
+class PictureOptions(OverwriteOptions):
     """A figure of the estimates."""
 
     picture: Annotated[Location | None, Value("FILE")] = Field(
         None,
         description="draw the estimates with their intervals, as .png, .svg or .pdf: a curve for each topic along a "
         "number (`at`), else a forest of all terms; with `words` the words",
+    )
+    title: Annotated[str | None, Value("TEXT")] = Field(None, description="title of the picture")
+    names: Annotated[dict[int, str], BeforeValidator(names_by_topic), Value("ID=NAME")] = Field(
+        {}, description="name of a topic in the picture, in place of its words; may be repeated"
     )
 
 
@@ -131,15 +137,13 @@ def execute(
     figure: PictureOptions,
 ) -> None:
     """Print a table of estimates, and draw them."""
+    _check_picture(figure)
     if figure.picture is not None:
         from collapsium.pipeline.reporting.plots import effects as plots
-        from collapsium.pipeline.reporting.plots.style import picture_kind
-
-        picture_kind(figure.picture, "picture")
     if words.over is not None or words.strength is not None:
         followed = _followed(run, words, given(options, posterior, tables, formula), scheduling, certificates)
         if figure.picture is not None:
-            plots.write_words(followed, figure.picture)
+            plots.write_words(followed, figure.picture, title=figure.title, names=figure.names)
         _print_words_over(followed, output.as_json)
         return
     if formula.formula is None:
@@ -152,7 +156,7 @@ def execute(
             run, words.words, formula.formula, given(options, posterior, tables) | sides, scheduling, certificates
         )
         if figure.picture is not None:
-            plots.write_words(compared, figure.picture)
+            plots.write_words(compared, figure.picture, title=figure.title, names=figure.names)
         _print_words(compared, output.as_json)
         return
     if (run is None) != (tables.proportions is not None and tables.data is not None):
@@ -167,13 +171,27 @@ def execute(
         with counting("estimating", "read") as progress:
             estimates = pipeline.effects(run, formula.formula, **named, tls=certificates.tls, progress=progress)
     if figure.picture is not None:
-        plots.write_effects(estimates, figure.picture)
+        plots.write_effects(estimates, figure.picture, title=figure.title, names=figure.names)
     if output.as_json:
         _print_json(estimates, formula.formula)
         return
     _print(estimates, options.level)
     if figure.picture is not None:
         print(f"{figure.picture}: estimates with intervals")
+
+
+def _check_picture(figure: PictureOptions) -> None:
+    """Refuse a picture that could not be written, before any work is done."""
+    if figure.picture is None:
+        unused = next(iter(given(figure)), None)
+        if unused is not None:
+            raise UsageError(f"{flag_of(unused)} requires --picture")
+        return
+    from collapsium.pipeline.reporting.plots.style import picture_kind
+
+    picture_kind(figure.picture, "picture")
+    if not figure.overwrite:
+        require_free(figure.picture)
 
 
 def _print_json(estimates: pipeline.Effects, formula: str) -> None:

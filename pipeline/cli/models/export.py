@@ -25,6 +25,7 @@ from collapsium.pipeline.cli.command import argument, given, in_flags
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.options import OverwriteOptions
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 
 EPILOG = """examples:
@@ -40,6 +41,7 @@ def execute(
     /,
     *,
     options: ExportOptions,
+    replacing: OverwriteOptions,
     tables: TableOptions,
     scheduling: SchedulerOptions,
     certificates: CertificateOptions,
@@ -47,7 +49,7 @@ def execute(
     """Export, and print the sizes of the export."""
     with counting("exporting", "read") as progress:
         exported = pipeline.export(
-            run, out, **given(options, tables, scheduling), tls=certificates.tls, progress=progress
+            run, out, **given(options, replacing, tables, scheduling), tls=certificates.tls, progress=progress
         )
     documents = f", {exported.documents:,} documents" if exported.documents else ""
     print(f"{out}: {exported.topics:,} topics{documents}")

@@ -33,6 +33,7 @@ from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.options import OverwriteOptions
 
 EPILOG = """examples:
   collapsium infer RUN CORPUS OUT.parquet
@@ -47,13 +48,14 @@ def execute(
     /,
     *,
     options: InferOptions,
+    replacing: OverwriteOptions,
     reading: ReadingOptions,
     scheduling: SchedulerOptions,
     certificates: CertificateOptions,
     output: JsonOptions,
 ) -> None:
     """Infer, and print the number of rows."""
-    named = given(options, reading, scheduling)
+    named = given(options, replacing, reading, scheduling)
     with counting("inferring") as progress:
         inferred = pipeline.infer(
             run,

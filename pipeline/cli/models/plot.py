@@ -37,6 +37,7 @@ from collapsium.pipeline.cli.command import UsageError, argument, given, in_flag
 from collapsium.pipeline.cli.options import SharesJsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.options import OverwriteOptions
 from collapsium.pipeline.reporting.options import (
     FoldingOptions,
     PlotOptions,
@@ -61,6 +62,7 @@ def execute(
     /,
     *,
     options: PlotOptions,
+    replacing: OverwriteOptions,
     of_segments: SegmentPlotOptions,
     of_periods: TimePlotOptions,
     folds: FoldingOptions,
@@ -68,7 +70,7 @@ def execute(
     output: SharesJsonOptions,
 ) -> None:
     """Draw, and print the names of the panels."""
-    named = given(options, of_segments, of_periods, folds, of_topics)
+    named = given(options, replacing, of_segments, of_periods, folds, of_topics)
     of_time = options.what == ("time",)
     if output.as_json and not of_time:
         raise UsageError("--json requires --what time alone")

@@ -26,6 +26,7 @@ from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.options import OverwriteOptions
 from collapsium.pipeline.reporting.options import PredictOptions
 
 EPILOG = """examples:
@@ -41,13 +42,14 @@ def execute(
     /,
     *,
     options: PredictOptions,
+    replacing: OverwriteOptions,
     reading: ReadingOptions,
     scheduling: SchedulerOptions,
     certificates: CertificateOptions,
     output: JsonOptions,
 ) -> None:
     """Predict, and print the accuracy where it is known."""
-    named = given(options, reading, scheduling)
+    named = given(options, replacing, reading, scheduling)
     if options.values is not None:
         from collapsium.pipeline.analysis.labels import candidates
         from collapsium.pipeline.models.model import Model

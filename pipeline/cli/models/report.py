@@ -28,6 +28,7 @@ from collapsium.pipeline.executors.schedulers import CertificateOptions, Schedul
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.options import OverwriteOptions
 from collapsium.pipeline.reporting.options import FieldOptions, FoldingOptions, ReportOptions
 
 EPILOG = """examples:
@@ -36,6 +37,10 @@ EPILOG = """examples:
   collapsium report RUN OUT.html --texts 'news/*.jsonl.gz'
   collapsium report RUN OUT.html --effects '~ party + bs(year, df=5)' --cluster speech
   collapsium report RUN OUT.html --words-by party --words-over decade --word-topics 3,7"""
+
+
+class OutputOptions(JsonOptions, OverwriteOptions):
+    """Format of the sizes, and replacement of an earlier report."""
 
 
 def execute(
@@ -50,7 +55,7 @@ def execute(
     folds: FoldingOptions,
     scheduling: SchedulerOptions,
     certificates: CertificateOptions,
-    output: JsonOptions,
+    output: OutputOptions,
 ) -> None:
     """Write the report, and print its sizes."""
     with counting("reading") as progress:
@@ -58,6 +63,7 @@ def execute(
             run,
             out,
             **given(options, fields, effect, ranking, folds, scheduling),
+            overwrite=output.overwrite,
             tls=certificates.tls,
             progress=progress,
         )

@@ -59,6 +59,7 @@ from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import plain, times
 from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.monitoring.console import counting
+from collapsium.pipeline.options import OverwriteOptions
 from collapsium.pipeline.reporting.options import FoldingOptions, TreeFileOptions
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
@@ -99,6 +100,7 @@ def execute(
     output: JsonOptions,
     labels: LabelOptions,
     files: TreeFileOptions,
+    replacing: OverwriteOptions,
     folds: FoldingOptions,
 ) -> None:
     """Print the topics, and write their tree."""
@@ -118,9 +120,10 @@ def execute(
                 "--name, --rank-by, --rank-weight, --picture, --graphml, --min-share and --levels cannot be combined "
                 "with --given or --labels"
             )
-        _print_labelled(run, labels, PRINTED.words if words is None else words, as_json=output.as_json)
+        shown = PRINTED.words if words is None else words
+        _print_labelled(run, labels, shown, as_json=output.as_json, overwrite=replacing.overwrite)
         return
-    tree_files.check(files.picture, files.graphml)
+    tree_files.check(files.picture, files.graphml, **given(replacing))
     trees.check_folding(**folding)
     if namer is not None:
         _name(run, namer, given(naming, ranking))
@@ -167,7 +170,7 @@ def _name(run: str, namer: str, options: dict[str, Any]) -> None:
         pipeline.name_topics(run, namer, **options, notice=warn, progress=progress)
 
 
-def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: bool) -> None:
+def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: bool, overwrite: bool) -> None:
     """Print the topics expected given labels, or each label with its topics."""
     from collapsium.pipeline.analysis.labels import expected_topics
 
@@ -179,7 +182,7 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
             _print_expected(expected)
         return
     table = pipeline.label_topics(run, words)
-    guarded = 0 if options.csv is None else expected_topics.write_weights(table, options.csv)
+    guarded = 0 if options.csv is None else expected_topics.write_weights(table, options.csv, overwrite=overwrite)
     if as_json:
         rows = zip(table.titles, table.documents, table.weights.tolist(), strict=True)
         labels = [{"label": title, "documents": count, "weights": row} for title, count, row in rows]

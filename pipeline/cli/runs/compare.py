@@ -24,6 +24,7 @@ from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.executors.schedulers import CertificateOptions, MemoryOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.events import Sink
+from collapsium.pipeline.options import OverwriteOptions
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.io.folder import Folder
 
@@ -53,6 +54,7 @@ def execute(
     /,
     *,
     options: CompareOptions,
+    replacing: OverwriteOptions,
     scheduling: SchedulerOptions,
     memory: MemoryOptions,
     certificates: CertificateOptions,
@@ -70,12 +72,12 @@ def execute(
     sinks += [] if silence.quiet else [view]
     try:
         comparison = pipeline.compare(
-            corpus, out, sinks=sinks, tls=certificates.tls, **given(options, scheduling, memory)
+            corpus, out, sinks=sinks, tls=certificates.tls, **given(options, replacing, scheduling, memory)
         )
     except BaseException:
         view.close()
         if begun and Folder(out).exists():
-            again = shlex.join(["collapsium", *COMMAND_LINE])
+            again = shlex.join(["collapsium", *(word for word in COMMAND_LINE if word != "--overwrite")])
             view.log.write(f"{out}: the finished fits are kept; continue with `{again}`")
         raise
     finally:

@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import UsageError, argument
+from collapsium.pipeline.cli.command import UsageError, argument, given
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
 from collapsium.pipeline.cli.options import CallbackOptions, JsonOptions, LogOptions, QuietOptions, callbacks_of
 from collapsium.pipeline.cli.output import print_json
@@ -25,7 +25,7 @@ from collapsium.pipeline.executors.schedulers import CertificateOptions, Executo
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import RunView
 from collapsium.pipeline.monitoring.events import Event, Sink
-from collapsium.pipeline.options import Location, Options, Value
+from collapsium.pipeline.options import Location, Options, OverwriteOptions, Value
 from collapsium.storage.runs.run import Run
 
 EPILOG = """examples:
@@ -66,6 +66,7 @@ def execute(
     chosen: FamilyFlags,
     config: ConfigOptions,
     options: FitOptions,
+    replacing: OverwriteOptions,
     execution: ExecutorOptions,
     certificates: CertificateOptions,
     output: OutputOptions,
@@ -73,6 +74,8 @@ def execute(
 ) -> None:
     """Fit, and print the outcome."""
     resumed = resuming.resume
+    if resumed is not None and replacing.overwrite:
+        raise UsageError("--overwrite does not apply to --resume, which goes on with the run")
     folder = _folder(corpus, out, resumed)
     recorded = None if resumed is None else Run(resumed).record().get("family")
     request = gather(chosen, config.config, flags, (options, execution), recorded)
@@ -86,7 +89,7 @@ def execute(
     try:
         with request.named():
             if resumed is None:
-                pipeline.fit(corpus, folder, family=request.family, sinks=sinks, **named)
+                pipeline.fit(corpus, folder, family=request.family, sinks=sinks, **given(replacing), **named)
             else:
                 named.update({} if request.family == recorded else {"family": request.family})
                 pipeline.resume(folder, corpus=corpus, sinks=sinks, **named)

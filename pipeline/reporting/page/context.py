@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from collapsium.pipeline.analysis.effects import shares_by
 from collapsium.pipeline.analysis.group_words import MAX_GROUPS
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
+from collapsium.pipeline.analysis.regression import Effects
 from collapsium.pipeline.analysis.topic_shares import (
     SummarySource,
     TimeShares,
@@ -25,11 +26,11 @@ from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.models.topics import Topic, held_by_few, topics
 from collapsium.pipeline.reporting.charts import Events, events_of
-from collapsium.pipeline.reporting.label_map import LabelMap, label_map
+from collapsium.pipeline.reporting.label_map import LabelMap, label_map, shares_of_labels, unclear_labels
 from collapsium.pipeline.reporting.page.fields import FieldSection
 from collapsium.pipeline.reporting.topic_map import WORDS, Pool, TopicMap, map_names, relevant, topic_map
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
+from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.members import has_consensus, members_of, reference_of, samples_of
 from collapsium.storage.runs.published import RECORD, VersionRecord, read_version
@@ -143,6 +144,10 @@ def gather(
     summary = documents_summary(model, (record.get("corpus") or {}).get("url"), source, notes)
     first, version = reference_of(run), version_of(run)
     pools = [] if signed else relevant(model, ids, share)
+    shares, labels = _shares_of_labels(run, summary, source, cluster), None
+    if known := table_of(model):
+        unclear = unclear_labels(known, shares, run_topics)
+        labels = label_map(label_topics(run, WORDS), map_names(model, run_topics, pools), unclear=unclear)
     return Material(
         name=Folder(run).address.rpartition("/")[2] if version is None else version.title,
         record=record,
@@ -155,8 +160,8 @@ def gather(
         figures=model.figures(),
         summary=summary,
         shares=_shares(run, summary, source, cluster, required=required),
-        groups=_groups(run, summary, source, cluster),
-        labels=label_map(label_topics(run, WORDS), map_names(model, run_topics, pools)) if table_of(model) else None,
+        groups=_half_widths(shares),
+        labels=labels,
         samples=len(samples_of(run)),
         joined=_joined(run, model),
         notes=notes + held_by_few(run_topics, summary) + notes_of(version),
@@ -182,27 +187,25 @@ def _shares(
     return with_errors(by_period(dates), run, summary, cluster, source)
 
 
-def _groups(
+def _shares_of_labels(
     run: str | os.PathLike[str], summary: SummaryRecord | None, source: SummarySource, cluster: str | None
-) -> dict[tuple[str, str], dict[int, float]]:
-    """Return half-widths of intervals for fields of few labels; none where the corpus cannot be read."""
+) -> dict[str, Effects]:
+    """Return the topics' shares by fields of few labels."""
+    fields = [
+        labels.field
+        for labels in (() if summary is None else summary.fields)
+        if 1 < len(labels.values) + (labels.left_out or 0) <= MAX_GROUPS and labels.field != cluster
+    ]
+    return shares_of_labels(run, fields, source, cluster)
+
+
+def _half_widths(shares_by_field: Mapping[str, Effects]) -> dict[tuple[str, str], dict[int, float]]:
+    """Return half-widths of intervals by field and label, and by topic."""
     halves: dict[tuple[str, str], dict[int, float]] = {}
-    for labels in () if summary is None else summary.fields:
-        if not 1 < len(labels.values) + (labels.left_out or 0) <= MAX_GROUPS or labels.field == cluster:
-            continue
-        try:
-            shares = shares_by(
-                run, labels.field, cluster=cluster, posteriors="fit", corpus=source.corpus,
-                scheduler=source.scheduler, workers=source.workers, tls=source.tls,
-            )  # fmt: skip
-        except ClusterError:
-            raise
-        except CollapsiumError:
-            # Several labels per document, or no corpus: the page shows shares without intervals.
-            continue
+    for field_name, shares in shares_by_field.items():
         for row, values in enumerate(shares.values):
             half = ((shares.high - shares.low)[row] / 2).tolist()
-            halves[labels.field, str(values[labels.field])] = dict(zip(shares.topics.tolist(), half, strict=True))
+            halves[field_name, str(values[field_name])] = dict(zip(shares.topics.tolist(), half, strict=True))
     return halves
 
 

@@ -53,8 +53,8 @@ from collapsium.pipeline.reporting.page.view_model import (
 from collapsium.pipeline.reporting.trees import check_folding
 from collapsium.pipeline.svg import STYLE, security_policy
 from collapsium.storage import html
-from collapsium.storage.errors import OccupiedError, OptionError
-from collapsium.storage.io.file import File
+from collapsium.storage.errors import OptionError
+from collapsium.storage.io.file import File, require_free
 from collapsium.storage.units import Counting, silent
 
 OF_TOPICS = tuple(name for name, metric in METRICS.items() if metric.needs is Needs.TOPICS)
@@ -114,10 +114,8 @@ class Report:
         """Write a page that is not in a file yet; `OccupiedError` if the file exists."""
         if self.page is None:
             raise OptionError("the report has been written to a file already")
-        target = File(out)
-        if target.exists():
-            raise _occupied(out)
-        target.write(self.page.encode(errors="replace"))
+        require_free(out)
+        File(out).write(self.page.encode(errors="replace"))
 
     def _repr_html_(self) -> str:
         """Return the page in a frame, for notebooks, or what was written."""
@@ -125,10 +123,6 @@ class Report:
             return html.block(f"report: {self.topics:,} topics, {self.examples:,} example documents")
         style = f"width:100%;height:{FRAME_HEIGHT}px;border:1px solid {html.FAINT}"
         return f'<iframe style="{style}" sandbox="allow-scripts" srcdoc="{escape(self.page)}"></iframe>'
-
-
-def _occupied(out: str | os.PathLike[str]) -> OccupiedError:
-    return OccupiedError(f"{os.fspath(out)}: exists already; name a new file or remove this one")
 
 
 @shows("writing a report", "documents read")
@@ -194,8 +188,7 @@ def report(
     OptionError
         An option has no effect here, or a field, a topic or a period does not exist.
     """
-    if out is not None and File(out).exists():
-        raise _occupied(out)
+    require_free(out)
     check_folding(folding.min_share, folding.levels)
     nouns = nouns_of(options.noun)
     source = SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress)

@@ -85,9 +85,11 @@ def effects_figure(
     return _curves(effects, columns[:MAX_PANELS], along, title, size, ax)
 
 
-def write_effects(effects: Effects, path: str) -> None:
+def write_effects(
+    effects: Effects, path: str, *, title: str | None = None, names: Mapping[int, str] | None = None
+) -> None:
     """Write the figure of effects to a PNG, SVG or PDF file."""
-    File(path).write(drawn(lambda: effects_figure(effects), picture_kind(path)))
+    File(path).write(drawn(lambda: effects_figure(effects, title=title, names=names), picture_kind(path)))
 
 
 def words_figure(
@@ -136,13 +138,17 @@ def words_figure(
     return figure
 
 
-def write_words(compared: GroupWords | WordsOver, path: str) -> None:
+def write_words(
+    compared: GroupWords | WordsOver, path: str, *, title: str | None = None, names: Mapping[int, str] | None = None
+) -> None:
     """Write the figure of words by group, or of words over time, to a PNG, SVG or PDF file."""
     kind = picture_kind(path)
     if isinstance(compared, WordsOver):
-        File(path).write(drawn(lambda: words_over_figure(compared), kind))
+        File(path).write(drawn(lambda: words_over_figure(compared, title=title, names=names), kind))
     else:
-        File(path).write(drawn(lambda: words_figure(compared), kind))
+        name = (names or {}).get(compared.topic)
+        named = title or (None if name is None else f"{name} by {compared.field}: log-odds of words")
+        File(path).write(drawn(lambda: words_figure(compared, title=named), kind))
 
 
 def words_over_figure(

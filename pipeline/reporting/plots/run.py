@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collapsium.pipeline.analysis.group_words import MAX_GROUPS
+from collapsium.pipeline.analysis.labels.conditional import require_table
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.segments import (
     SegmentProportions,
@@ -18,7 +20,7 @@ from collapsium.pipeline.analysis.segments import (
     largest,
     segment_proportions,
 )
-from collapsium.pipeline.analysis.topic_shares import topic_shares
+from collapsium.pipeline.analysis.topic_shares import SummarySource, topic_shares
 from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import Topic, topics
@@ -27,7 +29,7 @@ from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.charts import COUNTS, NUMBERS, Series, events_of, parameters_of, series_of, title_of
-from collapsium.pipeline.reporting.label_map import LabelMap, label_map
+from collapsium.pipeline.reporting.label_map import LabelMap, label_map, shares_of_labels, unclear_labels
 from collapsium.pipeline.reporting.options import (
     FoldingOptions,
     PlotOptions,
@@ -55,8 +57,8 @@ from collapsium.pipeline.reporting.plots.time import csv_of, draw_time
 from collapsium.pipeline.reporting.plots.tree import tree_drawing
 from collapsium.pipeline.reporting.topic_map import circle_texts, map_names, relevant, topic_map
 from collapsium.pipeline.reporting.trees import MAX_DRAWN, fold
-from collapsium.storage.errors import AbsentError, OccupiedError, OptionError, near
-from collapsium.storage.io.file import File
+from collapsium.storage.errors import AbsentError, OptionError, near
+from collapsium.storage.io.file import File, require_free
 from collapsium.storage.io.folder import Folder
 from collapsium.workers.document_summaries import means_over_runs
 
@@ -292,7 +294,7 @@ MAP_WORDS, TREE_WORDS = 8, 5
 
 
 @shows("drawing")
-@overwrites("out")
+@overwrites("out", "csv")
 @keywords(
     options=PlotOptions,
     segments=SegmentPlotOptions,
@@ -309,7 +311,7 @@ def plot(
     periods: TimePlotOptions,
     chosen: TopicPlotOptions,
     folding: FoldingOptions,
-    names: Mapping[int, str] | None = None,
+    ax: Axes | None = None,
 ) -> list[str] | Figure:
     """Draw a run.
 
@@ -329,8 +331,8 @@ def plot(
         Topics to draw along segments or over time.
     folding : FoldingOptions
         Branches of a tree that are folded into a single entry.
-    names : mapping of int to str, optional
-        Names of topics by their ids, in place of their titles or words.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw in, for a single panel such as ``map``, or for one topic over time; the figure is theirs.
 
     Returns
     -------
@@ -370,10 +372,10 @@ def plot(
             "levels": folding.levels,
         },
     )
-    for path in (out, periods.csv):
-        if path is not None and File(path).exists():
-            raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file or remove this one")
-    style, shares = Style(options.title, options.size, names or {}, nouns_of(options.noun)), None
+    require_free(out, periods.csv)
+    if ax is not None:
+        _check_axes(out, pictures, options)
+    style, shares = Style(options.title, options.size, options.names or {}, nouns_of(options.noun)), None
     if options.size is not None and pictures in ((LABELS,), (TREE,)):
         raise OptionError(f"does not apply to `what` {pictures[0]}, whose size follows from its texts", "size")
     if pictures == (LABELS,):
@@ -387,10 +389,10 @@ def plot(
         drawing, lines = _tree(run, style, folding.min_share, folding.levels), [TREE]
     elif pictures == (TIME,):
         shares = topic_shares(run, period=periods.period, cluster=periods.cluster, corpus=chosen.corpus)
-        drawing = draw_time(run, shares, style, chosen.topics, same_scale=periods.same_scale)
+        drawing = draw_time(run, shares, style, chosen.topics, same_scale=periods.same_scale, ax=ax)
         lines = [f"topic shares in {shares.counted}", *shares.notes]
     else:
-        drawing, lines = _drawn_panels(run, pictures, options.what or (), style)
+        drawing, lines = _drawn_panels(run, pictures, options.what or (), style, ax)
     data = drawing.figure() if out is None else drawing.file(kind)
     if shares is not None and periods.csv is not None:
         File(periods.csv).write(csv_of(shares))
@@ -401,7 +403,7 @@ def plot(
 
 
 def _drawn_panels(
-    run: str | os.PathLike[str], names: tuple[str, ...], required: Sequence[str], style: Style
+    run: str | os.PathLike[str], names: tuple[str, ...], required: Sequence[str], style: Style, ax: Axes | None
 ) -> tuple[Drawing, list[str]]:
     """Return the figure of the panels that the run has data for, and their names."""
     panels = _panels(run, names, style)
@@ -412,7 +414,18 @@ def _drawn_panels(
     if not panels:
         raise AbsentError(f"{os.fspath(run)}: it has nothing to draw")
     title = style.title or Folder(run).address.rpartition("/")[2]
-    return Drawing(lambda: _panels_figure(panels, title, style.size), GRID), shown
+    return Drawing(lambda: _panels_figure(panels, title, style.size, ax), GRID), shown
+
+
+def _check_axes(out: object, pictures: Sequence[str], options: PlotOptions) -> None:
+    """Refuse what does not go with axes of the caller's figure."""
+    if out is not None:
+        raise OptionError("draws in a figure of yours, which is not written; leave `out` out and save the figure", "ax")
+    if options.size is not None:
+        raise OptionError("does not go with `ax`, whose figure has a size", "size")
+    other = next((picture for picture in pictures if picture in ALONE and picture != TIME), None)
+    if other is not None:
+        raise OptionError(f"does not go with `what` {other}, which needs a figure of its own", "ax")
 
 
 def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
@@ -434,9 +447,11 @@ def _labels(run: str | os.PathLike[str], style: Style) -> Drawing:
     table, model = label_topics(run, MAP_WORDS), Model(run)
     table = replace(table, topics=style.named(table.topics))
     ids, share = np.array([topic.id for topic in table.topics]), np.array([topic.share for topic in table.topics])
-    labels = label_map(
-        table, map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES)), measured_width
-    )
+    known = require_table(model)
+    fields = [field for field in known.fields if sum(name == field for name, _ in known.names) <= MAX_GROUPS]
+    unclear = unclear_labels(known, shares_of_labels(run, fields, SummarySource()), table.topics)
+    names = map_names(model, table.topics, relevant(model, ids, share, NAME_CANDIDATES))
+    labels = label_map(table, names, measured_width, unclear)
     title = style.title or f"{Folder(run).address.rpartition('/')[2]}: {style.text('labels and topics')}"
     return Drawing(lambda: _labels_figure(labels, title))
 
@@ -483,21 +498,24 @@ def _panels(run: str | os.PathLike[str], names: Sequence[str], style: Style) -> 
     return panels
 
 
-def _panels_figure(panels: Sequence[Panel], title: str, size: Size | None) -> Figure:
+def _panels_figure(panels: Sequence[Panel], title: str, size: Size | None, ax: Axes | None) -> Figure:
     """Draw panels; a map is drawn last, when the layout has fixed its size."""
-    figure, all_axes = new_panels(len(panels), "", legend=False, size=size)
-    figure.suptitle(plain(title), x=0.01, ha="left", parse_math=False)
+    figure, all_axes = new_panels(len(panels), "", legend=False, size=size, ax=ax)
+    if ax is None:
+        figure.suptitle(plain(title), x=0.01, ha="left", parse_math=False)
     maps = [(draw, axes) for axes, (_, _, draw) in zip(all_axes, panels, strict=True) if isinstance(draw, MapPanel)]
     if len(panels) == len(maps):
         maps[0][0].alone = True
-        figure.set_size_inches(size or maps[0][0].size())
+        if ax is None:
+            figure.set_size_inches(size or maps[0][0].size())
     for axes, (_, name, draw) in zip(all_axes, panels, strict=True):
         axes.set_title(plain(name), parse_math=False)
         draw(axes)
     for topics_map, axes in maps:
         # Texts of a map have sizes of their own, so the map's size must be known before they are placed.
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        if ax is None:
+            figure.set_layout_engine("none")
         topics_map.finish(axes)
     return figure
 

@@ -40,44 +40,54 @@ def draw_time(
     chosen: Sequence[int] | None = None,
     *,
     same_scale: bool = False,
+    ax: Axes | None = None,
 ) -> Drawing:
-    """Draw topic shares by period."""
+    """Draw topic shares by period; given axes take a single topic, without the number of documents."""
     known = {topic.id: topic for topic in style.named(topics(run, WORDS))}
     columns = columns_of(shares, known, chosen)
-    return Drawing(lambda: _figure(shares, columns, known, style, same_scale), GRID)
+    if ax is not None and len(columns) != 1:
+        raise OptionError(f"takes one topic over time, found {len(columns)}; name it (`topics`)", "ax")
+    return Drawing(lambda: _figure(shares, columns, known, style, same_scale, ax), GRID)
 
 
 def _figure(
-    shares: TimeShares, columns: Sequence[int], known: Mapping[int, Topic], style: Style, same_scale: bool
+    shares: TimeShares,
+    columns: Sequence[int],
+    known: Mapping[int, Topic],
+    style: Style,
+    same_scale: bool,
+    ax: Axes | None,
 ) -> Figure:
     what, unit = style.text("Topics by"), style.text("share of the tokens, with 95% intervals")
     heading = plain(style.title or f"{what} {shares.period}: {unit}")
-    panels = len(columns) + 1
+    panels = len(columns) + (ax is None)
     across = 2 if panels == 4 else ACROSS
-    figure, axes = new_panels(panels, "", legend=False, size=style.size, across=across)
-    figure.suptitle(heading, x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
+    figure, axes = new_panels(panels, "", legend=False, size=style.size, across=across, ax=ax)
+    if ax is None:
+        figure.suptitle(heading, x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
+        _draw_documents(axes[-1], shares, style.text("Number of documents"))
     for panel, column in zip(axes, columns, strict=False):
         topic = int(shares.topics[column])
         _draw_topic(panel, shares, column)
         if same_scale:
             panel.set_ylim(0.0, 100 * max(top_of_scale(shares, other) for other in columns))
         panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
-    _draw_documents(axes[-1], shares, style.text("Number of documents"))
     for panel in axes:
         first, last = shares.starts[0], shares.ends[-1]
         panel.set_xlim(first, last)
         middles = _middles(shares)
         rows = labelled_periods(
             [(middle - first) / (last - first) for middle in middles],
-            names_across(shares, panel_width(figure, min(panels, across))),
+            names_across(shares, panel_width(figure, min(panels, across), ax)),
         )
         panel.set_xticks([middles[row] for row in rows], [label_of(shares, row) for row in rows])
     return figure
 
 
-def panel_width(figure: Figure, across: int) -> float:
-    """Return the width of a panel in characters of its labels."""
-    return float(figure.get_size_inches()[0]) / across / CHARACTER
+def panel_width(figure: Figure, across: int, ax: Axes | None = None) -> float:
+    """Return the width of a panel, one of several or given axes, in characters of its labels."""
+    share = 1.0 / across if ax is None else float(ax.get_position().width)
+    return float(figure.get_size_inches()[0]) * share / CHARACTER
 
 
 def names_across(shares: TimeShares, width: float) -> int:

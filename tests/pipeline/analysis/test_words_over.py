@@ -178,6 +178,41 @@ def test_pictures_of_a_model__take_names_a_title_and_a_size(run):
         words_figure(model.words_by(0, "score", scheduler="serial"), ax=panels[0])
 
 
+def test_panels__are_drawn_in_axes_of_the_callers_figure(run):
+    model, own = Model(run / "run"), Figure(figsize=(7, 5), layout="constrained")
+    left, right = own.subplots(1, 2)
+    assert model.plot("time", period="5 years", topics=[0], names={0: "Fruit"}, ax=left) is own
+    assert left.get_title() == "0: Fruit"
+    assert left.lines
+    assert model.plot("map", ax=right) is own
+    assert right.patches
+    assert own.get_size_inches().tolist() == [7, 5]
+    for options, message in (
+        ({"what": "time"}, "ax: takes one topic over time, found 2; name it"),
+        ({"what": ["sizes", "map"]}, "ax: axes are for a single panel"),
+        ({"what": "map", "out": run / "map.png"}, "ax: draws in a figure of yours"),
+        ({"what": "map", "size": (3, 3)}, "size: does not go with `ax`"),
+    ):
+        with pytest.raises(OptionError) as caught:
+            model.plot(**options, ax=right)
+        assert message in str(caught.value)
+
+
+def test_pictures_on_the_command_line__take_names_and_a_title(run, tmp_path):
+    command = ["plot", str(run / "run"), str(tmp_path / "time.svg"), "--what", "time", "--topics", "0,1"]
+    assert (
+        main([*command, "--period", "5 years", "--names", "0=Fruit", "--names", "1=Metal", "--title", "By time"]) == 0
+    )
+    text = (tmp_path / "time.svg").read_text()
+    assert "0: Fruit" in text
+    assert "By time" in text
+    words = ["effects", str(run / "run"), "--words", "0", "--over", "5 years", "--picture", str(tmp_path / "words.svg")]
+    assert main([*words, "--names", "0=Fruit", "--title", "Words of fruit"]) == 0
+    assert "0: Fruit, rising" in (tmp_path / "words.svg").read_text()
+    assert main(words) == 1
+    assert main([*words, "--overwrite"]) == 0
+
+
 def words_figure_of_one_group(model):
     """Drawn in axes of the caller's."""
     axes = Figure().subplots()

@@ -20,7 +20,7 @@ from collapsium.storage.readers.open import ReadOptions
 
 # What a command alone has: how it prints, where its options stand, certificates by file, callbacks by name.
 OF_COMMANDS = {"quiet", "config", "settings", "callback", "log_format", "as_json", "tls_ca", "tls_cert", "tls_key"}
-OF_PYTHON = {"progress", "verbose", "overwrite", "sinks", "notice", "tls", "settings", "options", "names"}
+OF_PYTHON = {"progress", "verbose", "sinks", "notice", "tls", "settings", "options", "ax"}
 FUNCTIONS = {
     "effects": ("effects", "table_effects", "words_over"),
     "evaluate": ("evaluate", "coherence", "measure"),
@@ -29,7 +29,7 @@ FUNCTIONS = {
 }
 # Flags that choose another function (whose first argument they are), how much is printed, or where the result goes.
 APART = {
-    "effects": {"picture", "words", "over", "topics", "period"},
+    "effects": {"picture", "words", "over", "topics", "period", "overwrite", "title", "names"},
     "evaluate": {"coherence", "documents", "words"},
     "fit": {"resume", "run"},
     "topics": {
@@ -39,6 +39,7 @@ APART = {
         "labels",
         "covariates",
         "csv",
+        "overwrite",
         "picture",
         "graphml",
         "min_share",
@@ -83,7 +84,7 @@ def test_flags_are_spelled_as_their_names():
 def test_toml_keys_are_called_as_the_keywords_of_python():
     assert set(RUN_NAMES) <= {*option_names(pipeline.fit), *LIMIT_NAMES}
     assert {*IngestOptions.model_fields} == {*option_names(pipeline.ingest)} - {
-        "sources", "corpus", "progress", "scheduler", "workers", "tls"
+        "sources", "corpus", "progress", "scheduler", "workers", "tls", "overwrite"
     }  # fmt: skip
     assert {*ClusterTable.model_fields} - {"tls_ca", "tls_cert", "tls_key"} <= {*option_names(pipeline.fit)}
     assert {*InferTable.model_fields} <= {*option_names(pipeline.infer)}

@@ -1,11 +1,13 @@
 """One line shows what goes on: updated in terminals and notebooks, final at the end, and silent elsewhere."""
 
 import io
+import sys
 import time
 from types import SimpleNamespace
 
 import pytest
 
+from collapsium import pipeline
 from collapsium.pipeline import fit
 from collapsium.pipeline.monitoring import progress
 from collapsium.pipeline.monitoring.progress import counter_here, shown, shows, silenced
@@ -85,6 +87,21 @@ def test_a_short_call__shows_nothing(terminal, monkeypatch):
     monkeypatch.setattr(progress, "DELAY", 60.0)
     count(5)
     assert terminal.getvalue().strip("\r\x1b[K") == ""
+
+
+def test_imports__show_a_line_in_notebooks_alone(terminal, monkeypatch, tmp_path):
+    (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(0.1)\nthing = 3\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(pipeline._HOMES, "thing", "slow_module")
+    monkeypatch.setattr(progress, "_surface", lambda verbose: progress.Terminal())
+    for kernel, expected in (({}, False), ({"kernel": None}, True)):
+        shell = SimpleNamespace(get_ipython=lambda kernel=kernel: SimpleNamespace(**kernel))
+        monkeypatch.setitem(sys.modules, "IPython", shell)
+        monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=terminal, modules={"IPython": shell}))
+        sys.modules.pop("slow_module", None)
+        assert pipeline.thing == 3
+        assert ("loading Collapsium" in terminal.getvalue()) == expected
+    sys.modules.pop("slow_module")
 
 
 def test_counters__are_silent_without_a_line(terminal):

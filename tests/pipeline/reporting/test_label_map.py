@@ -1,14 +1,18 @@
 """The map of labels and topics."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.pipeline import table_effects
 from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
 from collapsium.pipeline.models.topics import Topic
-from collapsium.pipeline.reporting.label_map import PLANE, label_map
+from collapsium.pipeline.reporting.label_map import PLANE, label_map, unclear_labels
+from collapsium.storage.corpus.label_index import LabelTable
 
 
 @given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 50))
@@ -40,6 +44,24 @@ def test_label_map__has_texts_that_fill_the_plane_and_do_not_overlap(seed, label
         if min(box[2], other[2]) - max(box[0], other[0]) > 1 and min(box[3], other[3]) - max(box[1], other[1]) > 1
     ]
     assert not meeting
+
+
+def test_label_map__leaves_out_labels_that_differ_by_no_more_than_their_errors():
+    generator = np.random.default_rng(1)
+    shown = [Topic(n, 0.25, [("word", 0.5)] * 3) for n in range(4)]
+    frame = pd.DataFrame({"field": np.repeat(["raised", "same", "other"], [60, 60, 280])})
+    theta = generator.dirichlet(np.ones(4), 400)
+    theta[:60] = generator.dirichlet([9.0, 1.0, 1.0, 1.0], 60)
+    shares = table_effects(theta, frame, "~ 0 + C(field)", at=["field"])
+    labels = LabelTable((("field", "other"), ("field", "raised"), ("field", "same")), (280, 60, 60))
+    corpus = [replace(topic, share=float(theta[60:, topic.id].mean())) for topic in shown]
+    unclear = unclear_labels(labels, {"field": shares}, corpus)
+    assert unclear == {0, 2}
+    table = LabelTopics(labels.titles(), list(labels.documents), shown, generator.normal(size=(3, 4)))
+    found = label_map(table, unclear=unclear)
+    assert [mark.name for mark in found.marks if mark.topic is None] == ["raised"]
+    assert found.labels_left == 2
+    assert len(label_map(table, unclear={0, 1, 2}).marks) == 7
 
 
 def test_label_map__puts_labels_next_to_what_they_raise():

@@ -260,7 +260,7 @@ def test_command__writes_pictures_and_graphml(capsys, tmp_path, model):
     [
         (["--picture", "{tmp}/x.gif"], "--picture {tmp}/x.gif: expected a name that ends in .svg, .png or .pdf"),
         (["--picture", "{tmp}/x.svg", "--picture", "{tmp}/x.svg"], "{tmp}/x.svg: named twice"),
-        (["--graphml", "{tmp}/there"], "{tmp}/there: exists already; name a new file or remove this one"),
+        (["--graphml", "{tmp}/there"], "{tmp}/there: exists already; name a new file, or replace it with --overwrite"),
         (["--graphml", "{tmp}/new", "--picture", "{tmp}/there.svg"], "{tmp}/there.svg: exists already"),
     ],
 )

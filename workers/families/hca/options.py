@@ -16,6 +16,7 @@ PARENTS_PER_NODE = 0.35  # Nodes of a level for each node of the level below, by
 class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussian tree on vectors, variational"):
     """Options of the family."""
 
+    drawn = ("branching", "loading_scale", "noise_scale")
     depth: int = Field(
         2,
         ge=1,

@@ -20,6 +20,7 @@ Learned = Literal["alpha", "eta", "gamma"]
 class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tree of topics, variational"):
     """Options of `Ncrp`."""
 
+    drawn = ("branching",)
     depth: int = Field(
         3, ge=2, le=8, description="number of levels L of the tree; each document has one path of L nodes"
     )
@@ -128,6 +129,7 @@ SampledLearned = Literal["eta", "alpha", "gamma"]
 class GibbsNcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tree of topics, Gibbs sampling"):
     """Options of `GibbsNcrp`."""
 
+    drawn = ("branching",)
     depth: int = Field(3, ge=2, le=8, description="number of levels L of the tree, root and leaves included")
     eta: tuple[float, ...] = Field(
         (0.1,),

@@ -167,6 +167,20 @@ WITHOUT_EFFECT = [
 ]
 
 
+@pytest.mark.parametrize("family", family_names())
+def test_options_of_simulations__are_refused_by_fits_of_each_family(family):
+    declared = load_family(family).Options
+    described = {
+        name for name, field in declared.model_fields.items() if str(field.description).startswith("simulate:")
+    }
+    assert set(declared.drawn) == described
+    for name in described:
+        value = (2,) if name == "branching" else 0.7
+        with pytest.raises(OptionError, match=f"^{name}: applies only to `simulate`$"):
+            make_options(family, {name: value})
+        assert getattr(make_options(family, {name: value}, drawing=True), name) == value
+
+
 @pytest.mark.parametrize(("family", "options", "message"), WITHOUT_EFFECT)
 def test_options_of_families__without_effect_are_refused(family, options, message):
     with pytest.raises(OptionError) as raised:
