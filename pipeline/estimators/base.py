@@ -585,7 +585,7 @@ class TopicEstimator(DocumentEstimator):
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None, *, metadata: object = None) -> Self:  # noqa: ARG002
+    def fit(self, X: Any, y: object = None, *, metadata: object = None) -> Self:  # noqa: ARG002
         """Fit the topic model to documents; `metadata` is a frame with their fields that `prevalence` names."""
         with _named():
             options, limits = self._fit_options()
@@ -642,12 +642,12 @@ class TopicEstimator(DocumentEstimator):
         opened = Model(model)
         return Fitted.of(opened, corpus.manifest.documents, corpus.manifest.tokens), opened.record.iterations
 
-    def fit_transform(self, X: Any, y: Any = None, *, metadata: object = None) -> Any:
+    def fit_transform(self, X: Any, y: object = None, *, metadata: object = None) -> Any:
         """Fit the topic model to documents, and return their topic proportions."""
         return self.fit(X, y, metadata=metadata).transform(X, metadata=metadata)
 
     @available_if(_can_step)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+    def partial_fit(self, X: Any, y: object = None) -> Self:  # noqa: ARG002
         """Update the model with a minibatch, in one step of the stochastic schedule.
 
         X is swept in batches of 32 documents. Batch t, counted over all calls, has step size (1 + t)^-0.9, as with
@@ -710,7 +710,7 @@ class TopicEstimator(DocumentEstimator):
         parts = list(self._each(X, lambda number, _, documents: (fitted.proportions, (number, documents)), metadata))
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
 
-    def score(self, X: Any, y: Any = None, *, metadata: object = None) -> float:  # noqa: ARG002
+    def score(self, X: Any, y: object = None, *, metadata: object = None) -> float:  # noqa: ARG002
         """Return the mean log probability of held-out tokens by document completion; higher is better.
 
         Proportions are fitted to a random half of each document's tokens with the topics held fixed. The score is the
@@ -729,7 +729,7 @@ class TopicEstimator(DocumentEstimator):
             raise InputError("X", "no token is left to score")
         return score
 
-    def perplexity(self, X: Any, y: Any = None, *, metadata: object = None) -> float:  # noqa: ARG002
+    def perplexity(self, X: Any, y: object = None, *, metadata: object = None) -> float:  # noqa: ARG002
         """Return the perplexity of unseen documents, exp(-score); lower is better."""
         return math.exp(-self.score(X, metadata=metadata))
 
