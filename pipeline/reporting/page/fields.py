@@ -34,6 +34,7 @@ GROUP_WORDS, CHANGED_WORDS, PERIOD_WORDS = 10, COLOURS, 8  # Words of a group, l
 ROW, NAMES = 18.0, 164.0  # Height of a row of a forest and width of its names, in the chart's units
 NAME_LETTERS, TITLE_LETTERS = 20, 40
 CURVE_LEFT = 52.0
+PERIOD_ROOM = 0.08  # Room right of the last period, relative to all periods
 MAX_PERIODS = 3  # Names of periods below a chart
 
 
@@ -267,7 +268,9 @@ def _periods_section(words: WordsOver) -> FieldSection:
                 notes.append(f"{title}: no word is clearly {direction}.")
                 continue
             shares = 100.0 * words.probability[row][:, chosen]
-            chart = Chart((float(at[0]), float(at[-1])), (0.0, 1.08 * float(shares.max())), left=CURVE_LEFT)
+            # The name of the last period needs room on the right.
+            across = float(at[0]), float(at[-1]) + PERIOD_ROOM * span
+            chart = Chart(across, (0.0, 1.08 * float(shares.max())), left=CURVE_LEFT)
             lines = []
             for number, (word, share) in enumerate(zip(chosen, shares.T.tolist(), strict=True)):
                 chart.line(list(zip(at.tolist(), share, strict=True)), f"c{number}", words.words[word])
