@@ -40,9 +40,9 @@ class Probabilities:
         """Take the shares for `topics`, numbers of counted words, shape (topics, words)."""
         windows = max(counts.windows, 1)
         first, second = np.broadcast_arrays(topics[:, :, np.newaxis], topics[:, np.newaxis, :])
-        positions, found = pairs.positions(first.ravel(), second.ravel())
+        positions, is_pair = pairs.positions(first.ravel(), second.ravel())
         joint = np.zeros(first.size, dtype=np.int64)
-        joint[found] = counts.pair[positions[found]]
+        joint[is_pair] = counts.pair[positions[is_pair]]
         joint = np.where(first == second, counts.word[first], joint.reshape(first.shape))
         return Probabilities(counts.word[topics] / windows, joint / windows)
 
