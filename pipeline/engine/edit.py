@@ -443,7 +443,7 @@ def _direction(transfer: Transfer, executor: Executor) -> Floats:
     total = sum(each(executor, _word_sums, [(shard, factors) for shard in shards]), np.zeros(factors.size))
     mean = total / max(float(total.sum()), 1e-300)
     scale = np.divide(1.0, mean, out=np.zeros_like(mean), where=mean > 0.0)
-    # Any start that no word's id favours; a product of whole numbers has the same bits everywhere.
+    # A start that favours no word's id; a product of whole numbers has the same bits everywhere.
     direction = np.where((np.arange(mean.size) * 2_654_435_761 >> 7) & 1, 1.0, -1.0) * (mean > 0.0)
     for _ in range(DIRECTION_ROUNDS):
         direction = direction - (direction * mean).sum()
