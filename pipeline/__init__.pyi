@@ -3,12 +3,12 @@
 # ruff: noqa: A002, E501, I001, RUF022
 # fmt: off
 
-import collapsium.pipeline.analysis.coherence
 import collapsium.pipeline.analysis.evaluate
 import collapsium.pipeline.analysis.group_words
 import collapsium.pipeline.analysis.infer
 import collapsium.pipeline.analysis.labels.expected_topics
 import collapsium.pipeline.analysis.metrics.measurement
+import collapsium.pipeline.analysis.metrics.topic_words
 import collapsium.pipeline.analysis.regression
 import collapsium.pipeline.analysis.topic_shares
 import collapsium.pipeline.analysis.verify
@@ -33,7 +33,7 @@ import pandas
 import typing
 from typing import overload
 
-from collapsium.pipeline.analysis.coherence import Coherence as Coherence
+from collapsium.pipeline.analysis.metrics.topic_words import Coherence as Coherence
 
 from collapsium.pipeline.workflows.compare.compare import Comparison as Comparison
 
@@ -83,7 +83,7 @@ def append(corpus: str | os.PathLike[str], sources: str | os.PathLike[str] | col
 def batch(job: str | os.PathLike[str], *, accept: bool = ..., sinks: collections.abc.Sequence[collections.abc.Callable[[dict[str, typing.Any]], None]] = ...) -> collapsium.pipeline.workflows.batch.job.Outcome:
     """Update a job's published model from its sources."""
 
-def coherence(run: str | os.PathLike[str], documents: typing.Any, *, words: int = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., format: str | None = ..., encoding: str | None = ..., separator: str | None = ..., id: str | None = ..., text: str | None = ..., vocabulary: str | collections.abc.Sequence[str] | None = ..., tokenizer: str | None = ..., headings: str | None = ..., bad_bytes: typing.Literal['error', 'replace'] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., verbose: bool | None = ...) -> collapsium.pipeline.analysis.coherence.Coherence:
+def coherence(run: str | os.PathLike[str], documents: typing.Any, *, words: int = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., format: str | None = ..., encoding: str | None = ..., separator: str | None = ..., id: str | None = ..., text: str | None = ..., vocabulary: str | collections.abc.Sequence[str] | None = ..., tokenizer: str | None = ..., headings: str | None = ..., bad_bytes: typing.Literal['error', 'replace'] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., verbose: bool | None = ...) -> collapsium.pipeline.analysis.metrics.topic_words.Coherence:
     """Measure the coherence and diversity of a model's topics."""
 
 def compare(corpus: typing.Any, out: str | os.PathLike[str] | None = ..., *, tls: collapsium.pipeline.executors.base.TLS | None = ..., sinks: collections.abc.Sequence[collections.abc.Callable[[dict[str, typing.Any]], None]] = ..., preset: typing.Literal['defaults', 'clusters', 'short-texts'] | None = ..., seed: int = ..., init: str | os.PathLike[str] | None = ..., init_strength: float = ..., over: typing.Literal['families', 'topics'] | None = ..., sample_documents: int | None = ..., families: collections.abc.Sequence[str] = ..., topics: collections.abc.Sequence[int] = ..., init_topics: collections.abc.Sequence[int] = ..., restarts: int = ..., init_from: str | None = ..., iterations: int = ..., samples: int = ..., sample_every: int = ..., settings: collections.abc.Mapping[str, collections.abc.Mapping[str, typing.Any]] = ..., vary: collections.abc.Mapping[str, collections.abc.Mapping[str, list[typing.Any]]] = ..., heldout: str | None = ..., unseen: str | None = ..., fraction: float | None = ..., metrics: collections.abc.Sequence[str] = ..., coherence: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]] | None = ..., label_field: str | None = ..., field: str | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., memory: str | int | None = ..., scratch: str | os.PathLike[str] | None = ..., overwrite: bool = ..., verbose: bool | None = ..., **options: typing.Any) -> collapsium.pipeline.workflows.compare.compare.Comparison:

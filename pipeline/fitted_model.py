@@ -18,13 +18,14 @@ import pyarrow.compute as pc
 from collapsium.pipeline.corpora.new_texts import (
     DocumentSource,
     Reading,
+    TextReader,
+    TextsRead,
     documents_for,
     fields_named,
     table_as_recorded,
 )
 from collapsium.pipeline.corpora.options import READING
 from collapsium.pipeline.corpora.recorded_reading import reading_of_model
-from collapsium.pipeline.corpora.text_reader import TextReader, TextsRead
 from collapsium.pipeline.corpora.texts_in_memory import (
     Frame,
     check_lazy,

@@ -37,6 +37,7 @@ SLOW = {
     "rich",
     "scipy",
     "threadpoolctl",
+    "zarr",
 }
 NEED_OPTIONAL = {"distributed.dashboard.scheduler", "dask.dataframe"}
 DOORS = {
@@ -60,12 +61,12 @@ DOORS = {
     "storage/corpus/corpus.py",
     "storage/io/arrays.py",
     "storage/readers/open.py",
-    "storage/readers/weights_file.py",
     "storage/runs/model.py",
     "storage/runs/run.py",
+    "workers/families/word_weights.py",
     "workers/kernels/jit.py",
     "workers/kernels/lanes.py",
-    "workers/processor.py",
+    "workers/tasks.py",
 }
 """Modules behind which there are slow libraries that not every call needs."""
 NAMES_MODULES = {"pipeline/__init__.py", "pipeline/cli/app.py", "pipeline/executors/dask_cluster.py"}
@@ -75,6 +76,7 @@ IMPORTS_OTHERS_BY_NAME = {
     "pipeline/monitoring/mlflow_callback.py",
     "workers/ingest/tokenize.py",
     "workers/kernels/child_processes.py",
+    "workers/families/word_weights.py",
     "workers/kernels/jit.py",
     "workers/kernels/target.py",
 }

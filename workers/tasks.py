@@ -5,6 +5,8 @@ Local states, blocks and deltas stay on the workers. What the driver collects, s
 
 from __future__ import annotations
 
+import functools
+import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +17,7 @@ import numpy.typing as npt
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard
+from collapsium.storage.runs.model import Processor
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.bands import BAND
@@ -335,3 +338,30 @@ def fold_in(
     rows = gather(blocks, shard.words)
     local: LocalState = model.fold_in(shard, rows, global_state, stream.at(place=shard.number))
     return local
+
+
+@functools.cache
+def processor(blas: bool) -> Processor:
+    """Return the description of this process's processor."""
+    from collapsium.workers.kernels import target as compilation
+
+    compilation_target = compilation.target()
+    return Processor(
+        machine=compilation_target.triple,
+        kernels=compilation_target.processor,
+        features=compilation_target.features,
+        library=" ".join(platform.libc_ver()).strip() or platform.system(),
+        blas=_blas() if blas else "",
+    )
+
+
+def _blas() -> str:
+    """Return the name and the core type of the library that NumPy has loaded."""
+    import threadpoolctl
+
+    folder = np.__path__[0].rstrip("/")
+    libraries = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+    # SciPy may have loaded another library.
+    own = [library for library in libraries if str(library["filepath"]).startswith((folder, f"{folder}.libs"))]
+    names = {f"{library['internal_api']} {library.get('architecture', '')}".strip() for library in own or libraries}
+    return ", ".join(sorted(names))

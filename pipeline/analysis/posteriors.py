@@ -34,7 +34,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles, SpillWriter, read_rows, spill
 from collapsium.workers.arrays.state import Array
 from collapsium.workers.families.family import IntegratesProportions
-from collapsium.workers.kernels.metrics.likelihood import DirichletTopics, TokenSequences
+from collapsium.workers.kernels.likelihood import DirichletTopics, TokenSequences
 from collapsium.workers.kernels.posteriors import (
     SampledProportions,
     sample_proportions,

@@ -1,4 +1,4 @@
-"""Find passages of example documents in the texts that were ingested, with the topics' words marked."""
+"""Example documents of topics, and their passages in the texts that were ingested, with the topics' words marked."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsium.pipeline.analysis.options import ExampleOptions
 from collapsium.pipeline.corpora.options import TextsInMemory
 from collapsium.pipeline.corpora.recorded_reading import history_for, recorded_reading
 from collapsium.pipeline.corpora.texts_in_memory import ID, TEXT, in_memory, named_texts, table_of, write_texts
+from collapsium.pipeline.engine.summary import EXAMPLES, summary_of
+from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.fitted_model import table_of_texts
 from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import topics
+from collapsium.pipeline.models.training_corpus import require_training_corpus
+from collapsium.pipeline.monitoring.progress import shows
+from collapsium.pipeline.options import keywords
 from collapsium.storage.building.ingest_record import History
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.word_rule import (
@@ -26,17 +36,21 @@ from collapsium.storage.corpus.word_rule import (
     with_plain_apostrophes,
     word_pattern,
 )
-from collapsium.storage.errors import InputError, OptionError
+from collapsium.storage.errors import MAX_NAMES, AbsentError, InputError, OptionError
 from collapsium.storage.readers.base import distinct
 from collapsium.storage.readers.open import TEXTS, ReadOptions, guess_format, kind_of_name
 from collapsium.storage.readers.texts.batches import FIXED, are_numbered, fields_of, read_batches
 from collapsium.storage.readers.texts.blocks import cut_blocks, find_files
 from collapsium.storage.readers.texts.gathering import Batch
 from collapsium.storage.readers.texts.segment import HEADINGS
-from collapsium.storage.runs.summary import SummaryRecord
+from collapsium.storage.runs.summary import SummaryRecord, read_summary
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.ingest.normal_forms import form_of
 from collapsium.workers.ingest.phrases import JOIN
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 LENGTH = 280  # Maximum length of a passage, in characters
 BEFORE = 60  # Maximum number of characters before the first marked word
@@ -289,3 +303,104 @@ def _ending(text: str, begin: int) -> int:
         return len(text)
     space = text.rfind(" ", begin + LENGTH // 2, begin + LENGTH)
     return begin + LENGTH if space < 0 else space
+
+
+WORDS = 10  # First words of a topic, which are looked for besides those that explain it in a document
+COLUMNS = ("topic", "id", "title", "proportion", "passage")
+
+
+@shows("looking for passages")
+@keywords(options=ExampleOptions)
+def examples(
+    run: str | os.PathLike[str],
+    topic: int | None = None,
+    n: int = EXAMPLES,
+    *,
+    options: ExampleOptions,
+    progress: Counting = silent,
+) -> pd.DataFrame:
+    """Return the training documents with the largest proportions of a topic, or of each topic.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model.
+    topic : int, optional
+        Permanent id of the topic.
+    n : int, optional
+        Number of documents of each topic. The model keeps 3; for more, all documents are read again.
+    options : ExampleOptions
+        Texts of the documents.
+    progress : callable, optional
+        Called with the number of documents read so far.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each document, by topic and falling proportion: topic, id, title, proportion, and the passage in which
+        most of the topic's words are, which is missing without texts.
+
+    Raises
+    ------
+    OptionError
+        There is no such topic, or the texts are not the model's.
+    AbsentError
+        There is no model with proportions, or more than 3 documents are asked for and the training corpus is gone.
+    """
+    if not isinstance(n, int) or n < 1:
+        raise OptionError(f"expected a whole number of 1 or more, found {n!r}", "n")
+    model = Model(run)
+    summary = _summary(model, n)
+    known = {saved.id: saved for saved in summary.topics}
+    if topic is not None:
+        if topic not in known:
+            ids = ", ".join(map(str, sorted(known)[:MAX_NAMES]))
+            raise OptionError(f"there is no topic {topic!r} with tokens; topics: {ids}", "topic")
+        summary = summary.model_copy(update={"topics": (known[topic],)})
+    order = {described.id: place for place, described in enumerate(topics(model, 1))}
+    chosen = sorted(summary.topics, key=lambda saved: order.get(saved.id, len(order)))
+    used = sorted({example.document for saved in chosen for example in saved.examples[:n]})
+    place = {number: new for new, number in enumerate(used)}
+    chosen = [
+        saved.model_copy(
+            update={
+                "examples": tuple(
+                    example.model_copy(update={"document": place[example.document]}) for example in saved.examples[:n]
+                )
+            }
+        )
+        for saved in chosen
+    ]
+    summary = summary.model_copy(
+        update={"topics": tuple(chosen), "examples": tuple(summary.examples[number] for number in used)}
+    )
+    passages: dict[tuple[int, int], list[str]] = {}
+    with source_files(model.folder.url, options.texts) as sources:
+        if sources is not None and summary.examples:
+            words = {described.id: described.names for described in topics(model, WORDS)}
+            names = model.vocabulary.words
+            passages, _ = example_snippets(model.folder.url, summary, words, names, sources, progress)
+    rows: list[dict[str, Any]] = []
+    for saved in chosen:
+        for example in saved.examples:
+            document = summary.examples[example.document]
+            parts = passages.get((saved.id, example.document))
+            passage = None if parts is None else "".join(parts)
+            rows.append(
+                dict(zip(COLUMNS, (saved.id, document.id, document.title, example.share, passage), strict=True))
+            )
+    return table_of_texts(rows, columns=list(COLUMNS))
+
+
+def _summary(model: Model, n: int) -> SummaryRecord:
+    """Return a summary with `n` example documents of each topic."""
+    if not model.fitted:
+        raise AbsentError(f"{model.folder.url}: the run has not ended; it has no document proportions yet")
+    saved = read_summary(model.folder, model.record) if n <= EXAMPLES else None
+    if saved is not None:
+        return saved
+    executor = open_executor("threads", None)
+    try:
+        return summary_of(model, require_training_corpus(model), executor, examples=max(n, EXAMPLES))
+    finally:
+        executor.close()

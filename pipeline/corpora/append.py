@@ -90,7 +90,7 @@ from collapsium.storage.readers.read_options import distinct_guesses, with_guess
 from collapsium.storage.readers.side_files import SideFileRequest, Sides, merged
 from collapsium.storage.readers.texts.blocks import require_once
 from collapsium.storage.readers.texts.segment import HEADINGS
-from collapsium.storage.readers.vectors.base import DenseSource
+from collapsium.storage.readers.vectors import DenseSource
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.ingest import tasks as reading
 from collapsium.workers.ingest.count import counts_of, ids_of_numbers

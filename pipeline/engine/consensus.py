@@ -20,9 +20,8 @@ from collapsium.pipeline.engine.save import finish_model, names_in
 from collapsium.pipeline.engine.setup.request import Request
 from collapsium.pipeline.engine.setup.warm_start import WarmReference, WarmStart
 from collapsium.pipeline.executors.base import Executor
-from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.model import Model, width_of
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.models.states import width_of
 from collapsium.pipeline.models.topic_matching import occupied
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.vectors import AnyShard

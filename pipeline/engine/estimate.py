@@ -34,8 +34,7 @@ from collapsium.workers.families.family import (
     Summary,
 )
 from collapsium.workers.shard_loading import NEARLY_ALL
-from collapsium.workers.starts.clusters import CLUSTERS, ClusterSettings
-from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
+from collapsium.workers.starts import CLUSTERS, QUICK_CLUSTERS, ClusterSettings
 
 # Bytes of arrays of a start, as they are allocated
 # A pair of words of the vectors: its co-occurrences in double precision, and their information in single

@@ -19,7 +19,7 @@ from collapsium.workers.kernels.child_processes import (
     missing_kernels,
 )
 from collapsium.workers.kernels.special import elementary
-from collapsium.workers.processor import processor
+from collapsium.workers.tasks import processor
 
 if TYPE_CHECKING:
     from collapsium.pipeline.executors.base import Executor

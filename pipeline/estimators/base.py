@@ -32,9 +32,8 @@ from collapsium.pipeline.engine.loop import Fit, mean_score
 from collapsium.pipeline.engine.plan import Placement, freed_memory, local_place, scratch_folder
 from collapsium.pipeline.engine.processors import compile_for
 from collapsium.pipeline.engine.setup.inputs import PREVALENCE, prevalence_of
-from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, FitOptions, former_names_of
+from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, FitOptions, PresetName, former_names_of
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
-from collapsium.pipeline.engine.setup.presets import PresetName
 from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
 from collapsium.pipeline.executors.base import Executor, SerialExecutor, T

@@ -24,7 +24,7 @@ from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.readers.base import NOT_IN_VOCABULARY, Dropped, Source
 from collapsium.storage.readers.read_options import Guess, distinct_guesses
 from collapsium.storage.readers.side_files import Sides, merged
-from collapsium.storage.readers.vectors.base import DenseSource
+from collapsium.storage.readers.vectors import DenseSource
 from collapsium.storage.units import Counting, silent
 
 

@@ -20,9 +20,15 @@ from collapsium.storage.readers.matrices import distinct_ids, matrix_inside, ope
 from collapsium.storage.readers.read_options import ReadOptions, distinct_guesses
 from collapsium.storage.readers.texts.batches import TEXTS
 from collapsium.storage.readers.texts.blocks import find_files, require_once
-from collapsium.storage.readers.vectors.base import DenseFile, DenseSource
-from collapsium.storage.readers.vectors.csv_file import HEADERS, TableFile
-from collapsium.storage.readers.vectors.numpy_file import ArchiveFile, MatrixFile
+from collapsium.storage.readers.vectors import (
+    HEADERS,
+    ArchiveFile,
+    DenseFile,
+    DenseSource,
+    MatrixFile,
+    TableFile,
+    ZarrFile,
+)
 
 
 def _open_annotated(source: Any, options: ReadOptions) -> AnnotatedSource:
@@ -202,8 +208,6 @@ def open_vectors(
     paths: list[str], options: ReadOptions | None = None, *, tagged: bool = False, strict: bool = False
 ) -> DenseSource:
     """Open files of dense vectors; each may have a format of its own."""
-    from collapsium.storage.readers.vectors import zarr_array
-
     options = options or ReadOptions()
     if options.header not in (None, *HEADERS):
         raise OptionError(f"expected {' or '.join(HEADERS)}, found {options.header!r}", "header")
@@ -212,7 +216,7 @@ def open_vectors(
     files: list[DenseFile] = []
     for path in paths:
         if Folder(path).is_folder():
-            files.append(zarr_array.ZarrFile(path, options))
+            files.append(ZarrFile(path, options))
             continue
         with reading(path), open_input(path, options.max_decompressed) as handle:
             magic = handle.read(6)

@@ -6,7 +6,7 @@ import pytest
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.tokens import padded
-from collapsium.workers.kernels.gibbs.records import OutDocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
+from collapsium.workers.kernels.gibbs.records import DocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
 from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
 from tests.benchmarks.test_kernels import MANY, ROUNDS, shard_of
 
@@ -28,7 +28,7 @@ def sample(request):
 def listed(shard, z, prior, tables):
     lists, count = np.zeros(shard.documents + 1, dtype=np.int64), np.zeros(z.size, dtype=np.float32)
     topic, mean = np.zeros(z.size, dtype=np.uint16), np.zeros(prior.size if tables else 0)
-    return document_pairs(shard), z, prior, OutDocumentTopics(lists, topic, count), mean, np.zeros(1)
+    return document_pairs(shard), z, prior, DocumentTopics(lists, topic, count), mean, np.zeros(1)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 1.0])

@@ -32,8 +32,6 @@ from collapsium.workers.kernels.cvb.records import (
     ActiveTopics,
     DenseState,
     DocumentModel,
-    NewActiveState,
-    NewDenseState,
     Priors,
     RowChanges,
     RunningCounts,
@@ -95,7 +93,7 @@ def test_sweep_zeroth(benchmark, state, tables):
     base, total, b = mean.astype(np.float32), mean.sum(axis=0) + 10.0, np.full(mean.shape[0], 0.1)
     new, counts, change = outputs(shard, mean.shape)
     wanted, found = a if tables else np.empty(0), np.zeros(TOPICS)
-    before, after = DenseState(q, documents), NewDenseState(new, counts)
+    before, after = DenseState(q, documents), DenseState(new, counts)
     rows = base, Priors(a, b, 10.0), total
     benchmark(sweep_zeroth, document_pairs(shard), *rows, before, after, change, Tables(wanted, found))
     benchmark.extra_info["pairs"] = shard.pairs
@@ -109,7 +107,7 @@ def test_sweep_second(benchmark, state):
     new, counts, change = outputs(shard, mean.shape)
     spread, tables, sums = np.zeros_like(mean), np.zeros(TOPICS), np.zeros(2)
     rows = RowMoments(base, variance.astype(np.float32)), Priors(np.full(TOPICS, 0.1), b, 10.0), totals
-    before, after = DenseState(q, documents), NewDenseState(new, counts)
+    before, after = DenseState(q, documents), DenseState(new, counts)
     changes, terms = MomentChanges(change, spread), BoundTerms(tables, sums)
     benchmark(sweep_second, document_pairs(shard), *rows, before, after, changes, terms)
     np.testing.assert_allclose(new.sum(axis=1), 1.0, rtol=1e-4)
@@ -226,7 +224,7 @@ def active_state(topics, listed=LISTED):
     share = np.empty(starts[-1], dtype=np.uint16)
     count, rest, no_start = np.empty(topic.size), np.empty(shard.documents), np.empty(0, dtype=np.float32)
     rows, row_rest = np.zeros((shard.words.size, topics), dtype=np.float32), np.full(shard.words.size, 5.0)
-    state, changes = NewActiveState(starts, share, count, rest, no_start), RowChanges(rows, row_rest)
+    state, changes = ActiveState(starts, share, count, rest, no_start), RowChanges(rows, row_rest)
     initialise(document_pairs(shard), ActiveTopics(lists, topic), noise, state, changes)
     prior, totals = np.full(topics, 0.1), rows.sum(axis=0, dtype=np.float64) + 10.0
     active, made = rows, [np.empty(rows.shape, np.float32)]
@@ -255,7 +253,7 @@ def run_sweep_active(benchmark, state, power):
         state.priors,
         np.full(2, power),
         running,
-        NewActiveState(state.sparse.starts, *made),
+        ActiveState(state.sparse.starts, *made),
     )
     benchmark.pedantic(sweep_active, args=given, setup=again, rounds=ROUNDS, warmup_rounds=1)
     state.tell(benchmark)
@@ -293,7 +291,7 @@ def test_carry(benchmark, listed):
     starts = starts_of(listed.shard.offsets, new)
     share, count, no_start = np.empty(starts[-1], dtype=np.uint16), np.empty(keep.sum()), np.empty(0, np.float32)
     rest, where = np.empty_like(listed.rest), (listed.pairs, listed.active_topics, listed.sparse)
-    running, after = listed.running(), NewActiveState(starts, share, count, rest, no_start)
+    running, after = listed.running(), ActiveState(starts, share, count, rest, no_start)
     benchmark(carry, *where, ActiveTopics(new, listed.topic[keep]), running, after)
     listed.tell(benchmark)
     owner = np.repeat(np.arange(rest.size), np.diff(new))
@@ -388,7 +386,7 @@ def test_initialise_active(benchmark, listed):
         np.zeros_like(listed.row_rest),
         listed.blank(),
     )
-    state, changes = NewActiveState(starts_of(shard.offsets, listed.lists), *blank), RowChanges(rows, rest)
+    state, changes = ActiveState(starts_of(shard.offsets, listed.lists), *blank), RowChanges(rows, rest)
     model = DocumentModel(*known(listed))
     benchmark(initialise_active, document_pairs(shard), model, listed.active_topics, state, changes)
 

@@ -24,9 +24,8 @@ import numpy as np
 import scipy.sparse
 
 from collapsium.pipeline import Model, fit, ingest
-from collapsium.pipeline.analysis.coherence import count_in, npmi
 from collapsium.pipeline.analysis.metrics import labelled, topic_words
-from collapsium.pipeline.analysis.metrics.topic_words import text_coherence, top_words
+from collapsium.pipeline.analysis.metrics.topic_words import count_in, npmi, text_coherence, top_words
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import CollapsiumError

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels import prediction
-from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
+from collapsium.workers.kernels.likelihood import DirichletTopics
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard

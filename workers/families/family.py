@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collapsium.workers.families.document_entries import DocumentEntries
     from collapsium.workers.families.plain_tokens import WordWeights
     from collapsium.workers.kernels.jit import AnyKernel
-    from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
+    from collapsium.workers.kernels.likelihood import DirichletTopics
 
     Vector = npt.NDArray[np.float64]
 

@@ -2,13 +2,13 @@
 
 A kernel's parameter is annotated with one of the aliases below, with ``int``, ``float`` or ``numpy.uint64``, or with a
 `typing.NamedTuple` whose fields are so annotated. Arrays that belong together, such as the pairs of a shard's
-documents, then travel as one argument.
+documents, then travel as one argument. `Filled` marks a tuple that the kernel writes to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 import numpy as np
@@ -44,6 +44,13 @@ class RecordType:
     def convert(self, value: Any) -> Any:
         """Return the tuple with its fields in the form that the compiler takes."""
         return self.record(*[field.convert(item) for field, item in zip(self.fields, value, strict=True)])
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Marks a named tuple of arrays that a kernel fills, all but some."""
+
+    read: tuple[str, ...] = ()  # Names of the arrays that are read
 
 
 Array: TypeAlias = npt.NDArray[Any]  # An array in a helper, whose type the compiler infers
@@ -96,11 +103,17 @@ def _argument_type(hint: object, place: str) -> ArgumentType | RecordType:
     for extra in get_args(hint):
         if isinstance(extra, ArgumentType):
             return extra
+        if isinstance(extra, Filled):
+            record = get_args(hint)[0]
+            return RecordType(record, tuple(_field_types(record, extra)))
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         return RecordType(hint, tuple(_field_types(hint)))
     raise TypeError(f"{place}: expected an array type of `argument_types`, a number or a NamedTuple, found {hint}")
 
 
-def _field_types(record: type) -> Iterator[ArgumentType | RecordType]:
+def _field_types(record: type, filled: Filled | None = None) -> Iterator[ArgumentType | RecordType]:
     for name, hint in get_type_hints(record, include_extras=True).items():
-        yield _argument_type(hint, f"{record.__qualname__}.{name}")
+        kind = _argument_type(hint, f"{record.__qualname__}.{name}")
+        if filled and isinstance(kind, ArgumentType) and kind.ndim and name not in filled.read:
+            kind = replace(kind, written=True)
+        yield kind

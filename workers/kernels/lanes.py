@@ -18,7 +18,7 @@ import numpy as np
 
 from collapsium.workers.kernels.argument_types import Array, Number
 from collapsium.workers.kernels.jit import INTERPRETED
-from collapsium.workers.kernels.lane_size import LANES, ONE_BITS
+from collapsium.workers.kernels.records import LANES, ONE_BITS
 
 R = TypeVar("R")
 

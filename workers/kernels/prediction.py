@@ -17,9 +17,8 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Vector,
 )
 from collapsium.workers.kernels.jit import borrower, kernel
-from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import Lanes, larger, load, prefetch, spread_evenly, store, sum_of
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
+from collapsium.workers.kernels.records import LANES, DocumentPairs, token_weight
 
 MOVED_TOKENS = 1e-4  # Tokens by which a count may still move in the last sweep of folding in
 

@@ -1,4 +1,4 @@
-"""Named tuples of arrays that kernels of several families take."""
+"""Named tuples of arrays that kernels of several families take, and constants of their vectors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from collapsium.workers.kernels.argument_types import Array, Float32Vector, Int3
 from collapsium.workers.kernels.jit import helper
 
 UNWEIGHTED = np.zeros(0, dtype=np.float32)  # Weights of pairs whose tokens all weigh one
+
+LANES = 8  # Numbers of a vector: a register of AVX2
+ONE_BITS = 0x3F800000  # The bits of 1.0 in float32, read as an integer
 
 
 class DocumentPairs(NamedTuple):

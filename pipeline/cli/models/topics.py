@@ -104,7 +104,8 @@ def execute(
     folds: FoldingOptions,
 ) -> None:
     """Print the topics, and write their tree."""
-    from collapsium.pipeline.reporting import tree_files, trees
+    from collapsium.pipeline.reporting import trees
+    from collapsium.pipeline.reporting.plots.tree import check_files, write_files
 
     words, namer = options.words, options.name
     if namer is None and given(naming):
@@ -123,7 +124,7 @@ def execute(
         shown = PRINTED.words if words is None else words
         _print_labelled(run, labels, shown, as_json=output.as_json, overwrite=replacing.overwrite)
         return
-    tree_files.check(files.picture, files.graphml, **given(replacing))
+    check_files(files.picture, files.graphml, **given(replacing))
     trees.check_folding(**folding)
     if namer is not None:
         _name(run, namer, given(naming, ranking))
@@ -133,7 +134,7 @@ def execute(
             raise OptionError(f"`{name}` {value}: the family's topics are not a tree; leave the option out")
     title, count = f"{run}: {len(entries):,} nodes", len(entries)
     drawn = PRINTED.words_in_pictures if words is None else words
-    tree_files.write(entries, files.picture, files.graphml, title=title, words=drawn, **folding)
+    write_files(entries, files.picture, files.graphml, title=title, words=drawn, **folding)
     if given(folds):
         entries = trees.fold(entries, **folding)
     if output.as_json:

@@ -17,16 +17,16 @@ from collapsium.pipeline.engine.setup.starts import ShardProportions, StartSourc
 from collapsium.pipeline.engine.state import Shards
 from collapsium.pipeline.executors.base import Executor, Future, T
 from collapsium.storage.readers.proportions_file import DocumentProportions, sparse_proportions
+from collapsium.workers import starts
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import QUICK_CLUSTERS_START
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.starts.mixture import Mixture
-from collapsium.workers.starts import clusters, mixtures, quick_clusters
-from collapsium.workers.starts import words as vectors
-from collapsium.workers.starts.clusters import CLUSTERS, ClusterSettings
-from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
-from collapsium.workers.starts.words import (
+from collapsium.workers.kernels.starts import Mixture
+from collapsium.workers.starts import (
+    CLUSTERS,
+    QUICK_CLUSTERS,
     VECTORS,
+    ClusterSettings,
     Floats,
     Ints,
     Matrix,
@@ -44,9 +44,10 @@ PROGRESS_SECONDS = 10.0  # Seconds between notices of progress
 
 def start_kernels(kind: str) -> Sequence[AnyKernel]:
     """Return the kernels that a computed start calls."""
-    return {QUICK_CLUSTERS_START: quick_clusters.KERNELS, "clusters": (*vectors.KERNELS, *clusters.KERNELS)}.get(
-        kind, mixtures.KERNELS
-    )
+    return {
+        QUICK_CLUSTERS_START: starts.QUICK_CLUSTER_KERNELS,
+        "clusters": (*starts.VECTOR_KERNELS, *starts.CLUSTER_KERNELS),
+    }.get(kind, starts.MIXTURE_KERNELS)
 
 
 class _Progress:
@@ -152,7 +153,7 @@ def _documents(
     kind: str, topics: int, shards: Shards, executor: Executor, stream: Stream, progress: _Progress
 ) -> list[Future[DocumentProportions]]:
     """Return the proportions of the documents of each shard."""
-    counts = executor.collect([executor.submit(vectors.word_counts, shard) for shard in shards])
+    counts = executor.collect([executor.submit(starts.word_counts, shard) for shard in shards])
     quick = kind == QUICK_CLUSTERS_START
     words = (
         _start_words(counts, QUICK_CLUSTERS.max_words, QUICK_CLUSTERS.min_documents)
@@ -167,7 +168,7 @@ def _documents(
     if kind == "clusters":
         word_vectors = _word_vectors(executor, shards, words, CLUSTERS.vectors, stream, progress)
         return _clusters_of(executor, shards, words, word_vectors, topics, CLUSTERS, stream, progress)
-    root_share = mixtures.ROOT_SHARE if kind == "tree" else 0.0
+    root_share = starts.ROOT_SHARE if kind == "tree" else 0.0
     return _mixture(executor, shards, words, topics, root_share, stream, progress)
 
 
@@ -182,7 +183,7 @@ def _start_words(counts: Sequence[WordCounts], most: int, least: int = 1) -> Sta
     frequency = np.zeros(size, dtype=np.int64)
     for count in counts:
         frequency[count.words] += count.documents
-    return vectors.frequent_words(frequency, sum(count.corpus_documents for count in counts), most, least)
+    return starts.frequent_words(frequency, sum(count.corpus_documents for count in counts), most, least)
 
 
 def _summed(executor: Executor, parts: Sequence[Future[T]]) -> Future[T]:
@@ -208,32 +209,32 @@ def _word_vectors(
     for shard in shards:
         # A chain for each block, so that few blocks are in memory at a time.
         blocks = [
-            executor.submit(vectors.add_cooccurrences, shard, sent, bound, block)
+            executor.submit(starts.add_cooccurrences, shard, sent, bound, block)
             for bound, block in zip(bounds, blocks, strict=True)
         ]
     known = _information(executor, blocks)
     # The co-occurrences are no longer needed; they take twice the memory.
     del blocks
-    directions = vectors.first_directions(size, settings, stream)
+    directions = starts.first_directions(size, settings, stream)
     for number in range(settings.rounds):
         progress("directions of words, round", number + 1, settings.rounds)
-        directions = vectors.orthonormal(_product(executor, known, directions))
-        directions = vectors.orthonormal(_transposed(executor, known, directions, bounds))
-    directions = vectors.orthonormal(_product(executor, known, directions))
-    return vectors.word_vectors(directions, _transposed(executor, known, directions, bounds), settings.dimensions)
+        directions = starts.orthonormal(_product(executor, known, directions))
+        directions = starts.orthonormal(_transposed(executor, known, directions, bounds))
+    directions = starts.orthonormal(_product(executor, known, directions))
+    return starts.word_vectors(directions, _transposed(executor, known, directions, bounds), settings.dimensions)
 
 
 def _information(executor: Executor, blocks: Sequence[Future[Matrix] | None]) -> list[Future[Floats]]:
     """Return the mutual information of the words of each block, from their co-occurrences."""
     counted = [block for block in blocks if block is not None]
-    sums = executor.collect([executor.submit(vectors.row_sums, block) for block in counted])
-    context = vectors.context_shares(np.concatenate(sums))
-    return [executor.submit(vectors.information, *pair, context) for pair in zip(counted, sums, strict=True)]
+    sums = executor.collect([executor.submit(starts.row_sums, block) for block in counted])
+    context = starts.context_shares(np.concatenate(sums))
+    return [executor.submit(starts.information, *pair, context) for pair in zip(counted, sums, strict=True)]
 
 
 def _product(executor: Executor, blocks: Sequence[Future[Floats]], directions: Matrix) -> Matrix:
     sent = _sent(executor, directions)
-    parts = executor.collect([executor.submit(vectors.product, block, sent) for block in blocks])
+    parts = executor.collect([executor.submit(starts.product, block, sent) for block in blocks])
     return np.concatenate(parts)
 
 
@@ -241,7 +242,7 @@ def _transposed(
     executor: Executor, blocks: Sequence[Future[Floats]], directions: Matrix, bounds: Sequence[tuple[int, int]]
 ) -> Matrix:
     parts = [
-        executor.submit(vectors.transposed_product, block, directions[low:high])
+        executor.submit(starts.transposed_product, block, directions[low:high])
         for block, (low, high) in zip(blocks, bounds, strict=True)
     ]
     return executor.collect([_summed(executor, parts)])[0]
@@ -259,9 +260,9 @@ def _clusters_of(
 ) -> list[Future[DocumentProportions]]:
     """Return the spherical clusters of documents as proportions."""
     sent = _sent(executor, words), _sent(executor, word_vectors)
-    documents = [executor.submit(clusters.document_vectors, shard, *sent) for shard in shards]
+    documents = [executor.submit(starts.document_vectors, shard, *sent) for shard in shards]
     centroids = _centroids(executor, documents, [UNWEIGHTED] * len(documents), topics, settings, stream, progress)
-    return [executor.submit(clusters.cluster_proportions, part, centroids, settings) for part in documents]
+    return [executor.submit(starts.cluster_proportions, part, centroids, settings) for part in documents]
 
 
 def _centroids(
@@ -278,22 +279,22 @@ def _centroids(
     share = min(1.0, max(settings.sample, settings.sample_each * topics) / max(total, 1))
     samples = [
         executor.submit(
-            clusters.sample_vectors, part, weight, share, stream.at(purpose="sample of vectors", place=number)
+            starts.sample_vectors, part, weight, share, stream.at(purpose="sample of vectors", place=number)
         )
         for number, (part, weight) in enumerate(zip(parts, weights, strict=True))
     ]
-    centroids = executor.submit(clusters.first_centroids, samples, topics, settings.candidates, stream)
+    centroids = executor.submit(starts.first_centroids, samples, topics, settings.candidates, stream)
     before = -math.inf
     for number in range(settings.iterations):
         progress("clusters, round", number + 1, settings.iterations)
         sums = _summed(
             executor,
-            [executor.submit(clusters.assign, *part, centroids) for part in zip(parts, weights, strict=True)],
+            [executor.submit(starts.assign, *part, centroids) for part in zip(parts, weights, strict=True)],
         )
-        cosine = executor.collect([executor.submit(clusters.cosine, sums)])[0]
+        cosine = executor.collect([executor.submit(starts.cosine, sums)])[0]
         if cosine <= before + settings.tolerance * abs(cosine):
             break
-        centroids, before = executor.submit(clusters.new_centroids, sums, centroids), cosine
+        centroids, before = executor.submit(starts.new_centroids, sums, centroids), cosine
     return centroids
 
 
@@ -303,22 +304,22 @@ def _quick_clusters(
     """Return clusters of documents, or mixtures of clusters of words, as proportions."""
     settings, sent = QUICK_CLUSTERS, _sent(executor, words)
     masses, pairs, documents = executor.collect(
-        [_summed(executor, [executor.submit(quick_clusters.masses_of, shard, sent) for shard in shards])]
+        [_summed(executor, [executor.submit(starts.masses_of, shard, sent) for shard in shards])]
     )[0]
     coordinates = _coordinates(executor, shards, sent, masses, stream, progress)
     begun = settings.begun_by(pairs, documents)
     if settings.of_documents(pairs, documents, words.ids.size, topics):
         return _clusters_of(executor, shards, words, coordinates, topics, begun, stream, progress)
-    coordinates, inertias = quick_clusters.unit_rows(coordinates)
-    starts = range(0, len(coordinates), settings.block)
-    blocks = [executor.submit(np.array, coordinates[low : low + settings.block]) for low in starts]
-    weights = [inertias[low : low + settings.block] for low in starts]
+    coordinates, inertias = starts.unit_rows(coordinates)
+    lows = range(0, len(coordinates), settings.block)
+    blocks = [executor.submit(np.array, coordinates[low : low + settings.block]) for low in lows]
+    weights = [inertias[low : low + settings.block] for low in lows]
     centroids = _centroids(executor, blocks, weights, topics, settings.words, stream, progress)
     of_words = executor.collect(
-        [executor.submit(clusters.cluster_proportions, block, centroids, settings.words) for block in blocks]
+        [executor.submit(starts.cluster_proportions, block, centroids, settings.words) for block in blocks]
     )
-    mixing = _sent(executor, quick_clusters.mixtures_of(of_words, masses))
-    return [executor.submit(quick_clusters.document_mixtures, shard, sent, mixing, topics, begun) for shard in shards]
+    mixing = _sent(executor, starts.mixtures_of(of_words, masses))
+    return [executor.submit(starts.document_mixtures, shard, sent, mixing, topics, begun) for shard in shards]
 
 
 def _coordinates(
@@ -327,25 +328,25 @@ def _coordinates(
     """Return the coordinates of words by correspondence analysis, shape (words, coordinates)."""
     settings = QUICK_CLUSTERS
     sampled = shards[:: max(int(float(masses.sum()) / settings.sample_tokens), 1)]
-    directions = quick_clusters.first_directions(masses, settings, stream)
+    directions = starts.first_word_directions(masses, settings, stream)
     most = directions.shape[1]
     for number in range(settings.rounds):
         progress("directions of words, round", number + 1, settings.rounds)
         sums: list[Future[Floats] | None] = [None] * min(len(sampled), settings.chains)
-        scaled = _sent(executor, quick_clusters.scaled(directions, masses))
+        scaled = _sent(executor, starts.scaled(directions, masses))
         for place, shard in enumerate(sampled):
             chain = place % len(sums)
-            sums[chain] = executor.submit(quick_clusters.add_products, shard, words, scaled, sums[chain])
+            sums[chain] = executor.submit(starts.add_products, shard, words, scaled, sums[chain])
         products = executor.collect([_summed(executor, [shard_sums for shard_sums in sums if shard_sums is not None])])[
             0
         ]
-        products = quick_clusters.centred(quick_clusters.scaled(products, masses), masses)
+        products = starts.centred(starts.scaled(products, masses), masses)
         left = settings.rounds - 1 - number
         # Before that, directions still differ little in length, and need no rotation.
         if left == 1:
-            products = quick_clusters.rotated(products, -0.5, most, settings)
+            products = starts.rotated(products, -0.5, most, settings)
         elif not left:
-            products = quick_clusters.rotated(products, -0.25, most - settings.oversampling, settings)
+            products = starts.rotated(products, -0.25, most - settings.oversampling, settings)
         directions = products
     return directions
 
@@ -362,16 +363,16 @@ def _mixture(
     """Return the topics of documents in a mixture of one topic a document, under a root if it has a share."""
     sent = _sent(executor, words)
     mixture: Future[Mixture] | None = None
-    for iteration in range(mixtures.ROUNDS):
-        progress("topics of the mixture, round", iteration + 1, mixtures.ROUNDS)
+    for iteration in range(starts.MIXTURE_ROUNDS):
+        progress("topics of the mixture, round", iteration + 1, starts.MIXTURE_ROUNDS)
         sums = [
-            executor.submit(mixtures.first_sums, shard, sent, topics, root_share, stream.at(place=number))
+            executor.submit(starts.first_sums, shard, sent, topics, root_share, stream.at(place=number))
             if mixture is None
-            else executor.submit(mixtures.next_sums, shard, sent, mixture)
+            else executor.submit(starts.next_sums, shard, sent, mixture)
             for number, shard in enumerate(shards)
         ]
-        total, power = _summed(executor, sums), mixtures.power_of(iteration)
-        mixture = executor.submit(mixtures.next_mixture, total, root_share, power)
+        total, power = _summed(executor, sums), starts.power_of(iteration)
+        mixture = executor.submit(starts.next_mixture, total, root_share, power)
         # Otherwise tasks of all rounds would be submitted at once.
-        executor.collect([executor.submit(mixtures.size, mixture)])
-    return [executor.submit(mixtures.mixture_proportions, shard, sent, mixture) for shard in shards]
+        executor.collect([executor.submit(starts.topics_of, mixture)])
+    return [executor.submit(starts.mixture_proportions, shard, sent, mixture) for shard in shards]

@@ -11,7 +11,6 @@ import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from collapsium.pipeline.engine.setup.presets import PRESET_TEXT, PRESETS, PresetName
 from collapsium.pipeline.executors.schedulers import ExecutorOptions
 from collapsium.pipeline.models.registry import elsewhere, family_names, load_family
 from collapsium.pipeline.options import Location, Options, Value, kinds_of
@@ -21,6 +20,31 @@ from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.run import MAX_SAMPLES, MAX_START_STRENGTH
 from collapsium.workers.options import Formerly, former_names, present_names, warn_renamed
+
+PresetName = Literal["defaults", "clusters", "short-texts"]
+# Options by preset: of `fit`, and of the families `lda` and `hdp`
+PRESETS: Mapping[str, Mapping[str, object]] = {
+    "defaults": {},
+    "clusters": {
+        "weights": "log-tf-idf",
+        "init": "clusters",
+        "init_strength": 300.0,
+        "inverse_temperature": 0.75,
+    },
+    "short-texts": {"weights": "log-tf-idf", "init": "clusters", "init_strength": 20.0},
+}
+# The purpose of each, for help and notices
+PURPOSES: Mapping[str, str] = {
+    "defaults": "words are predicted as well as possible",
+    "clusters": "a document is about one thing, and documents are grouped",
+    "short-texts": "documents have a few words each",
+}
+PRESET_TEXT = "; ".join(
+    f"{name}: {PURPOSES[name]} ({', '.join(f'{option} {value}' for option, value in options.items()) or 'no options'})"
+    for name, options in PRESETS.items()
+)
+SHORT = 30  # Tokens of a document, on average, below which short-texts predicts and groups documents better
+
 
 StopOn = Literal["counts", "objective", "score"]
 Schedule = Literal["batch", "stochastic"]

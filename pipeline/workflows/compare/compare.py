@@ -1,12 +1,14 @@
 """Compare families on a corpus: fit and measure each cell once, record the results, and continue where it stopped.
 
-The table has a row for each cell; it is written as Markdown and Parquet, with a plot of the scores.
+The table has a row for each cell; it is written as Markdown and Parquet, with a plot of the scores. Over numbers of
+topics, one is recommended by how much each gains over the one before, with the reason.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import math
 import os
@@ -15,10 +17,12 @@ import statistics
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -27,29 +31,46 @@ from collapsium.pipeline.analysis.labels.candidates import candidates_of, classi
 from collapsium.pipeline.analysis.labels.conditional import score_from_labels
 from collapsium.pipeline.analysis.metrics.catalogue import USES, Metric, Needs, is_all, metrics_of
 from collapsium.pipeline.analysis.metrics.labelled import field_of
-from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
+from collapsium.pipeline.analysis.metrics.measure import REFUSALS, document_sums, measure
+from collapsium.pipeline.analysis.scoring import Scored
 from collapsium.pipeline.corpora.documents import PREFIX, corpus_of, options_of_reading, reading_of
 from collapsium.pipeline.corpora.new_texts import names_corpus
-from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.corpora.split import split
+from collapsium.pipeline.engine.fit import fit, resume
+from collapsium.pipeline.engine.leakage import require_held_out, require_new_documents, require_unseen
+from collapsium.pipeline.engine.setup.request import require_tokens
+from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler, is_elsewhere
-from collapsium.pipeline.fitted_model import require_pandas
+from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.topics import describe
-from collapsium.pipeline.monitoring.events import Sink, emit
+from collapsium.pipeline.models.registry import load_family, require_corpus
+from collapsium.pipeline.models.topics import describe, stability, topics
+from collapsium.pipeline.monitoring.events import Event, Sink, emit
 from collapsium.pipeline.monitoring.progress import shows
-from collapsium.pipeline.options import keywords, option_names
+from collapsium.pipeline.options import keywords, names_of, option_names
 from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.plots.comparison import TOPICS_SHOWN, comparison_figure, label_of
 from collapsium.pipeline.reporting.plots.style import can_draw, drawn
-from collapsium.pipeline.workflows.compare.fits import Corpora, Fits, Fitter, require_comparable, work_seconds
-from collapsium.pipeline.workflows.compare.number_of_topics import Recommendation, recommended, studied
-from collapsium.pipeline.workflows.compare.options import Cell, CompareOptions, cells_of, shown
+from collapsium.pipeline.workflows.compare.options import SAMPLE_TOKENS, Cell, CompareOptions, cells_of, shown
 from collapsium.pipeline.workflows.compare.progress import line_view
 from collapsium.storage import html
+from collapsium.storage.building.split import sample_documents
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.label_index import MOST_VALUES, label_table
+from collapsium.storage.corpus.lineage import lineage_of
+from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import CollapsiumError, DamagedError, OccupiedError, OptionError, flag_of, suggestion
+from collapsium.storage.errors import (
+    CollapsiumError,
+    DamagedError,
+    InputError,
+    MismatchError,
+    OccupiedError,
+    OptionError,
+    flag_of,
+    suggestion,
+)
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.io.run_lock import RunLock
@@ -58,7 +79,10 @@ from collapsium.storage.runs.comparison import (
     CELL_KIND,
     CELLS,
     KIND,
+    PARTS,
     RECORD,
+    RUNS,
+    SAMPLE,
     SERIES_FILE,
     SUFFIX,
     TABLE,
@@ -69,8 +93,9 @@ from collapsium.storage.runs.comparison import (
     row_of,
     runs_there,
 )
-from collapsium.storage.runs.members import leaves
-from collapsium.storage.runs.run import EVENTS
+from collapsium.storage.runs.event_records import parse_event
+from collapsium.storage.runs.members import leaves, member_seed
+from collapsium.storage.runs.run import EVENTS, JOURNAL, Run
 from collapsium.storage.units import parse_size
 from collapsium.workers.families.description import holding
 from collapsium.workers.options import former_names
@@ -80,7 +105,362 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+Floats = npt.NDArray[np.float64]
 Row = Mapping[str, Any]
+
+WORDS = 6  # Words of each topic in frames
+# Nats per token that twice as many topics must gain: perplexity falls by 2%. On text scores rise far beyond numbers of
+# topics that a person reads, by ever less.
+LEAST_GAIN = 0.02
+ERRORS = 2.0  # Standard errors by which a gain must exceed 0
+LEAST_SUPPORT = 0.5  # Share of the topics that another seed must find again, for topics that are to be read
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The recommended number of topics, with the reason in plain English."""
+
+    topics: int
+    reason: str
+    reference: str = ""  # The number that a family without redundant topics finds; empty where it was not fitted
+
+    def __str__(self) -> str:
+        return f"recommended: {self.topics} topics. {self.reason}" + (f" {self.reference}" if self.reference else "")
+
+
+@dataclass(frozen=True)
+class DocumentScores:
+    """Log probabilities of documents' held-out tokens, mean over the restarts, and the numbers of these tokens."""
+
+    logs: Floats  # (documents,), in nats
+    tokens: Floats  # (documents,)
+
+    def mean(self, less: Floats | float = 0.0) -> tuple[float, float]:
+        """Return the mean over the tokens, of the difference from other documents' logs, and its standard error.
+
+        The error is for a ratio of sums over documents, whose tokens depend on each other.
+        """
+        logs, total = self.logs - less, float(self.tokens.sum())
+        score = float(logs.sum()) / total
+        return score, math.sqrt(float(((logs - score * self.tokens) ** 2).sum())) / total
+
+
+def document_scores(models: Sequence[Model], heldout: str, executor: Executor) -> DocumentScores:
+    """Score the held-out tokens of each document by each model."""
+    scored = Scored(Corpus(heldout), True)
+    submit, logs, tokens = scored.submit(scored.held(models[0]), executor, 0), [], np.zeros(0)
+    for model in models:
+        shards = [executor.submit(document_sums, shard) for shard in submit(model, load_blocks(model, executor))]
+        sums = executor.collect(shards)
+        logs.append(np.concatenate([of_shard for of_shard, _ in sums]))
+        tokens = np.concatenate([of_shard for _, of_shard in sums])
+    return DocumentScores(np.mean(logs, axis=0), tokens)
+
+
+def studied(rows: Sequence[JsonObject], urls: Mapping[str, Sequence[str]], heldout: str, executor: Executor) -> None:
+    """Add to the rows of each family, by increasing K: the gain over the last K, what another seed finds, and words."""
+    before: dict[str, tuple[int, DocumentScores]] = {}
+    for row in sorted(rows, key=lambda row: row["topics"] or 0):
+        models = [Model(url) for url in urls[row["cell"]]]
+        scores = document_scores(models, heldout, executor)
+        row["document_error"] = scores.mean()[1]
+        if row["family"] in before and row["topics"]:
+            fewer, last = before[row["family"]]
+            row["gain"], row["gain_error"] = (
+                figure / math.log2(row["topics"] / fewer) for figure in scores.mean(last.logs)
+            )
+        before[row["family"]] = row["topics"], scores
+        others = [stability(model, [other for other in models if other is not model]) for model in models]
+        each = [topic for of_model in others for topic in of_model.values()]
+        if each:
+            row["stability"] = float(np.mean([topic.value for topic in each]))
+            row["found_again"] = float(np.mean([topic.support for topic in each])) / (len(models) - 1)
+        best = models[int(np.argmax(row["scores"]))]
+        row["remark"] = best.family.remark(best.global_state)
+        row["words"] = [[word for word, _ in topic.words] for topic in topics(best.folder.url, WORDS)]
+
+
+def recommended(rows: Sequence[Row]) -> Recommendation:
+    """Recommend a number of topics of the first family: the last that gains much, whose topics another seed finds."""
+    family = rows[0]["family"]
+    candidates = sorted((row for row in rows if row["family"] == family), key=lambda row: int(row["topics"]))
+    chosen = 0
+    while chosen + 1 < len(candidates) and _gains(candidates[chosen + 1]):
+        chosen += 1
+    row, reasons = candidates[chosen], []
+    if chosen + 1 < len(candidates):
+        following = candidates[chosen + 1]
+        least = f"less than {LEAST_GAIN:g}" if following["gain"] < LEAST_GAIN else "no more than two standard errors"
+        reasons.append(
+            f"From {row['topics']} to {following['topics']}, twice as many topics gain {_gain_text(following)}, "
+            f"{least}."
+        )
+    elif len(candidates) > 1:
+        reasons.append(
+            f"Twice as many topics still gain {_gain_text(row)}; larger numbers predict better, as far as you can read "
+            "them."
+        )
+    stable = [row for row in candidates[: chosen + 1] if row.get("found_again", 1.0) >= LEAST_SUPPORT]
+    if stable and stable[-1] is not row:
+        reasons.append(
+            f"But another seed finds only {row['found_again']:.0%} of {row['topics']} topics again, and "
+            f"{stable[-1]['found_again']:.0%} of {stable[-1]['topics']}."
+        )
+        row = stable[-1]
+    elif "found_again" in row:
+        reasons.append(f"Another seed finds {row['found_again']:.0%} of the {row['topics']} topics again.")
+    coherent = max(candidates, key=lambda row: row["npmi"] or -1.0)
+    if coherent is not row and coherent["npmi"] is not None:
+        reasons.append(f"Coherence is highest at {coherent['topics']} topics ({coherent['npmi']:.3f}).")
+    figures = [f"{name} {row[name]:.3f}" for name in ("npmi", "exclusivity", "dispersion") if row.get(name) is not None]
+    reasons.append(f"There, {', '.join(figures)}." if figures else "")
+    return Recommendation(int(row["topics"]), " ".join(filter(None, reasons)), _reference_text(rows, family))
+
+
+def _gains(row: Row) -> bool:
+    return bool(row["gain"] >= LEAST_GAIN and row["gain"] > ERRORS * row["gain_error"])
+
+
+def _gain_text(row: Row) -> str:
+    return f"{row['gain']:.3f} ± {row['gain_error']:.3f} nats per token"
+
+
+def _reference_text(rows: Sequence[Row], family: str) -> str:
+    """Return a sentence on the number of topics that the fit found which removes redundant ones."""
+    reference = next((row for row in rows if row["family"] != family), None)
+    if reference is None:
+        return ""
+    if reference["remark"] is not None:
+        return f"{reference['family']}: {reference['remark']}."
+    return f"{reference['family']}, with {reference['topics']} topics at most, finds {reference['topics_99']:.0f}."
+
+
+SAMPLE_SHARD_TOKENS = SAMPLE_TOKENS // 8  # Tokens of a shard of sampled documents, so that threads share them
+WORK = ("kernel", "reduce", "update")  # Activities of an iteration whose time counts as work
+
+
+def require_comparable(corpus: Corpus, options: CompareOptions) -> None:
+    """Refuse a corpus that a family cannot fit, and one of vectors, which has no tokens to score."""
+    for name in options.fitted_families:
+        require_corpus(name, corpus)
+    if corpus.holds != DOCUMENTS:
+        raise MismatchError(
+            f"{corpus.url}: a corpus of vectors; families are compared by held-out tokens, which vectors do not have: "
+            "fit each, and score it with `collapsium evaluate RUN --unseen CORPUS`"
+        )
+
+
+class Corpora:
+    """A training corpus with held-out tokens of its documents or, with `unseen`, with other documents."""
+
+    def __init__(self, corpus: Corpus, options: CompareOptions) -> None:
+        self.corpus, self.options = corpus, options
+        self.train = self.scored = corpus
+        if options.unseen is not None or options.heldout is not None:
+            self.scored = Corpus(options.unseen or options.heldout or "")
+
+    @property
+    def heldout(self) -> str | None:
+        """The folder of held-out tokens that are scored during fits; None with unseen documents."""
+        return self.scored.url if self.options.unseen is None else None
+
+    @property
+    def share(self) -> float:
+        """The share of the documents that are drawn to compare on."""
+        manifest, documents = self.corpus.manifest, self.options.sample_documents
+        if documents is not None:
+            return documents / manifest.documents
+        over_topics = self.options.over == "topics" and self.options.fraction is not None
+        return SAMPLE_TOKENS / max(manifest.tokens, 1) if over_topics else 1.0
+
+    def require(self, cells: Sequence[Cell]) -> None:
+        """Refuse corpora that do not belong together, and unknown fields of labels, before anything is written."""
+        corpus, scored, name = self.corpus, self.scored, f"the training corpus {self.corpus.url}"
+        if self.options.fraction is not None:
+            return
+        if self.options.sample_documents is not None:
+            raise OptionError(
+                "draws documents before tokens are split off, so it goes without corpora of them", "sample_documents"
+            )
+        if self.options.unseen is None:
+            require_tokens(scored)
+        scored.require_vocabulary_of(corpus.manifest.vocabulary.words_sha256, corpus.url)
+        if self.options.unseen is None:
+            require_held_out(lineage_of(corpus), scored, name)
+            if scored.manifest.documents != corpus.manifest.documents:
+                raise MismatchError(
+                    f"{scored.url}: expected the {corpus.manifest.documents} documents of {corpus.url}, "
+                    f"found {scored.manifest.documents}"
+                )
+            return
+        require_unseen(lineage_of(corpus), scored, name)
+        for part in (corpus, scored):
+            if not part.manifest.tokens:
+                raise InputError(part.url, "has no tokens to fit or score")
+        self._require_fields(cells)
+        with contextlib.closing(open_executor("serial", None)) as executor:
+            # Labels are compared too, as families use them.
+            require_new_documents(corpus, scored, name, executor, labelled=True)
+
+    def _require_fields(self, cells: Sequence[Cell]) -> None:
+        """Refuse unknown fields of labels, and a field to predict without classes."""
+        fields, field = label_table(self.corpus).fields, self.options.field
+        for cell in cells:
+            for name in names_of(cell.options.get("labels", ())):
+                if name not in fields:
+                    hint = suggestion(name, fields)
+                    raise OptionError(f"{cell.name}: unknown field of labels '{name}'{hint}", "labels")
+        if field is None or field in fields:
+            return
+        numbers = [name for name, kind in self.corpus.manifest.fields.items() if kind == "double"]
+        if field not in numbers:
+            hint = suggestion(field, [*fields, *numbers])
+            raise OptionError(f"{self.corpus.url} has no field '{field}'{hint}", "field")
+        (column,) = label_table(self.corpus, (), (field,)).numbers
+        if not column.values:
+            reason = f"'{field}', a number of more than {MOST_VALUES} values, or of none, has no classes"
+            raise OptionError(reason, "field")
+
+    def can_predict(self, cell: Cell) -> bool:
+        """Return whether a cell's family is fitted with the field to predict, as a label or a covariate."""
+        if self.options.field is None or not load_family(cell.family).uses_labels:
+            return False
+        labels = names_of(cell.options.get("labels", ())) or label_table(self.corpus).fields
+        return self.options.field in (*labels, *names_of(cell.options.get("covariates", ())))
+
+    def prepare(self, folder: Folder) -> None:
+        """Sample documents and split off held-out tokens into the comparison's folder, unless there are some."""
+        share = self.share
+        if share < 1.0:
+            part = folder / SAMPLE
+            if not part.exists():
+                sample_documents(self.corpus, part.url, share, shard_tokens=SAMPLE_SHARD_TOKENS, seed=self.options.seed)
+            self.corpus = Corpus(part.url)
+        if self.options.fraction is not None:
+            parts = [folder / part for part in PARTS]
+            if not all(part.exists() for part in parts):
+                for part in parts:
+                    # A process that died may have left one of them.
+                    part.remove()
+                train, heldout = (part.url for part in parts)
+                split(self.corpus.url, train, heldout, fraction=self.options.fraction, seed=self.options.seed)
+            self.train, self.scored = (Corpus(part.url) for part in parts)
+        for corpus in (self.train, self.scored):
+            if not corpus.manifest.tokens:
+                raise InputError(corpus.url, "has no tokens to score; hold out another --fraction")
+
+
+@dataclass(frozen=True)
+class Fits:
+    """The fits of a cell, which need not be complete."""
+
+    cell: Cell  # The cell
+    folder: Folder  # Folder of its runs: members of an ensemble or, for warm starts, separate runs
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of the restarts."""
+        if self.cell.warm:
+            return [Run((self.folder / f"{number:03d}").url) for number in range(self.cell.restarts)]
+        return [Run(self.folder.url).in_member(number) for number in range(self.cell.restarts)]
+
+    @property
+    def urls(self) -> list[str]:
+        """The folders of the runs."""
+        return [run.folder.url for run in self.runs]
+
+    def iterations(self) -> list[list[JsonObject]]:
+        """Return the events of each run's iterations."""
+        by_run = [[event for event in run.events() if event["event"] == "iteration"] for run in self.runs]
+        for run, events in zip(self.runs, by_run, strict=True):
+            if not events:
+                raise DamagedError(f"{run.folder.url}/{EVENTS}", "expected iterations of a fit, found none")
+        return by_run
+
+    def elapsed_seconds(self) -> float:
+        """Return the elapsed seconds; an ensemble's journal has an end for each time that it was started."""
+        if self.cell.warm:
+            return sum(float(run.events()[-1]["elapsed"]) for run in self.runs)
+        elapsed = 0.0
+        for line in self.folder.read(JOURNAL).splitlines():
+            # A process that died may have left a line unfinished.
+            with contextlib.suppress(DamagedError):
+                event = parse_event(line, f"{self.folder.url}/{JOURNAL}", "a line")
+                elapsed += float(event["elapsed"]) if event["event"] == "end" and "members" in event else 0.0
+        return elapsed
+
+    def series(self) -> list[JsonObject]:
+        """Return a row for each iteration; ``steps`` are numbers of topics, summed over the iterations."""
+        cell, rows = self.cell, []
+        for restart, events in enumerate(self.iterations()):
+            topics = [cell.topics if cell.topics is not None else event.get("topics", math.nan) for event in events]
+            steps = itertools.accumulate(float(number) for number in topics)
+            seconds = itertools.accumulate(map(work_seconds, events))
+            for event, step, second in zip(events, steps, seconds, strict=True):
+                rows.append(
+                    {
+                        "cell": cell.name,
+                        "family": cell.family,
+                        "start": cell.start,
+                        "topics": cell.topics,
+                        "restart": restart,
+                        "iteration": event["iteration"],
+                        "steps": None if math.isnan(step) else step,
+                        "seconds": second,
+                        **{name: event.get(name) for name in ("score", "objective", "topics_99")},
+                    }
+                )
+        return rows
+
+
+def work_seconds(event: Event) -> float:
+    """Return the seconds of work of an iteration, without scoring and waiting."""
+    return sum(float(event.get("seconds", {}).get(name, 0.0)) for name in WORK)
+
+
+@dataclass(frozen=True)
+class Fitter:
+    """Runs the fits of a comparison, or resumes them."""
+
+    folder: Folder  # Folder of the comparison
+    corpora: Corpora  # Corpora to fit to and to score
+    execution: Mapping[str, Any]  # Arguments of `fit` for the executor, memory and scratch space
+    sinks: Sequence[Sink]  # Receive the events of the fits
+    require_lock: Callable[[], None]  # Raises an error if another process has taken over the comparison
+
+    def fits_of(self, cell: Cell) -> Fits:
+        """Return the fits of a cell, which need not exist yet."""
+        return Fits(cell, self.folder / RUNS / cell.name)
+
+    def scoring(self) -> dict[str, Any]:
+        """Return the executor of scores; threads replace a local cluster, which would start for each score."""
+        where = {name: self.execution[name] for name in ("scheduler", "workers", "tls")}
+        return where | {"scheduler": "threads", "tls": None} if where["scheduler"] == "local" else where
+
+    def fit(self, cell: Cell, sources: Sequence[str] = ()) -> Fits:
+        """Run a cell's fits: restarts in parallel or, with a source run for each, one after another."""
+        fits, seed = self.fits_of(cell), self.corpora.options.seed
+        options = {"family": cell.family, **cell.options, **cell.limits, **self.corpora.options.fit_options}
+        if not sources:
+            self._run(fits.folder, {**options, "seed": seed, "restarts": cell.restarts}, {"cell": cell.name})
+        for number, source in enumerate(sources):
+            arguments = {**options, "seed": member_seed(seed, number), "warm": source}
+            self._run(fits.folder / f"{number:03d}", arguments, {"cell": cell.name, "member": number})
+        return fits
+
+    def _run(self, folder: Folder, options: Mapping[str, Any], event_fields: Mapping[str, object]) -> None:
+        """Run or resume a fit in a folder; its events get further fields."""
+        self.require_lock()
+        train, heldout = self.corpora.train.url, self.corpora.heldout
+        where = {**self.execution, "sinks": [lambda event: emit(self.sinks, {**event, **event_fields})]}
+        if Run(folder.url).exists():
+            resume(folder.url, corpus=train, heldout=heldout, warm=options.get("warm"), **where)
+            return
+        if folder.exists():
+            # A process died before it wrote the run's record.
+            folder.remove()
+        fit(train, folder.url, heldout=heldout, **options, **where)
+
 
 PLOT, TOPICS_PLOT = "score-by-topics", "number-of-topics"  # Names of the plots
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Corpus, coherence, fit, simulate, topics
-from collapsium.pipeline.analysis.coherence import count, count_in, npmi
+from collapsium.pipeline.analysis.metrics.topic_words import count, count_in, npmi
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.corpus.shard import Shard

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collapsium.pipeline import evaluate, fit, infer, ingest, predict
-from collapsium.pipeline.analysis.coherence import coherence
 from collapsium.pipeline.analysis.infer import SCHEMA, largest_first, sparse
+from collapsium.pipeline.analysis.metrics.topic_words import coherence
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.storage.runs.proportions import ending_of, written_to

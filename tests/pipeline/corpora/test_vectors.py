@@ -12,7 +12,7 @@ from collapsium.pipeline.engine import state as partition
 from collapsium.pipeline.engine import topic_snapshots
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.workflows.compare.fits import require_comparable
+from collapsium.pipeline.workflows.compare.compare import require_comparable
 from collapsium.pipeline.workflows.compare.options import CompareOptions, default_families
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, MismatchError, NumericalError, OptionError

@@ -10,7 +10,7 @@ from collapsium.pipeline.engine.processors import differences
 from collapsium.storage.errors import DamagedError, MismatchError
 from collapsium.storage.runs.model import Processor
 from collapsium.storage.runs.run import Run
-from collapsium.workers.processor import processor
+from collapsium.workers.tasks import processor
 
 HERE = processor(False)
 OTHER = HERE.model_copy(update={"kernels": "znver1", "features": "+avx2,+fma,+sse4a"})

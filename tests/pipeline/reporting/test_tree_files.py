@@ -19,7 +19,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.models import registry
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import Topic, describe
-from collapsium.pipeline.reporting.tree_files import write
+from collapsium.pipeline.reporting.plots.tree import write_files
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import MissingError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
@@ -291,17 +291,17 @@ def test_files__of_flat_topics_are_refused(capsys, tmp_path, small, option):
 
 
 def test_picture__without_matplotlib_is_a_clear_error(tmp_path, monkeypatch, model):
-    from collapsium.pipeline.reporting.tree_files import check
+    from collapsium.pipeline.reporting.plots.tree import check_files
 
     monkeypatch.setattr("collapsium.pipeline.reporting.plots.style.can_draw", lambda: False)
     with pytest.raises(MissingError, match=r"pip install 'collapsium\[plots\]'"):
-        check([str(tmp_path / "x.svg")], None)
-    check([], str(tmp_path / "x.graphml"))
+        check_files([str(tmp_path / "x.svg")], None)
+    check_files([], str(tmp_path / "x.graphml"))
     (tmp_path / "x.graphml").write_text("")
     with pytest.raises(OccupiedError):
-        check([], str(tmp_path / "x.graphml"))
+        check_files([], str(tmp_path / "x.graphml"))
     with pytest.raises(OptionError, match="are not a tree"):
-        write([Topic(0, 1.0, [])], [], str(tmp_path / "y.graphml"))
+        write_files([Topic(0, 1.0, [])], [], str(tmp_path / "y.graphml"))
 
 
 @pytest.mark.parametrize("seen", [True, False])

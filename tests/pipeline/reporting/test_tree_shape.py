@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline.models.topics import Topic
-from collapsium.pipeline.reporting.tree_files import graphml, write
+from collapsium.pipeline.reporting.plots.tree import graphml, write_files
 from collapsium.workers.families.description import shape_of
 
 GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
@@ -93,7 +93,7 @@ def test_graphml__holds_every_node_and_edge(parents, words):
 def test_graphml__opens_in_networkx(tmp_path):
     networkx = pytest.importorskip("networkx")
     tree = tree_of([-1, 0, 0, 1], ["cat & dog", "<b>"])
-    write(tree, [], str(tmp_path / "t.graphml"))
+    write_files(tree, [], str(tmp_path / "t.graphml"))
     found = networkx.read_graphml(tmp_path / "t.graphml", node_type=int)
     assert networkx.is_arborescence(found)
     assert found.nodes[1] == {

@@ -94,9 +94,8 @@ def test_numbers_of_any_type__become_doubles(tmp_path, dtype, kind):
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_portions__are_cut_anywhere_and_join_to_the_whole(tmp_path, monkeypatch, kind):
-    for module in ("numpy_file", "zarr_array"):
-        monkeypatch.setattr(f"collapsium.storage.readers.vectors.{module}.CHUNK_VALUES", 7)
-    monkeypatch.setattr("collapsium.storage.readers.vectors.csv_file.BLOCK", 50)
+    monkeypatch.setattr("collapsium.storage.readers.vectors.CHUNK_VALUES", 7)
+    monkeypatch.setattr("collapsium.storage.readers.vectors.BLOCK", 50)
     values = np.random.default_rng(1).normal(size=(23, 3))
     path = write(kind, tmp_path, values)
     parts = list(open_vectors([path]).vectors())
@@ -166,7 +165,7 @@ def test_labels__are_columns_of_an_array(tmp_path, kind):
 
 
 def test_labels_and_ids__are_arrays_of_an_archive(tmp_path, monkeypatch):
-    monkeypatch.setattr("collapsium.storage.readers.vectors.numpy_file.CHUNK_VALUES", 4)
+    monkeypatch.setattr("collapsium.storage.readers.vectors.CHUNK_VALUES", 4)
     path = tmp_path / "x.npz"
     np.savez(path, X=SMALL, y=np.array([1, 0, 2]), kind=np.array(["a", "b", "c"]), ids=np.array(["p", "q", "r"]))
     found = read(str(path), labels=("y", "sort=kind"), id="ids")

@@ -54,9 +54,8 @@ def test_tables__that_are_wrong_are_refused(tmp_path, text, message):
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_values_that_are_not_finite__are_named(tmp_path, monkeypatch, kind):
-    for module in ("numpy_file", "zarr_array"):
-        monkeypatch.setattr(f"collapsium.storage.readers.vectors.{module}.CHUNK_VALUES", 3)
-    monkeypatch.setattr("collapsium.storage.readers.vectors.csv_file.BLOCK", 10)
+    monkeypatch.setattr("collapsium.storage.readers.vectors.CHUNK_VALUES", 3)
+    monkeypatch.setattr("collapsium.storage.readers.vectors.BLOCK", 10)
     values = SMALL.copy()
     values[2, 1] = np.nan
     path, before = write(kind, tmp_path, values), sorted(tmp_path.iterdir())
@@ -197,9 +196,9 @@ def test_arrays_that_promise_too_much__are_refused(tmp_path, monkeypatch):
     zarr.create_array(str(tmp_path / "y.zarr"), shape=(10**12, 2), chunks=(10**12, 2), dtype="f8")
     with pytest.raises(InputError, match="expected chunks of at most"):
         read(str(tmp_path / "y.zarr"))
-    monkeypatch.setattr("collapsium.storage.readers.vectors.numpy_file.LEAST_LIMIT", 1 << 10)
+    monkeypatch.setattr("collapsium.storage.readers.vectors.LEAST_LIMIT", 1 << 10)
     np.savez_compressed(tmp_path / "x.npz", np.zeros((10**5, 4)))
-    monkeypatch.setattr("collapsium.storage.readers.vectors.numpy_file.RATIO", 2)
+    monkeypatch.setattr("collapsium.storage.readers.vectors.RATIO", 2)
     with pytest.raises(InputError, match=r"come out of it \(`max_decompressed`\)"):
         read(str(tmp_path / "x.npz"))
     assert len(read(str(tmp_path / "x.npz"), max_decompressed=10**8)) == 10**5

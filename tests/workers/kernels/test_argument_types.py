@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from collapsium.workers.kernels import jit
 from collapsium.workers.kernels.argument_types import (
     ArgumentType,
+    Filled,
     Float64Vector,
     Int64Vector,
     OutFloat64Vector,
@@ -48,6 +49,17 @@ def add_prior(rows: Rows, times: int, result: OutFloat64Vector) -> None:
 def multiply_factors(factors: Factors, result: OutFloat64Vector) -> None:
     """Fill the result with the product of the factors."""
     result[0] = factors.first * factors.second
+
+
+class Entries(NamedTuple):
+    """Entries of documents."""
+
+    offsets: Int64Vector
+    values: Float64Vector
+
+
+def take_entries(after: Annotated[Entries, Filled(read=("offsets",))], before: Entries) -> None:
+    """Take entries to fill, and others to read."""
 
 
 def overwrite_prior(rows: Rows) -> None:
@@ -94,6 +106,13 @@ def test_argument_types__match_the_annotations():
     assert rows.fields[1].record is Prior
     assert times == ArgumentType("int64")
     assert result == ArgumentType("float64", 1, written=True)
+
+
+def test_argument_types__of_a_tuple_to_fill_are_written_but_for_those_that_are_read():
+    after, before = argument_types(take_entries)
+    assert after.record is before.record is Entries
+    assert [field.written for field in after.fields] == [False, True]
+    assert [field.written for field in before.fields] == [False, False]
 
 
 def test_argument_types__names_an_annotation_that_is_no_type():

@@ -15,7 +15,6 @@ from collapsium.workers.kernels.argument_types import (
 )
 from collapsium.workers.kernels.jit import kernel
 from collapsium.workers.kernels.lane_code import operations
-from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import (
     LaneOperation,
     first_of,
@@ -34,6 +33,7 @@ from collapsium.workers.kernels.lanes import (
     to_power,
     truncate,
 )
+from collapsium.workers.kernels.records import LANES
 
 pytestmark = pytest.mark.kernels
 EXPONENT = np.float32(0.875)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.kernels.metrics.likelihood import TokenSequences
+from collapsium.workers.kernels.likelihood import TokenSequences
 from collapsium.workers.kernels.posteriors import (
     SampledProportions,
     sample_proportions,

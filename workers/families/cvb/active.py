@@ -117,7 +117,7 @@ def blank_state(shard: Shard, offsets: Ints) -> NewActiveState:
     """Return arrays for the state of a shard's documents, from the offsets of their active topics."""
     starts = starts_of(shard.offsets, offsets)
     counts, rest = np.zeros(int(offsets[-1])), np.zeros(shard.documents)
-    return NewActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest)
+    return ActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest)
 
 
 def continue_from(shard: Shard, saved: Arrays, topics: int, *, moments: bool) -> tuple[ActiveLocal, Delta]:

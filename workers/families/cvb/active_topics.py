@@ -19,8 +19,7 @@ from collapsium.workers.families.document_pairs import pair_weights
 from collapsium.workers.kernels.cvb import active_carry, active_selection
 from collapsium.workers.kernels.cvb.active import count_documents
 from collapsium.workers.kernels.cvb.records import NO_PSEUDO_COUNTS, ActiveState, ActiveTopics, NewActiveState
-from collapsium.workers.kernels.lane_size import LANES
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.records import LANES, DocumentPairs
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -118,7 +117,7 @@ def carry(chunk: DocumentChunk, working: SweptRows, selected: Selected) -> Docum
     active, starts = ActiveTopics(active_offsets, topic), starts_of(chunk.pairs.offsets, active_offsets)
     pseudo = np.empty(topic.size if chunk.state.pseudo.size else 0, dtype=np.float32)
     counts, rest = np.empty(topic.size), np.empty_like(chunk.state.background)
-    state = NewActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest, pseudo)
+    state = ActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest, pseudo)
     active_carry.carry(chunk.pairs, chunk.active, chunk.state, active, working.running, state)
     return replace(chunk, active=active, state=ActiveState(*state))
 
@@ -151,7 +150,7 @@ class DocumentChunk:
         `counted` are its pairs with the tokens that the counts have, and `pseudo` the pseudo-counts of each document.
         """
         before, sizes = self.state, np.diff(self.active.offsets)
-        after = NewActiveState(
+        after = ActiveState(
             before.starts, before.responsibilities, np.empty(before.counts.size), np.empty(self.documents)
         )
         count_documents(counted, self.active, before, int(pseudo is not None), after)
@@ -232,7 +231,7 @@ class LocalStateBuilder:
             first, self._done[name] = self._done[name], self._done[name] + before.size
             view = self._arrays[name][first : first + before.size] if self._arrays else None
             arrays.append(buffers.empty(before.size, dtype) if view is None else view)
-        after = NewActiveState(chunk.state.starts, *arrays)
+        after = ActiveState(chunk.state.starts, *arrays)
         # A sweep leaves pseudo-counts as they are.
         np.copyto(after.pseudo, chunk.state.pseudo)
         return after

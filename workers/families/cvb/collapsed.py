@@ -31,13 +31,7 @@ from collapsium.workers.families.cvb import (
 )
 from collapsium.workers.families.cvb.active import INITIAL_TOPICS
 from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, begins_complete, max_active_for
-from collapsium.workers.families.cvb.global_state import (
-    CollapsedGlobalState,
-    HeldTokens,
-    MovesState,
-    RoundSums,
-    Vector,
-)
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, HeldTokens, MovesState, RoundSums, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import (
     OwnPriors,
@@ -64,13 +58,7 @@ from collapsium.workers.families.cvb.states import (
 from collapsium.workers.families.cvb.sums import RowChanges, WordSums
 from collapsium.workers.families.dirichlet import FOLD_IN_KERNELS, dirichlet_topics, fold_in_counts
 from collapsium.workers.families.document_pairs import document_pairs, weighed
-from collapsium.workers.families.family import (
-    Footprint,
-    IntegratesProportions,
-    Resumable,
-    Summary,
-    weighed_footprint,
-)
+from collapsium.workers.families.family import Footprint, IntegratesProportions, Resumable, Summary, weighed_footprint
 from collapsium.workers.families.plain_tokens import normalised, plain_sums
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.cvb import active as active_kernels
@@ -79,7 +67,7 @@ from collapsium.workers.kernels.cvb import dense as dense_kernels
 from collapsium.workers.kernels.cvb import stochastic as stochastic_kernels
 from collapsium.workers.kernels.cvb.records import WordMoments
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
+from collapsium.workers.kernels.likelihood import DirichletTopics
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.labels import DocumentRows

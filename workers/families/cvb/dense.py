@@ -16,7 +16,7 @@ from collapsium.workers.families.cvb.sums import RowChanges
 from collapsium.workers.families.document_pairs import document_pairs, pair_weights
 from collapsium.workers.kernels.cvb import dense as kernels
 from collapsium.workers.kernels.cvb import words
-from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState
+from collapsium.workers.kernels.cvb.records import DenseState
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -85,7 +85,7 @@ def sweep(
     new = DenseLocal(np.empty_like(local.document_topic), np.empty_like(old))
     row_change, tables, sums = np.zeros((shard.words.size, topics)), np.zeros(topics), np.zeros(2)
     base = rows.dense_counts.astype(np.float32)
-    before, after = DenseState(old, local.document_topic), NewDenseState(new.pair_topic, new.document_topic)
+    before, after = DenseState(old, local.document_topic), DenseState(new.pair_topic, new.document_topic)
     parts: dict[str, Part] = {}
     if parameters.order == 0:
         expected = kernels.Tables(parameters.topics if parameters.tables else np.empty(0), tables)

@@ -35,7 +35,7 @@ from collapsium.workers.families.cvb.sums import SCORED_GROUPS, ProposalSums, Sc
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
 from collapsium.workers.kernels.cvb import topic_moves as kernels
-from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, NewActiveState
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
 from collapsium.workers.kernels.records import DocumentPairs
 
 if TYPE_CHECKING:
@@ -372,7 +372,7 @@ class Moving:
         starts = starts_of(chunk.pairs.offsets, offsets)
         share = buffers.zeros(int(starts[-1]), np.uint16)
         pseudo = np.zeros(selected[0].size if chunk.state.pseudo.size else 0, dtype=np.float32)
-        state = NewActiveState(starts, share, np.zeros(selected[0].size), np.zeros(chunk.documents), pseudo)
+        state = ActiveState(starts, share, np.zeros(selected[0].size), np.zeros(chunk.documents), pseudo)
         active = ActiveTopics(offsets, selected[0])
         kernels.move_responsibilities(
             chunk.pairs,

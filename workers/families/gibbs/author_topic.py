@@ -47,13 +47,7 @@ from collapsium.workers.families.gibbs.sampler import (
     footprint,
     topics_falling,
 )
-from collapsium.workers.families.gibbs.states import (
-    Counts,
-    Ints,
-    SampledRows,
-    SymmetricGlobalState,
-    Vector,
-)
+from collapsium.workers.families.gibbs.states import Counts, Ints, SampledRows, SymmetricGlobalState, Vector
 from collapsium.workers.families.gibbs.tokens import (
     corpus_sums,
     count_words,
@@ -64,7 +58,7 @@ from collapsium.workers.families.gibbs.tokens import (
 from collapsium.workers.families.label_tables import LabelBytes, table_faults
 from collapsium.workers.families.plain_tokens import SampledTokens, length_faults
 from collapsium.workers.kernels import prediction
-from collapsium.workers.kernels.gibbs.authors import sweep_authors
+from collapsium.workers.kernels.gibbs.labels import sweep_authors
 from collapsium.workers.kernels.gibbs.records import DocumentAuthors, TokenAssignments, TopicCounts, WordPrior
 from collapsium.workers.kernels.gibbs.topics import word_rising
 from collapsium.workers.kernels.jit import AnyKernel

@@ -27,12 +27,7 @@ from collapsium.workers.families.dirichlet import FOLD_IN_SWEEPS
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.family import Description, FamilyOptions, Footprint, Summary
 from collapsium.workers.families.gibbs.allowed_topics import AllowedTopics, LabelLists, TopicSizes
-from collapsium.workers.families.gibbs.sampler import (
-    SIMULATED_CONCENTRATION,
-    SIMULATED_TOKENS,
-    GibbsFamily,
-    footprint,
-)
+from collapsium.workers.families.gibbs.sampler import SIMULATED_CONCENTRATION, SIMULATED_TOKENS, GibbsFamily, footprint
 from collapsium.workers.families.gibbs.states import (
     MAX_TOPICS,
     ActiveTopics,
@@ -53,7 +48,7 @@ from collapsium.workers.families.label_tables import LabelBytes, table_faults
 from collapsium.workers.families.plain_tokens import SampledTokens
 from collapsium.workers.kernels.gibbs.consistency import DocumentLabels, find_disallowed
 from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
-from collapsium.workers.kernels.gibbs.records import FixedTopics, OutDocumentTopics, TopicCounts, WordPrior
+from collapsium.workers.kernels.gibbs.records import DocumentTopics, FixedTopics, TopicCounts, WordPrior
 from collapsium.workers.kernels.gibbs.topics import list_documents, word_rising
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.special_functions import gammaln
@@ -397,7 +392,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState,
             _fixed_topics(rows, global_state),
             global_state.alpha,
             FOLD_IN_SWEEPS,
-            OutDocumentTopics(starts, topics, counts),
+            DocumentTopics(starts, topics, counts),
         )
         return LabelLocal(ActiveTopics(starts, topics, counts), allowed.labels)
 

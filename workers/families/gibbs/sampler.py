@@ -63,7 +63,7 @@ from collapsium.workers.kernels.cvb import records
 from collapsium.workers.kernels.cvb.active_sums import active_probability
 from collapsium.workers.kernels.gibbs.topics import word_rising
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
+from collapsium.workers.kernels.likelihood import DirichletTopics
 from collapsium.workers.special_functions import gammaln
 
 if TYPE_CHECKING:

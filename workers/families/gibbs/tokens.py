@@ -20,7 +20,7 @@ from collapsium.workers.families.dirichlet import DirichletPriors, proportions_a
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, ActiveTopics, Counts, Ints, TokenTopics, Vector
 from collapsium.workers.kernels.cvb import words
-from collapsium.workers.kernels.gibbs.records import OutDocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
+from collapsium.workers.kernels.gibbs.records import DocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
 from collapsium.workers.kernels.gibbs.topics import CHUNK, draw_topics, list_documents, sweep_tokens
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def count_documents(
     Returns active: n_dk; sums: Fresh ``rising``, sum_dk log G(a_k + n_dk) / G(a_k), and ``tables``, sum_d a_k (psi(a_k
     + n_dk) - psi(a_k))
     """
-    record = OutDocumentTopics(
+    record = DocumentTopics(
         offsets=np.zeros(shard.documents + 1, dtype=np.int64),
         topic=np.empty(token_topic.size, dtype=np.uint16),
         counts=np.empty(token_topic.size, dtype=np.float32),

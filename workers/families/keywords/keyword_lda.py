@@ -38,7 +38,7 @@ from collapsium.workers.families.family import FILE_START, Description, Footprin
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE, MIN_WEIGHT, weighed_rows
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
+from collapsium.workers.kernels.likelihood import DirichletTopics
 from collapsium.workers.options import Accepts, Formerly
 
 if TYPE_CHECKING:

@@ -36,20 +36,20 @@ from collapsium.workers.families.family import Description, Footprint, Simulates
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, Counts
 from collapsium.workers.families.gibbs.tokens import Slots, add_word_changes, delta_ids, padded, widened, word_changes
 from collapsium.workers.families.hyperparameters import slice_sampled
-from collapsium.workers.families.ncrp.gibbs_state import (
+from collapsium.workers.families.ncrp.node_moves import depth_first, regular_tree
+from collapsium.workers.families.ncrp.options import GibbsNcrpOptions
+from collapsium.workers.families.ncrp.state import (
     GibbsNcrpDocuments,
     GibbsNcrpGlobalState,
     GibbsNcrpLocal,
     GibbsNcrpRows,
     GibbsNcrpSums,
     Histograms,
-    Ints,
     NodeChanges,
     all_columns,
     levels,
 )
-from collapsium.workers.families.ncrp.node_moves import depth_first, regular_tree
-from collapsium.workers.families.ncrp.options import GibbsNcrpOptions
+from collapsium.workers.families.ncrp.tree import Ints
 from collapsium.workers.kernels.gibbs.topics import draw_topics
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.trees.gibbs_documents import (

@@ -62,9 +62,15 @@ from collapsium.workers.families.ncrp.state import (
 )
 from collapsium.workers.families.ncrp.tree import DocumentEnds, FittedTree, Ints, Tree, Vector, deepened
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.trees.levels import LevelCounts, sweep_levels
-from collapsium.workers.kernels.trees.nodes import merge_gains, path_probability, root_products
-from collapsium.workers.kernels.trees.paths import MIN_PROBABILITY, sweep_paths
+from collapsium.workers.kernels.trees.paths import (
+    MIN_PROBABILITY,
+    LevelCounts,
+    merge_gains,
+    path_probability,
+    root_products,
+    sweep_levels,
+    sweep_paths,
+)
 from collapsium.workers.kernels.trees.records import (
     DocumentPrior,
     LargestEnds,

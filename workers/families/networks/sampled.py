@@ -46,14 +46,16 @@ from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.states import (
     EdgeTables,
     Ints,
+    NodeTotals,
     OwnTokens,
     SampledCounts,
     SampledDocuments,
     SampledLocal,
     SampledNetworkGlobalState,
+    SampledSums,
+    SharedChanges,
     Vector,
 )
-from collapsium.workers.families.networks.sums import NodeTotals, SampledSums, SharedChanges
 from collapsium.workers.families.networks.variational import ExpectedNetwork
 from collapsium.workers.kernels.gibbs.topics import word_rising
 from collapsium.workers.kernels.jit import AnyKernel
@@ -69,9 +71,8 @@ from collapsium.workers.kernels.networks.records import (
     TableEntries,
     TokenDraws,
 )
-from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
 from collapsium.workers.kernels.networks.stirling import fill_ratios
-from collapsium.workers.kernels.networks.sweep import sweep_network
+from collapsium.workers.kernels.networks.sweep import sweep_network, sweep_shared_nodes
 from collapsium.workers.special_functions import digamma, gammaln
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ class NetworkSampler:
         """Allocate the arrays that a sweep writes."""
         nodes, edges, columns = self.graph.node_kind.size, self.graph.edge_parent.size, self.counts.topic.size
         room = self.shard.tokens + 1000 if initialise else max(int(1.3 * self.tables.topic.size) + 1000, 64)
-        tables = NewTableEntries(
+        tables = TableEntries(
             np.zeros(edges, np.int64), np.zeros(edges, np.int32), np.empty(room, np.uint16), np.empty(room, np.int32)
         )
         statistics = NodeStatistics(
@@ -255,7 +256,7 @@ def sampling_hyperparameters(global_state: SampledNetworkGlobalState, largest: i
 def _with_more_room(tables: NewTableEntries, more: int) -> NewTableEntries:
     """Return tables with room for more entries."""
     topic, number = (np.concatenate([old, np.empty(more, old.dtype)]) for old in (tables.topic, tables.number))
-    return NewTableEntries(tables.start, tables.entries, topic, number)
+    return TableEntries(tables.start, tables.entries, topic, number)
 
 
 def repair_tables(graph: Graph, customers: Ints, tables: Ints) -> tuple[Ints, Ints]:

@@ -22,10 +22,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
 from collapsium.workers.families.dirichlet import proportions_and_topics
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.family import (
-    Footprint,
-    Summary,
-)
+from collapsium.workers.families.family import Footprint, Summary
 from collapsium.workers.families.gibbs.tokens import corpus_sums
 from collapsium.workers.families.networks.family import MIN_PARAMETER, NODE_BYTES, SEGMENT_PAIRS, NetworkFamily
 from collapsium.workers.families.networks.graph import Graph, segments_of
@@ -34,12 +31,13 @@ from collapsium.workers.families.networks.states import (
     ExpectedLocal,
     ExpectedNetworkGlobalState,
     ExpectedRows,
+    ExpectedSums,
+    NodeTotals,
     OwnExpectedTokens,
     PairResponsibilities,
     SampledNetworkGlobalState,
     Vector,
 )
-from collapsium.workers.families.networks.sums import ExpectedSums, NodeTotals
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.networks.means import pair_probabilities
@@ -47,9 +45,10 @@ from collapsium.workers.kernels.networks.records import (
     ExpectedStatistics,
     ExpectedSweepResults,
     ExpectedWordCounts,
-    NewOwnExpectedTopics,
     NewResponsibilities,
     NodeDocuments,
+    OwnExpectedTopics,
+    Responsibilities,
 )
 from collapsium.workers.kernels.networks.responsibilities import (
     MAX_TOPICS,
@@ -327,7 +326,7 @@ def count_own_tokens(
 ) -> OwnExpectedTokens:
     """Return E[n_jk] and Z[n_jk] of nodes' own tokens."""
     pairs, room = graph.node_pairs(shard), responsibilities.pair_topic.size
-    own = NewOwnExpectedTopics(
+    own = OwnExpectedTopics(
         np.zeros(pairs.offsets.size, np.int64),
         np.empty(room, np.uint16),
         np.empty(room, np.float32),
@@ -372,7 +371,7 @@ def proportional_responsibilities(
 def _room_for(pairs: int, topics: int) -> NewResponsibilities:
     """Return room for the responsibilities of pairs."""
     room = pairs * min(MAX_TOPICS, topics)
-    return NewResponsibilities(np.zeros(pairs, np.uint8), np.empty(room, np.uint16), np.empty(room, np.uint16))
+    return Responsibilities(np.zeros(pairs, np.uint8), np.empty(room, np.uint16), np.empty(room, np.uint16))
 
 
 def _without_room(responsibilities: NewResponsibilities, entries: int) -> PairResponsibilities:

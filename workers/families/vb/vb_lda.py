@@ -52,7 +52,7 @@ from collapsium.workers.families.vb.states import (
 )
 from collapsium.workers.families.word_weights import WeightedOptions
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.metrics.likelihood import DirichletTopics
+from collapsium.workers.kernels.likelihood import DirichletTopics
 from collapsium.workers.kernels.vb import mean_field
 from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
 from collapsium.workers.special_functions import digamma

@@ -39,7 +39,6 @@ from collapsium.workers.kernels.cvb.records import (
     RunningCounts,
 )
 from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import (
     Lanes,
     first_of,
@@ -58,7 +57,7 @@ from collapsium.workers.kernels.lanes import (
     to_power,
     truncate,
 )
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
+from collapsium.workers.kernels.records import LANES, DocumentPairs, token_weight
 
 UNIT = 32768  # Steps of a responsibility of one
 

@@ -33,9 +33,8 @@ from collapsium.workers.kernels.cvb.records import (
     RunningCounts,
 )
 from collapsium.workers.kernels.jit import borrower, kernel
-from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import load, prefetch, spread_evenly, store, sum_of
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
+from collapsium.workers.kernels.records import LANES, DocumentPairs, token_weight
 
 
 class _Moves(NamedTuple):

@@ -19,24 +19,11 @@ from collapsium.workers.kernels.argument_types import (
     OutInt64Vector,
     OutUInt16Vector,
 )
-from collapsium.workers.kernels.cvb.active import (
-    CACHE_LINE,
-    ONE,
-    ROUNDING,
-    STEP,
-    ZERO,
-    steps_at,
-)
-from collapsium.workers.kernels.cvb.records import (
-    ActiveState,
-    ActiveTopics,
-    DocumentWorkspace,
-    Priors,
-)
+from collapsium.workers.kernels.cvb.active import CACHE_LINE, ONE, ROUNDING, STEP, ZERO, steps_at
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentWorkspace, Priors
 from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import load, prefetch, spread_evenly, sum_of
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
+from collapsium.workers.kernels.records import LANES, DocumentPairs, token_weight
 
 TOGETHER = 4  # Pairs that are processed together; the functions that do so are written for this number
 HALVINGS = 16  # Halvings of the interval of the limit, where too many topics pass the threshold

@@ -10,19 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
-    Array,
-    Float64Vector,
-    OutFloat64Matrix,
-    OutFloat64Vector,
-)
+from collapsium.workers.kernels.argument_types import Array, Float64Vector, OutFloat64Matrix, OutFloat64Vector
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, ONE, STEP, UNIT, ZERO, steps_at
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentWorkspace, Priors, TopicCounts
 from collapsium.workers.kernels.jit import borrower, kernel
-from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import Lanes, load, spread_evenly, store
 from collapsium.workers.kernels.moments import LARGEST, expected_tables, positive
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
+from collapsium.workers.kernels.records import LANES, DocumentPairs, token_weight
 from collapsium.workers.kernels.special import digamma
 
 

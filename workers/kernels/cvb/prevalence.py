@@ -28,10 +28,9 @@ from collapsium.workers.kernels.argument_types import (
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, ONE, STEP, ZERO, steps_at
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentWorkspace
 from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.lane_size import LANES
 from collapsium.workers.kernels.lanes import Lanes, load, spread_evenly, store
 from collapsium.workers.kernels.moments import LARGEST, positive
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
+from collapsium.workers.kernels.records import LANES, DocumentPairs, token_weight
 from collapsium.workers.kernels.special import derivatives, digamma, trigamma
 
 MAX_RESPONSE = 0.95  # Largest kappa: beyond, the linear response diverges

@@ -6,12 +6,13 @@ what is left belongs to the document's background, which all other topics share 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 
 from collapsium.workers.kernels.argument_types import (
     Array,
+    Filled,
     Float32Matrix,
     Float32Vector,
     Float64Matrix,
@@ -24,7 +25,6 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Matrix,
     OutFloat64Vector,
     OutInt32Matrix,
-    OutUInt16Vector,
     UInt16Vector,
 )
 
@@ -75,15 +75,8 @@ class ActiveState(NamedTuple):
     pseudo: Float32Vector = NO_PSEUDO_COUNTS
 
 
-class NewActiveState(NamedTuple):
-    """An `ActiveState` to fill."""
-
-    starts: Int64Vector  # Index of each document's first responsibility; read; (documents + 1,)
-    responsibilities: OutUInt16Vector  # Filled with q; (responsibilities,)
-    counts: OutFloat64Vector  # Filled with E[n_dk] of the active topics; (active,)
-    background: OutFloat64Vector  # Filled with the background tokens; (documents,)
-    # Filled with the pseudo-counts where active topics are selected anew; (active,)
-    pseudo: OutFloat32Vector = NO_PSEUDO_COUNTS
+# An `ActiveState` to fill; where active topics are selected anew, with the pseudo-counts too
+NewActiveState: TypeAlias = Annotated[ActiveState, Filled(read=("starts",))]
 
 
 class RowChanges(NamedTuple):
@@ -148,11 +141,7 @@ class DenseState(NamedTuple):
     document_topic: Float32Matrix  # E[n_dk]; (documents, topics)
 
 
-class NewDenseState(NamedTuple):
-    """A `DenseState` to fill."""
-
-    pair_topic: OutFloat32Matrix  # Filled with q; (pairs, topics)
-    document_topic: OutFloat32Matrix  # Filled with E[n_dk]; (documents, topics)
+NewDenseState: TypeAlias = Annotated[DenseState, Filled()]
 
 
 class WordMoments(NamedTuple):

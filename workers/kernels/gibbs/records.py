@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 from collapsium.workers.kernels.argument_types import (
+    Filled,
     Float32Matrix,
     Float32Vector,
     Float64Vector,
     Int32Vector,
     Int64Vector,
-    OutFloat32Vector,
     OutFloat64Vector,
     OutInt32Matrix,
     OutInt64Vector,
@@ -57,12 +57,8 @@ class DocumentTopics(NamedTuple):
     counts: Float32Vector  # n_dk, or its expectation; (entries,)
 
 
-class OutDocumentTopics(NamedTuple):
-    """`DocumentTopics` that a kernel fills."""
-
-    offsets: OutInt64Vector  # Index of each document's first entry; (documents + 1,)
-    topic: OutUInt16Vector  # Topic of each entry; (entries or more,)
-    counts: OutFloat32Vector  # n_dk, or its expectation; (entries or more,)
+# `DocumentTopics` that a kernel fills, with room for more entries than there are
+OutDocumentTopics: TypeAlias = Annotated[DocumentTopics, Filled()]
 
 
 class DocumentLabels(NamedTuple):

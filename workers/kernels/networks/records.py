@@ -6,22 +6,20 @@ behind them come the nodes of each document.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 from collapsium.workers.kernels.argument_types import (
+    Filled,
     Float32Vector,
     Float64Matrix,
     Float64Vector,
     Int32Vector,
     Int64Vector,
     OutFloat32Matrix,
-    OutFloat32Vector,
     OutFloat64Matrix,
     OutFloat64Vector,
     OutInt32Matrix,
-    OutInt32Vector,
     OutInt64Vector,
-    OutUInt8Vector,
     OutUInt16Vector,
     UInt8Vector,
     UInt16Vector,
@@ -46,13 +44,8 @@ class OwnExpectedTopics(NamedTuple):
     log_absent: Float32Vector  # Z[n_jk], the sum of c log(1 - q); (n,)
 
 
-class NewOwnExpectedTopics(NamedTuple):
-    """Expected counts that a kernel writes; as `OwnExpectedTopics`, with room for more entries than there are."""
-
-    offsets: OutInt64Vector
-    topic: OutUInt16Vector
-    tokens: OutFloat32Vector
-    log_absent: OutFloat32Vector
+# `OwnExpectedTopics` that a kernel writes, with room for more entries than there are
+NewOwnExpectedTopics: TypeAlias = Annotated[OwnExpectedTopics, Filled()]
 
 
 class Responsibilities(NamedTuple):
@@ -63,12 +56,8 @@ class Responsibilities(NamedTuple):
     share: UInt16Vector  # Their responsibilities; (n,)
 
 
-class NewResponsibilities(NamedTuple):
-    """Responsibilities that a kernel writes; as `Responsibilities`, with room for more entries than there are."""
-
-    size: OutUInt8Vector
-    topic: OutUInt16Vector
-    share: OutUInt16Vector
+# `Responsibilities` that a kernel writes, with room for more entries than there are
+NewResponsibilities: TypeAlias = Annotated[Responsibilities, Filled()]
 
 
 class SharedVectors(NamedTuple):
@@ -192,13 +181,7 @@ class TableEntries(NamedTuple):
     number: Int32Vector  # Its tables; (n,)
 
 
-class NewTableEntries(NamedTuple):
-    """Table counts that a kernel writes; as `TableEntries`."""
-
-    start: OutInt64Vector
-    entries: OutInt32Vector
-    topic: OutUInt16Vector
-    number: OutInt32Vector
+NewTableEntries: TypeAlias = Annotated[TableEntries, Filled()]
 
 
 class SampledCounts(NamedTuple):

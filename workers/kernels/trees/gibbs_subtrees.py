@@ -11,7 +11,7 @@ from collapsium.workers.kernels.argument_types import Array, Number, UInt64Vecto
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.records import DocumentPairs
-from collapsium.workers.kernels.trees.gibbs_paths import draw_place, list_nodes, log_rising
+from collapsium.workers.kernels.trees.gibbs_documents import draw_place, list_nodes, log_rising
 from collapsium.workers.kernels.trees.gibbs_records import FREE, Assignments, SampledTree, TreePriors
 
 

@@ -1,4 +1,6 @@
-"""Mean-field updates of documents over the paths of a tree (Wang and Blei 2009), each path with levels of its own.
+"""Mean-field updates of documents over the paths of a tree, sums that score moves, and predictions of paths.
+
+Paths have levels of their own, or paths and levels are apart, as in Wang and Blei (2009).
 
 The probability of a word under a path is a sum over the path's levels, so a child's is its parent's plus one
 more product: shared ancestors are summed once. Nodes are ordered level by level, parents first; each is an end too (see
@@ -13,7 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Float64Matrix, OutFloat64Matrix
+from collapsium.workers.kernels.argument_types import (
+    Array,
+    Float32Matrix,
+    Float64Matrix,
+    Float64Vector,
+    Int64Vector,
+    OutFloat32Matrix,
+    OutFloat64Matrix,
+    OutFloat64Vector,
+)
 from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.moments import power
 from collapsium.workers.kernels.records import DocumentPairs
@@ -22,6 +33,7 @@ from collapsium.workers.kernels.trees.records import (
     DocumentPrior,
     LargestEnds,
     StoppingRule,
+    StoredEnds,
     TreeStatistics,
     TreeTopics,
 )
@@ -279,3 +291,247 @@ def sweep_paths(
         for end in range(nodes):
             ends[end] += q[end]
         keep_largest(q, largest.min_share, largest.ends[document], largest.masses[document])
+
+
+class LevelCounts(NamedTuple):
+    """Levels of the documents' tokens."""
+
+    document_level: OutFloat64Matrix  # Filled with the expected tokens by level; (documents, depth)
+    pair_level: OutFloat32Matrix  # Filled with q(z); (pairs, depth)
+
+
+class Document(NamedTuple):
+    """A document: rows and counts of its pairs, and q(z) of each, shape (pairs, depth)."""
+
+    rows: Array
+    counts: Array
+    pair_level: Array
+
+
+class Passing(NamedTuple):
+    """The part of a document that passes each node, shape (nodes,), and that is outside the tree, shape (depth,)."""
+
+    nodes: Array
+    outside: Array
+
+
+class LevelVectors(NamedTuple):
+    """Numbers of a document by level, shape (depth,)."""
+
+    outside: Array  # E[log w] of nodes outside the tree
+    logs: Array  # E[log theta]
+    weights: Array  # Working space
+    tokens: Array  # Filled with the expected tokens
+
+
+@borrower
+def _score_ends(document: Document, topics: TreeTopics, outside: Array, score: Array, left: Array) -> None:
+    """Fill sum_m sum_l q(z_m = l) E[log w_{c_l}] of each end."""
+    rows, counts, pair_level = document.rows, document.counts, document.pair_level
+    parent, level, log_node = topics.parent, topics.level, topics.word_node
+    score[:] = 0.0
+    left[:] = 0.0  # of the levels that a path has outside the tree, by the level at which it leaves
+    for pair in range(rows.size):
+        row, count = rows[pair], float(counts[pair])
+        for node in range(parent.size):
+            score[node] += count * pair_level[pair, level[node]] * log_node[row, node]
+        below = 0.0
+        for k in range(outside.size - 1, 0, -1):
+            below += count * pair_level[pair, k] * outside[k]
+            left[k - 1] += below
+    for node in range(1, parent.size):
+        score[node] += score[parent[node]]
+    for node in range(parent.size):
+        score[node] += left[level[node]]
+
+
+@borrower
+def _pass_down(q: Array, topics: TreeTopics, passing: Passing) -> None:
+    """Fill how much of a document passes each node, and is outside the tree at each level."""
+    parent, level, nodes, outside = topics.parent, topics.level, passing.nodes, passing.outside
+    outside[:] = 0.0
+    for end in range(q.size):
+        nodes[end] = q[end]
+        for k in range(level[end] + 1, outside.size):
+            outside[k] += q[end]
+    for node in range(q.size - 1, 0, -1):
+        nodes[parent[node]] += nodes[node]
+
+
+@borrower
+def _assign_levels_apart(
+    document: Document,
+    topics: TreeTopics,
+    passing: Passing,
+    levels: LevelVectors,
+    expected: Array,
+    adds_counts: bool,
+) -> float:
+    """Fill q(z) and the tokens by level, and add to the expected counts by word and node.
+
+    The return is H(q(z)) and E[log w] of the tokens outside the tree.
+    """
+    rows, counts, pair_level = document.rows, document.counts, document.pair_level
+    level, log_node, nodes, mean = topics.level, topics.word_node, passing.nodes, passing.outside
+    outside, logs, weights, tokens = levels.outside, levels.logs, levels.weights, levels.tokens
+    value = 0.0
+    tokens[:] = 0.0
+    for pair in range(rows.size):
+        row, count = rows[pair], float(counts[pair])
+        for k in range(outside.size):
+            weights[k] = logs[k] + mean[k] * outside[k]
+        for node in range(nodes.size):
+            if nodes[node] > 0.0:
+                weights[level[node]] += nodes[node] * log_node[row, node]
+        softmax(weights, weights)
+        for k in range(outside.size):
+            pair_level[pair, k] = weights[k]
+            z = float(pair_level[pair, k])
+            value += count * z * mean[k] * outside[k] - (count * z * math.log(z) if z > 0.0 else 0.0)
+        for k in range(outside.size):
+            weights[k] = count * float(pair_level[pair, k])
+            tokens[k] += weights[k]
+        if adds_counts:
+            for node in range(nodes.size):
+                expected[row, node] += weights[level[node]] * nodes[node]
+    return value
+
+
+@kernel
+def sweep_levels(
+    pairs: DocumentPairs,
+    topics: TreeTopics,
+    prior: DocumentPrior,
+    previous: Float32Matrix,
+    passes: int,
+    levels: LevelCounts,
+    statistics: TreeStatistics,
+    largest: LargestEnds,
+) -> None:
+    """Update q(c), q(z) and q(theta) of each document in turn, all apart; twin: `naive.tree.sweep_levels`.
+
+    q(c) ~ exp(E[log p(c | V)] + sum_m sum_l q(z_m = l) E[log w_{c_l, t_m}]), then q(z_m = l) ~ exp(E[log theta_l] +
+    sum_c q(c) E[log w_{c_l, t_m}]), then theta, `passes` times.
+
+    Shapes: `previous` (pairs, depth).
+    """
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    alpha, end_log, pair_level = prior.alpha, prior.end_log, levels.pair_level
+    ends, bound, expected = statistics.ends, statistics.bound, statistics.word_node
+    nodes, depth = topics.parent.size, alpha.size
+    of_nodes, of_levels = np.empty((4, nodes)), np.empty((6, depth))  # one array of each length, as in `sweep_paths`
+    evidence, score, q, gamma, left = of_nodes[0], of_nodes[1], of_nodes[2], of_levels[0], of_levels[3]
+    passing = Passing(of_nodes[3], of_levels[2])
+    vectors = LevelVectors(of_levels[5], of_levels[1], gamma, of_levels[4])
+    log_prior, total = log_beta(alpha), 0.0
+    vectors.outside[:] = topics.outside
+    expected[:] = 0.0
+    pair_level[:] = previous
+    for number in range(offsets.size - 1):
+        first, last = offsets[number], offsets[number + 1]
+        document = Document(position[first:last], counts[first:last], pair_level[first:last])
+        for done in range(passes):
+            gamma[:] = alpha
+            for pair in range(first, last):
+                for k in range(depth):
+                    gamma[k] += counts[pair] * pair_level[pair, k]
+            expected_log_theta(gamma, vectors.logs)
+            _score_ends(document, topics, vectors.outside, evidence, left)
+            for end in range(nodes):
+                score[end] = end_log[end] + evidence[end]
+            total = softmax(score, q)
+            for end in range(nodes):
+                total -= q[end] * evidence[end]
+            _pass_down(q, topics, passing)
+            total += _assign_levels_apart(document, topics, passing, vectors, expected, done == passes - 1)
+        for k in range(depth):
+            gamma[k] = alpha[k] + vectors.tokens[k]
+        levels.document_level[number] = vectors.tokens
+        bound[0] += total + log_beta(gamma) - log_prior
+        add_log_theta(gamma, vectors.logs, last > first, statistics.log_theta)
+        for end in range(nodes):
+            ends[end] += q[end]
+        keep_largest(q, largest.min_share, largest.ends[number], largest.masses[number])
+
+
+MIN_COUNT = 1e-9  # expected tokens of a word below which it is taken not to occur
+
+
+@kernel
+def root_products(word_node: Float64Matrix, gram: OutFloat64Matrix) -> None:
+    """Fill sum_w sqrt(n_iw n_jw) of all pairs of nodes; twin: `naive.tree.root_products`.
+
+    Shapes: `word_node` (words, nodes); `gram` (nodes, nodes).
+    """
+    nodes = word_node.shape[1]
+    occurring, root = np.empty(nodes, dtype=np.int64), np.empty(nodes)
+    gram[:] = 0.0
+    for word in range(word_node.shape[0]):
+        count = 0
+        for node in range(nodes):
+            if word_node[word, node] > MIN_COUNT:
+                occurring[count], root[count] = node, math.sqrt(word_node[word, node])
+                count += 1
+        for i in range(count):
+            for j in range(i + 1):
+                gram[occurring[i], occurring[j]] += root[i] * root[j]
+    for i in range(nodes):
+        for j in range(i):
+            gram[j, i] = gram[i, j]
+
+
+@kernel
+def merge_gains(
+    word_node: Float64Matrix, first: Int64Vector, second: Int64Vector, prior: Float64Vector, gain: OutFloat64Vector
+) -> None:
+    """Fill sum_w log G(a + n_iw + n_jw) G(a) / (G(a + n_iw) G(a + n_jw)) of pairs; twin: `naive.tree.merge_gains`.
+
+    Shapes: `word_node` (words, nodes); `first`, `second`, `prior`, `gain` (pairs,).
+    """
+    gain[:] = 0.0
+    for word in range(word_node.shape[0]):
+        for pair in range(first.size):
+            n_i, n_j = word_node[word, first[pair]], word_node[word, second[pair]]
+            if n_i > MIN_COUNT and n_j > MIN_COUNT:
+                a = prior[pair]
+                gain[pair] += math.lgamma(a + n_i + n_j) + math.lgamma(a)
+                gain[pair] -= math.lgamma(a + n_i) + math.lgamma(a + n_j)
+
+
+@kernel
+def path_probability(
+    pairs: DocumentPairs,
+    topics: TreeTopics,
+    theta: Float64Matrix,
+    stored: StoredEnds,
+    probability: OutFloat64Vector,
+    document_log: OutFloat64Vector,
+) -> None:
+    """Predict pairs, and whole documents, by the paths of each document; twin: `naive.tree.path_probability`.
+
+    Shapes: `theta` (documents, depth); `probability` (pairs,); `document_log` (documents,).
+    """
+    offsets, position, counts = pairs.offsets, pairs.position, pairs.counts
+    parent, level, word_node, outside = topics.parent, topics.level, topics.word_node, topics.outside
+    lists, ends, masses = stored.offsets, stored.ends, stored.masses
+    probability[:] = 0.0
+    for document in range(offsets.size - 1):
+        total = 0.0
+        for place in range(lists[document], lists[document + 1]):
+            total += float(masses[place])
+        document_log[document] = -math.inf
+        for place in range(lists[document], lists[document + 1]):
+            share, end, left, score = float(masses[place]) / total, ends[place], 0.0, 0.0
+            for k in range(level[end] + 1, theta.shape[1]):
+                left += theta[document, k] * outside[k]
+            for pair in range(offsets[document], offsets[document + 1]):
+                value, node = left, int(end)
+                while node >= 0:
+                    value += theta[document, level[node]] * word_node[position[pair], node]
+                    node = parent[node]
+                probability[pair] += share * value
+                score += counts[pair] * math.log(value)
+            score += math.log(share)
+            high = max(score, document_log[document])
+            low = min(score, document_log[document])
+            document_log[document] = high + math.log1p(math.exp(low - high))

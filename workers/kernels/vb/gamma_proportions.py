@@ -24,7 +24,11 @@ from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.vb.mean_field import (
     add_pairs,
     count_topics,
+    digammas,
+    exponentials,
     finish_words,
+    log_gammas,
+    logarithms,
     make_workspace,
     replace_counts,
     rescale,
@@ -39,7 +43,6 @@ from collapsium.workers.kernels.vb.records import (
     RateStatistics,
     Workspace,
 )
-from collapsium.workers.kernels.vb.vector_functions import digammas, exponentials, log_gammas, logarithms
 
 # Newton's method for u: it needs five steps where the last pass was near.
 MAX_NEWTON_STEPS = 60

@@ -5,7 +5,7 @@ import pytest
 
 from collapsium.pipeline.analysis.metrics import topic_words
 from collapsium.pipeline.analysis.metrics.topic_words import Probabilities
-from collapsium.workers.ingest.windows import WordPairs, count_windows
+from collapsium.workers.ingest.tasks import WordPairs, count_windows
 
 MEASURES = {"c_v": 110, "c_npmi": 10, "c_uci": 10, "u_mass": None}
 

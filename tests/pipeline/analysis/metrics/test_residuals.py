@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Corpus, Model, fit, measure, simulate
-from collapsium.pipeline.analysis.metrics.residuals import residual_sums
+from collapsium.pipeline.analysis.metrics.measure import residual_sums
 from collapsium.storage.errors import OptionError
 
 SERIAL = {"scheduler": "serial"}

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import fit, ingest
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.engine.setup.limits import FitOptions
-from collapsium.pipeline.engine.setup.presets import PRESETS, PURPOSES, PresetName
+from collapsium.pipeline.engine.setup.limits import PRESETS, PURPOSES, FitOptions, PresetName
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import make_options
 from collapsium.pipeline.workflows.batch.job_file import read_job

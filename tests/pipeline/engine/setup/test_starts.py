@@ -24,7 +24,7 @@ from collapsium.storage.errors import AbsentError, InputError, MismatchError, Op
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.family import COMPUTED_STARTS, FILE_START
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpOptions
-from collapsium.workers.starts.quick_clusters import QUICK_CLUSTERS
+from collapsium.workers.starts import QUICK_CLUSTERS
 from tests.conftest import planted_rows, rest_long, write_corpus, write_halves
 from tests.fits import Losing, arrays_of, bits, problem_of, scores_of, state_bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import compare, evaluate, fit, topics
-from collapsium.pipeline.analysis.coherence import coherence
+from collapsium.pipeline.analysis.metrics.topic_words import coherence
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import Run

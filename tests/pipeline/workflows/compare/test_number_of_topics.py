@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import Corpus, compare, simulate
-from collapsium.pipeline.workflows.compare.number_of_topics import DocumentScores, recommended
+from collapsium.pipeline.workflows.compare.compare import DocumentScores, recommended
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.errors import OptionError
 

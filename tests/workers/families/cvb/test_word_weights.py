@@ -9,24 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from collapsium.pipeline import (
-    Corpus,
-    estimate,
-    evaluate,
-    fit,
-    infer,
-    info,
-    report,
-    resume,
-    topics,
-    verify,
-)
+from collapsium.pipeline import Corpus, estimate, evaluate, fit, infer, info, report, resume, topics, verify
 from collapsium.pipeline.engine.setup.inputs import weights_of
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
-from collapsium.storage.readers import weights_file
+from collapsium.workers.families import word_weights
 from collapsium.workers.families.document_pairs import weighed
 from tests.conftest import rest_long, write_corpus, write_halves
 from tests.fits import arrays_of, bits, problem_of, scores_of
@@ -225,7 +214,7 @@ def test_files__that_are_no_files_or_swell_are_refused(tmp_path, monkeypatch):
     pq.write_table(swollen, tmp_path / "bomb.parquet", compression="zstd")
     with pytest.raises(OptionError, match="weights: .*: expected a Parquet file"):
         make_options("lda", {"topics": 3, "weights": str(tmp_path / "bomb.parquet")})
-    monkeypatch.setattr(weights_file, "MAX_BYTES", 3)
+    monkeypatch.setattr(word_weights, "MAX_BYTES", 3)
     with pytest.raises(OptionError, match="weights: .*: expected a file of at most 3 bytes"):
         make_options("lda", {"topics": 3, "weights": str(write_table(tmp_path / "w.csv", [("w1", 1)]))})
 

@@ -13,7 +13,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
-from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpRows, levels
+from collapsium.workers.families.ncrp.state import GibbsNcrpRows, levels
 from tests.strategies import documents_of
 from tests.workers.families.gibbs.test_gibbs_exact import misfit, tabled, tokens_of
 

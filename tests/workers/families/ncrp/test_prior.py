@@ -12,8 +12,7 @@ from collapsium.workers.families.ncrp.node_moves import Moves
 from collapsium.workers.families.ncrp.prior import Sticks
 from collapsium.workers.families.ncrp.tree import FREE, Tree
 from collapsium.workers.kernels.records import DocumentPairs
-from collapsium.workers.kernels.trees.levels import LevelCounts, sweep_levels
-from collapsium.workers.kernels.trees.paths import sweep_paths
+from collapsium.workers.kernels.trees.paths import LevelCounts, sweep_levels, sweep_paths
 from collapsium.workers.kernels.trees.records import (
     DocumentPrior,
     LargestEnds,

@@ -14,7 +14,7 @@ from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks import sampled as sampler
 from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.sampled import NetworkSampler, draw_discounts, draw_strengths, padded
-from collapsium.workers.families.networks.sums import NodeTotals, SampledSums
+from collapsium.workers.families.networks.states import NodeTotals, SampledSums
 from collapsium.workers.kernels.networks import paths
 from tests.conftest import INTERPRETED, rest_long
 from tests.naive.network import Network, log_probability

@@ -12,14 +12,7 @@ from collapsium.workers.kernels.cvb import active
 from collapsium.workers.kernels.cvb import topic_moves as moves
 from collapsium.workers.kernels.cvb.active import STEP
 from collapsium.workers.kernels.cvb.background import changes_since, with_long_rows
-from collapsium.workers.kernels.cvb.records import (
-    ActiveState,
-    ActiveTopics,
-    NewActiveState,
-    Priors,
-    RunningCounts,
-    SweepRows,
-)
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Priors, RunningCounts, SweepRows
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active as naive
 from tests.naive import background as naive_background
@@ -165,7 +158,7 @@ def run(state, rows, power=1.0):
     running = running_counts(rows)
     active.sweep_active(
         state.pairs, state.active, state.sparse, priors_of(rows, rows.get("least", 0.0)), powers_of(power), running,
-        NewActiveState(state.starts, share, *counts),
+        ActiveState(state.starts, share, *counts),
     )  # fmt: skip
     row_change = tokens_of(running.rows, rows["row_topic"])
     return replace(state, share=share), row_change, running.rows.background, running.totals, counts

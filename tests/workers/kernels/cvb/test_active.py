@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.kernels.cvb import active, warm_start
-from collapsium.workers.kernels.cvb.records import (
-    ActiveState,
-    ActiveTopics,
-    NewActiveState,
-    RowChanges,
-    RunningCounts,
-)
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RowChanges, RunningCounts
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import active as naive
 from tests.strategies import documents_of
@@ -43,7 +37,7 @@ def test_initialise__equals_its_twin_and_counts_every_token(state):
     noise = state.noise.uniform(0.1, 1.1, state.topic.size).astype(np.float32)
     share, counts = np.full_like(state.share, 77), tuple(np.full_like(array, np.nan) for array in state.counts)
     listed, rest = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
-    made = NewActiveState(state.starts, share, *counts)
+    made = ActiveState(state.starts, share, *counts)
     warm_start.initialise(state.pairs, state.active, noise, made, RowChanges(listed, rest))
     assert difference(share, naive.initialise(state.shard.offsets, state.lists, noise)) <= 1
     begun = replace(state, share=share)
@@ -97,7 +91,7 @@ def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, da
         starts, counts_ = state.starts[here] - held.start, (state.counts[0][listed], state.counts[1][first:last])
         active.sweep_active(
             documents, topics, ActiveState(starts, state.share[held], *counts_), priors_of(rows), np.full(2, power), now,
-            NewActiveState(starts, share[held], found[0][listed], found[1][first:last]),
+            ActiveState(starts, share[held], found[0][listed], found[1][first:last]),
         )  # fmt: skip
     for value, other in zip(
         (share, tokens_of(now.rows, rows["row_topic"]), now.rows.background, now.totals, *found),
@@ -144,7 +138,7 @@ def test_initialise__of_weighted_tokens_equals_a_recount(state):
     noise = state.noise.uniform(0.1, 1.1, state.topic.size).astype(np.float32)
     share, counts = np.full_like(state.share, 77), tuple(np.full_like(array, np.nan) for array in state.counts)
     changes = RowChanges(np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0]))
-    warm_start.initialise(state.pairs, state.active, noise, NewActiveState(state.starts, share, *counts), changes)
+    warm_start.initialise(state.pairs, state.active, noise, ActiveState(state.starts, share, *counts), changes)
     begun = replace(state, share=share)
     for found, exact in zip(counts, begun.counts, strict=True):
         np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
@@ -219,7 +213,7 @@ def test_sweeps__count_documents_of_any_length_exactly(state, power, weighted):
         running = running_counts(rows)
         active.sweep_active(
             state.pairs, state.active, ActiveState(state.starts, state.share, *counts), priors_of(rows), np.full(2, power),
-            running, NewActiveState(state.starts, share, *found),
+            running, ActiveState(state.starts, share, *found),
         )  # fmt: skip
         state, counts = replace(state, share=share), found
         rows["row_topic"] = np.maximum(rows["row_topic"] + tokens_of(running.rows, rows["row_topic"]), 0.0)
@@ -248,7 +242,7 @@ def test_count_documents__equals_its_twin_and_leaves_short_documents_alone(state
     off = np.full(state.topic.size, 1e-3)
     before = state.sparse._replace(counts=state.counts[0] - off)
     count, rest = (np.full_like(array, np.nan) for array in state.counts)
-    after = NewActiveState(state.starts, np.array(state.share), count, rest)
+    after = ActiveState(state.starts, np.array(state.share), count, rest)
     active.count_documents(state.pairs, state.active, before, int(every), after)
     again = every | (state.shard.lengths > active.EXACT_TOKENS)
     np.testing.assert_array_equal(count, state.counts[0] - np.where(np.repeat(again, np.diff(state.lists)), 0.0, off))
@@ -270,7 +264,7 @@ def test_sweep__adds_pseudo_counts_that_are_apart_to_those_of_their_words(state,
     counts = tuple(np.full_like(array, np.nan) for array in state.counts)
     swept = sweep_rows(rows["row_topic"], whole["background"])._replace(seed_place=place, seed_counts=seeds[words])
     running, share = RunningCounts(whole["totals"].copy(), whole["ratio"], swept), np.full_like(state.share, 77)
-    made = NewActiveState(state.starts, share, *counts)
+    made = ActiveState(state.starts, share, *counts)
     active.sweep_active(state.pairs, state.active, state.sparse, priors_of(rows), np.ones(2), running, made)
     steps = 2 if strength < 100.0 else 40  # S_w less the active topics is rounded beside large pseudo-counts
     assert difference(share, run_twin(state, whole)[0]) <= steps or strength > 100.0

@@ -12,7 +12,7 @@ from collapsium.workers.families.cvb.active_topics import starts_of
 from collapsium.workers.kernels.cvb import active_carry, active_selection
 from collapsium.workers.kernels.cvb.active import EXACT_TOKENS
 from collapsium.workers.kernels.cvb.active_selection import Selection, SelectionRows
-from collapsium.workers.kernels.cvb.records import ActiveTopics, NewActiveState
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
 from tests.naive import active as naive_active
 from tests.naive import active_topics as naive
 from tests.strategies import documents_of
@@ -173,7 +173,7 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
     share, running = np.full(int(new_starts[-1]), 999, dtype=np.uint16), running_counts(rows)
     count, rest = np.full(new_topic.size, np.nan), np.full(documents, np.nan)
     topics = ActiveTopics(new_lists, new_topic)
-    after = NewActiveState(new_starts, share, count, rest)
+    after = ActiveState(new_starts, share, count, rest)
     active_carry.carry(state.pairs, state.active, state.sparse, topics, running, after)
     row_change, rest_change = tokens_of(running.rows, rows["row_topic"]), running.rows.background
     twin, dropped = naive.carry(state.shape, *state.given, *state.where, new_lists, new_topic)
@@ -198,7 +198,7 @@ def test_carry__to_the_same_lists_changes_nothing(state, pseudo):
     start = np.full(state.topic.size if pseudo else 0, pseudo, np.float32)  # one that stays in the prior
     share, count, rest = np.full_like(state.share, 999), *(np.full_like(array, np.nan) for array in state.counts)
     rows, stays = state.rows(0.0), np.full_like(start, np.nan)
-    running, after = running_counts(rows), NewActiveState(state.starts, share, count, rest, stays)
+    running, after = running_counts(rows), ActiveState(state.starts, share, count, rest, stays)
     before = state.sparse._replace(pseudo=start)
     active_carry.carry(state.pairs, state.active, before, state.active, running, after)
     for found, exact in zip((share, count, rest, stays), (state.share, *state.counts, start), strict=True):

@@ -12,7 +12,7 @@ from collapsium.workers.kernels.cvb.dense import (
     sweep_second,
     sweep_zeroth,
 )
-from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState, Priors
+from collapsium.workers.kernels.cvb.records import DenseState, Priors
 from tests.naive import assign as naive
 from tests.naive import moments as exact
 from tests.strategies import pair_totals, shards, weighed
@@ -56,7 +56,7 @@ def run(order, shard, q, given_state):
     tables, sums, spread = np.zeros(topics), np.zeros(2), np.zeros_like(change)
     pairs = document_pairs(shard)
     a, totals = given_state["a"], given_state["totals"]
-    priors, before, after = Priors(a, given_state["b"], 0.0), DenseState(q, document_topic), NewDenseState(new, counts)
+    priors, before, after = Priors(a, given_state["b"], 0.0), DenseState(q, document_topic), DenseState(new, counts)
     if order == 0:
         sweep_zeroth(pairs, base, priors, totals[0], before, after, change, Tables(a, tables))
     else:

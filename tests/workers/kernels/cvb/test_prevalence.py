@@ -14,7 +14,7 @@ from collapsium.workers.families.cvb.sums import PrevalenceSums
 from collapsium.workers.kernels.cvb import active, merge_scores
 from collapsium.workers.kernels.cvb import prevalence as kernels
 from collapsium.workers.kernels.cvb.active import UNIT
-from collapsium.workers.kernels.cvb.records import NewActiveState, TopicCounts
+from collapsium.workers.kernels.cvb.records import ActiveState, TopicCounts
 from tests.conftest import INTERPRETED, rest_long
 from tests.naive import active as naive_active
 from tests.naive import active_topics as naive_topics
@@ -328,7 +328,7 @@ def test_sweep__with_priors_of_documents_equals_its_twin(shards, data, extra, se
     priors = priors_of(rows)._replace(own=own, own_place=place)
     active.sweep_active(
         state.pairs, state.active, state.sparse, priors, powers_of(1.0), running_counts(rows),
-        NewActiveState(state.starts, share, *counts),
+        ActiveState(state.starts, share, *counts),
     )  # fmt: skip
     twin = naive_active.sweep(
         *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(1.0),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import starts_of
 from collapsium.workers.kernels.cvb import topic_moves as moves
-from collapsium.workers.kernels.cvb.records import ActiveTopics, NewActiveState, RunningCounts
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RunningCounts
 from collapsium.workers.kernels.cvb.topic_moves import Moves
 from tests.naive import active as naive_active
 from tests.naive import topic_moves as naive
@@ -72,7 +72,7 @@ def carried(state, more, into, split, key, first=0, pseudo=0.0):
     count, rest, stays = np.zeros(topic.size), np.zeros(state.shard.documents), np.zeros(topic.size, np.float32)
     moves.move_responsibilities(
         state.pairs, more, state.active, sparse, accepted, ActiveTopics(lists, topic),
-        running, NewActiveState(starts, share, count, rest, stays),
+        running, ActiveState(starts, share, count, rest, stays),
     )  # fmt: skip
     change, rest_change = tokens_of(running.rows, start), running.rows.background
     np.testing.assert_allclose(running.rows.background_weight, change @ ratio, atol=1e-3)

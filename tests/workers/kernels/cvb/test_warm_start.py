@@ -9,13 +9,7 @@ from collapsium.workers.families.cvb.active_topics import starts_of
 from collapsium.workers.families.cvb.warm_start import first_lists
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels.cvb import warm_start as warming
-from collapsium.workers.kernels.cvb.records import (
-    ActiveState,
-    ActiveTopics,
-    DocumentModel,
-    NewActiveState,
-    RowChanges,
-)
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentModel, RowChanges
 from tests.naive import active as naive_active
 from tests.naive import warm_start as naive
 from tests.naive.active import UNIT
@@ -80,7 +74,7 @@ def test_initialise_active__equals_its_twin_and_a_recount(given_, more, weights)
     rows, row_rest = np.zeros((shard.words.size, topics), dtype=np.float32), np.zeros(shard.words.size)
     given_arrays = shard.offsets, shard.position, pair_totals(shard)
     active, changes = ActiveTopics(lists, topic), RowChanges(rows, row_rest)
-    state = NewActiveState(starts, share, count, rest)
+    state = ActiveState(starts, share, count, rest)
     warming.initialise_active(pairs_of(shard), DocumentModel(theta, phi), active, state, changes)
     expected = naive.steps(shard.offsets, shard.position, theta, phi, lists, topic)
     assert np.abs(share - expected).max(initial=0.0) <= 1

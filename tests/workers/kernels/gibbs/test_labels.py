@@ -14,13 +14,11 @@ from collapsium.workers.families.gibbs.allowed_topics import AllowedTopics, Labe
 from collapsium.workers.families.gibbs.author_topic import AuthorTopic, AuthorTopicGlobalState
 from collapsium.workers.families.gibbs.label_topics import LabelTopicsFamily, LabelTopicsGlobalState
 from collapsium.workers.families.gibbs.states import SampledRows
-from collapsium.workers.kernels.gibbs.authors import sweep_authors
-from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
+from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_authors, sweep_labels
 from collapsium.workers.kernels.gibbs.records import (
     DocumentAuthors,
     DocumentTopics,
     FixedTopics,
-    OutDocumentTopics,
     TokenAssignments,
     TopicCounts,
     WordPrior,
@@ -96,7 +94,7 @@ def test_fold_in_and_probability__equal_their_twins(sample, prior, sweeps):
     topics = FixedTopics(row, 0.4, inverse)
     starts, document, _ = allowed.flat()
     topic, count = np.empty(document.size, np.uint16), np.empty(document.size, np.float32)
-    folded_in = OutDocumentTopics(starts, topic, count)
+    folded_in = DocumentTopics(starts, topic, count)
     fold_in_labels(document_pairs(shard), allowed.record, topics, prior, sweeps, folded_in)
     expected = naive.fold_in(*document_pairs(shard)[:3], phi, own, prior, sweeps)
     np.testing.assert_allclose(count, np.concatenate(expected), rtol=1e-4, atol=1e-4)

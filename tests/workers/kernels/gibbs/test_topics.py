@@ -8,7 +8,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.kernels import random
 from collapsium.workers.kernels.gibbs import topics as gibbs
-from collapsium.workers.kernels.gibbs.records import OutDocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
+from collapsium.workers.kernels.gibbs.records import DocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
 from collapsium.workers.kernels.gibbs.topics import TALLIED_COUNTS
 from tests.naive import gibbs as naive
 from tests.naive.random import uniform
@@ -116,7 +116,7 @@ def test_lists__equal_their_twin(sample):
     lists, topic = np.zeros(shard.documents + 1, dtype=np.int64), np.zeros(z.size, dtype=np.uint16)
     count, tables, rising = np.zeros(z.size, dtype=np.float32), np.zeros(prior.size), np.zeros(1)
     prior[z] = np.maximum(prior[z], 0.01)
-    document_topics = OutDocumentTopics(lists, topic, count)
+    document_topics = DocumentTopics(lists, topic, count)
     gibbs.list_documents(document_pairs(shard), z, prior, document_topics, tables, rising)
     expected, expected_tables, expected_rising = naive.list_documents(shard.offsets, shard.counts, z, prior)
     for document, found in enumerate(expected):

@@ -11,7 +11,7 @@ from scipy.special import gammaln, psi
 from scipy.stats import kstest
 
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks.sums import NodeTotals, SampledSums
+from collapsium.workers.families.networks.states import NodeTotals, SampledSums
 from collapsium.workers.kernels.networks.records import NodeStatistics
 
 pytestmark = pytest.mark.usefixtures("wrapping")

@@ -28,13 +28,8 @@ from collapsium.workers.families.networks.sampled import (
     with_changes,
 )
 from collapsium.workers.kernels.networks.means import pair_probabilities
-from collapsium.workers.kernels.networks.records import (
-    GraphArrays,
-    NodeStatistics,
-    SamplingHyperparameters,
-    TableDraws,
-)
-from collapsium.workers.kernels.networks.shared_nodes import sweep_shared_nodes
+from collapsium.workers.kernels.networks.records import GraphArrays, NodeStatistics, SamplingHyperparameters, TableDraws
+from collapsium.workers.kernels.networks.sweep import sweep_shared_nodes
 from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import network as naive
 from tests.naive import network_sums

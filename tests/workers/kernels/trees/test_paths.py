@@ -9,9 +9,8 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.document_pairs import document_pairs
 from collapsium.workers.families.ncrp.tree import ROOT, Tree
 from collapsium.workers.kernels.records import DocumentPairs
-from collapsium.workers.kernels.trees import nodes, paths
-from collapsium.workers.kernels.trees.levels import LevelCounts, sweep_levels
-from collapsium.workers.kernels.trees.paths import sweep_paths
+from collapsium.workers.kernels.trees import paths
+from collapsium.workers.kernels.trees.paths import LevelCounts, sweep_levels, sweep_paths
 from collapsium.workers.kernels.trees.records import (
     DocumentPrior,
     LargestEnds,
@@ -165,8 +164,8 @@ def counts_of(generator, words, size):
 @given(st.integers(0, 8), st.integers(1, 6), st.integers(0, 1000))
 def test_root_products__equal_their_twin(words, size, seed):
     counts, gram = counts_of(np.random.default_rng(seed), words, size), np.full((size, size), np.nan)
-    counts[counts < 2 * nodes.MIN_COUNT] = 0.0
-    nodes.root_products(counts, gram)
+    counts[counts < 2 * paths.MIN_COUNT] = 0.0
+    paths.root_products(counts, gram)
     np.testing.assert_allclose(gram, naive.root_products(counts), rtol=1e-10, atol=1e-12)
 
 
@@ -176,7 +175,7 @@ def test_merge_gains__equal_their_twin(words, size, seed, scale):
     counts = counts_of(generator, words, size)
     first, second = generator.integers(0, size, (2, 7))
     prior, gain = scale * generator.uniform(0.5, 2.0, 7), np.full(7, np.nan)
-    nodes.merge_gains(counts, first, second, prior, gain)
+    paths.merge_gains(counts, first, second, prior, gain)
     np.testing.assert_allclose(gain, naive.merge_gains(counts, first, second, prior), rtol=1e-8, atol=1e-5)
 
 
@@ -192,7 +191,7 @@ def test_path_probability__equals_its_twin(shard, tree, seed):
     lists, outside = np.concatenate([[0], np.cumsum(each)]).astype(np.int64), np.full(tree.depth, 1 / 7)
     probability, document_log = np.full(shard.pairs, np.nan), np.full(shard.documents, np.nan)
     topics, pairs = TreeTopics(tree.parent, tree.level, np.ascontiguousarray(word_node), outside), document_pairs(shard)
-    nodes.path_probability(pairs, topics, theta, StoredEnds(lists, ends, masses), probability, document_log)
+    paths.path_probability(pairs, topics, theta, StoredEnds(lists, ends, masses), probability, document_log)
     given_ = word_node, tree.parent, tree.level, theta, lists, ends, masses, outside
     twin = naive.path_probability(*pairs[:3], *given_)
     np.testing.assert_allclose(probability, twin[0], rtol=1e-9)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from collapsium.workers.kernels.vb.vector_functions import special_functions
+from collapsium.workers.kernels.vb.mean_field import special_functions
 
 pytestmark = pytest.mark.kernels
 

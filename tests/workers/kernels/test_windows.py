@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.ingest.windows import WordPairs, count_windows
+from collapsium.workers.ingest.tasks import WordPairs, count_windows
 from tests.naive import windows as naive
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
