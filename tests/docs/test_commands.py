@@ -9,7 +9,6 @@ from itertools import chain
 import pytest
 
 from collapsium.pipeline.cli.reference import commands, families
-from tests.benchmarks.comparison.__main__ import parser_of
 from tests.docs.pages import ROOT
 
 PAGES = sorted(chain((ROOT / "docs" / "algorithms").glob("*.md"), (ROOT / "docs" / "benchmarks").glob("*.md")))
@@ -29,6 +28,8 @@ def printed(program):
 
 def further_words(words):
     """The words that the comparison with other methods does not know."""
+    from tests.benchmarks.comparison.__main__ import parser_of
+
     return parser_of().parse_known_args(words[3:])[1]
 
 
