@@ -26,6 +26,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby, pairwise
@@ -49,6 +50,7 @@ from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.shard_loading import ShardOnDisk
 from collapsium.workers.tasks import Block, Score, Swept, WarmSource
 
+T = TypeVar("T")
 R = TypeVar("R")
 Integers: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 AnyExchanges: TypeAlias = Exchanges[Any, Any, Any, Any]
@@ -57,6 +59,7 @@ LEAD = 0  # The host that takes orders for all of them
 POLL_SECONDS = 0.5  # Seconds between two looks for whether the exchange was given up
 ADDED_ROWS = 1024  # Rows that are added to a table by number at a time, as NumPy copies them
 
+NO_LOCK = nullcontext()  # Where nobody else adds to the same numbers
 LEVEL = 1  # Zstandard's fastest level: higher ones take more time than they save at 100 Mbit/s
 _HEADER = struct.Struct("<QB")  # How many numbers follow, and in how many planes
 
@@ -123,6 +126,15 @@ class Part:
 
 
 @dataclass(frozen=True)
+class ScoreOrder:
+    """Scores of a state's held-out pairs."""
+
+    turn: int  # Number of the state
+    global_state: GlobalState
+    sample: DocumentSample | None
+
+
+@dataclass(frozen=True)
 class Order:
     """A turn: a round of sweeps from a state, and the exchange of its changes."""
 
@@ -131,15 +143,7 @@ class Order:
     global_state: GlobalState
     stream: Stream
     sample: DocumentSample | None
-
-
-@dataclass(frozen=True)
-class ScoreOrder:
-    """Scores of a state's held-out pairs."""
-
-    turn: int  # Number of the state
-    global_state: GlobalState
-    sample: DocumentSample | None
+    scores: ScoreOrder | None  # What hosts score while changes travel
 
 
 @dataclass(frozen=True)
@@ -193,7 +197,7 @@ class Host:
         warm: Sequence[WarmSource],
         state: HostState,
     ) -> None:
-        self._token, self._home, self._links, self.part = token, home, links, part
+        self._token, self._home, self.links, self.part = token, home, links, part
         self._shards = dict(zip(part.numbers, shards, strict=True))
         self._heldout = dict(zip(part.numbers, heldout, strict=False))
         self._warm = dict(zip(part.numbers, warm, strict=False))
@@ -226,16 +230,17 @@ class Host:
             self._closed = True
             self._changed.notify_all()
 
-    def command(self, order: Order | ScoreOrder) -> list[Any]:
-        """Have all hosts follow an order, and return their results in the order of the hosts."""
-        # Several workers may share a process, so that a task of one that is gone would find its host.
-        _require_at(self._links, self._home)
-        self._links.leave_thread()
-        homes, results = range(len(self._links.addresses)), {}
+    def command(self, order: Order | ScoreOrder) -> None:
+        """Have all hosts follow an order."""
         order_bytes = pickle.dumps(order)
-        for home in homes:
+        for home in range(len(self.links.addresses)):
             self._send(home, order.turn, Kind.ORDER, order_bytes)
-        for home, parts in self._arriving(order.turn, _answer(order), homes):
+
+    def answers(self, turn: int, kind: Kind) -> list[Any]:
+        """Wait for the results of all hosts, and return them in the order of the hosts."""
+        self.links.leave_thread()
+        homes, results = range(len(self.links.addresses)), {}
+        for home, parts in self._arriving(turn, kind, homes):
             results[home] = pickle.loads(parts[0])  # noqa: S301
             if isinstance(results[home], BaseException):
                 raise results[home]
@@ -250,12 +255,16 @@ class Host:
                 if self._closed:
                     return
                 order = self._orders.popleft()
-            try:
-                answer = pickle.dumps(self._score(order) if isinstance(order, ScoreOrder) else self._turn(order))
-            # The task at the lead raises it.
-            except BaseException as error:
-                answer = _pickled(error)
-            self._send(LEAD, order.turn, _answer(order), answer)
+            self._follow(order)
+
+    def _follow(self, order: Order | ScoreOrder) -> None:
+        """Follow an order, and send the result to the lead."""
+        try:
+            answer = pickle.dumps(self._score(order) if isinstance(order, ScoreOrder) else self._turn(order))
+        # The task at the lead raises it.
+        except BaseException as error:
+            answer = _pickled(error)
+        self._send(LEAD, order.turn, _answer(order), answer)
 
     def _send(self, receiver: int, turn: int, kind: Kind, *parts: bytes) -> Future[None] | None:
         message = Message(self._token, receiver, turn, kind, self._home, parts)
@@ -274,7 +283,7 @@ class Host:
             raise ValueError("expected changes that are whole numbers")
         changes = {name: buffers.zeros((self.part.bounds[-1], *kind.shape), kind.dtype) for name, kind in kinds.items()}
         swept, rest = self._sweep(state, order, kinds, changes)
-        self._exchange(order.turn, list(changes.values()))
+        self._exchange(order, list(changes.values()))
         began = time.perf_counter()
         blocks, sums = self._fold(state, order, kinds, changes)
         self._states[order.turn + 1] = HostState(blocks, swept)
@@ -291,12 +300,12 @@ class Host:
 
         return [score for scores in self._in_threads(score, list(self._heldout)) for score in scores]
 
-    def _in_threads(self, call: Callable[[int], R], numbers: Sequence[int]) -> list[R]:
-        """Call a function for each of the host's shards; return the results in their order."""
-        if self.part.threads == 1 or len(numbers) < 2:
-            return [call(number) for number in numbers]
+    def _in_threads(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        """Call a function for each item, as soon as it is there; return the results in the order of the items."""
+        if self.part.threads == 1:
+            return [call(item) for item in items]
         with ThreadPoolExecutor(self.part.threads) as threads:
-            return list(threads.map(call, numbers))
+            return list(threads.map(call, items))
 
     def _sweep(
         self, state: HostState, order: Order, kinds: Mapping[str, IntegerChange], changes: Mapping[str, Array]
@@ -324,25 +333,36 @@ class Host:
         results = dict(zip(part.numbers, self._in_threads(sweep, part.numbers), strict=True))
         return {n: swept for n, (swept, _) in results.items()}, {n: rest for n, (_, rest) in results.items()}
 
-    def _exchange(self, turn: int, changes: Sequence[Integers]) -> None:
+    def _exchange(self, order: Order, changes: Sequence[Integers]) -> None:
         """Replace the changes of the host's shards by the changes of all hosts."""
-        homes, own = len(self._links.addresses), self._home
+        homes, own, turn, adding = len(self.links.addresses), self._home, order.turn, threading.Lock()
         others = [(own + distance) % homes for distance in range(1, homes)]
-        sending: list[Future[None] | None] = []
-        for owner in others:
+
+        def encoded(owner: int) -> tuple[bytes, ...]:
             low, high = self._owned[owner]
-            sending.append(self._send(owner, turn, Kind.SLICES, *(encode(values[low:high]) for values in changes)))
-        low, high = self._owned[own]
-        for _, parts in self._arriving(turn, Kind.SLICES, others):
-            for values, part in zip(changes, parts, strict=True):
-                add_encoded(part, values[low:high])
-        sums = tuple(encode(values[low:high]) for values in changes) if others else ()
-        sending += [self._send(receiver, turn, Kind.SUMS, *sums) for receiver in others]
-        for owner, parts in self._arriving(turn, Kind.SUMS, others):
-            low, high = self._owned[owner]
-            for values, part in zip(changes, parts, strict=True):
+            return tuple(encode(values[low:high]) for values in changes)
+
+        def send_slices(owner: int) -> Future[None] | None:
+            return self._send(owner, turn, Kind.SLICES, *encoded(owner))
+
+        def add_slices(message: tuple[int, tuple[bytes, ...]]) -> None:
+            low, high = self._owned[own]
+            for values, part in zip(changes, message[1], strict=True):
+                add_encoded(part, values[low:high], adding)
+
+        def put_sums(message: tuple[int, tuple[bytes, ...]]) -> None:
+            low, high = self._owned[message[0]]
+            for values, part in zip(changes, message[1], strict=True):
                 values[low:high] = 0
                 add_encoded(part, values[low:high])
+
+        sending = self._in_threads(send_slices, others)
+        self._in_threads(add_slices, self._arriving(turn, Kind.SLICES, others))
+        sums = encoded(own) if others else ()
+        sending += [self._send(receiver, turn, Kind.SUMS, *sums) for receiver in others]
+        if order.scores is not None:
+            self._follow(order.scores)
+        self._in_threads(put_sums, self._arriving(turn, Kind.SUMS, others))
         for future in sending:
             if future is not None:
                 self._wait_for(future)
@@ -450,8 +470,8 @@ def encode(values: Integers) -> bytes:
     return header + bytes(zstd.compress(split_planes, LEVEL))
 
 
-def add_encoded(data: bytes, values: Integers) -> None:
-    """Add the numbers of encoded bytes to as many contiguous values."""
+def add_encoded(data: bytes, values: Integers, adding: AbstractContextManager[object] = NO_LOCK) -> None:
+    """Add the numbers of encoded bytes to as many contiguous values, while `adding`."""
     from numcodecs import zstd
 
     size, count = _HEADER.unpack_from(data)
@@ -462,7 +482,8 @@ def add_encoded(data: bytes, values: Integers) -> None:
     split_planes = buffers.empty(count * size, np.uint8)
     zstd.decompress(memoryview(data)[_HEADER.size :], split_planes)
     flat = values.reshape(-1)
-    (planes.add_32 if values.dtype == np.int32 else planes.add_64)(split_planes, flat)
+    with adding:
+        (planes.add_32 if values.dtype == np.int32 else planes.add_64)(split_planes, flat)
 
 
 _hosts: dict[tuple[str, int], Host] = {}  # The hosts of this process
@@ -517,17 +538,21 @@ def deliver(message: Message) -> None:
 
 def turn(token: str, order: Order, shards: int) -> Delta:
     """Task: a turn of all hosts; return the sums over all shards that the update of the global state takes."""
-    hosts: list[Turned] = _host(token, LEAD).command(order)
-    size = _host(token, LEAD).part.group
-    sums = summed((rest for host in hosts for rest in host.rest), size, shards)
+    lead = _lead(token)
+    lead.command(order)
+    hosts: list[Turned] = lead.answers(order.turn, Kind.TURNED)
+    sums = summed((rest for host in hosts for rest in host.rest), lead.part.group, shards)
     for host in hosts:
         sums = sums + host.sums
     return sums
 
 
-def score(token: str, order: ScoreOrder) -> list[Score]:
-    """Task: the scores of all shards."""
-    return [score for scores in _host(token, LEAD).command(order) for score in scores]
+def score(token: str, order: ScoreOrder, is_ordered: bool) -> list[Score]:
+    """Task: the scores of all shards, which may be part of the order to turn."""
+    lead = _lead(token)
+    if not is_ordered:
+        lead.command(order)
+    return [score for scores in lead.answers(order.turn, Kind.SCORED) for score in scores]
 
 
 def swept_of(held: Held, turn: int, number: int) -> Swept:
@@ -539,6 +564,13 @@ def block_of(token: str, turn: int, number: int) -> Block:
     """Task: a block of the vocabulary, from any host."""
     host = next((host for key, host in [*_hosts.items()] if key[0] == token), None) or _host(token, -1)
     return host.held.state(turn).blocks[number]
+
+
+def _lead(token: str) -> Host:
+    """Return the lead of an exchange to a task, unless its worker is gone: several may share a process."""
+    lead = _host(token, LEAD)
+    _require_at(lead.links, LEAD)
+    return lead
 
 
 def _answer(order: Order | ScoreOrder) -> Kind:

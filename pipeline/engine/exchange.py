@@ -52,6 +52,7 @@ class Turn:
     """A submitted turn of all hosts."""
 
     turned: Future[Delta]
+    scores: list[Future[list[tasks.Score]]]  # Scores of the state before
     links: exchange.Links
     blocks: HeldParts[tasks.Block]  # The blocks of the vocabulary after it
     swept: HeldParts[tasks.Swept]  # The shards' next local states
@@ -109,12 +110,16 @@ class Exchange:
         """True if all present worker processes take part, and no other one does."""
         return self._problem.executor.links() == self.links
 
-    def submit(self, state: State, last: State | None, stream: Stream, sample: DocumentSample | None) -> Turn:
-        """Submit a turn from a state; the `last` complete iteration is needed until the next is."""
+    def submit(
+        self, state: State, last: State | None, stream: Stream, sample: DocumentSample | None, *, scored: bool = False
+    ) -> Turn:
+        """Submit a turn from a state, which may be scored too; the `last` one is needed until the next is there."""
         problem, token, submit = self._problem, self._token, self._problem.executor.submit
         turn = self.turn_of(state) + 1
         keep = turn - 1 if last is None else min(self.turn_of(last), turn - 1)
-        order = exchange.Order(turn - 1, keep, state.global_state, stream, sample)
+        scored_sample, scored = problem.sample(state.iteration), scored and bool(problem.heldout)
+        scoring = exchange.ScoreOrder(turn - 1, state.global_state, scored_sample) if scored else None
+        order = exchange.Order(turn - 1, keep, state.global_state, stream, sample, scoring)
         turned = submit(exchange.turn, token, order, len(problem.shards), home=exchange.LEAD)
 
         def block(number: int) -> Future[tasks.Block]:
@@ -127,13 +132,16 @@ class Exchange:
             return submit(exchange.swept_of, self._held[self._home(number)], turn, number)
 
         blocks = HeldParts(self, turn, len(problem.block_bounds) - 1, block)
-        return Turn(turned, self.links, blocks, HeldParts(self, turn, len(problem.shards), swept))
+        scores = self.scores(state, scored_sample, is_ordered=True) if scored else []
+        return Turn(turned, scores, self.links, blocks, HeldParts(self, turn, len(problem.shards), swept))
 
-    def scores(self, state: State, sample: DocumentSample | None) -> list[Future[list[tasks.Score]]]:
-        """Submit the scoring of held-out pairs, if there are any."""
+    def scores(
+        self, state: State, sample: DocumentSample | None, *, is_ordered: bool = False
+    ) -> list[Future[list[tasks.Score]]]:
+        """Submit the scoring of held-out pairs, if there are any; `is_ordered` if it is part of a turn."""
         order = exchange.ScoreOrder(self.turn_of(state), state.global_state, sample)
         submit, has_pairs = self._problem.executor.submit, bool(self._problem.heldout)
-        return [submit(exchange.score, self._token, order, home=exchange.LEAD)] if has_pairs else []
+        return [submit(exchange.score, self._token, order, is_ordered, home=exchange.LEAD)] if has_pairs else []
 
     def turn_of(self, state: State) -> int:
         """Return the number that the hosts have of a state; 0 of the one that the exchange began with."""

@@ -39,7 +39,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState
 from collapsium.workers.document_samples import DocumentSample
-from collapsium.workers.exchange import HostLostError
+from collapsium.workers.exchange import HostLostError, Links
 from collapsium.workers.families.family import Stochastic
 
 PREFIX = "bin:"
@@ -163,6 +163,7 @@ class Round:
     swept: Sequence[Future[tasks.Swept]]  # The shards' next local states
     blocks: Sequence[Future[tasks.Block]]  # The blocks of the vocabulary, with the deltas folded in
     sums: Callable[[Executor], Delta]  # Waits for the inputs of the global state's update
+    scores: Sequence[Future[list[tasks.Score]]]  # Scores of the state before, by hosts that exchange their changes
     rows: BlockRows  # Rows of the blocks; empty where hosts exchange their changes
 
 
@@ -271,7 +272,9 @@ class Fit:
         if restored is None:
             due = self._due(self.state.iteration + 1)
             rows, progress = self._iterate(due)
-            scores = self._submit_scores(rows.scored) if due.scored else []
+            # Hosts of an exchange score in their next turn, while changes travel.
+            together = due.scored and due.swept and isinstance(self.state.blocks, HeldParts)
+            scores = self._submit_scores(rows.scored) if due.scored and not together else []
             blocks = self.state.blocks
             self._save_if_due(progress)
             if self.state.blocks is not blocks:
@@ -279,7 +282,7 @@ class Fit:
                 rows = self._submit_rows(self.state.blocks, due._replace(scored=False))
             del blocks
         else:
-            progress, due = restored, self._due(self.state.iteration)
+            progress, due, together = restored, self._due(self.state.iteration), False
             rows = self._submit_rows(self.state.blocks, due)
             scores = self._submit_scores(rows.scored) if due.scored else []
         # The next sweeps are submitted before the scores are collected, so that no worker waits for the driver. They
@@ -288,9 +291,12 @@ class Fit:
         if due.swept:
             # Where a host is gone just now, it is submitted again.
             with contextlib.suppress(HostLostError):
-                self._submitted = self._submit_round(self._due(self.state.iteration + 1), rows=rows)
+                self._submitted = self._submit_round(self._due(self.state.iteration + 1), rows=rows, scored=together)
+                scores += self._submitted.scores
         self._checkpointer.complete()
-        scored, top_words = self._collected(scores), self.problem.executor.collect(words) if words else []
+        links = self._exchange.links if together and self._exchange is not None else None
+        scored = self._collected(scores, links) if scores or not due.scored else self._scores()
+        top_words = self.problem.executor.collect(words) if words else []
         progress = self._finished_progress(progress, scored, top_words, restored=restored is not None)
         if progress.score is None and self._stop_reason(progress):
             # The last iteration is always scored.
@@ -377,8 +383,11 @@ class Fit:
         ]
         return BlockRows(swept, scored, prefetched)
 
-    def _submit_round(self, due: Due, number: int = 0, rows: BlockRows | None = None) -> Round:
-        """Submit a sweep of every shard, the sums of the deltas, and the folding of the sums into the blocks."""
+    def _submit_round(self, due: Due, number: int = 0, rows: BlockRows | None = None, *, scored: bool = False) -> Round:
+        """Submit a sweep of every shard, the sums of the deltas, and the folding of the sums into the blocks.
+
+        With `scored`, hosts of an exchange score the state meanwhile.
+        """
         problem, state = self.problem, self.state
         purpose = _purpose("sweep", number) if state.swept else "start"
         stream = problem.stream.at(iteration=state.iteration + 1, purpose=purpose)
@@ -389,12 +398,13 @@ class Fit:
             self._exchange = Exchange.begun(problem, state)
         if self._exchange is not None:
             last = self._checkpointer.last
-            turn = self._exchange.submit(state, None if last is None else last.state, stream, sample)
-            return Round(turn.swept, turn.blocks, turn.sums, BlockRows())
+            last_state = None if last is None else last.state
+            turn = self._exchange.submit(state, last_state, stream, sample, scored=scored)
+            return Round(turn.swept, turn.blocks, turn.sums, turn.scores, BlockRows())
         shown = rows.swept if rows is not None and rows.swept else self._submit_rows(state.blocks, Due()).swept
         swept, blocks = self._submit_sweeps(shown, stream, sample)
         statistics = [problem.executor.submit(tasks.block_sums, block) for block in blocks]
-        return Round(swept, blocks, Summed(statistics).sums, self._submit_rows(blocks, due))
+        return Round(swept, blocks, Summed(statistics).sums, [], self._submit_rows(blocks, due))
 
     def _leave_lost_hosts(self) -> None:
         """Give a turn up that waits for hosts which are gone, and hand over what the others hold."""
@@ -479,13 +489,11 @@ class Fit:
     def _scores(self) -> list[tasks.Score]:
         """Return the scores of the state's shards; none where nothing is held out."""
         rows = self._submit_rows(self.state.blocks, Due(swept=False, scored=True))
-        return self._collected(self._submit_scores(rows.scored))
-
-    def _collected(self, submitted: list[Future[list[tasks.Score]]]) -> list[tasks.Score]:
-        """Wait for scores; submit them again where a host of the exchange is gone."""
         links = self.state.blocks.exchange.links if isinstance(self.state.blocks, HeldParts) else None
-        if not submitted:
-            return []
+        return self._collected(self._submit_scores(rows.scored), links)
+
+    def _collected(self, submitted: list[Future[list[tasks.Score]]], links: Links | None) -> list[tasks.Score]:
+        """Wait for scores; submit them again where a host of the exchange is gone."""
         try:
             collected = self.problem.executor.collect(submitted, links)
         except HostLostError:

@@ -1,6 +1,7 @@
 """Hosts that exchange the changes of their rows, in one process: the same bits as one after another."""
 
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,9 +9,13 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline.engine.exchange import Exchange, HeldParts
 from collapsium.pipeline.engine.loop import GROUP_SHARDS, Fit, _Sums
+from collapsium.pipeline.engine.save import documents_of
 from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.engine.setup.loading import load_heldout
+from collapsium.pipeline.engine.setup.request import align
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.executors.threads import ThreadExecutor
+from collapsium.storage.corpus.corpus import Corpus
 from collapsium.workers import exchange, tasks
 from collapsium.workers.arrays.delta import Delta, fresh
 from tests.fits import problem_of
@@ -60,6 +65,10 @@ def states(small, executor, options, family="lda", homes=()):
     homes, moves = list(homes), bool(homes)
     try:
         problem = problem_of(small[0], family, options, executor=executor, iterations=ITERATIONS)
+        pairs = align(documents_of(Corpus(small[0])), Corpus(small[1]), str(small[0]))
+        problem = replace(
+            problem, heldout=[executor.submit(load_heldout, pair, None, problem.family) for pair in pairs]
+        )
         found = []
         for state, progress in Fit(problem, Limits(iterations=ITERATIONS)):
             assert moves or isinstance(state.blocks, HeldParts) == isinstance(executor, Hosts)
@@ -67,7 +76,8 @@ def states(small, executor, options, family="lda", homes=()):
             parts += [block.rows.to_arrays() for block in executor.collect([*state.blocks])]
             parts += [swept.local.to_arrays() for swept in executor.collect([*state.swept])]
             bits = [{name: values.tobytes() for name, values in part.items()} for part in parts]
-            found.append((bits, progress.change, progress.figures))
+            assert (progress.score is None) == (state.iteration == 0)
+            found.append((bits, progress.change, progress.figures, progress.score))
             del state
             if homes:
                 executor.ways = Near(homes.pop(0))
