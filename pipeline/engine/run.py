@@ -134,8 +134,8 @@ def fallen_score(events: Sequence[Event]) -> str:
     if sum(later > iteration for _, later in scored) < FALLEN_SCORES or best - scored[-1][0] < LEAST_FALL:
         return ""
     return (
-        f"the held-out score has fallen since iteration {iteration}, from {best:.4f} to {scored[-1][0]:.4f}: more "
-        f"iterations fit the training tokens alone; a fit with iterations {iteration} ends at the best"
+        f"the held-out score has fallen since iteration {iteration}, from {best:.4f} to {scored[-1][0]:.4f}; a fit "
+        f"with iterations {iteration} ends there"
     )
 
 

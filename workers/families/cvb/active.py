@@ -167,7 +167,7 @@ def _first_lists(
 ) -> tuple[Steps, Ints]:
     """Draw the documents' first active topics; return these and their number for each document, 0 for an empty one."""
     occupied = np.diff(shard.offsets) > 0
-    if begins_complete(topics, most):
+    if begins_complete(np.diff(shard.offsets), topics, most):
         occupied &= np.arange(occupied.size) % every == 0
         sizes = np.where(occupied, topics, 0)
         return np.tile(np.arange(topics, dtype=np.uint16), int(occupied.sum())), sizes
@@ -200,7 +200,7 @@ def sweep(
     before_sweep = local.to_arrays()
     age, prior = int(before_sweep["age"]) + 1, parameters.topics
     age = age if joining is None else min(age, JOIN_AGE)
-    selecting = moving is not None or joining is not None or _selects(age, parameters)
+    selecting = moving is not None or joining is not None or _selects(age, shard, parameters)
     select_, carry_ = (select, carry) if moving is None else (moving.select, moving.carry)
     working = SweptRows(shard, rows, parameters)
     if joining is not None:
@@ -227,7 +227,7 @@ def sweep(
             chosen = selected[number] if ahead else select_(before, working, parameters)
             working.release()
             chunk = carry_(before, working, chosen)
-        new = _sweep(chunk, working, parameters, _inverse_temperatures(age, chunk, parameters), after.allocate(chunk))
+        new = _sweep(chunk, working, parameters, _powers(age, shard, chunk, parameters), after.allocate(chunk))
         if parameters.tables:
             priors = parameters.priors_of(new.document, new.documents)
             sums.active_tables(new.pairs, new.active, new.state, priors, tables, grown)
@@ -262,18 +262,23 @@ def _chunks(shard: Shard, local: Arrays, moving: Moving | None) -> Iterator[Docu
             yield chunk
 
 
-def _selects(age: int, parameters: Parameters) -> bool:
+def _selects(age: int, shard: Shard, parameters: Parameters) -> bool:
     """Return whether active topics are selected before a shard's sweep number `age`, 1 for the first."""
     scheduled = age in SELECTION_SWEEPS or age % SELECTION_INTERVAL == 0
-    if not begins_complete(parameters.topics.size, parameters.active_settings.most):
+    if not _begins_complete(shard, parameters):
         return scheduled or parameters.active_settings.selecting
     return age == SAMPLE_SWEEPS + 1 or (age > ANNEALING_SWEEPS and scheduled)
 
 
-def _inverse_temperatures(age: int, chunk: DocumentChunk, parameters: Parameters) -> Vector:
+def _begins_complete(shard: Shard, parameters: Parameters) -> bool:
+    """Return whether the documents of a shard begin with all topics."""
+    return begins_complete(np.diff(shard.offsets), parameters.topics.size, parameters.active_settings.most)
+
+
+def _powers(age: int, shard: Shard, chunk: DocumentChunk, parameters: Parameters) -> Vector:
     """Return the inverse temperatures of a chunk's documents in turn, in a shard's sweep number `age`; shape (2,)."""
     settings = parameters.active_settings
-    if age == 1 and begins_complete(parameters.topics.size, settings.most):
+    if age == 1 and _begins_complete(shard, parameters):
         return np.full(2, FIRST_INVERSE_TEMPERATURE)
     if settings.annealed and age <= ANNEALING_SWEEPS:
         return np.full(2, ANNEALING_INVERSE_TEMPERATURE)

@@ -41,16 +41,20 @@ MIN_OLD_PSEUDO = 0.5  # In these, excess of a count over its responsibilities th
 CHUNK_RESPONSIBILITIES = 1 << 22  # Responsibilities, of 2 bytes each, that are swept together
 
 Selected = tuple[Steps, Ints]
-PairsT = TypeVar("PairsT", float, Ints, Vector)
+PairsT = TypeVar("PairsT", float, npt.NDArray[np.number])
 
 
-MAX_COMPLETE_TOPICS = 128  # Up to this many topics, documents begin with all of them, and all may stay active
+MAX_COMPLETE_TOPICS = 128  # Up to this many topics, short documents begin with all of them, and all may stay active
 # With more topics, a document may have `base_room` active ones, and one more for each `pairs_per_topic` pairs, to
 # the nearest multiple of eight, as kernels process eight at a time; but `min_room` at least. (40 instead of 64 in
 # short documents lose 0.01 to 0.03 in score on news and reviews.)
 BASE_ROOM = 24
 PAIRS_PER_TOPIC = 8
 MIN_ROOM = 64
+# Responsibilities of a document, which limit the active topics of long ones, but not to fewer than `MIN_LONG_ROOM`:
+# thousands of words show which topics a document has, and topics beyond hold shares of a percent
+MAX_RESPONSIBILITIES = 3 << 15
+MIN_LONG_ROOM = 16
 # Small active sets have room for a `small_divisor`-th of the topics of others, to the nearest multiple of eight,
 # and for eight at least
 SMALL_DIVISOR = 8
@@ -68,17 +72,25 @@ def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
     """Return the most active topics of documents by their number of pairs; `most` is the option, 0 for the default."""
     if most:
         return most
-    if topics <= MAX_COMPLETE_TOPICS:
-        return topics
-    pairs_per_group = LANES * PAIRS_PER_TOPIC
-    room = BASE_ROOM + LANES * ((pairs + pairs_per_group // 2) // pairs_per_group)
-    largest: PairsT | int = np.maximum(room, MIN_ROOM)
+    room: PairsT | int = topics
+    if topics > MAX_COMPLETE_TOPICS:
+        pairs_per_group = LANES * PAIRS_PER_TOPIC
+        grown = BASE_ROOM + LANES * ((pairs + pairs_per_group // 2) // pairs_per_group)
+        room = np.maximum(grown, MIN_ROOM)
+    of_long = np.maximum(LANES * (MAX_RESPONSIBILITIES // np.maximum(LANES * pairs, 1)), MIN_LONG_ROOM)
+    largest: PairsT | int = np.minimum(room, of_long)
     return largest
 
 
-def begins_complete(topics: int, most: int) -> bool:
-    """Return whether documents begin with all topics; `most` is as for `max_active_for`."""
-    return topics <= min(MAX_COMPLETE_TOPICS, most or topics)
+def begins_complete(lengths: npt.NDArray[np.number], topics: int, most: int) -> bool:
+    """Return whether documents with so many pairs begin with all topics, as most of the pairs may keep all.
+
+    `most` is as for `max_active_for`.
+    """
+    if topics > min(MAX_COMPLETE_TOPICS, most or topics):
+        return False
+    complete = lengths[max_active_for(lengths, topics, most) >= topics]
+    return bool(2 * complete.sum() >= lengths.sum())
 
 
 def max_small(limits: Ints) -> Ints:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
@@ -516,7 +517,11 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
             chunk=2 * (pair * summary.pairs + document * summary.documents),
             proportions=proportions,
         )
-    active, counts = _mean_active(summary, config), 4 * config.topics + 8.0
+    lengths = summary.lengths
+    if lengths is None or not lengths.sum():
+        lengths = np.array([summary.pairs / max(summary.documents, 1)])
+    complete = begins_complete(lengths, config.topics, config.most_active or 0)
+    active, counts = _mean_active(lengths, config), 4 * config.topics + 8.0
     in_steps = config.weights is None and not moments
     bits = count_bits(summary, config)
     # Counts and their changes; where they are floats, rows have both only with momentum.
@@ -534,7 +539,7 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
         pair=2.0 * active,
         document=10.0 * active + 24,
         chunk=6.0 * CHUNK_RESPONSIBILITIES,
-        first_pair=0.0 if begins_complete(config.topics, config.most_active or 0) else 2.0 * INITIAL_TOPICS,
+        first_pair=2.0 * (config.topics - active if complete else INITIAL_TOPICS),
         # A chunk is cut by the topics before; those that are selected may be several times as many.
         carried=2.0 * CHUNK_RESPONSIBILITIES * max(active / INITIAL_TOPICS, 1.0),
         selected=counts,
@@ -544,10 +549,7 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
     )
 
 
-def _mean_active(summary: Summary, config: CollapsedOptions) -> float:
-    """Return the largest number of active topics of a document, a mean over the pairs."""
-    most = config.most_active or 0
-    if summary.lengths is None or not summary.lengths.sum():
-        return float(min(max_active_for(summary.pairs / max(summary.documents, 1), config.topics, most), config.topics))
-    largest_active = np.minimum(max_active_for(summary.lengths, config.topics, most), config.topics)
-    return float((summary.lengths * largest_active).sum() / summary.lengths.sum())
+def _mean_active(lengths: npt.NDArray[np.number], config: CollapsedOptions) -> float:
+    """Return the largest number of active topics of documents with so many pairs, a mean over the pairs."""
+    largest = np.minimum(max_active_for(lengths, config.topics, config.most_active or 0), config.topics)
+    return float((lengths * largest).sum() / max(lengths.sum(), 1e-300) if lengths.any() else largest.mean())

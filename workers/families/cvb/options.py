@@ -28,8 +28,9 @@ class CollapsedOptions(SeededOptions):
         None,
         ge=1,
         description="largest number of active topics of a document (default: all if there are at most 128 "
-        "topics, else 24 plus one for every 8 of its distinct words, and 64 at least; in corpora of 4 million tokens "
-        "or more an eighth of that, if held-out tokens are then predicted better)",
+        "topics, else 24 plus one for every 8 of its distinct words, and 64 at least, but not more than 98,304 divided "
+        "by its distinct words, and 16 at least; with more than 128 topics, in corpora of 4 million tokens or more, an "
+        "eighth of that, if held-out tokens are then predicted better)",
     )
     momentum: float = Field(
         0.8,

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from collapsium.workers.families.cvb.active_topics import (
     BASE_ROOM,
     MAX_COMPLETE_TOPICS,
+    MAX_RESPONSIBILITIES,
+    MIN_LONG_ROOM,
     MIN_ROOM,
     MIN_TOKENS,
     PAIRS_PER_TOPIC,
+    begins_complete,
     carry,
     document_chunks,
     max_active,
@@ -44,15 +47,35 @@ def test_max_active__is_the_limit_of_each_document(lengths, topics, most):
         assert (found == min(most, topics)).all()
 
 
-@given(st.integers(0, 3000), st.integers(0, 3000), TOPICS, MOST)
-def test_max_active__does_not_shrink_with_pairs(one, other, topics, most):
+SHORT = MAX_RESPONSIBILITIES // MAX_COMPLETE_TOPICS  # Pairs of documents that are not taken for long
+
+
+@given(st.integers(0, SHORT), st.integers(0, SHORT), TOPICS, MOST)
+def test_max_active__does_not_shrink_with_pairs_of_short_documents(one, other, topics, most):
     found = max_active(offsets_of(sorted((one, other))), topics, most)
     assert found[0] <= found[1]
 
 
-@given(st.integers(0, 3000), st.integers(1, MAX_COMPLETE_TOPICS))
+@given(st.integers(SHORT, 10**6), st.integers(SHORT, 10**6), TOPICS, MOST)
+def test_max_active__limits_the_responsibilities_of_long_documents(one, other, topics, most):
+    lengths = sorted((one, other))
+    found = max_active(offsets_of(lengths), topics, most)
+    assert most or ((found <= MIN_LONG_ROOM) | (found * lengths <= MAX_RESPONSIBILITIES)).all()
+    assert (found >= min(topics, most or MIN_LONG_ROOM)).all()
+
+
+@given(st.integers(0, SHORT), st.integers(1, MAX_COMPLETE_TOPICS))
 def test_max_active__is_for_all_topics_where_they_are_few(pairs, topics):
     assert max_active(offsets_of([pairs]), topics, 0).tolist() == [topics]
+
+
+def test_begins_complete__follows_the_documents_with_most_of_the_pairs():
+    assert begins_complete(np.array([SHORT, SHORT, 2 * SHORT]), MAX_COMPLETE_TOPICS, 0)
+    assert not begins_complete(np.array([SHORT, 2 * SHORT]), MAX_COMPLETE_TOPICS, 0)
+    assert not begins_complete(np.array([SHORT, SHORT]), MAX_COMPLETE_TOPICS + 1, 0)
+    assert begins_complete(np.array([10**6]), MIN_LONG_ROOM, 0)
+    assert begins_complete(np.zeros(0, dtype=np.int64), 5, 0)
+    assert not begins_complete(np.array([9]), 20, 10)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +87,10 @@ def test_max_active__is_for_all_topics_where_they_are_few(pairs, topics):
         (44 * PAIRS_PER_TOPIC - 1, 1000, 0, MIN_ROOM),
         (44 * PAIRS_PER_TOPIC, 1000, 0, MIN_ROOM + 8),
         (85 * PAIRS_PER_TOPIC, 1000, 0, BASE_ROOM + 88),
-        (10**6, 1000, 0, 1000),
+        (10**6, 1000, 0, MIN_LONG_ROOM),
+        (4096, 1000, 0, 24),
+        (4500, 40, 0, 16),
+        (4500, 10, 0, 10),
         (10**6, 1000, 30, 30),
         (3, 1000, 30, 30),
         (3, 20, 30, 20),
