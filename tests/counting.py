@@ -16,8 +16,7 @@ from collapsium.workers.families.cvb.states import (
 from collapsium.workers.families.gibbs.author_topic import AuthorLocal
 from collapsium.workers.families.gibbs.label_topics import LabelDocuments
 from collapsium.workers.families.gibbs.states import GibbsDocuments
-from collapsium.workers.families.ncrp.gibbs_state import GibbsNcrpDocuments
-from collapsium.workers.families.ncrp.state import NcrpGlobalState, NcrpRows
+from collapsium.workers.families.ncrp.state import GibbsNcrpDocuments, NcrpGlobalState, NcrpRows
 from collapsium.workers.families.networks.states import ExpectedDocuments, ExpectedLocal, SampledLocal
 from collapsium.workers.families.plain_tokens import CountedTokens, WeighedRows
 from collapsium.workers.families.vb.states import MeanFieldGlobalState
