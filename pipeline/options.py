@@ -1,7 +1,7 @@
 """Options, declared once as fields of models, for keywords of functions, flags of commands and keys of TOML files.
 
 A field has a name, a type, a default, limits, a way of writing its value, and a description. `keywords` gives a
-function the fields of models as keyword arguments; `collapsium.pipeline.cli.app` makes flags of them.
+function the fields of models as keyword arguments; `collapsium.pipeline.cli.main` makes flags of them.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ DOORS = {
     "workers/tasks.py",
 }
 """Modules behind which there are slow libraries that not every call needs."""
-NAMES_MODULES = {"pipeline/__init__.py", "pipeline/cli/app.py", "pipeline/executors/dask_cluster.py"}
+NAMES_MODULES = {"pipeline/__init__.py", "pipeline/cli/main.py", "pipeline/executors/dask_cluster.py"}
 """Modules that find public names and commands by their modules, and the one that names what workers of Dask load."""
 IMPORTS_OTHERS_BY_NAME = {
     "pipeline/monitoring/events.py",

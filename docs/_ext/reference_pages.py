@@ -20,7 +20,7 @@ import collapsium.pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS
 from collapsium.pipeline.analysis.metrics.measure import EFFORT
 from collapsium.pipeline.analysis.metrics.topic_words import WINDOWS
-from collapsium.pipeline.cli.app import EPILOG
+from collapsium.pipeline.cli.main import EPILOG
 from collapsium.pipeline.cli.reference import CommandEntry, OptionEntry, commands, families
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.monitoring.prometheus import RunMetrics

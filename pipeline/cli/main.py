@@ -1,4 +1,7 @@
-"""Entry point of the command ``collapsium``: runs a command and reports errors in one line."""
+"""The command ``collapsium``: parses with cyclopts, runs a command, and reports wrong usage and errors in one line.
+
+Only the module of the command that is called is imported.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import atexit
 import contextlib
 import functools
 import gc
+import inspect
+import json
 import logging
 import os
 import signal
@@ -13,17 +18,341 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.metadata import version
+from types import ModuleType
+from typing import Annotated, Any, Literal, NoReturn, cast, get_args, get_origin
 
-from collapsium.pipeline.cli.app import parse
-from collapsium.pipeline.cli.command import COMMAND_LINE, UsageError, spelling
+from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts.exceptions import MissingArgumentError, UnknownOptionError, UnusedCliTokensError
+from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
+
+from collapsium.pipeline.cli.command import COMMAND_LINE, COMMANDS, UsageError, in_flags, spelling
 from collapsium.pipeline.cli.options import print_notice
-from collapsium.pipeline.cli.output import print_error
+from collapsium.pipeline.cli.output import Help, print_error
 from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.progress import silenced
 from collapsium.pipeline.monitoring.terminal import guarded_streams
-from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError, flag_of
-from collapsium.workers.options import RenamedWarning
+from collapsium.pipeline.options import (
+    Commas,
+    Options,
+    choices_of,
+    heading_of,
+    kinds_of,
+    names_of,
+    spelled_flag,
+    value_of,
+)
+from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError, flag_of, suggestion
+from collapsium.workers.options import (
+    FORMER_FUNCTIONS,
+    RenamedWarning,
+    former_names,
+    present_names,
+    renaming,
+    warn_renamed,
+)
+
+_HERE = "collapsium.pipeline.cli"
+# Headings of the positional arguments, and of the options without a heading of their own
+ARGUMENTS, OPTIONS = Group("arguments", sort_key=0), Group("options", sort_key=1)
+
+DESCRIPTION = """\
+Bayesian topic models on corpora that outgrow one machine.
+
+A corpus is ingested once, into shards on disk. A fit sweeps the shards with threads
+or Dask workers and writes a run: a folder with events, checkpoints and the model."""
+
+EPILOG = """\
+example:
+  collapsium ingest reviews.jsonl reviews --min-documents 5 --max-document-share 0.5
+  collapsium split reviews train heldout
+  collapsium fit train run --family hdp --topics 200 --heldout heldout
+  collapsium topics run
+
+exit codes:
+  0    done
+  1    an input is missing or damaged, or the work failed; existing files are unchanged
+  2    wrong usage: an unknown command or option, or an invalid value, also in a TOML file
+  3    batch: the new model scores worse than the published one
+  4    batch: another process is working on the job
+  5    another process took over the work while this one was suspended
+  130  interrupted (Ctrl-C or SIGTERM)
+  141  the reader of the output closed the pipe
+
+`collapsium COMMAND --help` explains a command.
+`collapsium fit --family hdp --help` lists the options of a family."""
+
+
+def load_command(name: str) -> ModuleType:
+    """Import the module of a command."""
+    return import_module(f"{_HERE}.{COMMANDS[name][0]}")
+
+
+class RootOptions(Options):
+    """Options before the name of a command."""
+
+    debug: bool = Field(False, description="show the traceback of an error")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A parsed command line."""
+
+    call: Callable[[], int | None]  # Checks the options and runs the command
+    values: dict[str, Any]  # The options that are given, as cyclopts read them
+    command: str = ""  # The command's name; empty if none is named
+
+
+def parse(words: Sequence[str]) -> tuple[Line, bool]:
+    """Return a parsed command line, and whether errors are shown with a traceback."""
+    position = next((number for number, word in enumerate(words) if not word.startswith("-")), len(words))
+    debug = False
+    if position == len(words) or position:
+        try:
+            root = _read(_root(), words[:position], EPILOG)
+        except CycloptsError as error:
+            raise UsageError(_one_line(error)) from None
+        debug = bool(root.values.get("debug"))
+        if position == len(words):
+            raise UsageError("expected a command")
+    name, rest = words[position], words[position + 1 :]
+    if name in FORMER_FUNCTIONS:
+        warn_renamed(renaming(f"collapsium {name}", f"collapsium {FORMER_FUNCTIONS[name]}"))
+        name = FORMER_FUNCTIONS[name]
+    if name not in COMMANDS:
+        raise UsageError(f"unknown command {name!r}{suggestion(name, COMMANDS)}")
+    return read_command(name, rest), debug
+
+
+def read_command(name: str, words: Sequence[str]) -> Line:
+    """Return a parsed command line, without the program's options."""
+    module = load_command(name)
+    has_family = any(each.kind is each.VAR_KEYWORD for each in inspect.signature(module.execute).parameters.values())
+    families = import_module(f"{_HERE}.family_options") if has_family else None
+    heading, family = ("", None) if families is None else families.options_of(words)
+    words = _present_flags(words, [*models_of(module.execute).values(), *([] if family is None else [family])])
+    app = App(
+        name=f"collapsium {name}",
+        usage=f"collapsium {name} {usage_of(module.execute)}",
+        version_flags=(),
+        **_settings(module.__doc__ or ""),
+    )
+    app.default(_parser(module.execute, heading, family))
+    try:
+        return replace(_read(app, words, epilog_of(module)), command=name)
+    except UnknownOptionError as error:
+        flag = (error.token.keyword or error.token.value or "").partition("=")[0]
+        for model in models_of(module.execute).values():
+            for option, text in model.gone.items():
+                if flag == flag_of(option):
+                    raise UsageError(f"{flag}: is no longer an option: {in_flags(text)}", name) from None
+        hint = "" if families is None else families.hint_for(words, flag)
+        raise UsageError(". ".join(filter(None, (_one_line(error), hint))).replace("?.", "?"), name) from None
+    except CycloptsError as error:
+        raise UsageError(_one_line(error, app.usage), name) from None
+
+
+def _present_flags(words: Sequence[str], models: Sequence[type[BaseModel]]) -> list[str]:
+    """Return the words behind a command with the present names of flags."""
+    former = former_names(*models)
+    names = [word.partition("=")[0].removeprefix("--").replace("-", "_") * word.startswith("--") for word in words]
+    present_names(dict.fromkeys(names), former, warn_renamed)
+    return [
+        word.replace(flag_of(name), flag_of(former[name]), 1) if name in former else word
+        for name, word in zip(names, words, strict=True)
+    ]
+
+
+def epilog_of(module: ModuleType) -> str:
+    """Return the end of a command's help."""
+    return str(module.epilog() if hasattr(module, "epilog") else getattr(module, "EPILOG", "")).rstrip("\n")
+
+
+def arguments_of(run: Callable[..., object]) -> dict[str, str]:
+    """Return the descriptions of a command's positional arguments by their placeholders in the usage line."""
+    descriptions = {}
+    for argument in inspect.signature(run, eval_str=True).parameters.values():
+        if argument.kind is argument.POSITIONAL_ONLY:
+            kind, notation = get_args(argument.annotation)
+            label = f"{notation.metavar} ..." if get_origin(kind) is list else str(notation.metavar)
+            descriptions[label if argument.default is argument.empty else f"[{label}]"] = str(notation.help)
+    return descriptions
+
+
+def models_of(run: Callable[..., object]) -> dict[str, type[Options]]:
+    """Return the models of a command's options by parameter."""
+    parameters = inspect.signature(run, eval_str=True).parameters.values()
+    return {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
+
+
+def usage_of(run: Callable[..., object]) -> str:
+    """Return the usage line of a command, without its name."""
+    required = [
+        f"{flag_of(name)} {value_of(field).metavar or '|'.join(choices_of(field))}"
+        for model in models_of(run).values()
+        for name, field in model.model_fields.items()
+        if field.is_required()
+    ]
+    return " ".join(["[OPTIONS]", *required, *arguments_of(run)])
+
+
+def _root() -> App:
+    """Return the program without a command, which lists the commands and imports none of them."""
+    app = App(
+        name="collapsium",
+        version=f"collapsium {version('collapsium')}",
+        usage="collapsium [OPTIONS] COMMAND ...",
+        group_commands=Group("commands", sort_key=1),
+        **_settings(DESCRIPTION),
+    )
+    for position, (name, (module, text)) in enumerate(COMMANDS.items()):
+        app.command(f"{_HERE}.{module}:execute", name=name, help=text, sort_key=position)
+    for flag in app.version_flags:
+        app[flag].group, app[flag].help = (OPTIONS,), "show the version and exit"
+    app.default(_parser(_no_command))
+    return app
+
+
+def _no_command(*, options: RootOptions) -> None:
+    """Replace the command when only the program's own options are read."""
+
+
+def _settings(description: str) -> dict[str, Any]:
+    return {
+        "help_formatter": Help(description),
+        "help_format": "plaintext",
+        # The last value of a repeated flag counts, so that wrappers can be overridden.
+        "default_parameter": Parameter(negative=(), allow_repeating=True),
+    }
+
+
+def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] | None = None) -> Callable[..., Line]:
+    """Return the function that cyclopts fills in: it takes a command's arguments, and each option as a flag of its own.
+
+    Cyclopts takes the first value of a repeated flag if it makes a model itself, and leaves strings to strict models.
+    """
+    models = models_of(run)
+    fields = {name: (model, field) for model in models.values() for name, field in model.model_fields.items()}
+    headings = dict.fromkeys([heading, *(heading_of(model, name) for name, (model, _) in fields.items())])
+    groups = {name: Group(name, sort_key=number) if name else OPTIONS for number, name in enumerate(headings, 2)}
+    parameters = [
+        argument.replace(annotation=Annotated[argument.annotation, Parameter(group=ARGUMENTS)])
+        for argument in inspect.signature(run, eval_str=True).parameters.values()
+        if argument.kind is argument.POSITIONAL_ONLY
+    ]
+    for name, (model, field) in fields.items():
+        parameters.append(_flag(name, field, groups[heading_of(model, name)]))
+    for name, field in {} if family is None else family.model_fields.items():
+        notation = Parameter(
+            name=flag_of(name), help=help_of(field), metavar=_placeholder(field), group=groups[heading]
+        )
+        parameters.append(_keyword(name, Annotated[str | None, notation]))
+
+    def line(*arguments: object, **values: Any) -> Line:
+        def call() -> int | None:
+            options = {
+                parameter: model(
+                    **{
+                        name: _read_value(field, values[name])
+                        for name, field in model.model_fields.items()
+                        if name in values
+                    }
+                )
+                for parameter, model in models.items()
+            }
+            others = {name: value for name, value in values.items() if name not in fields}
+            return cast("int | None", run(*arguments, **options, **others))
+
+        return Line(call, values)
+
+    vars(line)["__signature__"] = inspect.Signature(parameters)
+    line.__annotations__ = {each.name: each.annotation for each in parameters}
+    return line
+
+
+def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _flag(name: str, field: FieldInfo, group: Group) -> inspect.Parameter:
+    """Return the flag of an option; the model converts the text."""
+    kinds = kinds_of(field.annotation)
+    several = str not in kinds and any(get_origin(kind) in (tuple, dict) for kind in kinds) and not value_of(field).text
+    kind: Any = bool if kinds == (bool,) else list[str] if several else str
+    notation = Parameter(
+        name=spelled_flag(name, field),
+        help=help_of(field),
+        metavar=value_of(field).metavar or ("" if several else "|".join(choices_of(field))) or None,
+        group=group,
+    )
+    if field.is_required():
+        return _keyword(name, Annotated[kind, notation], inspect.Parameter.empty)
+    return _keyword(name, Annotated[kind | None, notation])
+
+
+def _read_value(field: FieldInfo, value: Any) -> Any:
+    """Return the value of a flag for its model: a number, a choice, a list of names, or as cyclopts read it."""
+    if any(isinstance(mark, Commas) for mark in field.metadata):
+        return [name for text in value for name in names_of(text)]
+    kinds = kinds_of(field.annotation)
+    for number in (int, float):
+        if number in kinds and str not in kinds and isinstance(value, str) and not value_of(field).text:
+            with contextlib.suppress(ValueError):
+                return number(value)
+    choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    return next((choice for choice in choices if str(choice) == value), value)
+
+
+def _placeholder(field: FieldInfo) -> str:
+    """Return the placeholder of a family's option, whose value is TOML."""
+    kinds = kinds_of(field.annotation)
+    if get_origin(kinds[0]) is Literal:
+        return "|".join(choices_of(field))
+    return next((name for kind, name in ((bool, "true|false"), (int, "N"), (float, "X")) if kind in kinds), "VALUE")
+
+
+def help_of(field: FieldInfo) -> str:
+    """Return the help of an option: its description, with flags for parameters, and its default."""
+    text, default = in_flags(field.description or ""), field.default
+    if field.is_required():
+        return f"{text} (required)"
+    if default is None or default is False or default in ((), {}) or "(default" in text:
+        return text
+    if isinstance(default, tuple) and value_of(field).text:
+        shown = ",".join(map(str, default))
+    elif isinstance(default, tuple | bool):
+        shown = json.dumps(default)
+    else:
+        shown = f"{default:g}" if isinstance(default, float) else str(default)
+    return f"{text} (default: {shown})"
+
+
+def _read(app: App, words: Sequence[str], epilog: str) -> Line:
+    """Parse the words behind a command, or behind the program's name; exit if they ask for help or the version."""
+    for flag in app.help_flags:
+        app[flag].group, app[flag].help = (OPTIONS,), "show this help and exit"
+    function, bound, _ = app.parse_args(list(words), exit_on_error=False, print_error=False)
+    line = function(*bound.args, **bound.kwargs)
+    if isinstance(line, Line):
+        return line
+    if function == app.help_print and epilog:
+        print(epilog)
+    raise SystemExit(0)
+
+
+def _one_line(error: CycloptsError, usage: object = "") -> str:
+    """Return an error of cyclopts as one line, with the usage if an argument is missing."""
+    error.verbose = False
+    if isinstance(error, MissingArgumentError) and error.argument is not None and error.argument.required:
+        name = error.argument.name
+        return f"{name if name.startswith('-') else error.argument.parameter.metavar} is missing (usage: {usage})"
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return f"unexpected argument {error.unused_tokens[0]!r}"
+    return " ".join(str(error).split()).rstrip(".")
+
 
 # Exit codes. The signal of a closed pipe stays ignored, as it would end a driver whose scheduler has died.
 FAILURE, USAGE, TAKEN_OVER, INTERRUPTED, CLOSED_PIPE = 1, 2, 5, 130, 128 + signal.SIGPIPE

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pydantic.fields import FieldInfo
 
-from collapsium.pipeline.cli.app import arguments_of, epilog_of, load_command, models_of, usage_of
 from collapsium.pipeline.cli.command import COMMANDS
+from collapsium.pipeline.cli.main import arguments_of, epilog_of, load_command, models_of, usage_of
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import choices_of, heading_of, kinds_of, limits_of, spelled_flag, value_of
 

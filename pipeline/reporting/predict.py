@@ -31,7 +31,7 @@ from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.pipeline.outputs import overwrites, table_file
 from collapsium.pipeline.reporting.options import PredictOptions
-from collapsium.pipeline.reporting.plots.confusion import draw_confusion
+from collapsium.pipeline.reporting.plots.comparison import draw_confusion
 from collapsium.pipeline.reporting.plots.style import picture_kind
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError, OptionError

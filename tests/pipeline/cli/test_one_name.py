@@ -5,9 +5,8 @@ import inspect
 import pytest
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.app import load_command, models_of
 from collapsium.pipeline.cli.command import COMMANDS
-from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.cli.main import load_command, main, models_of
 from collapsium.pipeline.cli.reference import commands
 from collapsium.pipeline.corpora.ingest import reading_options
 from collapsium.pipeline.corpora.options import IngestOptions
