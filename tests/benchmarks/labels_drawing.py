@@ -18,7 +18,7 @@ FIELD = "label"
 
 @dataclass
 class Truth:
-    """What is drawn from.
+    """The true parameters.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ def write(folder, counts, has, labelled=True):
 
 @dataclass
 class Found:
-    """What a fit came to; arrays as `Truth` has them.
+    """The result of a fit, with the arrays of `Truth`.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ TOO_LONG = "took more than"
 
 @dataclass
 class Watched:
-    """What was seen of a command while it ran: its start (since the epoch), seconds, peak, lines of JSON, error."""
+    """Measurements of a command: its start (since the epoch), seconds, peak, lines of JSON, error."""
 
     began: float
     seconds: float = 0.0

@@ -60,7 +60,7 @@ def draw(family, out, documents, segments, tokens, topics, words, seed):
 
 
 def proportions(run, name):
-    """What a run's documents, or their segments, have of the topics."""
+    """The topic proportions of a run's documents, or of their segments."""
     model = Model(run)
     half = model.family
     found = [half.infer(model.local_state(n), model.global_state)[name] for n in range(len(model.record.shards))]

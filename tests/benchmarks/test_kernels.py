@@ -198,12 +198,12 @@ class Active:
         benchmark.extra_info.update(pairs=self.shard.pairs, topics=self.topics, listed=self.topic.size / len(self.rest))
 
     def blank(self):
-        """What a sweep fills."""
+        """Arrays that a sweep fills."""
         no_start = np.empty(0, dtype=np.float32)
         return np.empty_like(self.share), np.empty_like(self.count), np.empty_like(self.rest), no_start
 
     def running(self):
-        """What a sweep changes, at the start."""
+        """Initial values of the arrays that a sweep changes."""
         units = np.full(self.row_rest.size, STEP)
         cells = np.rint(self.row_topic / STEP).astype(np.int32)
         none = np.full(units.size, -1, np.int32), np.zeros((0, self.topics))
@@ -364,7 +364,7 @@ def test_fold_words(benchmark, state):
 
 
 def known(listed):
-    """What another run knows: proportions and topics."""
+    """Proportions and topics of another run."""
     generator = np.random.default_rng(1)
     theta = generator.dirichlet(np.full(listed.topics, 0.1), size=listed.shard.documents).astype(np.float32)
     phi = generator.dirichlet(np.full(listed.shard.words.size, 0.1), size=listed.topics).T

@@ -65,14 +65,14 @@ def prepare():
 
 @dataclass(frozen=True)
 class Ended:
-    """What a history ended with: the models' bits, and the events but for times and for going back."""
+    """The end of a history: the models' bits, and the events without times and returns to checkpoints."""
 
     bits: list
     events: list
 
 
 def ended():
-    """What lies in the store now."""
+    """The present contents of the store."""
     models = [Model(place) for place in (RUN, *(place for _, place in leaves(RUN)))]
     runs = [Run(RUN), *(run for _, run in restarts_of(RUN))]
     told = [event for run in runs for event in run.events() if event["event"] != "back"]
@@ -87,7 +87,7 @@ def options_of(fate):
 
 
 def calm(base, options):
-    """What a fit comes to when nothing happens."""
+    """The result of a fit without faults."""
     reset(base)
     with (
         unglanced(),

@@ -60,7 +60,7 @@ class Supervised:
         return subprocess.Popen([sys.executable, "-m", "dask", *words], start_new_session=True, **QUIET)
 
     def victims(self):
-        """What can be killed: the scheduler, the nannies, and the workers that these have started."""
+        """Processes to kill: the scheduler, the nannies and their workers."""
         found = [("scheduler", self.scheduler.pid)]
         for nanny in self.workers:
             found.append(("nanny", nanny.pid))
@@ -147,7 +147,7 @@ def live(corpus, place, options, generator, kills, local):
 
 
 def victims(cluster, driver):
-    """What can be killed: the driver as often as anything else."""
+    """Processes to kill; the driver is as likely as all others together."""
     found = [] if cluster is None else cluster.victims()
     if driver.process is not None and driver.process.poll() is None:
         children = psutil.Process(driver.process.pid).children(recursive=True) if cluster is None else []

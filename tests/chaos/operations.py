@@ -27,7 +27,7 @@ DONE, KILLED = 0, 99
 
 
 class Fault:
-    """What happens to a process at one of its file operations: it is killed before it, or the disk is full from then on."""
+    """A fault at one of a process's file operations: it is killed before, or the disk is full from then on."""
 
     def __init__(self, place, number, kind):
         self.place, self.number, self.kind = str(place), number, kind

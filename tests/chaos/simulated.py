@@ -64,7 +64,7 @@ def frozen(value):
 
 
 def bits(value):
-    """What a result is, but for the time that it took."""
+    """A result without the time that it took."""
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
     if isinstance(value, State):
@@ -199,7 +199,7 @@ class SimulatedExecutor:
             future.worker = future.value = None
 
     def _opened(self, arg, worker):
-        """What a task is given: from another worker or from the driver, it is a copy."""
+        """The argument of a task: a copy if it comes from another worker or from the driver."""
         if isinstance(arg, Future):
             return arg.value if arg.worker == worker else frozen(pickle.loads(pickle.dumps(arg.value)))
         if isinstance(arg, list):

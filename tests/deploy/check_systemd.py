@@ -11,7 +11,7 @@ UNITS = sorted((DEPLOY / "systemd").iterdir())
 
 
 def verify(folder, names):
-    """What `systemd-analyze verify` says of units in a folder."""
+    """The output of `systemd-analyze verify` for the units in a folder."""
     words = [tool("systemd-analyze"), "verify", "--man=no", *(str(folder / name) for name in names)]
     done = subprocess.run(words, capture_output=True, text=True)
     return done.stdout + done.stderr

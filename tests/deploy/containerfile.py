@@ -44,7 +44,7 @@ class Stage:
         self.noted = folder / "noted"
 
     def at(self, path):
-        """Where a path of the image lies."""
+        """The local path of a path in the image."""
         return self.root / path.lstrip("/") if path.startswith("/") else self.folder / path
 
     def environment(self):

@@ -39,7 +39,7 @@ def test_the_types__match_the_declarations():
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    """What mypy tells about each call, by its line."""
+    """The messages of mypy about each call, by its line."""
     folder = tmp_path_factory.mktemp("types")
     (folder / "public.pyi").write_text(stub(), encoding="utf-8")
     lines = ["from public import fit, infer, ingest", *CALLS, "reveal_type(fit)"]

@@ -52,7 +52,7 @@ LOST_AFTER = 30
 
 @dataclass(frozen=True)
 class Settings:
-    """What all cells have in common."""
+    """Settings of all cells."""
 
     tokens: int
     words: int

@@ -304,7 +304,7 @@ def test_vectors__follow_the_truth(tmp_path):
 
 
 def test_the_truth_of_vectors__reconstructs_all_but_noise(tmp_path):
-    """What is left of a vector is noise in as many dimensions as a path does not span."""
+    """The residual of a vector is noise in the dimensions that its path does not span."""
     simulate(tmp_path / "c", family="hca", documents=1000, words=20, depth=3, seed=2)
     found = evaluate(tmp_path / "c/truth", unseen=tmp_path / "c", scheduler="serial")
     assert found.reconstruction_error == pytest.approx(0.09 * 17, rel=0.05)

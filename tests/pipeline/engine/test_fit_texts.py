@@ -98,7 +98,7 @@ def test_lazy_frames__are_collected(model):
 
 
 class Annotated:
-    """What is like an AnnData object."""
+    """An object like AnnData."""
 
     X, obs_names, var_names, shape = np.ones((2, 3)), ["a", "b"], list("xyz"), (2, 3)
 

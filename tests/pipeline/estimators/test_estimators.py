@@ -271,7 +271,7 @@ def test_estimator__pickled__is_the_same(cls, counts):
 
 
 def valid(topic_term_dists, doc_topic_dists, doc_lengths, vocab, term_frequency, sort_topics, start_index):
-    """What pyLDAvis asks of its input, and what its logarithms do; topics have the numbers of their rows."""
+    """The input meets pyLDAvis's requirements, also for logarithms, and topics have the numbers of their rows."""
     assert (sort_topics, start_index) == (False, 0)
     assert topic_term_dists.shape == (doc_topic_dists.shape[1], len(vocab))
     assert len(doc_lengths) == doc_topic_dists.shape[0]

@@ -55,7 +55,7 @@ FORMATS = {
 
 
 class Annotated:
-    """What is like an AnnData object: it has no end of items, as each is such an object again."""
+    """An object like AnnData with endless items, each of which is such an object again."""
 
     def __init__(self, counts):
         self.X, self.obs_names, self.var_names = counts, list(range(60)), list(range(30))

@@ -68,7 +68,7 @@ def test_workers__answer_while_each_does_something(clusters):
 
 @pytest.mark.long
 def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
-    """Without them the scheduler would remember every sweep."""
+    """Without releases the scheduler would remember every sweep."""
     executor = open_executor(clusters(2))
     try:
         problem = problem_of(small[0], "lda", {"topics": 3}, executor=executor)

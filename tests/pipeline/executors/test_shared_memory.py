@@ -114,7 +114,7 @@ def test_a_file_that_is_closed_or_another_now__is_not_opened():
 
 
 async def exchanged(message, before=None):
-    """What arrives of a message that one end of a connection sends back to the other, and the end that has sent it."""
+    """The message that one end of a connection receives back from the other, and the end that sent it."""
     ends = []
 
     async def answer(comm):

@@ -253,7 +253,7 @@ def test_what_another_needs__is_run_although_its_future_is_let_go_of(opened):
 
 
 def test_results__are_freed_as_soon_as_nobody_can_ask_for_them(opened):
-    """Without the collector of garbage, which a sweep would not wait for."""
+    """Results are freed without the garbage collector, for which a sweep would not wait."""
     executor, held = opened(2), []
 
     def make(*_):

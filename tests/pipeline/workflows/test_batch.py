@@ -34,7 +34,7 @@ def reports(monkeypatch):
 
 
 def published(job):
-    """What is published and current, but for its date."""
+    """The current version without its date."""
     place = job.parent / "job/published/current"
     record = json.loads((place / "version.json").read_text())
     model = Model(str(place))
@@ -81,7 +81,7 @@ STEPS = ["ingest", "append", "split", "fit", "evaluate", "infer", "publish", "re
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """What two days come to where nothing is stopped; and a job of which the first day is published."""
+    """The result of two uninterrupted days, and a job whose first day is published."""
     place = tmp_path_factory.mktemp("uninterrupted")
     write_day(place, 1)
     (place / "job.toml").write_text(

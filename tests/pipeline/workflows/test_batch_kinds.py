@@ -60,7 +60,7 @@ def write(folder, kind, day, count):
 
 
 def published(job):
-    """What is published and current, but for its date: the record, all models, and the proportions."""
+    """The current version without its date: the record, all models, and the proportions."""
     place = job.parent / "job/published/current"
     record = {**json.loads((place / "version.json").read_text()), "created": "", "sha256": "", "plan": ""}
     arrays = [(name, bits(Model(url), len(Model(url).record.shards))) for name, url in leaves(place)]

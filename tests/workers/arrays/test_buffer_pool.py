@@ -27,7 +27,7 @@ def large(pool, size=LARGE, dtype=np.uint8):
 
 
 def place(array):
-    """Where an array's numbers lie."""
+    """The address of an array's numbers."""
     return array.__array_interface__["data"][0]
 
 

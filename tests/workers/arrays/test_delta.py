@@ -244,7 +244,7 @@ def test_add__takes_deltas_and_what_sweeps_left(given_deltas, data):
 
 @given(float_deltas(most=1), st.sets(st.integers(1, 19), max_size=4))
 def test_pick__cuts_what_a_sweep_left_into_blocks_that_add_up(given_deltas, inner):
-    """What concerns no word goes with the first block, once."""
+    """Arrays without words belong to the first block only."""
     (whole,) = given_deltas
     swept, edges = tasks.Swept({}, whole), [0, *sorted(inner), 20]
     parts = [tasks.delta_part(swept, (low, high, not low)) for low, high in zip(edges, edges[1:], strict=False)]

@@ -243,7 +243,7 @@ def parts_of_nothing(name, config):
 
 @pytest.mark.parametrize(("name", "options"), EACH)
 def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, monkeypatch, name, options):
-    """What is not named would be compiled in the first sweep, by one worker while all others wait."""
+    """An unnamed kernel would be compiled in the first sweep, by one worker while all others wait."""
     corpus = labelled_small[0] if load_family(name).uses_labels else small[0]
     if load_family(name).corpus_kind == "vectors":
         corpus = write_vectors(tmp_path / "c", np.random.default_rng(0).normal(size=(20, 3)), 30)

@@ -130,7 +130,7 @@ FORMS = st.sampled_from(
 
 
 def expected_sums(sums, texts, theta, tokens):
-    """What the sums must be, document by document."""
+    """The expected sums, document by document."""
     for row in range(sums.hour.size):
         own = [
             n

@@ -6,6 +6,6 @@ import pytest
 
 @pytest.fixture
 def wrapping():
-    """With the compiler off NumPy would warn of whole numbers that wrap around, as they shall."""
+    """Silence NumPy's warnings about integers that wrap around by design, when the compiler is off."""
     with np.errstate(over="ignore"):
         yield

@@ -153,7 +153,7 @@ def test_a_mixture__is_that_of_plain_sums(seed, root_share, power):
 
 @given(SEEDS, st.integers(1, 6))
 def test_documents_begin_in_no_more_clusters_than_the_setting(seed, most):
-    """In the nearest ones, by the same shares but for their sum."""
+    """With fewer clusters, a document is in its nearest ones, in the same proportions up to a factor."""
     generator = np.random.default_rng(seed)
     vectors = generator.normal(size=(9, 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

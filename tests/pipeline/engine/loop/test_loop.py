@@ -104,7 +104,7 @@ def test_sums__of_deltas_that_wait_are_added_in_one_task(waiting, tasks_each):
 
 @given(st.integers(1, 60), st.integers(0, 200))
 def test_sums__of_the_first_deltas_do_not_depend_on_how_many_follow(groups, more):
-    """What was added when only some shards had been swept stays as it is: no sum waits for the number of shards."""
+    """Sums of the first shards are final: no sum waits for the number of shards."""
     before = summed(groups * GROUP_SHARDS).remaining
     after = summed(groups * GROUP_SHARDS + more).remaining
 

@@ -347,7 +347,7 @@ def damages(run):
 @pytest.mark.long
 @pytest.mark.parametrize("kept", [1, 2])
 def test_a_damaged_file__is_named_or_skipped(tmp_path, kept):
-    """With one checkpoint, or with an older one to go back to."""
+    """A run with one checkpoint, or with an older one to return to."""
     corpus = write_corpus(tmp_path / "c", planted_rows(1, documents=6), 30, shard_tokens=100)
     options = {"family": "lda", "topics": 2, "iterations": 4}
     expected = bits(fit(corpus, tmp_path / "whole", **options), 2)

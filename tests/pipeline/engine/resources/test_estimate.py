@@ -39,7 +39,7 @@ DIGEST = "0" * 64
 
 
 def corpus_of(pairs, documents=1000, words=500, of_shard=400):
-    """What a plan looks at of a corpus: shards of so many pairs, in the first of which some of the words occur."""
+    """A corpus as a plan needs it: shards with a number of pairs, the first of which contains some of the words."""
     each = -(-documents // len(pairs))
     rows = [
         ShardRecord(file=f"{n}", documents=each, pairs=count, tokens=2 * count, sha256=DIGEST, ids_sha256=DIGEST)
@@ -138,7 +138,7 @@ def test_plan__counts_large_arrays_of_later_steps_only_where_they_exceed_what_is
 
 @pytest.mark.parametrize(("kind", "clusters"), [("clusters", 64), ("quick-clusters", 12)])
 def test_plan__counts_the_proportions_of_a_start_once(kind, clusters):
-    """In the worker processes, where they stay; 8 bytes an entry, of so many clusters a short document."""
+    """Proportions remain in the worker processes, at 8 bytes per cluster of a short document."""
     documents = 50_000
     kept = 8 * clusters * documents
     corpus, options = corpus_of([10 * documents], documents=documents), make_options("lda", {"topics": 200})

@@ -334,7 +334,7 @@ def test_tokens__are_all_there_beside_a_start_of_great_strength(planted, tmp_pat
 
 @pytest.mark.parametrize("strength", [2.0, 6.0])
 def test_tokens_of_a_start__go_with_topics_that_a_document_drops(planted, tmp_path, strength):
-    """Where it has no room for them: the record of its tokens falls by as many."""
+    """A document without room for pseudo-tokens has that many fewer in the record."""
     drawn = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(planted[2]))
     given = {
         **FIT,

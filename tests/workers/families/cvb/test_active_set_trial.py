@@ -106,7 +106,7 @@ def test_a_trial__is_a_phase_within_the_search(loss, sweeps):
 
 
 def test_selection__waits_for_a_sweep():
-    """What a start counts is no sweep."""
+    """The counts of the initialisation are not a sweep."""
     state = state_before()
     state = dataclasses.replace(state, trial=dataclasses.replace(state.trial, trial_selecting=True))
     assert swept(state, [-7.0] * 4, swept_sums=False).trial.trial_selecting

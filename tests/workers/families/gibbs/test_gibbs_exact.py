@@ -190,7 +190,7 @@ def drawn_words(owner, z, beta, noise):
 
 
 def hyperparameters(global_state):
-    """What a chain has drawn besides topics: alpha and gamma of an HDP."""
+    """A chain's draws besides topics: alpha and gamma of an HDP."""
     return (global_state.alpha, global_state.gamma) if isinstance(global_state, GibbsHdpGlobalState) else ()
 
 

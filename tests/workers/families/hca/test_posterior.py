@@ -69,7 +69,7 @@ class Vectors:
 
 
 def bound(vectors, found, mean, prior):
-    """What of the bound depends on q(w), q(mu) and q(tau)."""
+    """The part of the bound that depends on q(w), q(mu) and q(tau)."""
     words, columns = vectors.t.shape[1], np.arange(mean.shape[0] - 1)
     likelihood = 0.5 * vectors.t.size * (found.log_tau - np.log(2.0 * np.pi))
     likelihood -= 0.5 * found.tau * vectors.left(mean, found.spread, prior)

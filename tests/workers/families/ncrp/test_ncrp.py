@@ -155,7 +155,7 @@ class TestNCRP(Conformance):
 
 
 def widened(levels, alpha):
-    """What a shallower tree's documents have at its last level, over that and those below it."""
+    """Distribute the last level of a shallower tree's documents over that level and the levels below it."""
     last = levels.shape[1] - 1
     return np.hstack([levels[:, :last], levels[:, last:] * (alpha[last:] / alpha[last:].sum())])
 

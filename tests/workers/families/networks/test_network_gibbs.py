@@ -158,7 +158,7 @@ PARTS = {
 @pytest.mark.skipif(not INTERPRETED, reason="steps of compiled kernels cannot be counted")
 @pytest.mark.parametrize("network", [EVERY_OTHER, PARTS])
 def test_lines_of_ancestors__do_not_grow_with_the_segments(network, monkeypatch):
-    """In a chain of segments a few ancestors are listed for each, and not all of those before."""
+    """In a chain of segments each lists only a few ancestors, not all earlier segments."""
     listed = []
 
     def counted(state):
@@ -236,7 +236,7 @@ def from_the_prior(graph, strength, discount, noise):
 
 
 def statistics(shard, z, s, graph, strength, discount):
-    """What is compared: each in both samples."""
+    """Statistics to compare, of both samples."""
     row = np.zeros((WORDS, 3))
     node, words = tokens_of(shard, graph)
     np.add.at(row, (words, z), 1)

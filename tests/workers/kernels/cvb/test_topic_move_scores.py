@@ -65,12 +65,12 @@ def test_hold_out__takes_the_given_share(share):
 
 
 def merges(state, rows, held, kept, gone):
-    """What merging gains, and squares, by the kernel."""
+    """Gains of merges and their squares, by the kernel."""
     return judged(state, rows, held, kept, gone)[0]
 
 
 def judged(state, rows, held, kept, gone, ratio=None, groups=2):
-    """What merging gains, and squares; and what the tokens of documents in groups score, and their number."""
+    """Gains of merges and their squares, and the scores and numbers of tokens in groups of documents."""
     ratio = np.zeros(0) if ratio is None else ratio
     gain, square, score = np.ones(len(kept)), np.ones(len(kept)), np.ones((2, groups))
     candidates = Merges(np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64), ratio, gain, square)
@@ -147,7 +147,7 @@ def test_score_merges__of_two_halves_of_a_topic_gains_nothing_but_the_smoothing(
 
 
 def spilt(state, rows, number):
-    """Where the tokens of topics would go, by the kernel."""
+    """New topics of the tokens of deleted topics, by the kernel."""
     found = np.ones((int(number.max(initial=-1)) + 1, state.topics))
     priors, topics = priors_of(rows), TopicCounts(rows["row_topic"], rows["totals"])
     where = state.pairs, state.active, state.sparse
@@ -156,7 +156,7 @@ def spilt(state, rows, number):
 
 
 def deletes(state, rows, held, number, spilt_):
-    """What deleting gains, and squares, by the kernel."""
+    """Gains of deletions and their squares, by the kernel."""
     gain, square = np.ones(len(spilt_)), np.ones(len(spilt_))
     priors, topics = priors_of(rows), TopicCounts(rows["row_topic"], rows["totals"])
     where, candidates = (state.active, state.sparse), Deletions(number, spilt_, gain, square)

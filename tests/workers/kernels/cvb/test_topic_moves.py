@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.kernels, pytest.mark.filterwarnings("ignore:overflow e
 
 @st.composite
 def moves_of(draw, topics):
-    """What topics become, and what in half of the documents: merges, deletes and splits that do not meet."""
+    """New numbers of topics, and those in half of the documents: disjoint merges, deletes and splits."""
     into, split = np.arange(topics), np.full(topics, -1)
     free = list(draw(st.permutations(range(topics))))
     while len(free) >= 2:

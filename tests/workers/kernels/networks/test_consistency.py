@@ -37,7 +37,7 @@ def counts_of(local):
 
 
 def seated(made, local):
-    """What the kernel finds, and the customers of shared nodes."""
+    """The kernel's findings, and the customers of shared nodes."""
     graph, (tables, own) = made.graph, counts_of(local)
     shared, fault = np.zeros((made.shared, made.topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
     find_unseated(graph.record, graph.document_nodes, tokens_of(made, own), tables, own, made.topics, shared, fault)

@@ -81,7 +81,7 @@ def near(found, expected, rtol=1e-7):
 
 
 def require_equal(values, twin, made, expected, most):
-    """What a kernel made is what its twin makes."""
+    """The kernel's results equal its twin's."""
     (listed, masses, best, factors), (by_node, second, ends, sums) = made
     near(by_node, expected.by_node)
     near(second, expected.second)

@@ -129,7 +129,7 @@ def test_sweep__equals_its_twin(sample, births, apart, turn):
 
 @given(samples())
 def test_sweep__stops_where_too_few_slots_are_free_and_continues_when_there_are(sample):
-    """With just enough of them at a time it takes the same as if all had been there."""
+    """A sweep draws the same with just enough free nodes at a time as with all at once."""
     found, whole = sample.swept(True, sample.depth - 1), sample.swept(True)
     np.testing.assert_array_equal(found[0], whole[0])
     np.testing.assert_array_equal(found[1], whole[1])
