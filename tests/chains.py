@@ -12,7 +12,7 @@ PRIOR = Prior(1000.0, 0.001, 0.001)
 
 @dataclass
 class Chained:
-    """A tree of chains under a root that no vector has, with what a sweep told of it and the best q given that."""
+    """A tree of chains under an unused root, with the sums of a sweep and the best q given these."""
 
     tree: Tree
     sums: Sums

@@ -213,7 +213,7 @@ def measure_run(installation: Installation, run: str, kind: str) -> dict[str, st
 
 
 def resume_case(installation: Installation, family: str, options: str, kind: str) -> dict[str, str]:
-    """Fit some iterations, go on with the run, and return its digests."""
+    """Fit some iterations, resume the run, and return its digests."""
     run = f"{kind} {family} resumed"
     fit = f"fit {TRAIN[kind]} '{run}' --quiet --seed 3 --scheduler serial {HELDOUT[kind]} --family {family} {options}"
     installation.run(f"{fit} --iterations {RESUMED_AT}")

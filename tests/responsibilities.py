@@ -19,7 +19,7 @@ STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
 
 
 def stepped(corpus, family, options, cuts=None, scratch=None, executor=None):
-    """The states of the stochastic schedule, the documents of the last one folded in; run serially unless told."""
+    """The states of the stochastic schedule, with the documents folded in at the end; serial by default."""
     problem = problem_of(corpus, family, options, cuts, executor, scratch=scratch, stochastic=True)
     found = list(Fit(problem, Limits(**STEPS)))
     return problem, [*(state for state, _ in found[:-1]), problem.folded_in(found[-1][0])], found

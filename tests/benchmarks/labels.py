@@ -59,7 +59,7 @@ COMMANDS = {  # the function, its paths, and its options with their defaults
 
 
 def main(arguments=None):
-    """Run what is asked for."""
+    """Run the requested experiments."""
     run_command(__doc__, COMMANDS, arguments)
 
 

@@ -187,7 +187,7 @@ def test_responses__say_the_classes_that_they_are_made_of(target):
 
 
 class Exact:
-    """Stands for tomotopy's model: says of words what it was told of them."""
+    """Replaces tomotopy's model: returns the classes that it was given for words."""
 
     def __init__(self, **options):
         self.vars, self.known = options["vars"], {}

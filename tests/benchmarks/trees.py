@@ -155,7 +155,7 @@ def simulated(family, out, documents, words, tokens, iterations, seeds):
 
 
 def main():
-    """Run what is asked for."""
+    """Run the requested experiments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     which = parser.add_subparsers(dest="which", required=True)
     for name, arguments in (("jacm", ("corpus", "out")), ("digits", ("train", "test", "out"))):

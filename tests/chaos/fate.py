@@ -71,7 +71,8 @@ class Fate:
         return True
 
     def sleep(self):
-        """The driver sleeps past its lease; another takes its run over, by a clock of its own, and is gone as it wakes."""
+        """The driver sleeps past its lease; another takes its run over, by its own clock, and has ended when it
+        wakes."""
         store, before = FaultyFileSystem.store, FaultyFileSystem.fate
         if not any(path.startswith("/store/run/lock/") for path in store):
             return

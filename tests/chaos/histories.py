@@ -121,7 +121,7 @@ def unglanced():
 
 @contextlib.contextmanager
 def unhurried():
-    """No pauses between tries; and a driver that is gone is dead, though its process is this one."""
+    """No pauses between attempts; and a driver that ended counts as dead, although its process is this one."""
     hurried = mock.patch.object(file, "pause")
     with unglanced(), hurried, mock.patch.object(run_lock, "is_alive", return_value=False):
         yield

@@ -77,7 +77,7 @@ def commands(name):
 
 
 def pipe(path):
-    """Put a pipe there, which nobody writes."""
+    """Put a pipe without a writer there."""
     os.mkfifo(path)
 
 

@@ -304,7 +304,7 @@ def unsafe(said, place):
 
 
 def try_path(seed, place, *, family=None, tell=lambda words: None):
-    """Try a corpus; return what is wrong, or None. Each command is told before it runs."""
+    """Try a corpus; return the fault, or None. Each command is reported before it runs."""
     from collapsium.pipeline.cli.main import main
 
     draw = random.Random(seed)
@@ -383,7 +383,7 @@ def follow(first, last):
 
 
 def main(words):
-    """Try seeds in child processes, and go on behind one that ends a process."""
+    """Try seeds in child processes, and continue after a seed that ends a process."""
     first, count = int(words[0]), int(words[1])
     if words[2:] == [HERE]:
         run_seeds(first, count)

@@ -89,7 +89,7 @@ def files_of(folder, name=""):
 
 
 def again_of(name, words, place):
-    """Return the words that go on with a command."""
+    """Return the words of the command that continues a command."""
     if name in FITS and "--resume" not in words and (place / "made/run.json").exists():
         return ["fit", "--resume", "made", "--checkpoint-every", "1", "--scheduler", "serial", "--quiet"]
     return words

@@ -17,7 +17,7 @@ MOST = 3  # workers that may die at a task before it is given up, as Dask does
 
 
 class Future:
-    """A task and what stands for its result; it remembers how it came about."""
+    """A task and a placeholder for its result, which remembers the arguments."""
 
     def __init__(self, number, function, args, home):
         self.number, self.function, self.args, self.home = number, function, args, home

@@ -1,4 +1,5 @@
-"""Check what lies in deploy/, without a cluster: ``python -m tests.deploy [PYTEST OPTION...]``, or ``make deploy-check``.
+"""Check the files of deploy/ without a cluster: ``python -m tests.deploy [PYTEST OPTION...]``, or ``make
+deploy-check``.
 
 Where a tool is absent, what it would check is told as not run.
 """

@@ -91,7 +91,7 @@ def ended(site, job):
 
 
 def events(run):
-    """The kinds of events that a run has told so far."""
+    """The kinds of events that a run has reported so far."""
     path = run / "events.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return [json.loads(line)["event"] for line in lines]

@@ -1,4 +1,4 @@
-"""What the checks of deploy/ share: where it lies, its YAML, tools that may be absent, and processes to wait for."""
+"""Helpers of the checks of deploy/: its place, its YAML, tools that may be absent, and processes to wait for."""
 
 import os
 import re
@@ -57,7 +57,7 @@ def environment(**more):
 
 
 def free_port():
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Commands that pages on algorithms and benchmarks print, and do not run, name what there is."""
+"""Commands that pages on algorithms and benchmarks print without running them exist, and so do their options."""
 
 import argparse
 import importlib

@@ -21,7 +21,7 @@ def figures_of(release):
 
 @pytest.fixture(scope="module", params=RELEASES)
 def release(request, tmp_path_factory):
-    """The number of a release; what it wrote lies in the working directory."""
+    """The number of a release, with its files in the working directory."""
     folder = tmp_path_factory.mktemp("release")
     with tarfile.open(HERE / f"{request.param}.tar.xz") as archive:
         archive.extractall(folder, filter="data")

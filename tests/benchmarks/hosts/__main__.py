@@ -1,4 +1,4 @@
-"""The bench of hosts: one fit in threads, and on clusters of hosts that this machine stands for, by their links.
+"""The bench of hosts: one fit in threads, and on clusters of simulated hosts, by the speed of their links.
 
     python -m tests.benchmarks.hosts build/bench-hosts
 

@@ -102,7 +102,7 @@ def parser_of():
 
 
 def warm_up(place, setting, families):
-    """Fit something tiny with each family, so that its kernels are compiled and lie in the cache.
+    """Fit something tiny with each family, so that its kernels are compiled and cached.
 
     Compiling takes more memory than fits of small corpora do, which would be taken for theirs.
     """

@@ -1,4 +1,4 @@
-"""What is told of segments: proportions, pictures, the report, and scores of the same tokens for all models."""
+"""Results for segments: proportions, pictures, the report, and scores of the same tokens for all models."""
 
 import json
 from dataclasses import replace

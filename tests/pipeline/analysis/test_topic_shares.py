@@ -42,7 +42,7 @@ def dates_of(count):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A run on documents with dates, whose corpus is gone; a copy of the corpus; and the dates."""
+    """A run on documents with dates, whose corpus was removed; a copy of the corpus; and the dates."""
     place = tmp_path_factory.mktemp("time")
     rows = [row for row in planted_rows(3, documents=85) if row]
     dates = dates_of(len(rows))

@@ -1,4 +1,4 @@
-"""Checking what lies on disk: nothing that is whole is blamed, and whatever is broken is named."""
+"""`verify` names every damaged file and no sound one."""
 
 import json
 import shutil

@@ -69,7 +69,7 @@ def test_estimate_json__is_the_plan_in_bytes(capsys, small):
 
 
 def test_estimate__says_what_does_not_fit(capsys, small):
-    """It is asked, and answers: that is no error."""
+    """A fit that does not fit into memory is an answer of `estimate`, not an error."""
     code, out, err = command(capsys, "estimate", small[0], *ASKED, "--memory", "10MB")
     assert (code, err) == (0, "")
     last = out.splitlines()[-1]

@@ -99,7 +99,7 @@ def test_runs_by_former_names__are_resumed_without_a_notice(small, tmp_path):
 
 
 def test_the_digest_of_a_run__is_the_same_by_both_names():
-    """Checkpoints belong to the digest of their run's record, so that runs of 0.1 go on."""
+    """Checkpoints contain the digest of their run's record, so runs of 0.1 continue."""
     options = make_options("ncrp", {"initial_tree": "gradual"}).model_dump(mode="json")
     former = dict(options)
     former["start"], former["grow"] = former.pop("initial_tree"), former.pop("new_paths")

@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed, full, or read by nobody: they work as usual, or fail in one line."""
+"""Commands with closed, full or unread standard streams work as usual, or fail in one line."""
 
 import subprocess
 import sys

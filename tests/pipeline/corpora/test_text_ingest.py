@@ -119,7 +119,7 @@ CELLS = st.sampled_from(["aa", 'say "bb"', "cc\ndd", "ee\r\nff", "gg, hh", '5" i
 
 
 def written(table, quoting, line_end, bom):
-    """Comma-separated values of an id and a text; values with quotes within are not put into quotes where not asked."""
+    """Comma-separated values of an id and a text; values with inner quotes are quoted only on request."""
     text = io.StringIO(newline="")
     csv.writer(text, quoting=quoting, lineterminator=line_end).writerows([("id", "text"), *table])
     return (b"\xef\xbb\xbf" if bom else b"") + text.getvalue().encode()

@@ -119,7 +119,7 @@ def test_an_error_before_the_first_iteration__leaves_nothing(small, tmp_path):
 
 
 def test_a_member_that_was_only_begun__is_begun_again(small, single, ensemble, tmp_path):
-    """Killed before its record was written, before its first checkpoint, or before its end was told."""
+    """An ensemble killed before its record was written, before its first checkpoint, or before its last event."""
     run = shutil.copytree(ensemble, tmp_path / "run")
     shutil.rmtree(run / "members/000")
     (run / "members/000").mkdir()

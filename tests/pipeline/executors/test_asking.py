@@ -91,7 +91,7 @@ def test_an_error_of_a_task__is_no_error_of_the_cluster(client):
 
 
 class LostExecutor(DaskExecutor):
-    """An executor whose scheduler is gone, and does not come back."""
+    """An executor whose scheduler has ended for good."""
 
     def __init__(self, client, reach):
         self._client, self._reach, self._gone, self._watch = client, reach, False, Watch(0.2, [].append)

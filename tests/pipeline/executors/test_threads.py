@@ -23,7 +23,7 @@ class PlannedError(Exception):
 
 
 class Held:
-    """A result that tells when it is gone: plain numbers cannot be referred to weakly."""
+    """A result with a weak reference, which plain numbers cannot have."""
 
 
 @pytest.fixture(autouse=True)
@@ -277,7 +277,7 @@ def test_results__are_freed_as_soon_as_nobody_can_ask_for_them(opened):
 
 
 def test_results__are_freed_before_the_next_task_begins(opened):
-    """A state that nobody holds any more makes room for the one that is being made."""
+    """An unreferenced state is freed for the next one."""
     executor, gate, held, seen = opened(1), threading.Event(), [], []
 
     def make():

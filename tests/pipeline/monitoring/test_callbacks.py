@@ -1,4 +1,4 @@
-"""Callbacks: found by name, told all events, and never the end of a run; MLflow by a stand-in."""
+"""Callbacks are found by name, receive all events, and never end a run; a stand-in replaces MLflow."""
 
 import sys
 import types
@@ -80,7 +80,7 @@ def test_interrupts__pass_through():
 
 
 class Client:
-    """As much of MLflow's as is used, remembering what it is told."""
+    """The part of MLflow that is used; it records its calls."""
 
     made: ClassVar = []
 

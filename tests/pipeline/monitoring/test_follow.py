@@ -1,4 +1,4 @@
-"""Following a run by its events: files that grow, are cut and replaced, runs that begin, go on, end and die."""
+"""Following a run by its events: files that grow, are truncated and replaced, runs that begin, resume, end and die."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ OPTIONS = {"family": "lda", "topics": 3, "iterations": 4, "scheduler": "serial"}
 
 
 class Seen(list):
-    """A view that remembers what it is told."""
+    """A view that records its events."""
 
     pauses = 0
 

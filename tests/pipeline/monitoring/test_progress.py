@@ -1,4 +1,4 @@
-"""One line shows what goes on: updated in terminals and notebooks, final at the end, and silent elsewhere."""
+"""One line shows the progress: updated in terminals and notebooks, final at the end, and silent elsewhere."""
 
 import io
 import sys

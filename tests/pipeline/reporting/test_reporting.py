@@ -26,7 +26,7 @@ from collapsium.storage.errors import AbsentError, InputError, MismatchError, Oc
 
 @pytest.fixture(scope="module")
 def made(small, tmp_path_factory):
-    """A run whose corpus is gone, and where it was copied from."""
+    """A run whose corpus was removed, and the run that it was copied from."""
     place = tmp_path_factory.mktemp("reporting")
     shutil.copytree(small[0], place / "corpus")
     fit(place / "corpus", place / "run", family="lda", topics=4, iterations=6, heldout=small[1], scheduler="serial")

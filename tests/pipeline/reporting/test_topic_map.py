@@ -1,4 +1,4 @@
-"""Maps of topics: circles that lie next to those they are like, and texts that do not collide."""
+"""Maps of topics: similar topics have neighbouring circles, and texts do not collide."""
 
 import json
 import shutil

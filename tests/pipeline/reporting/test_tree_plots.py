@@ -1,4 +1,4 @@
-"""Pictures of trees: where the cards lie, and what the files hold."""
+"""Pictures of trees: the places of their cards, and the contents of the files."""
 
 import itertools
 import xml.etree.ElementTree as ET

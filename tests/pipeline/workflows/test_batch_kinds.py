@@ -73,7 +73,7 @@ class Killed(BaseException):
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
 def days(request, tmp_path_factory):
-    """A kind of job of which the first day is published, and what the second day comes to if nothing is stopped."""
+    """A kind of job whose first day is published, and the result of an uninterrupted second day."""
     kind = request.param
     place = tmp_path_factory.mktemp(kind)
     write(place, kind, 1, 20)
@@ -188,7 +188,7 @@ def test_a_version_of_restarts__has_the_mean_of_their_proportions(days):
 
 
 def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_topics(tmp_path):
-    """A job killed in the last fit goes on to the same bits."""
+    """A job killed in the last fit continues to the same bits."""
     for place, killed in (("whole", False), ("killed", True)):
         (tmp_path / place).mkdir()
         (tmp_path / f"{place}/job.toml").write_text(CONSENSUS)

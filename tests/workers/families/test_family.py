@@ -39,7 +39,7 @@ BORN = 1_000_000  # ids from here on are (shard, n) until update names them
 
 @dataclass(frozen=True)
 class ToyGlobalState(GlobalState):
-    """Nodes by id with their counts, the length that each stands for, and the moves that have named them."""
+    """Nodes by id with their counts, the length of each, and the moves that named them."""
 
     names: Any
     ids: Any

@@ -48,7 +48,7 @@ def calculate(
     cells: OutInt32Matrix,
     written: OutUInt16Vector,
 ) -> None:
-    """Run each operation on vectors that begin at index 1: none lies on a boundary."""
+    """Run each operation on vectors that begin at index 1, so that none is aligned."""
     x, y, flat = load(values, 1), load(values, 1 + LANES), results.reshape(-1)
     prefetch(values, 1 << 20)
     store(flat, 0, x + y)

@@ -336,7 +336,7 @@ HELD = [
 
 
 class Recording(SerialExecutor):
-    """Remembers what sweeps changed: nobody else does."""
+    """Records the changes of sweeps."""
 
     def __init__(self):
         self.deltas = []

@@ -1,4 +1,4 @@
-"""Fits that go on from the local states of another run, as far as its shards are still there."""
+"""Fits that continue from the local states of another run, for all of its shards that still exist."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What is shown of a comparison as it goes on."""
+"""The progress of a comparison."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Comparisons that are stopped and gone on with, begun with other options or corpora, damaged and checked."""
+"""Comparisons that are stopped and continued, begun with other options or corpora, damaged and checked."""
 
 import re
 import shutil
@@ -201,7 +201,7 @@ def test_folders_of_older_formats__are_refused_with_what_to_do(tmp_path):
 
 
 def test_a_comparison_of_version_0_1__continues(small, compared, tmp_path):
-    """Its record has the options that are gone, and its folder rows of other libraries."""
+    """A comparison of 0.1 has options that no longer exist in its record, and rows of other libraries in its folder."""
     given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     out = Folder(shutil.copytree(compared.folder, tmp_path / "out"))
     former = {"peers": ["gensim"], "labels": [], "without": [], "classifiers": [], "lda_topics": [200]}

@@ -37,7 +37,7 @@ CORPORA = {
 
 
 def swept(model, rows, sweeps):
-    """Start and sweep a corpus of one shard; return the shard, responsibilities, told, globals and block."""
+    """Start and sweep a corpus of one shard; return the shard, responsibilities, delta, global state and block."""
     shard = Shard.of(0, documents_of(rows))
     vocabulary = 3
     global_state = model.initialise(Summary(len(rows), vocabulary, shard.tokens), Stream(0))

@@ -148,7 +148,7 @@ def test_probabilities__sum_to_one_at_any_time(planted):
 
 
 def test_tokens_held_out__match_their_addresses_throughout(planted):
-    """The same ones until they count again; about the share that is told; each shard and seed has its own."""
+    """Tokens remain held out until they count again, in about the given share, and differ by shard and seed."""
     problem, states = lived(planted[0])
     before = None
     for state in states:

@@ -26,7 +26,7 @@ MOMENTS = np.array([[30.0, 10.0, 20.0], [0.0, 0.0, 0.0]])
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [4, 5, 6, 7])
 def test_planted_topics__are_what_is_left(tmp_path, seed):
-    """From many more; and they predict as well as where so many were asked for."""
+    """The true number is found from many more topics, and predicts as well as a fit with that number."""
     train, heldout = corpora(tmp_path, seed, documents=300)
     given = {"family": "hdp", "beta": 3.0, "iterations": 200, "scheduler": "serial", "heldout": heldout}
     fit(train, tmp_path / "true", topics=3, **{**given, "split_merge_moves": False})

@@ -23,7 +23,7 @@ STEPS = {
     (0, True, True): "moves",
     (0, True, False): "release",
 }
-"""Steps of rounds by what the next sweep is asked for, whether it moves topics, and whether tokens are held out."""
+"""Steps of rounds by the request to the next sweep, whether it moves topics, and whether tokens are held out."""
 
 
 @pytest.mark.long

@@ -95,7 +95,7 @@ def test_sweep__equals_its_twin(state, seed, weights):
 
 @given(steps(max_count=900))
 def test_sweep__loses_no_token(state):
-    """Batches that stand for the whole corpus leave as many tokens as there were, whatever they were before."""
+    """Batches scaled to the whole corpus conserve its number of tokens."""
     corpus = float(state.rows["totals"].sum())
     lengths = np.add.reduceat(state.shard.lengths, np.arange(0, state.shard.documents, state.batch))
     state = Steps(**{**vars(state), "scales": corpus / np.maximum(lengths, 1.0)})
@@ -196,7 +196,7 @@ def test_sweep__of_empty_documents_only_forgets():
 
 
 def test_sweep__draws_a_documents_tokens_together():
-    """Each pass goes on from the proportions of the pass before: the topic that holds most of a document takes more."""
+    """Each pass continues from the proportions of the previous one: a document's largest topic grows."""
     found = []
     for passes in (1, 2, 4, 8):
         state = simple([{0: 5, 1: 1}], topics=2, passes=passes)

@@ -1,4 +1,4 @@
-"""Gaussian trees on vectors: what a fit promises, whatever the vectors, and what can be asked of its model."""
+"""Gaussian trees on vectors: properties of every fit, and the functions of its model."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The segmented topic model: the suite, and what it comes to where b is large or small."""
+"""The segmented topic model: the suite, and the limits of large and small b."""
 
 import numpy as np
 import pytest

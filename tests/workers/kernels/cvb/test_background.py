@@ -16,7 +16,7 @@ UNIT = 2**15
 
 @st.composite
 def blocks(draw):
-    """Rows of words, some of them without a token, as arguments of `spread`; and numbers to go on with."""
+    """Rows of words, some of them without tokens, as arguments of `spread`; and random numbers."""
     noise = np.random.default_rng(draw(st.integers(0, 2**31)))
     rows, topics = draw(st.integers(0, 6)), draw(st.integers(1, 5))
     scale = draw(st.sampled_from([0.0, 1.0, 100.0]))

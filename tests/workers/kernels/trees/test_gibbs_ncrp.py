@@ -52,7 +52,8 @@ def require_tree(state):
 @pytest.mark.parametrize(("lanes", "local_sweeps"), [(16, 1), (2, 1), (16, 3), (2, 3)])
 @pytest.mark.parametrize("options", [{"gamma": 30.0, "eta": 0.02}, {"depth": 4, "entry": "together", "gamma": 5.0}])
 def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lanes, local_sweeps, options):
-    """Nodes are born in several shards at once, die in one where another goes on with them, and leave slots behind."""
+    """Nodes are born in several shards at once, die in one shard while another still uses them, and leave free
+    slots."""
     monkeypatch.setattr(driver, "MAX_LANES", lanes)
     corpus = write_corpus(tmp_path / "five", planted_rows(7, documents=60), 30, shard_tokens=480)
     problem = problem_of(corpus, FAMILY, {**options, "learn": ["alpha"]})

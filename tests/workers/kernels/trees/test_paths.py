@@ -199,7 +199,7 @@ def test_path_probability__equals_its_twin(shard, tree, seed):
 
 
 def shuffled_memory(generator):
-    """Leave holes of many sizes in the heap, so that what is allocated next lies anywhere beside others."""
+    """Leave holes of many sizes in the heap, so that the next arrays are at arbitrary addresses."""
     library = ctypes.CDLL(None)
     library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     held = [library.malloc(int(size)) for size in generator.integers(16, 500, 80)]
