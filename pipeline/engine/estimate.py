@@ -67,9 +67,9 @@ DOCUMENT = 8  # A document of a shard in memory
 JOINING_COPIES = 6
 # Uses of memory that a plan leaves out where they take none
 OCCASIONAL = ("reading a shard", "joining the members")
-# Seconds of a core of each machine for a byte of the counts of all words: encoding, adding, decoding and TLS of an
-# exchange among eight. Measured on the page "Scale"
-CODING_BYTE = 7.5e-9
+# Seconds of a core of each machine for a byte of the counts of all words: encoding, decoding and adding in an exchange
+# among eight, without TLS. Measured on the page "Scale"
+CODING_BYTE = 4.9e-9
 # Sweeps that keep a worker busy; so many members of an ensemble are fitted at a time as give it these
 SWEEPS_PER_WORKER = 2
 
@@ -571,7 +571,7 @@ def _summed_over_tree(sizes: FitSizes) -> float:
 def _exchange(sizes: FitSizes, link: float, costs: MeasuredCosts | None, local_sweeps: int) -> Exchange:
     """Return the exchange of an iteration between machines, and the time of the iteration by measured costs."""
     machines, shards = sizes.processes, len(sizes.manifest.shards)
-    coding = CODING_BYTE * sizes.footprint.delta * sizes.vocabulary if sizes.exchanges else 0.0
+    coding = CODING_BYTE * sizes.footprint.delta * sizes.vocabulary / sizes.place.threads if sizes.exchanges else 0.0
     exchange = Exchange(machines, link, sizes.sent, coding, local_sweeps)
     if costs is None:
         return exchange
