@@ -31,7 +31,7 @@ READERS := uci ldac mtx npz text jsonl csv mallet svmlight parquet uci-gz jsonl-
 # Modules are compiled once, not by each of the processes that tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test coverage test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes bench bench-shapes bench-hosts chaos fuzz clean help
+.PHONY: demo test coverage test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes results bench bench-shapes bench-hosts chaos fuzz clean help
 
 help:
 	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, topics over time, a report"
@@ -50,6 +50,8 @@ help:
 	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each; HOSTILE=$(HOSTILE) changed arrays of each family's runs"
 	@echo "                HOSTILE_CORPORA=$(HOSTILE_CORPORA) hostile corpora through whole commands, and a SHARE=$(SHARE) of what may lie"
 	@echo "                in the place of each file"
+	@echo "make results    the tables and figures of docs/benchmarks/index.md, in $(OUT); it goes on where it was interrupted;"
+	@echo "                PARTS=\"$(PARTS)\" are its parts, SOURCES=... is the folder of public corpora"
 	@echo "make bench      the kernels' speed, and fits beside other libraries on a small drawn corpus"
 	@echo "make bench-shapes    fits beside other libraries on corpora of all shapes; it goes on where it was interrupted;"
 	@echo "                tables and plots in build/bench; CORPORA=... is their folder, SOURCES=... that of public files,"
@@ -185,6 +187,15 @@ hashes: $(READY)
 $(BENCH_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	@touch $@
+
+OUT ?= build/results
+PARTS ?= truth peers scale commands
+
+# Fits are measured one after another, each on one core.
+results: $(BENCH_READY)
+	$(BIN)/python -m tests.benchmarks.results run $(OUT) --parts "$(PARTS)" $(call option,SOURCES,sources)
+	cp docs/benchmarks/index.md $(OUT)/index.md
+	$(BIN)/python -m tests.benchmarks.results report $(OUT)/results.jsonl $(OUT)/index.md --figures $(OUT)
 
 # An option of the comparison, where its variable is set.
 option = $(if $($(1)),--$(2) '$($(1))')

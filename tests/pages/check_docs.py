@@ -32,8 +32,8 @@ PAGES = [
     "reference/api/collapsium.pipeline.estimators.CollapsedLDA.html",
     "reference/formats.html",
     "reference/events.html",
-    "benchmarks/cv_hdp.html",
-    "benchmarks/speed.html",
+    "benchmarks/papers.html",
+    "benchmarks/shapes.html",
     "project/index.html",
 ]
 
