@@ -25,7 +25,6 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
 from collapsium.pipeline import Model, fit
-from collapsium.pipeline.analysis.coherence import count_in, npmi
 from collapsium.pipeline.analysis.metrics import labelled, topic_words
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
@@ -128,11 +127,11 @@ def figures_of(given: SimpleNamespace, theta: Floats, phi: Floats, texts: list[l
     share = lengths @ theta / lengths.sum()
     alive = np.flatnonzero(share > 1e-6)
     ten = largest(phi[alive], 10)
-    counts = [count_in(Shard.of(shard.number, shard.documents()), ten) for shard in corpus.references]
+    counts = [topic_words.count_in(Shard.of(shard.number, shard.documents()), ten) for shard in corpus.references]
     single, both = (sum(part[side] for part in counts) for side in (0, 1))
     figures: JsonObject = {
         "topics": holding(share),
-        "npmi": float(npmi(single, both, int((lengths > 0).sum())).mean()),
+        "npmi": float(topic_words.npmi(single, both, int((lengths > 0).sum())).mean()),
         "diversity": topic_words.topic_diversity(largest(phi[alive], 25)),
     }
     if texts is not None:
