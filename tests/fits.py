@@ -89,12 +89,12 @@ class Losing(SerialExecutor):
     def __init__(self, executor, every):
         self.calls, self.every, self.losses = 0, every, 0
 
-    def collect(self, futures):
+    def collect(self, futures, links=None):
         self.calls += 1
         if self.calls % self.every == 0 and self.losses < 4:
             self.losses += 1
             raise ClusterError("on purpose")
-        return super().collect(futures)
+        return super().collect(futures, links)
 
 
 def bits(model, shards):

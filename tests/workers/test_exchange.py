@@ -122,6 +122,7 @@ def test_hosts_that_wait_for_one_that_is_lost__end_and_hold_the_state_before(sma
     begun.close()
     with pytest.raises(exchange.HostLostError):
         executor.collect([turn.blocks[0]])
+    again.close()
     executor.close()
 
 

@@ -95,6 +95,7 @@ class LostExecutor(DaskExecutor):
 
     def __init__(self, client, reach):
         self._client, self._reach, self._gone, self._watch = client, reach, False, Watch(0.2, [].append)
+        self._resources = {}
         client.run_on_scheduler = lambda *args, **options: answering(AttributeError("'NoneType' object"))()
 
 

@@ -381,11 +381,11 @@ def test_interrupt__of_a_fit_runs_no_sweep_that_waits(small, tmp_path, monkeypat
             gate.wait(PATIENCE)
         return sweep(*args)
 
-    def interrupted(self, futures):
+    def interrupted(self, futures, links=None):
         if futures and told and told[-1].get("iteration") == 2 and told[-1]["event"] == "iteration":
             wait_until(lambda: len(begun) > 2 * shards)
             raise KeyboardInterrupt
-        return collect(self, futures)
+        return collect(self, futures, links)
 
     def sink(event):
         told.append(event)

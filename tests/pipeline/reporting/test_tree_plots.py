@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline.models.topics import Topic
+from collapsium.pipeline.reporting.plots.style import Style
 from collapsium.pipeline.reporting.plots.tree import _figure, tree_drawing
 from collapsium.pipeline.reporting.trees import FONT, INNER, LEAF, cards_of, layout, parents_of, wrapped
 from tests.conftest import rest_long
@@ -152,7 +153,7 @@ def test_figure__texts_as_drawn_lie_in_their_cards_and_apart(nodes, long):
 
     generator = np.random.default_rng(nodes)
     parents = [-1, *(int(generator.integers(max(number - 12, 0), number)) for number in range(1, nodes))]
-    figure = _figure(tree_of(parents, ["of", long, "Kernel", "government", long]), "title")
+    figure = _figure(tree_of(parents, ["of", long, "Kernel", "government", long]), "title", Style())
     figure.dpi = 72
     renderer = FigureCanvasAgg(figure).get_renderer()
     (axes,) = figure.axes

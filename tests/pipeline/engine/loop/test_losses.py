@@ -6,6 +6,7 @@ import time
 import pytest
 
 from collapsium.pipeline import Corpus
+from collapsium.pipeline.engine.plan import Scratch
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request
@@ -18,7 +19,7 @@ from tests.waiting import PATIENCE
 
 def test_shards_that_are_lost__are_read_again_by_the_first_of_those_that_miss_them(small):
     request = Request(Corpus(small[0]), None, "lda", make_options("lda", {"topics": 2}), Limits(), 0)
-    loaded = LoadedCorpus(request, [], SerialExecutor(), None)
+    loaded = LoadedCorpus(request, [], SerialExecutor(), Scratch())
     one, other = loaded.problem(1), loaded.problem(2)
     assert one.shards == other.shards
     first = list(one.shards)
