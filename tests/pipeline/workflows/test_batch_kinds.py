@@ -254,9 +254,7 @@ def test_worse_vectors__alarm(tmp_path, capsys):
     job = tmp_path / "job.toml"
     job.write_text(KINDS["vectors"])
     batch(job)
-    job.write_text(
-        KINDS["vectors"].replace("depth = 2", "depth = 1\nsplit = false\nmax_nodes = 1")
-    )
+    job.write_text(KINDS["vectors"].replace("depth = 2", "depth = 1\nsplit = false\nmax_nodes = 1"))
     assert main(["batch", str(job), "--quiet", "--json"]) == 3
     found = json.loads(capsys.readouterr().out)
     assert found["score"] > found["previous_score"]
