@@ -190,7 +190,7 @@ def test_plan__grows_with_pairs(pairs, where, options, topics, data):
     longer = [count + (10**6 if n == which else 0) for n, count in enumerate(pairs)]
     # As many words in the largest shard: else fewer would be guessed where only other shards grow. So many active topics:
     # by default, longer documents have fewer.
-    options = options if "responsibilities" in options else {"most_active": 64} | options
+    options = options if options.keys() & {"responsibilities", "order"} else {"most_active": 64} | options
     less, more = (planned(corpus_of(tokens, of_shard=500), topics, where, **options) for tokens in (pairs, longer))
     for name, value in sizes(less).items():
         assert value <= sizes(more)[name] * (1 + 1e-12), name
