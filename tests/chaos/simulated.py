@@ -126,7 +126,7 @@ class SimulatedExecutor:
         if fate.happens("sleep", 0.005, what, self._steps):
             fate.sleep()
 
-    def collect(self, futures, links=None):  # noqa: ARG002
+    def collect(self, futures, links=None):
         futures = list(futures)
         while True:
             self._step("collect")
