@@ -68,7 +68,7 @@ def _(global_state: NcrpGlobalState):
 @singledispatch
 def document_counts(local, topics):
     """The counts of a shard by document and topic, without background."""
-    raise NotImplementedError(type(local))
+    raise TypeError(f"no recount of {type(local).__name__}")
 
 
 @document_counts.register
@@ -123,7 +123,7 @@ def _(local: ExpectedDocuments, topics):
 @singledispatch
 def responsibilities(local, shard):
     """The responsibilities of topics for each pair of a shard, shape (pairs, topics)."""
-    raise NotImplementedError(type(local))
+    raise TypeError(f"no recount of {type(local).__name__}")
 
 
 @responsibilities.register

@@ -121,7 +121,7 @@ class Means(Family):
         return {"error": ((heldout.values - rows.word_mean) ** 2).sum(axis=1)}
 
     def probabilities(self, rows, global_state):
-        raise NotImplementedError("columns of vectors have no probabilities")
+        raise AssertionError("columns of vectors have no probabilities")
 
     def document_lengths(self, local):
         return np.ones(len(local.document_topic))

@@ -656,7 +656,7 @@ class Exchanges(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
     ) -> tuple[RowsT, Delta]:
         """Return a block's rows after a delta, and sums over some bands of its words, by default over all.
 
-        Sums of bands add up to the block's, whoever has made them.
+        The sums over disjoint bands add up to the sums over the block.
         """
 
 
