@@ -119,6 +119,10 @@ class Checkpointer:
     def complete(self) -> None:
         """Wait until the snapshot that is being saved is complete, after sweeps were submitted that run meanwhile."""
 
+    def save_last(self) -> int | None:
+        """Save the last snapshot, unless it is saved; return the iteration of the last checkpoint, if there is one."""
+        return None
+
     def restore(self) -> Snapshot | None:
         """Return the snapshot that was saved last; None where there is none."""
         self.last = None

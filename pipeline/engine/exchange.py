@@ -91,7 +91,8 @@ class Exchange:
             swept = [local[number] for number in numbers] if local else []
             inputs: tuple[object, ...] = (self._token, home, links, part, shards, heldout, warm, given, swept)
             self._held.append(executor.submit(exchange.join, *inputs, home=home))
-        executor.collect([executor.submit(tasks.is_there, held) for held in self._held])
+        there = [executor.submit(tasks.is_there, held, home=home, strict=True) for home, held in enumerate(self._held)]
+        executor.collect(there)
 
     @staticmethod
     def begun(problem: Problem, state: State) -> Exchange | None:
@@ -120,16 +121,19 @@ class Exchange:
         scored_sample, scored = problem.sample(state.iteration), scored and bool(problem.heldout)
         scoring = exchange.ScoreOrder(turn - 1, state.global_state, scored_sample) if scored else None
         order = exchange.Order(turn - 1, keep, state.global_state, stream, sample, scoring)
-        turned = submit(exchange.turn, token, order, len(problem.shards), home=exchange.LEAD)
+        turned = submit(exchange.turn, token, order, len(problem.shards), home=exchange.LEAD, strict=True)
 
         def block(number: int) -> Future[tasks.Block]:
             # Where tasks on a block run, as all hosts have it: elsewhere it would travel to them.
             homes, home = self._present_homes(), problem.block_home(number)
             home = home if home in homes else homes[number % len(homes)]
-            return submit(exchange.block_of, token, turn, number, home=home)
+            return submit(exchange.block_of, token, turn, number, home=home, strict=True)
 
         def swept(number: int) -> Future[tasks.Swept]:
-            return submit(exchange.swept_of, self._held[self._home(number)], turn, number)
+            # A copy elsewhere, which other tasks would then use, knows no later turn.
+            host = self._home(number)
+            home = self._present_home(host)
+            return submit(exchange.swept_of, self._held[host], turn, number, home=home, strict=home is not None)
 
         blocks = HeldParts(self, turn, len(problem.block_bounds) - 1, block)
         scores = self.scores(state, scored_sample, is_ordered=True) if scored else []
@@ -141,7 +145,9 @@ class Exchange:
         """Submit the scoring of held-out pairs, if there are any; `is_ordered` if it is part of a turn."""
         order = exchange.ScoreOrder(self.turn_of(state), state.global_state, sample)
         submit, has_pairs = self._problem.executor.submit, bool(self._problem.heldout)
-        return [submit(exchange.score, self._token, order, is_ordered, home=exchange.LEAD)] if has_pairs else []
+        if not has_pairs:
+            return []
+        return [submit(exchange.score, self._token, order, is_ordered, home=exchange.LEAD, strict=True)]
 
     def turn_of(self, state: State) -> int:
         """Return the number that the hosts have of a state; 0 of the one that the exchange began with."""
@@ -157,12 +163,15 @@ class Exchange:
 
     def _present_homes(self) -> list[int]:
         """Return the homes, as the executor has them now, of hosts that are still there."""
-        links = self._problem.executor.links()
-        present = () if links is None else links.addresses
-        homes = [home for home, address in enumerate(present) if address in self.links.addresses]
+        homes = [home for home in map(self._present_home, range(self._homes)) if home is not None]
         if not homes:
             raise exchange.HostLostError("all workers of an exchange of changes were lost")
-        return homes
+        return sorted(homes)
+
+    def _present_home(self, host: int) -> int | None:
+        """Return the home, as the executor has it now, of a host; None if it is gone."""
+        links, address = self._problem.executor.links(), self.links.addresses[host]
+        return links.addresses.index(address) if links is not None and address in links.addresses else None
 
     def _home(self, shard: int) -> int:
         return shard * self._homes // len(self._problem.shards)

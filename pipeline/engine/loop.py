@@ -199,8 +199,8 @@ class Fit:
             self._planned = min(len(self._minibatches), limits.iterations or len(self._minibatches))
 
     def __iter__(self) -> Iterator[tuple[State, Progress]]:
-        """Run the iterations."""
-        losses, error = 0, None
+        """Run the iterations, and save the last one."""
+        losses, error, stopped = 0, None, False
         while True:
             try:
                 if self._state is None:
@@ -210,12 +210,14 @@ class Fit:
                         elapsed, iteration = time.perf_counter() - self._began, max(self._state.iteration, 0)
                         yield self._state, Progress(iteration, elapsed, None, None, {}, {}, str(error))
                         error = None
-                if self._pending is None and self._is_finished(self._state):
-                    require_all_tokens_counted(self.problem, self._state)
+                if stopped or (self._pending is None and self._is_finished(self._state)):
+                    if not stopped:
+                        require_all_tokens_counted(self.problem, self._state)
+                    self._checkpointer.save_last()
                     return
                 progress = self._step() if self._is_stochastic else self._sweep()
             except ClusterError as loss:
-                losses, error = losses + 1, loss
+                losses, error, stopped = losses + 1, loss, False
                 self._state = self._pending = self._submitted = None
                 if self._exchange is not None:
                     self._exchange.close()
@@ -227,8 +229,7 @@ class Fit:
             stop_reason = self._stop_reason(progress)
             flat = "" if stop_reason else self._flat_figure(progress)
             yield self._state, replace(progress, stop_reason=stop_reason, flat=flat)
-            if stop_reason:
-                return
+            stopped = bool(stop_reason)
             before = self._previous if progress.score is None else {SCORE: progress.score}
             self._previous = {**before, **progress.figures}
 

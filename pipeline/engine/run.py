@@ -261,6 +261,7 @@ class ActiveRun:
         self._snapshots = TopicSnapshots(problem, vocabulary, limits.planned(len(problem.shards)))
         try:
             begins = True
+            reached = time.perf_counter()
             # No variable may hold the fit, as it holds pending sweeps.
             for state, progress in Fit(problem, limits, checkpointer, self._snapshots):
                 if begins or progress.lost:
@@ -278,7 +279,8 @@ class ActiveRun:
                     self._report_flat(progress)
                 if limits.local_sweeps == AUTO and problem.executor.homes > 1:
                     self._suggest_local_sweeps(progress, problem.executor)
-            self._finish(problem, checkpointer)
+                reached = time.perf_counter()
+            self._finish(problem, checkpointer, reached)
         except (KeyboardInterrupt, Exception) as error:
             # Whatever the error is, the iterations so far are saved.
             self._stop(checkpointer, error)
@@ -351,12 +353,10 @@ class ActiveRun:
         folder = self._target.member(self._sampled.index(progress.iteration))
         save_model(folder, self._request.corpus, problem, problem.folded_in(state), self._processors.seen)
 
-    def _finish(self, problem: Problem, checkpointer: RunCheckpointer) -> None:
-        """Save the last state, as a checkpoint and as the model."""
+    def _finish(self, problem: Problem, checkpointer: RunCheckpointer, began: float) -> None:
+        """Save the last state, whose checkpoint began to be written at a time, as the model."""
         if checkpointer.last is None:
             raise RuntimeError("the loop gave no state")
-        began = time.perf_counter()
-        checkpointer.save_last()
         state = problem.folded_in(checkpointer.last.state)
         seen = self._processors.seen
         model = self._target.model

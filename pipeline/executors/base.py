@@ -53,8 +53,10 @@ class Executor(Protocol):
     def dashboard(self) -> str | None:
         """Address of the dashboard; None without one."""
 
-    def submit(self, function: Callable[..., T], *args: object, home: int | None = None) -> Future[T]:
-        """Run a task, preferably in worker process `home`; arguments may be futures or lists of futures."""
+    def submit(
+        self, function: Callable[..., T], *args: object, home: int | None = None, strict: bool = False
+    ) -> Future[T]:
+        """Run a task, preferably in process `home`, or only there if `strict`; arguments may be (lists of) futures."""
 
     def collect(self, futures: Sequence[Future[T]], links: Links | None = None) -> list[T]:
         """Wait for results and return them in order; an exception of a task is raised.
@@ -192,7 +194,13 @@ class SerialExecutor:
     memory = None
     keeps_history = False
 
-    def submit(self, function: Callable[..., T], *args: object, home: int | None = None) -> Future[T]:  # noqa: ARG002
+    def submit(
+        self,
+        function: Callable[..., T],
+        *args: object,
+        home: int | None = None,  # noqa: ARG002
+        strict: bool = False,  # noqa: ARG002
+    ) -> Future[T]:
         """Run a task at once."""
         return _Done(function(*(self._resolved(arg) for arg in args)))
 

@@ -208,8 +208,13 @@ class DaskExecutor:
         except Exception as error:
             self._watch.notice(f"the dashboard shows nothing of the run ({first_line(error)})")
 
-    def submit(self, function: Callable[..., T], *args: object, home: int | None = None) -> Future[T]:
-        """Submit a task, preferably to worker process `home`; others may run it if that one is lost."""
+    def submit(
+        self, function: Callable[..., T], *args: object, home: int | None = None, strict: bool = False
+    ) -> Future[T]:
+        """Submit a task, preferably to worker process `home`; others may run it if that one is lost.
+
+        With `strict` it waits for that one alone. Else a scheduler that steals work takes it from there even in use.
+        """
         # Members of an ensemble submit at the same time.
         with self._numbering:
             self._submitted += 1
@@ -228,7 +233,7 @@ class DaskExecutor:
                 pure=False,
                 priority=-priority,
                 workers=workers,
-                allow_other_workers=workers is not None,
+                allow_other_workers=workers is not None and not strict,
                 resources=self._resources or None,
             )
         return cast(Future[T], future)

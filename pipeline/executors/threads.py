@@ -90,7 +90,13 @@ class ThreadExecutor:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, function: Callable[..., T], *args: object, home: int | None = None) -> Future[T]:  # noqa: ARG002
+    def submit(
+        self,
+        function: Callable[..., T],
+        *args: object,
+        home: int | None = None,  # noqa: ARG002
+        strict: bool = False,  # noqa: ARG002
+    ) -> Future[T]:
         """Submit a task; it is not run if its future is dropped before it begins."""
         with self._change:
             self._submitted += 1

@@ -104,7 +104,7 @@ class SimulatedExecutor:
     def tell(self, function, *args):
         """No worker holds anything but results."""
 
-    def submit(self, function, *args, home=None):
+    def submit(self, function, *args, home=None, strict=False):
         self._step("submit")
         self._submitted += 1
         future = Future(self._submitted, function, args, home)

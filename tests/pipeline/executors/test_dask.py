@@ -66,6 +66,36 @@ def test_workers__answer_while_each_does_something(clusters):
         executor.close()
 
 
+def _pid(seconds):
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def test_a_scheduler_that_steals_work__leaves_strict_tasks_where_they_belong(clusters):
+    """The other worker is idle meanwhile, and would take most of the tasks."""
+    executor = open_executor(clusters(2))
+    try:
+        first = executor.collect([executor.submit(_pid, 0.0, home=1)])
+        tasks = [executor.submit(_pid, 0.02, home=1, strict=True) for _ in range(40)]
+        assert set(executor.collect(tasks)) == set(first)
+    finally:
+        executor.close()
+
+
+def test_checkpoints_on_a_scheduler_that_steals_work__find_each_local_state(small, tmp_path, clusters):
+    """A copy of what a host holds, which a stolen task would leave behind, knows no later turn."""
+    executor = open_executor(clusters(2))
+    try:
+        problem = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
+        checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, min_seconds=0.0, max_time_share=1e9)
+        losses = [progress.lost for _, progress in Fit(problem, Limits(iterations=12), checkpointer)]
+        copies = executor._client.who_has(checkpointer.last.state.blocks.exchange._held)
+        assert not any(losses)
+        assert [len(workers) for workers in copies.values()] == [1, 1]
+    finally:
+        executor.close()
+
+
 @pytest.mark.long
 def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
     """Without releases the scheduler would remember every sweep."""

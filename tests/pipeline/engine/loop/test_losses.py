@@ -6,6 +6,8 @@ import time
 import pytest
 
 from collapsium.pipeline import Corpus
+from collapsium.pipeline.engine.checkpoints import RunCheckpointer
+from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.plan import Scratch
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
@@ -14,6 +16,8 @@ from collapsium.pipeline.executors.base import HaltedError, SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.errors import ClusterError
+from collapsium.storage.runs.run import Run
+from tests.fits import problem_of
 from tests.waiting import PATIENCE
 
 
@@ -30,6 +34,22 @@ def test_shards_that_are_lost__are_read_again_by_the_first_of_those_that_miss_th
     assert all(mine is theirs for mine, theirs in zip(other.shards, one.shards, strict=True))
     other.reload()  # what it has been given is lost too
     assert not any(mine is theirs for mine, theirs in zip(other.shards, one.shards, strict=True))
+
+
+def test_a_loss_while_the_last_iteration_is_saved__has_it_made_again(small, tmp_path, monkeypatch):
+    problem = problem_of(small[0], "lda", {"topics": 3})
+    checkpointer = RunCheckpointer(Run(tmp_path / "run"), problem)
+    save_last, losses = checkpointer.save_last, [ClusterError("a worker was lost")]
+
+    def lose_once():
+        if losses:
+            raise losses.pop()
+        return save_last()
+
+    monkeypatch.setattr(checkpointer, "save_last", lose_once)
+    course = [(progress.iteration, progress.lost) for _, progress in Fit(problem, Limits(iterations=3), checkpointer)]
+    assert course == [(1, ""), (2, ""), (3, ""), (1, "a worker was lost"), (2, ""), (3, "")]
+    assert checkpointer.saved_iteration == 3
 
 
 @pytest.mark.xdist_group("clusters")
