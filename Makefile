@@ -189,7 +189,7 @@ $(BENCH_READY): $(READY)
 	@touch $@
 
 OUT ?= build/results
-PARTS ?= truth peers scale commands
+PARTS ?= truth peers cells scale commands
 
 # Fits are measured one after another, each on one core.
 results: $(BENCH_READY)

@@ -331,9 +331,11 @@ def has_mean(request: Request) -> bool:
 
 
 def is_mean_current(run: Run) -> bool:
-    """Return true if the mean of a run's members is there, and they are the models that were matched."""
+    """Return true if the mean of a run's members is complete, and they are the models that were matched."""
     try:
-        return bool(Model(mean_folder(run).url).members)
+        mean = Model(mean_folder(run).url)
+        # A store that failed after the record was written leaves a mean without a summary.
+        return bool(mean.members) and mean.record.summarised
     except CollapsiumError:
         return False
 

@@ -20,7 +20,7 @@ from tests.benchmarks.comparison.base import ONE_THREAD
 from tests.benchmarks.comparison.libraries import LIBRARIES, PEERS, installed
 from tests.benchmarks.machine import machine
 from tests.benchmarks.processes import watch
-from tests.benchmarks.results import commands, report, scale
+from tests.benchmarks.results import cells, commands, report, scale
 from tests.benchmarks.results.corpora import prepare
 from tests.benchmarks.results.plan import CONTESTANTS, CORPORA, SEEDS, Contestant, Corpus
 from tests.benchmarks.shapes.records import append, read
@@ -28,7 +28,7 @@ from tests.benchmarks.shapes.records import append, read
 VERSIONS = ("collapsium", "numpy", "numba", "scipy", *PEERS)
 LIMIT = 7200.0
 """Seconds after which the fits of a contestant to a corpus are ended."""
-PARTS = ("truth", "peers", "scale", "commands")
+PARTS = ("truth", "peers", "cells", "scale", "commands")
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -148,6 +148,8 @@ def main(arguments: list[str] | None = None) -> None:
                 commands.run(given.out, results)
             elif part == "scale":
                 scale.run(given.out, results)
+            elif part == "cells":
+                cells.run(given.out, results)
             else:
                 run_fits(part, given.out, results, given)
     except CollapsiumError as error:

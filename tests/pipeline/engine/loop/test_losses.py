@@ -47,9 +47,9 @@ def test_a_loss_while_the_last_iteration_is_saved__has_it_made_again(small, tmp_
         return save_last()
 
     monkeypatch.setattr(checkpointer, "save_last", lose_once)
-    course = [(progress.iteration, progress.lost) for _, progress in Fit(problem, Limits(iterations=3), checkpointer)]
-    assert course == [(1, ""), (2, ""), (3, ""), (1, "a worker was lost"), (2, ""), (3, "")]
-    assert checkpointer.saved_iteration == 3
+    course = [(progress.iteration, progress.lost) for _, progress in Fit(problem, Limits(iterations=2), checkpointer)]
+    assert course == [(0, ""), (1, ""), (2, ""), (1, "a worker was lost"), (1, ""), (2, "")]
+    assert checkpointer.saved_iteration == 2
 
 
 @pytest.mark.xdist_group("clusters")

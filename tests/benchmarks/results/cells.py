@@ -1,0 +1,172 @@
+"""Recovery of known topics of single cells: binary counts of peaks, for `lda` and other libraries in equal time.
+
+Each of 20 topics is open at a tenth of the peaks, and 30 to 40% of what is counted in a cell is background. A topic
+counts as recovered by the correlation, over cells, of its true proportions with the matched topic's.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.optimize import linear_sum_assignment
+
+from collapsium.pipeline import Model, fit, ingest, split
+from collapsium.storage.data_types import JsonObject
+from tests.benchmarks.comparison.base import Data, Floats, print_result, run_module
+from tests.benchmarks.comparison.libraries import LIBRARIES, PEERS, RESTARTS, installed, probabilities, score_of
+from tests.benchmarks.results.fit import Point, megabytes, processor_seconds
+from tests.benchmarks.results.plan import HELD_OUT
+
+if TYPE_CHECKING:
+    from tests.benchmarks.results.__main__ import Results
+
+SIZES = {"5,000 cells": (5_000, 50_000), "20,000 cells": (20_000, 100_000)}  # Cells and peaks
+TOPICS = 20
+PEAKS_OF_A_CELL = 4_900
+DRAWN_CELLS = 200  # Cells that are drawn at a time
+NEAR = 0.005  # Nats below the last score from which on a fit counts as nearly done
+TIMES = (1, 4)  # Multiples of the time of `lda` that the others get
+OTHERS = ("tomotopy", "scikit-learn", "gensim")
+SETTINGS = {"alpha": 0.1, "beta": 100.0, "optim_interval": 10}  # Theirs, as for short documents of `plan`
+
+
+def drawn(cells: int, peaks: int, seed: int) -> tuple[sparse.csr_matrix, Floats]:
+    """Return binary counts, cells x peaks, and the true proportions, cells x topics."""
+    generator = np.random.default_rng(seed)
+    topics = np.zeros((TOPICS, peaks))
+    for topic in topics:
+        open_peaks = generator.choice(peaks, peaks // 10, replace=False)
+        topic[open_peaks] = generator.dirichlet(np.full(peaks // 10, 0.5))
+    background = generator.dirichlet(np.ones(peaks))
+    proportions = generator.dirichlet(np.full(TOPICS, 0.1), size=cells)
+    share = generator.uniform(0.3, 0.4, (cells, 1))
+    depth = generator.lognormal(np.log(PEAKS_OF_A_CELL), 0.3, cells)
+    rows = []
+    for first in range(0, cells, DRAWN_CELLS):
+        part = slice(first, first + DRAWN_CELLS)
+        rate = ((1.0 - share[part]) * (proportions[part] @ topics) + share[part] * background).astype(np.float32)
+        rate *= fragments(rate, depth[part])[:, np.newaxis]
+        rows.append(sparse.csr_matrix(generator.random(rate.shape, np.float32) < -np.expm1(-rate), dtype=np.int32))
+    return sparse.vstack(rows, "csr"), proportions
+
+
+def fragments(rate: npt.NDArray[np.float32], depth: Floats) -> npt.NDArray[np.float32]:
+    """Return how many fragments of each cell hit as many different peaks as its depth, by a fixed point."""
+    count = (1.2 * depth).astype(np.float32)
+    for _ in range(3):
+        count *= (depth / -np.expm1(-count[:, np.newaxis] * rate).sum(axis=1)).astype(np.float32)
+    return count
+
+
+def prepared(name: str, folder: Path) -> Path:
+    """Draw a matrix, and ingest and split it, unless that is done; return its folder."""
+    place = folder / name.replace(",", "").replace(" ", "-")
+    if not (place / "done").exists():
+        place.mkdir(parents=True, exist_ok=True)
+        counts, proportions = drawn(*SIZES[name], seed=list(SIZES).index(name))
+        sparse.save_npz(place / "counts.npz", counts)
+        (place / "vocab.txt").write_text("".join(f"peak-{peak}\n" for peak in range(counts.shape[1])))
+        np.save(place / "proportions.npy", proportions)
+        ingest(place / "counts.npz", place / "whole", overwrite=True)
+        split(place / "whole", place / "train", place / "heldout", fraction=HELD_OUT, seed=1, overwrite=True)
+        (place / "done").touch()
+    return place
+
+
+def recovered(truth: Floats, found: Floats) -> npt.NDArray[np.float64]:
+    """Return the correlation of each true topic's proportions with the matched topic's."""
+    apart = found.std(axis=0)
+    truth, found = (
+        (part - part.mean(axis=0)) / np.where(part.std(axis=0) > 0, part.std(axis=0), 1.0) for part in (truth, found)
+    )
+    correlations = truth.T @ found[:, apart > 0] / len(truth)
+    return correlations[linear_sum_assignment(-correlations)]
+
+
+def fit_lda(place: Path) -> tuple[list[Point], Floats]:
+    """Fit with the defaults; return the curve and the proportions."""
+    points: list[Point] = []
+    began = 0.0
+
+    def listen(event: dict[str, Any]) -> None:
+        nonlocal began
+        if event["event"] == "start":
+            began = processor_seconds()
+        elif event["event"] == "iteration" and "score" in event:
+            points.append((event["iteration"], processor_seconds() - began, event["score"]))
+
+    with tempfile.TemporaryDirectory(prefix="collapsium-") as run:
+        where = {"heldout": str(place / "heldout"), "scheduler": "serial", "sinks": [listen]}
+        fit(str(place / "train"), run, family="lda", topics=TOPICS, seed=1, overwrite=True, **where)
+        with Model(run) as model:
+            return points, np.array(model.document_topic)
+
+
+def fit_other(place: Path, library: str, limit: float) -> tuple[list[Point], Floats]:
+    """Fit another library for as many iterations as a time allows, and one at least."""
+    data, held = Data.read(place / "train"), Data.read(place / "heldout")
+    began = processor_seconds()
+    peer = PEERS[library](data, SimpleNamespace(topics=TOPICS, workers=1, seed=1, **SETTINGS))
+    made, spent, done = processor_seconds() - began, 0.0, 0
+    # The first iteration shows how many there is time for.
+    for _ in range(2):
+        more = max(round((limit - made) / (spent / done)), 1) - done if done else 1
+        if more > 0:
+            began = processor_seconds()
+            peer.step(more)
+            took, done = processor_seconds() - began, done + more
+            spent = took if library in RESTARTS else spent + took
+    theta, phi = peer.estimate()
+    return [(done, made + spent, score_of(held, probabilities(held, theta, phi)))], theta
+
+
+def measured(given: SimpleNamespace) -> JsonObject:
+    """Fit; return the time, memory, score and recovery."""
+    place = Path(given.place)
+    points, theta = fit_other(place, given.library, given.limit) if given.library else fit_lda(place)
+    iterations, seconds, score = points[-1]
+    correlations = recovered(np.load(place / "proportions.npy"), theta)
+    return {
+        "iterations": iterations,
+        "seconds": round(seconds, 1),
+        "nearly_done": round(next(spent for _, spent, reached in points if reached >= score - NEAR), 1),
+        "megabytes": round(megabytes()),
+        "score": round(score, 4),
+        "recovered": round(float(correlations.mean()), 4),
+        "above_95": int((correlations > 0.95).sum()),
+    }
+
+
+def run(out: Path, results: Results) -> None:
+    """Fit what has no record yet."""
+    for name in SIZES:
+        place = prepared(name, out / "corpora")
+        key: list[object] = ["cells", name, "lda"]
+        if not results.has(key):
+            results.add(key, _fitted(place, "", 0.0))
+        seconds = next(record["seconds"] for record in results.records if record["key"] == key)
+        for library in OTHERS:
+            if not installed(LIBRARIES[library].module):
+                print(f"{library} is not installed: left out", flush=True)
+                continue
+            for times in TIMES:
+                key = ["cells", name, library, f"{times} x"]
+                if not results.has(key):
+                    results.add(key, _fitted(place, library, times * seconds))
+
+
+def _fitted(place: Path, library: str, limit: float) -> JsonObject:
+    given = {"place": str(place), "library": library, "limit": limit}
+    result = run_module("tests.benchmarks.results.cells", given, "iterations")
+    print(f"{place.name}, {library or 'lda'}: {result['recovered']}, {result['seconds']} s", flush=True)
+    return result
+
+
+if __name__ == "__main__":
+    print_result(measured)
