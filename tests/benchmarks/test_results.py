@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.benchmarks.results import report
+from tests.benchmarks.results import cells, report
 from tests.benchmarks.results.corpora import prepare
 from tests.benchmarks.results.fit import agreement, found, holding, is_flat
 from tests.benchmarks.results.plan import CONTESTANTS, CORPORA
@@ -19,6 +19,21 @@ def test_topics_found__need_a_fitted_topic_of_their_own():
     assert found(truth, truth[::-1]) == 1.0
     assert found(truth, np.array([[0.5, 0.5, 0.0, 0.0], [0.45, 0.55, 0.0, 0.0]])) == 0.5
     assert found(truth, np.array([[0.25, 0.25, 0.25, 0.25]])) == 0.0
+
+
+def test_recovered_topics__are_matched_by_their_cells():
+    truth = np.random.default_rng(1).dirichlet(np.full(4, 0.3), size=50)
+    assert cells.recovered(truth, truth[:, [2, 0, 3, 1]]) == pytest.approx(1.0)
+    silent = np.column_stack([truth[:, [1, 0]], np.zeros(50), truth[:, 2], truth[:, 3:] * 0.5])
+    assert cells.recovered(truth, silent) == pytest.approx(1.0)
+    assert cells.recovered(truth, truth[::-1]).max() < 0.6
+
+
+def test_drawn_cells__have_the_peaks_that_their_depth_says():
+    rate = np.random.default_rng(2).dirichlet(np.ones(2_000), size=3).astype(np.float32)
+    depth = np.array([50.0, 200.0, 600.0])
+    open_peaks = -np.expm1(-cells.fragments(rate, depth)[:, np.newaxis] * rate)
+    np.testing.assert_allclose(open_peaks.sum(axis=1), depth, rtol=0.02)
 
 
 def test_stability__counts_topics_without_a_partner_as_zero():

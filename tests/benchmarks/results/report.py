@@ -34,7 +34,11 @@ class Summary:
         self.records = {tuple(record["key"]): record for record in records}
         self.fits: Fits = defaultdict(list)
         for record in records:
-            if len(record["key"]) == 4 and isinstance(record["key"][-1], int) and record["key"][0] != "scale":
+            if (
+                len(record["key"]) == 4
+                and isinstance(record["key"][-1], int)
+                and record["key"][0] in ("truth", "peers")
+            ):
                 _, corpus, contestant, _ = record["key"]
                 self.fits[corpus, contestant].append(record)
 
@@ -176,6 +180,28 @@ def peers_table(found: Summary) -> str:
     return "\n".join(tables)
 
 
+def cells_table(found: Summary) -> str:
+    """Return the recovery of planted topics of single cells, in the time of `lda` and in multiples of it."""
+    rows = []
+    for key, record in found.records.items():
+        if key[0] != "cells":
+            continue
+        _, size, contestant, *times = key
+        name = f"`{contestant}`" if contestant in OURS else f"{contestant}, {times[0].replace(' x', ' times its time')}"
+        rows.append([
+            f"{size}: {name.replace('1 times its time', 'its time')}",
+            f"{record['recovered']:.3f}",
+            f"{record['above_95']}",
+            f"{record['score']:.3f}",
+            f"{record['iterations']}",
+            f"{record['seconds']:.0f}",
+            f"{record['nearly_done']:.0f}" if contestant in OURS else "",
+            f"{record['megabytes']:,}",
+        ])  # fmt: skip
+    heads = ["single cells", "mean correlation", "topics above .95", "score", "iterations", "seconds"]
+    return table_of([*heads, "to within 0.005 of its score", "MB"], rows) if rows else ""
+
+
 def commands_table(found: Summary) -> str:
     """Return processor seconds of commands and scripts."""
     rows, total = [], [0.0, 0.0]
@@ -258,6 +284,7 @@ TABLES = {
     "truth": truth_table,
     "stability": stability_table,
     "peers": peers_table,
+    "cells": cells_table,
     "commands": commands_table,
     "scale": scale_table,
     "sessions": sessions_table,
