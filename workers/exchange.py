@@ -30,7 +30,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,7 @@ class Kind(IntEnum):
     SUMS = 2  # Changes of the sender's words, over all shards
     TURNED = 3  # Result of an order to turn, or its error, pickled
     SCORED = 4  # Result of an order to score, or its error, pickled
+    ANSWERED = 5  # Answers to a question about rows, or the error, pickled
 
 
 class Message(NamedTuple):
@@ -129,6 +130,7 @@ class Part:
 class ScoreOrder:
     """Scores of a state's held-out pairs."""
 
+    answer: ClassVar = Kind.SCORED
     turn: int  # Number of the state
     global_state: GlobalState
     sample: DocumentSample | None
@@ -138,12 +140,25 @@ class ScoreOrder:
 class Order:
     """A turn: a round of sweeps from a state, and the exchange of its changes."""
 
+    answer: ClassVar = Kind.TURNED
     turn: int  # Number of the state that it begins from
     keep: int  # Number of the oldest state that is still needed
     global_state: GlobalState
     stream: Stream
     sample: DocumentSample | None
     scores: ScoreOrder | None  # What hosts score while changes travel
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something to find out about the rows of a state, by each host about the words that it owns."""
+
+    answer: ClassVar = Kind.ANSWERED
+    turn: int  # Number of the state
+    find: Callable[[AnyFamily, Block], list[Any]]
+
+
+AnyOrder: TypeAlias = Order | ScoreOrder | Question
 
 
 @dataclass(frozen=True)
@@ -204,7 +219,7 @@ class Host:
         self._states = {0: state}
         self.held = Held(self._states)
         self._changed = threading.Condition()
-        self._orders: deque[Order | ScoreOrder] = deque()
+        self._orders: deque[AnyOrder] = deque()
         self._inbox: dict[tuple[int, Kind], dict[int, tuple[bytes, ...]]] = {}
         self._closed = False
         words = [low for block in pairwise(part.bounds) for low in (band_bounds(block[1] - block[0])[:-1] + block[0])]
@@ -230,7 +245,7 @@ class Host:
             self._closed = True
             self._changed.notify_all()
 
-    def command(self, order: Order | ScoreOrder) -> None:
+    def command(self, order: AnyOrder) -> None:
         """Have all hosts follow an order."""
         order_bytes = pickle.dumps(order)
         for home in range(len(self.links.addresses)):
@@ -257,14 +272,20 @@ class Host:
                 order = self._orders.popleft()
             self._follow(order)
 
-    def _follow(self, order: Order | ScoreOrder) -> None:
+    def _follow(self, order: AnyOrder) -> None:
         """Follow an order, and send the result to the lead."""
         try:
-            answer = pickle.dumps(self._score(order) if isinstance(order, ScoreOrder) else self._turn(order))
+            match order:
+                case Order():
+                    answer = pickle.dumps(self._turn(order))
+                case ScoreOrder():
+                    answer = pickle.dumps(self._score(order))
+                case Question():
+                    answer = pickle.dumps(self._answers(order))
         # The task at the lead raises it.
         except BaseException as error:
             answer = _pickled(error)
-        self._send(LEAD, order.turn, _answer(order), answer)
+        self._send(LEAD, order.turn, order.answer, answer)
 
     def _send(self, receiver: int, turn: int, kind: Kind, *parts: bytes) -> Future[None] | None:
         message = Message(self._token, receiver, turn, kind, self._home, parts)
@@ -299,6 +320,17 @@ class Host:
             return tasks.score(self.part.model, *inputs)
 
         return [score for scores in self._in_threads(score, list(self._heldout)) for score in scores]
+
+    def _answers(self, question: Question) -> list[Any]:
+        """Return the answers to a question, from each block with words that the host owns."""
+        first, last = self._owned[self._home]
+        answers: list[Any] = []
+        for block in self.held.state(question.turn).blocks:
+            low, high = max(first, block.low), min(last, block.high)
+            if low < high:
+                rows = block.rows.of_words(slice(low - block.low, high - block.low), complete=True)
+                answers += question.find(self.part.model, Block(low, high, rows, Delta()))
+        return answers
 
     def _in_threads(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """Call a function for each item, as soon as it is there; return the results in the order of the items."""
@@ -555,6 +587,13 @@ def score(token: str, order: ScoreOrder, is_ordered: bool) -> list[Score]:
     return [score for scores in lead.answers(order.turn, Kind.SCORED) for score in scores]
 
 
+def ask(token: str, question: Question) -> list[Any]:
+    """Task: the answers to a question about the rows of all words, in the order of the vocabulary."""
+    lead = _lead(token)
+    lead.command(question)
+    return [answer for answers in lead.answers(question.turn, Kind.ANSWERED) for answer in answers]
+
+
 def swept_of(held: Held, turn: int, number: int) -> Swept:
     """Task: the local state of a shard."""
     return held.state(turn).swept[number]
@@ -571,10 +610,6 @@ def _lead(token: str) -> Host:
     lead = _host(token, LEAD)
     _require_at(lead.links, LEAD)
     return lead
-
-
-def _answer(order: Order | ScoreOrder) -> Kind:
-    return Kind.SCORED if isinstance(order, ScoreOrder) else Kind.TURNED
 
 
 def _pickled(error: BaseException) -> bytes:

@@ -19,7 +19,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.document_samples import DocumentSample
-from collapsium.workers.families.family import Exchanges
+from collapsium.workers.families.family import AnyFamily, Exchanges
 
 T = TypeVar("T")
 
@@ -45,6 +45,11 @@ class HeldParts(Sequence[Future[T]], Generic[T]):
 
     def __len__(self) -> int:
         return self._size
+
+
+def links_of(state: State) -> exchange.Links | None:
+    """Return the links between the hosts that hold a state; None where no exchange does."""
+    return state.blocks.exchange.links if isinstance(state.blocks, HeldParts) else None
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,11 @@ class Exchange:
         if not has_pairs:
             return []
         return [submit(exchange.score, self._token, order, is_ordered, home=exchange.LEAD, strict=True)]
+
+    def ask(self, state: State, find: Callable[[AnyFamily, tasks.Block], list[T]]) -> Future[list[T]]:
+        """Submit a question about the rows of a state, which each host answers of its part of the vocabulary."""
+        question = exchange.Question(self.turn_of(state), find)
+        return self._problem.executor.submit(exchange.ask, self._token, question, home=exchange.LEAD, strict=True)
 
     def turn_of(self, state: State) -> int:
         """Return the number that the hosts have of a state; 0 of the one that the exchange began with."""

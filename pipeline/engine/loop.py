@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from collapsium.pipeline.engine.checkpoints import Checkpointer
-from collapsium.pipeline.engine.exchange import Exchange, HeldParts
+from collapsium.pipeline.engine.exchange import Exchange, HeldParts, links_of
 from collapsium.pipeline.engine.setup.limits import AUTO, Limits
 from collapsium.pipeline.engine.state import (
     GROUP_SHARDS,
@@ -288,7 +288,7 @@ class Fit:
             scores = self._submit_scores(rows.scored) if due.scored else []
         # The next sweeps are submitted before the scores are collected, so that no worker waits for the driver. They
         # come after the fetching of words, for which the report of this iteration would else wait.
-        words = self._submit_words(progress, rows.scored, last=not due.swept)
+        words, words_links = self._submit_words(progress, rows.scored, last=not due.swept), links_of(self.state)
         if due.swept:
             # Where a host is gone just now, it is submitted again.
             with contextlib.suppress(HostLostError):
@@ -297,7 +297,7 @@ class Fit:
         self._checkpointer.complete()
         links = self._exchange.links if together and self._exchange is not None else None
         scored = self._collected(scores, links) if scores or not due.scored else self._scores()
-        top_words = self.problem.executor.collect(words) if words else []
+        top_words = self._collected_words(words, words_links)
         progress = self._finished_progress(progress, scored, top_words, restored=restored is not None)
         if progress.score is None and self._stop_reason(progress):
             # The last iteration is always scored.
@@ -327,8 +327,7 @@ class Fit:
             self._state = problem.folded_in(self.state)
             scores = self._scores()
             self._checkpointer.hold(Snapshot(self.state, progress, self._history()))
-        submitted = self._submit_words(progress, last=iteration == self._planned)
-        words = problem.executor.collect(submitted) if submitted else []
+        words = self._collected_words(self._submit_words(progress, last=iteration == self._planned))
         return self._finished_progress(progress, scores, words, restored=restored is not None)
 
     def _iterate(self, due: Due) -> tuple[BlockRows, Progress]:
@@ -490,8 +489,7 @@ class Fit:
     def _scores(self) -> list[tasks.Score]:
         """Return the scores of the state's shards; none where nothing is held out."""
         rows = self._submit_rows(self.state.blocks, Due(swept=False, scored=True))
-        links = self.state.blocks.exchange.links if isinstance(self.state.blocks, HeldParts) else None
-        return self._collected(self._submit_scores(rows.scored), links)
+        return self._collected(self._submit_scores(rows.scored), links_of(self.state))
 
     def _collected(self, submitted: list[Future[list[tasks.Score]]], links: Links | None) -> list[tasks.Score]:
         """Wait for scores; submit them again where a host of the exchange is gone."""
@@ -532,9 +530,20 @@ class Fit:
 
     def _submit_words(
         self, progress: Progress, scored: Sequence[Future[tasks.Block]] = (), *, last: bool
-    ) -> list[Future[TopWords]]:
+    ) -> list[Future[list[TopWords]]]:
         """Submit the fetching of the topics' top words, where it is due."""
         return [] if self._snapshots is None else self._snapshots.submit(self.state, progress.topics, scored, last=last)
+
+    def _collected_words(
+        self, submitted: list[Future[list[TopWords]]], links: Links | None = None
+    ) -> list[list[TopWords]]:
+        """Wait for top words; none where a host of the exchange is gone, as the next iteration fetches them again."""
+        try:
+            return self.problem.executor.collect(submitted, links) if submitted else []
+        except HostLostError:
+            if self._snapshots is not None:
+                self._snapshots.forget()
+            return []
 
     def _due(self, iteration: int) -> Due:
         """Return the uses of the rows after an iteration."""
@@ -575,7 +584,7 @@ class Fit:
         )
 
     def _finished_progress(
-        self, progress: Progress, scores: Sequence[tasks.Score], words: Sequence[TopWords], *, restored: bool
+        self, progress: Progress, scores: Sequence[tasks.Score], words: Sequence[Sequence[TopWords]], *, restored: bool
     ) -> Progress:
         """Return the progress of an iteration with its score, its topics' words, and the time that it took in all."""
         now, workers = time.perf_counter(), self.problem.executor.workers

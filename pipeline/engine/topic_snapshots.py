@@ -10,10 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.pipeline.engine.exchange import HeldParts, links_of
 from collapsium.pipeline.engine.state import Problem, State, TopicSizes
 from collapsium.pipeline.executors.base import Future
 from collapsium.workers.arrays.state import GlobalState
@@ -64,8 +66,11 @@ def top_words(
     ids: Sequence[int],
     count: int,
     part: tuple[int, int] = (0, 1),
-) -> TopWords:
-    """Return the top words of some topics in a part of a block, which is read in pieces to take little memory."""
+) -> list[TopWords]:
+    """Return the top words of some topics in a part of a block, which is read in pieces to take little memory.
+
+    They are a list of one, as hosts of an exchange make one of each of their blocks.
+    """
     began = time.perf_counter()
     words = np.full((len(ids), count), -1, dtype=np.int64)
     values = np.zeros((len(ids), count))
@@ -81,7 +86,7 @@ def top_words(
         candidates = np.concatenate([words[known], topics.words[chosen] + block.low + low], axis=1)
         weights = np.concatenate([values[known], topics.probability[chosen]], axis=1)
         words[known], values[known] = _largest(candidates, weights, count)
-    return TopWords(np.array(ids, dtype=np.int64), words, values, time.perf_counter() - began)
+    return [TopWords(np.array(ids, dtype=np.int64), words, values, time.perf_counter() - began)]
 
 
 def _largest(
@@ -117,7 +122,7 @@ class TopicSnapshots:
 
     def submit(
         self, state: State, topics: TopicSizes, scored: Sequence[Future[Block]] = (), *, last: bool
-    ) -> list[Future[TopWords]]:
+    ) -> list[Future[list[TopWords]]]:
         """Submit the fetching of the top words of the largest and the most changed topics, where it is due."""
         now = time.monotonic()
         outdated = self._fetched < 0 or not 0 <= state.iteration - self._fetched < self._max_age
@@ -126,13 +131,18 @@ class TopicSnapshots:
         largest = [] if self._last is None else _largest_topics(self._last[1])
         return self._submit(state, [*largest, *(int(topic) for topic, _ in topics["moved"])], scored)
 
-    def _submit(self, state: State, ids: Sequence[int], scored: Sequence[Future[Block]] = ()) -> list[Future[TopWords]]:
+    def _submit(
+        self, state: State, ids: Sequence[int], scored: Sequence[Future[Block]] = ()
+    ) -> list[Future[list[TopWords]]]:
         """Submit the fetching of the top words of some topics, a task a block, or more where other homes have it too.
 
-        The rows that score tokens are the finished model's.
+        The rows that score tokens are the finished model's. Hosts of an exchange read their parts of the vocabulary.
         """
         problem, homes = self._problem, self._problem.executor.homes
         self._fetched, distinct = state.iteration, list(dict.fromkeys(ids))
+        if isinstance(state.blocks, HeldParts):
+            find = partial(top_words, global_state=state.global_state, ids=distinct, count=WORDS)
+            return [state.blocks.exchange.ask(state, find)]
         cells = problem.block_bounds[-1] * len(distinct) // len(state.blocks)
         parts = max(min(homes // len(state.blocks), cells // TASK_CELLS), 1) if scored else 1
         return [
@@ -150,16 +160,21 @@ class TopicSnapshots:
             for part in range(parts)
         ]
 
+    def forget(self) -> None:
+        """Fetch words again at the next iteration, as those that were submitted are lost."""
+        self._fetched = -1
+
     def final_words(self, state: State) -> dict[str, list[str]]:
         """Return the top words of the state that a run ends with; none where they were fetched already."""
         if state.iteration < 1 or state.iteration == self._fetched:
             return {}
         problem = self._problem
         largest = _largest_topics(topic_sizes(problem.family, state.global_state)[0])
-        return self.words(problem.executor.collect(self._submit(state, largest)))
+        return self.words(problem.executor.collect(self._submit(state, largest), links_of(state)))
 
-    def words(self, blocks: Sequence[TopWords]) -> dict[str, list[str]]:
+    def words(self, parts: Sequence[Sequence[TopWords]]) -> dict[str, list[str]]:
         """Return the top words of topics over all blocks, with a minus sign before words of negative loadings."""
+        blocks = [block for part in parts for block in part]
         if not blocks:
             return {}
         now, cost = time.monotonic(), sum(block.seconds for block in blocks)

@@ -52,6 +52,8 @@ SETTINGS = {
     "distributed.worker.memory.spill": False,
     # The share of the memory limit at which a worker is restarted; plans stay below the limit.
     "distributed.worker.memory.terminate": 1.0,
+    # A nanny looks at its worker's memory so often; every 100 ms takes 0.6% of a core.
+    "distributed.worker.memory.monitor-interval": "500ms",
     # A paused worker would never free memory, as a sweep waits for its tasks.
     "distributed.worker.memory.pause": False,
     # Dask's threshold of 64 KB gives freed memory back to the system at once, and each large temporary array fetches it
@@ -65,6 +67,8 @@ SETTINGS = {
     "distributed.admin.tick.limit": "60s",
     # Each scheduler, nanny and worker looks at its event loop so often; every 20 ms takes 1% of an iteration's time.
     "distributed.admin.tick.interval": "1s",
+    # Each process reads its use of the machine so often; twice a second takes up to 1% of a core in each.
+    "distributed.admin.system-monitor.interval": "2s",
 }
 
 

@@ -13,6 +13,7 @@ from collapsium.pipeline.engine.save import documents_of
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.loading import load_heldout
 from collapsium.pipeline.engine.setup.request import align
+from collapsium.pipeline.engine.topic_snapshots import TopicSnapshots
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.storage.corpus.corpus import Corpus
@@ -69,15 +70,16 @@ def states(small, executor, options, family="lda", homes=()):
         problem = replace(
             problem, heldout=[executor.submit(load_heldout, pair, None, problem.family) for pair in pairs]
         )
-        found = []
-        for state, progress in Fit(problem, Limits(iterations=ITERATIONS)):
+        found, vocabulary = [], Corpus(small[0]).vocabulary.words
+        snapshots = TopicSnapshots(problem, vocabulary, ITERATIONS)  # with words of each iteration
+        for state, progress in Fit(problem, Limits(iterations=ITERATIONS), snapshots=snapshots):
             assert moves or isinstance(state.blocks, HeldParts) == isinstance(executor, Hosts)
             parts = [state.global_state.to_arrays()]
             parts += [block.rows.to_arrays() for block in executor.collect([*state.blocks])]
             parts += [swept.local.to_arrays() for swept in executor.collect([*state.swept])]
             bits = [{name: values.tobytes() for name, values in part.items()} for part in parts]
-            assert (progress.score is None) == (state.iteration == 0)
-            found.append((bits, progress.change, progress.figures, progress.score))
+            assert (progress.score is None) == (not progress.words) == (state.iteration == 0)
+            found.append((bits, progress.change, progress.figures, progress.score, progress.words))
             del state
             if homes:
                 executor.ways = Near(homes.pop(0))
