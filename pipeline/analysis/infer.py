@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from collapsium.pipeline.analysis.options import InferOptions
 from collapsium.pipeline.corpora.new_texts import DocumentSource, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.texts_in_memory import Frame, is_lazy, read_table
-from collapsium.pipeline.executors.base import TLS, Future
+from collapsium.pipeline.executors.base import TLS, Executor, Future, T
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.fitted_model import lazy_proportions, load_blocks, parts_for
@@ -29,9 +32,12 @@ from collapsium.pipeline.options import keywords, without_none
 from collapsium.pipeline.outputs import overwrites, table_file
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.segments import running
+from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.file import require_free
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet import number_array
+from collapsium.storage.io.records import digest_of
 from collapsium.storage.runs.members import member_of, reference_of
 from collapsium.storage.runs.proportions import (
     MATRICES,
@@ -43,6 +49,7 @@ from collapsium.storage.runs.proportions import (
     ids_file,
     written_to,
 )
+from collapsium.storage.runs.published import PartRecord, part_name
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
@@ -192,18 +199,100 @@ class _Layout:
 
 
 def infer_version(
-    run: str | os.PathLike[str],
+    model: Model,
     corpus: Corpus,
-    out: str | os.PathLike[str],
+    folder: Folder,
+    before: Iterable[PartRecord],
     *,
     threshold: float,
     columns: VersionColumns,
     progress: Counting = silent,
     **where: Any,
-) -> int:
-    """Write the proportions of a job's documents with the columns of its version, and return the number of rows."""
-    require_free(out)
-    return _write(Model(run), corpus, out, _Layout(threshold, 0, False, columns), {"tls": None, **where}, progress)
+) -> tuple[PartRecord, ...]:
+    """Write the proportions of a job's documents, one file per shard, and return the list of all files.
+
+    A file depends on its shard, the model and the topics' names alone, so files of the version before that have the
+    same are not made again, and neither are files of an interrupted job. Workers write the others themselves.
+    """
+    layout = _Layout(threshold, 0, False, columns)
+    earlier = {part.inputs: part for part in before}
+    made, written, remaining = dict[int, PartRecord](), 0, list[ShardReference]()
+    inputs = {reference.number: _inputs_of(model, reference, layout) for reference in corpus.references}
+    for reference in corpus.references:
+        part = earlier.get(inputs[reference.number])
+        if part is None:
+            remaining.append(reference)
+        else:
+            made[reference.number] = part
+            written += part.documents
+    if written:
+        progress(written)
+
+    def submitted(executor: Executor, blocks: Blocks, seen: bool) -> Iterator[Future[PartRecord]]:
+        for reference in remaining:
+            inputs_of_part, address = inputs[reference.number], model.folder.address
+            yield executor.submit(_write_part, address, reference, blocks, layout, seen, folder, inputs_of_part)
+
+    if remaining:
+        parts = _results(model, corpus, {"tls": None, **where}, submitted)
+        for reference, part in zip(remaining, parts, strict=True):
+            made[reference.number] = part
+            written += part.documents
+            progress(written)
+    return tuple(made[reference.number] for reference in corpus.references)
+
+
+def _inputs_of(model: Model, reference: ShardReference, layout: _Layout) -> str:
+    """Return the digest of what determines the rows of a shard, apart from the version's number."""
+    names = {} if layout.columns is None else {str(topic): name for topic, name in layout.columns.names.items()}
+    shard = reference.record.model_dump(mode="json", exclude={"file"})
+    inputs = {"model": model.record.digest, "shard": shard, "number": reference.number, "names": names}
+    return digest_of({**inputs, "threshold": layout.threshold})
+
+
+def _write_part(
+    url: str,
+    reference: ShardReference,
+    blocks: list[tasks.Block],
+    layout: _Layout,
+    seen: bool,
+    folder: Folder,
+    inputs: str,
+) -> PartRecord:
+    """Write the proportions of a shard, unless an interrupted job has written them, and return their record."""
+    name, version = part_name(reference.number, inputs), 1 if layout.columns is None else layout.columns.version
+    if folder.exists(name):
+        digest, documents = hashlib.sha256(folder.read(name)).hexdigest(), reference.record.documents
+    else:
+        table, sink = _proportions(url, reference, blocks, layout, seen), pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        digest, documents = folder.write(name, memoryview(sink.getvalue())), table.num_rows
+    return PartRecord(file=name, documents=documents, sha256=digest, inputs=inputs, version=version)
+
+
+Blocks: TypeAlias = list[tasks.Block] | list[Future[tasks.Block]]
+Submitting: TypeAlias = Callable[[Executor, Blocks, bool], Iterator[Future[T]]]
+
+
+def _results(model: Model, corpus: Corpus, where: Mapping[str, Any], submitting: Submitting[T]) -> Generator[T]:
+    """Yield the results of tasks over a corpus's shards, in their order, while workers go on with the next ones.
+
+    The tasks receive the blocks of the vocabulary, or none for the documents of the fit, whose counts the model has.
+    """
+    require_corpus(model.record.family, corpus)
+    corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
+    seen = corpus.manifest.digest == model.record.corpus and model.fitted
+    executor = open_executor(where["scheduler"], where["workers"], tls=where["tls"])
+    try:
+        futures = submitting(executor, [] if seen else load_blocks(model, executor), seen)
+        waiting: deque[Future[T]] = deque()
+        while True:
+            waiting.extend(islice(futures, 2 * executor.workers - len(waiting)))
+            if not waiting:
+                break
+            yield executor.collect([waiting.popleft()])[0]
+    finally:
+        executor.close()
 
 
 def _write(
@@ -215,30 +304,20 @@ def _write(
     progress: Counting,
 ) -> int:
     """Write the proportions of a corpus's documents, and return the number of rows."""
-    require_corpus(model.record.family, corpus)
-    corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
-    seen = corpus.manifest.digest == model.record.corpus and model.fitted
-    executor, written = open_executor(where["scheduler"], where["workers"], tls=where["tls"]), 0
-    schema = SEGMENT_SCHEMA if layout.segments else SCHEMA
-    try:
-        blocks = [] if seen else load_blocks(model, executor)
-        with written_to(out, schema, dense=layout.threshold is None) as writer:
-            # Tables are written in the order of the shards, while the workers go on with the next ones.
-            references = iter(corpus.references)
-            submitted: deque[Future[pa.Table]] = deque()
-            while True:
-                for reference in islice(references, 2 * executor.workers - len(submitted)):
-                    submitted.append(
-                        executor.submit(_proportions, model.folder.address, reference, blocks, layout, seen)
-                    )
-                if not submitted:
-                    break
-                table = executor.collect([submitted.popleft()])[0]
-                writer.write(table)
-                written += table.num_rows
-                progress(written)
-    finally:
-        executor.close()
+    written, schema = 0, SEGMENT_SCHEMA if layout.segments else SCHEMA
+
+    def submitted(executor: Executor, blocks: Blocks, seen: bool) -> Iterator[Future[pa.Table]]:
+        for reference in corpus.references:
+            yield executor.submit(_proportions, model.folder.address, reference, blocks, layout, seen)
+
+    with (
+        contextlib.closing(_results(model, corpus, where, submitted)) as tables,
+        written_to(out, schema, dense=layout.threshold is None) as writer,
+    ):
+        for table in tables:
+            writer.write(table)
+            written += table.num_rows
+            progress(written)
     return written
 
 
@@ -300,10 +379,13 @@ def _columns_of(
         "name": pa.array(names, pa.string()),
         "share": pa.array(theta[np.arange(main.size), main].astype(np.float32), mask=empty),
     }
+    unknown = extras.get(UNKNOWN_SHARE)
+    if unknown is None or not pa.types.is_float32(unknown.type):
+        unknown = pa.nulls(main.size, pa.float32())  # The corpus does not have the shares
     made |= {name: extras[name] for name in ("title", "date") if name in extras}
     if "labels" in extras:
         made["labels"] = _labels_as_text(extras["labels"])
-    return {**made, "version": pa.array(np.full(main.size, columns.version, dtype=np.int32))}
+    return {**made, UNKNOWN_SHARE: unknown, "version": pa.array(np.full(main.size, columns.version, dtype=np.int32))}
 
 
 def _labels_as_text(labels: pa.ListArray) -> pa.Array:

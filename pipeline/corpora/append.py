@@ -58,6 +58,7 @@ from collapsium.pipeline.corpora.text_ingest import (
     drop_stopped,
     find_sources,
     leave_phrases,
+    left_out_of,
     numberings_of,
     report_of,
 )
@@ -78,6 +79,7 @@ from collapsium.storage.corpus.manifest import (
     VectorsRecord,
 )
 from collapsium.storage.corpus.shard import digest_of_ids
+from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
 from collapsium.storage.corpus.vectors import ARRAY, Vectors
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.writer import MIN_SHARD_TOKENS, VectorWriter, WrittenVectors
@@ -307,6 +309,11 @@ def _manifest(corpus: Corpus, written: WrittenVectors) -> Manifest:
     )
 
 
+def _is_unknown_share(name: str, kind: str) -> bool:
+    """Return whether a field is the share of unknown words, and not a covariate of that name."""
+    return name == UNKNOWN_SHARE and kind == str(pa.float32())
+
+
 def _named_alike(fields: Mapping[str, str]) -> dict[str, str]:
     """Return columns' types with one name for the entries of lists: Parquet's, which split corpora have, or Arrow's."""
     return {name: kind.replace("<element: ", "<item: ") for name, kind in fields.items()}
@@ -440,19 +447,21 @@ class DocumentAddition:
         earlier = find_earlier(self._corpus.manifest, self._own_history, self._known, pa.concat_arrays(ids))
         if earlier is None:
             refuse_known(self._corpus, self._again)
-        vocabulary, _ = self._vocabulary(counted)
-        rows, _ = self._write_shards(self._scratch / "again", vocabulary, counted, earlier.before)
+        vocabulary, sieve = self._vocabulary(counted)
+        rows, _ = self._write_shards(self._scratch / "again", vocabulary, sieve, counted, earlier.before)
         if tuple(rows) != earlier.shards:
             refuse_known(self._corpus, self._again)
         self.report = earlier.report
         return True
 
     def _write_shards(
-        self, folder: Folder, vocabulary: Vocabulary, counted: Counted, before: Sequence[ShardRecord]
+        self, folder: Folder, vocabulary: Vocabulary, sieve: Sieve, counted: Counted, before: Sequence[ShardRecord]
     ) -> tuple[list[ShardRecord], int]:
         """Write the documents as shards after those before; return their records, and the number of empty documents."""
         stops = self._stops if self._history.kind in TEXTS else StopWords()
-        reading.write_vocabulary(self._scratch, vocabulary.words, stops)
+        frequent = (*self._history.frequent, *sieve.frequent)
+        left_out = left_out_of(counted.spelled, stops, frequent) if self._with_unknown_share else None
+        reading.write_vocabulary(self._scratch, vocabulary.words, stops, left_out)
         size = max([row.tokens for row in before if row.tokens] or [1])
         notes, numberings = counted.notes, self._numberings
         return write_shards(self._executor, folder, self._scratch, notes, numberings, size, len(before))
@@ -462,7 +471,7 @@ class DocumentAddition:
         corpus, old = self._corpus, self._corpus.manifest
         self._require_fields(counted)
         vocabulary, sieve = self._vocabulary(counted)
-        rows, empty = self._write_shards(corpus.folder, vocabulary, counted, old.shards)
+        rows, empty = self._write_shards(corpus.folder, vocabulary, sieve, counted, old.shards)
         every = (*old.shards, *rows)
         self.report = replace(
             self.report,
@@ -475,9 +484,16 @@ class DocumentAddition:
         record = vocabulary.write(corpus.folder, tagged=True)
         return old.model_copy(update={**totals, "vocabulary": record, "shards": every})
 
+    @property
+    def _with_unknown_share(self) -> bool:
+        """True if the corpus's documents have their share of unknown words."""
+        return any(_is_unknown_share(name, kind) for name, kind in self._corpus.manifest.fields.items())
+
     def _require_fields(self, counted: Counted) -> None:
         """Refuse documents of other columns: all shards of a corpus have the same."""
-        fields = self._corpus.manifest.fields
+        fields = {
+            name: kind for name, kind in self._corpus.manifest.fields.items() if not _is_unknown_share(name, kind)
+        }
         for note in counted.notes:
             if _named_alike(dict(note.columns)) != _named_alike(fields):
                 own, new = (", ".join(sorted(names)) or "none" for names in (fields, dict(note.columns)))

@@ -309,6 +309,7 @@ def _require_own(kind: str, options: ReadOptions, cuts: Cuts, phrases: str | Non
         "bad_bytes": options.bad_bytes,
         "phrases": phrases,
         "segments": options.segments,
+        "unknown_share": options.unknown_share,
     }
     words: dict[str, object] = {
         "min_documents": cuts.min_documents,

@@ -238,6 +238,11 @@ class WordOptions(Options):
     bad_bytes: Literal["error", "replace"] | None = Field(
         None, description="text that is not UTF-8: stop with an error (the default), or replace the invalid bytes"
     )
+    unknown_share: bool = Field(
+        False,
+        description="store with each document its share of words that are not in the vocabulary, stop words and too "
+        "frequent words aside; documents that are appended later get it too",
+    )
 
 
 class VectorOptions(Options):

@@ -25,6 +25,7 @@ from collapsium.storage.building.chunks import write_table
 from collapsium.storage.building.ingest_record import History, Phrasing, Report
 from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
 from collapsium.storage.corpus.manifest import Manifest
+from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.word_rule import lookup_keys
 from collapsium.storage.data_types import BAD_BYTES, SCORES
@@ -304,7 +305,8 @@ def _write(
     rule = history.options.word_rule
     vocabulary, dropped, frequent = _pruned(sieve, counted, cuts, fixed, stops, sources.name, rule)
     frequent = history.frequent if words.recorded else frequent
-    write_vocabulary(scratch, lookup_keys(vocabulary.words, rule), stops)
+    left_out = left_out_of(counted.spelled, stops, frequent) if history.options.unknown_share else None
+    write_vocabulary(scratch, lookup_keys(vocabulary.words, rule), stops, left_out)
     counted, unmatched = write_side_tables(scratch, counted, numberings, sides)
     rows, empty = write_shards(executor, folder, scratch, counted.notes, numberings, shard_tokens)
     tokens = sum(row.tokens for row in rows)
@@ -314,6 +316,7 @@ def _write(
     report = replace(report, empty_documents=empty, words=len(vocabulary), tokens=tokens, dropped=tuple(dropped))
     report = replace(report, unmatched_rows=unmatched)
     columns = Fields.of(history.options).columns | ({} if sides is None else sides.columns)
+    columns |= {} if left_out is None else {UNKNOWN_SHARE: pa.float32()}
     replace(history, fixed_vocabulary=fixed is not None, report=report, frequent=frequent).write(folder)
     scratch.remove()
     manifest = Manifest(
@@ -326,6 +329,12 @@ def _write(
     )
     manifest.write(folder)
     return manifest
+
+
+def left_out_of(spelled: pa.Array, stops: StopWords, frequent: Sequence[str]) -> pa.Array:
+    """Return the words of texts that are left out on purpose: stop words, short words, and too frequent ones."""
+    out = stops.dropped(spelled) | np.asarray(pc.is_in(spelled, value_set=pa.array(frequent, pa.string())), dtype=bool)
+    return spelled.filter(pa.array(out))
 
 
 def leave_phrases(scratch: Folder, phrasing: Phrasing | None) -> None:

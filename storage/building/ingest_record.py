@@ -32,7 +32,7 @@ _SOMETIMES = ("unmatched_rows", "segments", "attachments", "unspaced_tokens", "d
 
 _LISTS = ("labels", "covariates")
 # Options of a single reading; every other one is recorded if it is not the default
-_NEVER = ("vocabulary", "max_decompressed", "optional")
+_NEVER = ("vocabulary", "max_decompressed", "optional", "unknown_share")
 
 MAX_CHARACTERS = 1000  # Largest value of `min_characters`
 RECORDED_AS = {"min_characters": "min_letters"}  # Names of options in records, unchanged since 0.1

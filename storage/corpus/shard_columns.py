@@ -15,6 +15,7 @@ from collapsium.storage.io.parquet import numbers_of
 
 TEXTS = ("title", "date")
 LABELS, SEGMENTS = "labels", "segments"
+UNKNOWN_SHARE = "unknown_share"  # Share of a document's tokens that are not in the vocabulary; null without tokens
 LABEL_FIELDS = ("field", "value")
 # Largest number of tokens of a document, and so of a pair: kernels count in 32 bits
 MAX_COUNT = int(np.iinfo(np.int32).max)
@@ -56,6 +57,8 @@ def _require_type(path: str, name: str, column: pa.Array) -> None:
         expected, right = "lists of pairs of strings, 'field' and 'value'", _is_labels(kind)
     elif name == SEGMENTS:
         expected, right = "lists of whole numbers", _is_lists_of_integers(kind)
+    elif name == UNKNOWN_SHARE and pa.types.is_float32(kind):
+        expected, right = "", True
     else:
         expected, right = "numbers (float64)", pa.types.is_float64(kind)
     if not right:
@@ -89,7 +92,7 @@ def _require_well_formed(path: str, name: str, column: pa.Array) -> None:
                 raise DamagedError(path, "expected a field and a value of each label", _where(name, row))
     elif name == SEGMENTS:
         _require_range(path, name, _offsets(column), column.flatten(), 0, MAX_COUNT, "numbers of pairs")
-    elif pa.types.is_float64(column.type) and len(column):
+    elif pa.types.is_floating(column.type) and len(column):
         infinite = np.isinf(numbers_of(pc.fill_null(column, 0.0) if column.null_count else column))
         if infinite.any():
             expected = "expected a finite number, or none where it is missing"

@@ -292,6 +292,22 @@ def copy_atomically(source: Path, target: Path, guard: Guard = unguarded) -> Non
         part.unlink(missing_ok=True)
 
 
+def share_atomically(source: Path, target: Path, guard: Guard = unguarded) -> None:
+    """Give a file a second name, or copy it where file systems have no hard links or two file systems meet."""
+    _make_ready(target.parent, guard)
+    try:
+        with guard():
+            os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in {*UNSYNCED, errno.EXDEV, errno.EMLINK}:
+            raise
+        copy_atomically(source, target, guard)
+    else:
+        sync_folder(target.parent)
+
+
 def rename(source: Path, target: Path, guard: Guard = unguarded) -> None:
     """Rename a file, folder or link."""
     with guard():

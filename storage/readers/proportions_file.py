@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.errors import InputError
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet import BoundedFile
 from collapsium.storage.printable import ShortRepr
 from collapsium.storage.readers.base import open_input, reading
@@ -128,32 +129,44 @@ class ProportionsFile(ShortRepr):
 def digest_of_file(path: str) -> str:
     """Return the SHA-256 of a file's bytes."""
     digest = hashlib.sha256()
-    with reading(path), open_input(path) as handle:
-        while piece := handle.read(HASHED):
-            digest.update(piece)
+    for file in _files_of(path):
+        with reading(file), open_input(file) as handle:
+            while piece := handle.read(HASHED):
+                digest.update(piece)
     return digest.hexdigest()
 
 
+def _files_of(path: str) -> list[str]:
+    """Return the Parquet files of a folder in the order of their names, or the path itself."""
+    folder = Folder(path)
+    names = [name for name in folder.names() if name.endswith(".parquet")] if folder.is_folder() else []
+    return [f"{folder.url}/{name}" for name in names] or [path]
+
+
 def read_proportions(path: str) -> ProportionsFile:
-    """Read and check a Parquet file of proportions."""
-    with reading(path), open_input(path) as handle:
-        try:
-            file = BoundedFile(handle)
-            layout = _Layout.of(path, file.schema)
-            parts, ids, row = [], [], 0
-            for batch in file.batches(layout.columns):
-                if layout.has_ids:
-                    ids.append(_ids(path, batch.column(batch.schema.get_field_index(ID)), row))
-                parts.append(layout.rows(batch, row))
-                if layout.kind == "lists" and parts[-1].width != parts[0].width:
-                    text = f"expected {parts[0].width} proportions, as other rows have, found {parts[-1].width}"
-                    raise InputError(path, text, _where(layout.names[0], row))
-                row += batch.num_rows
-        except InputError:
-            raise
-        except FAULTS as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-            raise InputError(path, f"expected a Parquet file of proportions ({reason})") from None
+    """Read and check a Parquet file of proportions, or a folder of such files."""
+    parts, ids, row, first_layout = list[DocumentProportions](), list[pa.Array](), 0, None
+    for name in _files_of(path):
+        with reading(name), open_input(name) as handle:
+            try:
+                file = BoundedFile(handle)
+                layout = _Layout.of(name, file.schema)
+                first_layout = first_layout or layout
+                if layout.columns != first_layout.columns:
+                    raise InputError(name, f"expected the columns of {first_layout.path}")
+                for batch in file.batches(layout.columns):
+                    if layout.has_ids:
+                        ids.append(_ids(name, batch.column(batch.schema.get_field_index(ID)), row))
+                    parts.append(layout.rows(batch, row))
+                    if layout.kind == "lists" and parts[-1].width != parts[0].width:
+                        text = f"expected {parts[0].width} proportions, as other rows have, found {parts[-1].width}"
+                        raise InputError(name, text, _where(layout.names[0], row))
+                    row += batch.num_rows
+            except InputError:
+                raise
+            except FAULTS as error:
+                reason = (str(error) or type(error).__name__).splitlines()[0][:200]
+                raise InputError(name, f"expected a Parquet file of proportions ({reason})") from None
     lengths = [np.diff(part.offsets) for part in parts]
     proportions = DocumentProportions(
         np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]))]).astype(np.int64),
@@ -164,7 +177,7 @@ def read_proportions(path: str) -> ProportionsFile:
     if not proportions.known.any():
         raise InputError(path, "expected proportions of at least one document, found none")
     known = None
-    if layout.has_ids:
+    if ids:
         known = pa.concat_arrays(ids)
         _require_distinct(path, known)
     return ProportionsFile(path, known, proportions)

@@ -62,6 +62,7 @@ class ReadOptions(ShortRepr):
     # Whether the rows of a matrix are words; by default the numbers of ids and words decide
     transpose: bool | None = None
     binarise: bool = False  # True if each count above 0 counts as 1
+    unknown_share: bool = False  # Whether documents have their share of words outside the vocabulary
     optional: tuple[str, ...] = ()  # Fields of titles, dates, labels and covariates that may be absent from all records
 
 

@@ -1,6 +1,7 @@
 """Published models: numbered folders, each complete or absent, and a pointer to the current one.
 
-``published/0001/`` holds `version.json` and the files of a version. ``published/current.json`` has the number of the
+``published/0001/`` holds `version.json` and the files of a version; its proportions are a folder of Parquet files,
+which `proportions.json` lists with the version that wrote each. ``published/current.json`` has the number of the
 current version and is replaced atomically. On local disks a symbolic link ``current`` leads to the same folder, for
 programs that need a path; the record decides.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,14 +19,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.errors import AbsentError, StoreError
-from collapsium.storage.io.atomic import copy_atomically, hidden_path, rename
+from collapsium.storage.io.atomic import copy_atomically, hidden_path, rename, share_atomically
 from collapsium.storage.io.folder import Folder, created, remove_parts
-from collapsium.storage.io.records import Count, Number, check, dump, numbers_of_names, read_record
+from collapsium.storage.io.records import Count, Digest, Number, check, dump, numbers_of_names, read_record
 from collapsium.storage.runs.run import CHECKPOINTS, JOURNAL, Run
 from collapsium.storage.runs.run import LOCK as RUN_LOCK
 
 RECORD, CURRENT, LINK = "version.json", "current.json", "current"
-KIND, CURRENT_KIND = "collapsium-version", "collapsium-current"
+PROPORTIONS, PARTS, REPORT = "proportions.parquet", "proportions.json", "report.html"
+KIND, CURRENT_KIND, PARTS_KIND = "collapsium-version", "collapsium-current", "collapsium-proportions"
 VERSION = 2
 
 VersionNumber = Annotated[int, Field(strict=True, ge=1, lt=1 << 31)]
@@ -82,6 +84,47 @@ class VersionRecord(BaseModel):
     def title(self) -> str:
         """Job, version and date, as text."""
         return f"{self.job or 'model'}, version {self.number} of {self.created[:10]}"
+
+
+class PartRecord(BaseModel):
+    """One file of a version's proportions, with the rows of a shard's documents."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: Annotated[str, Field(pattern=r"^part-\d{5,}-[0-9a-f]{12}\.parquet$")]  # Name within `proportions.parquet`
+    documents: Count
+    sha256: Digest  # Digest of the file
+    inputs: Digest  # Digest of the shard, the model and the names that determine its rows
+    version: VersionNumber  # The version that wrote it; later ones share it
+
+
+class PartsRecord(BaseModel):
+    """The fields of `proportions.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: str = PARTS_KIND
+    version: int = VERSION
+    parts: tuple[PartRecord, ...]
+
+
+def part_name(number: int, inputs: str) -> str:
+    """Return the name of the file of a shard's proportions, so that names follow the order of the shards."""
+    return f"part-{number:05d}-{inputs[:12]}.parquet"
+
+
+def write_parts(folder: Folder, parts: Iterable[PartRecord]) -> None:
+    """Write the list of the files of a version's proportions."""
+    folder.write(PARTS, dump(PartsRecord(parts=tuple(parts)).model_dump(mode="json")))
+
+
+def read_parts(folder: Folder) -> tuple[PartRecord, ...]:
+    """Read the list of the files of a version's proportions; releases before wrote one file, and no list."""
+    try:
+        record = read_record(folder, PARTS, PARTS_KIND, VERSION, oldest=VERSION)
+    except AbsentError:
+        return ()
+    return check(PartsRecord, record, f"{folder.url}/{PARTS}").parts
 
 
 def score_text(score: float, scored: int, holds: str) -> str:
@@ -166,16 +209,22 @@ class Versions:
 
 
 def copy_run(run: Run, target: Folder) -> None:
-    """Copy a run with its members to any store, without checkpoints, locks and journals."""
+    """Copy a run, or a version's, with its members to any store, without checkpoints, locks, journals and results."""
     for name in run.folder.files():
         parts = name.split("/")
-        if {CHECKPOINTS, RUN_LOCK, JOURNAL}.isdisjoint(parts) and not any(part.startswith(".") for part in parts):
+        if {CHECKPOINTS, RUN_LOCK, JOURNAL, RECORD, PROPORTIONS, PARTS, REPORT}.isdisjoint(parts) and not any(
+            part.startswith(".") for part in parts
+        ):
             copy_file(run.folder, target, name)
 
 
-def copy_file(source: Folder, target: Folder, name: str) -> None:
-    """Copy a file from one folder to another, in bounded memory if both are local."""
+def copy_file(source: Folder, target: Folder, name: str, *, shared: bool = False) -> None:
+    """Copy a file from one folder to another, in bounded memory if both are local.
+
+    A file that never changes may be `shared`: where the file system has hard links, nothing is written.
+    """
     if source.local and target.local:
-        copy_atomically(Path(source.path) / name, Path(target.path) / name, target.guard)
+        copy = share_atomically if shared else copy_atomically
+        copy(Path(source.path) / name, Path(target.path) / name, target.guard)
     else:
         target.write(name, source.read(name))

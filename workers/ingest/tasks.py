@@ -20,6 +20,7 @@ from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.parquet import column_of, decode_table, read_part
 from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import Documents, encode
+from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.read_options import Guess
 from collapsium.storage.readers.side_files import merged
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 
 KNOWN, WORDS = "known", "words"  # Names of tables in the scratch folder: ids in the corpus, and vocabulary
+LEFT_OUT = "left_out"  # Column of the vocabulary's table that marks words outside it that are left out on purpose
 DATE = "date"  # Column of the dates
 MAX_NAMED_IDS = 5  # Most ids of a chunk that are named because the corpus has them already
 
@@ -151,20 +153,34 @@ def ids_of(reference: ShardReference) -> pa.Array:
     return column_of(decode_table(data, reference.record.documents, path), "id")
 
 
-def write_vocabulary(scratch: Folder, words: Sequence[str], stops: StopWords) -> None:
-    """Write the vocabulary for the tasks of the second pass; stop words keep their number, without their spelling."""
+def write_vocabulary(scratch: Folder, words: Sequence[str], stops: StopWords, left_out: pa.Array | None = None) -> None:
+    """Write the vocabulary for the tasks of the second pass; stop words keep their number, without their spelling.
+
+    With `left_out`, the words that are left out on purpose, the tasks add each document's share of unknown words.
+    """
     column = pa.array(words, pa.string())
-    spellings = pc.if_else(pa.array(stops.dropped(column)), pa.scalar(None, pa.string()), column)
-    write_table(scratch, WORDS, pa.table({"word": spellings}))
+    columns = {"word": pc.if_else(pa.array(stops.dropped(column)), pa.scalar(None, pa.string()), column)}
+    if left_out is not None:
+        marks = np.arange(len(column) + len(left_out)) >= len(column)
+        columns = {"word": pa.concat_arrays([columns["word"], left_out]), LEFT_OUT: pa.array(marks)}
+    write_table(scratch, WORDS, pa.table(columns))
 
 
 @functools.lru_cache(maxsize=3)
 def _numbered(address: str, name: str) -> Documents:
     """Return a chunk with the vocabulary's word ids, without other words."""
-    chunk = read_chunk(Folder(address), name)
-    words = _table(address, WORDS).column("word").combine_chunks()
-    place = pc.fill_null(pc.index_in(chunk.words, value_set=words), -1)
-    return documents_of(chunk, np.asarray(place, dtype=np.int32))
+    chunk, words = read_chunk(Folder(address), name), _table(address, WORDS)
+    rows = pc.index_in(chunk.words, value_set=words.column("word").combine_chunks())
+    place = np.array(pc.fill_null(rows, -1), dtype=np.int32)
+    if LEFT_OUT not in words.column_names:
+        return documents_of(chunk, place)
+    unknown = place == -1
+    place[place >= pc.sum(pc.invert(words.column(LEFT_OUT)), min_count=0).as_py()] = -1
+    documents = documents_of(chunk, place)
+    missed = np.diff(running(np.where(unknown[chunk.numbers], chunk.counts, 0))[chunk.offsets])
+    tokens = missed + documents.tokens
+    share = pa.array((missed / np.maximum(tokens, 1)).astype(np.float32), mask=tokens == 0)
+    return replace(documents, extras={**documents.extras, UNKNOWN_SHARE: share})
 
 
 def documents_of(chunk: Chunk, place: npt.NDArray[np.int32]) -> Documents:

@@ -109,6 +109,11 @@ class FitTable(EnsembleOptions, StartOptions, Limits):
     warm_iterations: Annotated[int, Field(ge=1)] | None = Field(
         None, description=f"most iterations of a warm-started fit (default: {WARM_SHARE:.0%} of `iterations`)"
     )
+    refit_growth: Annotated[float, Field(ge=0)] = Field(
+        0.0,
+        description="share by which the documents must have grown since the last fit before there is another; until "
+        "then new documents are folded in with the published topics",
+    )
     memory: str | int | None = None
     scratch: str | None = None
     checkpoint_every: int | None = None

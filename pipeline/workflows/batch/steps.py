@@ -19,10 +19,11 @@ from collapsium.pipeline.corpora.additions import Addition
 from collapsium.pipeline.corpora.append import append_with_report
 from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.new_texts import UnknownWords, additions_of
+from collapsium.pipeline.corpora.recorded_reading import format_of
 from collapsium.pipeline.corpora.split import split
 from collapsium.pipeline.engine.edit import renumber
 from collapsium.pipeline.engine.fit import fit, resume
-from collapsium.pipeline.engine.save import Succession, succession_of
+from collapsium.pipeline.engine.save import Succession, inherit_names, succession_of
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
@@ -42,15 +43,23 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS, Manifest
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
-from collapsium.storage.io.file import File
-from collapsium.storage.io.folder import Folder, remove_parts
-from collapsium.storage.io.records import dump
-from collapsium.storage.readers.open import kind_of_name
+from collapsium.storage.io.folder import Folder, created, remove_parts
+from collapsium.storage.io.records import digest_of, dump
+from collapsium.storage.readers.open import TEXTS, kind_of_name
 from collapsium.storage.readers.texts.blocks import BELOW
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.runs.members import leaves, restarts_of
 from collapsium.storage.runs.model import RECORD as MODEL
-from collapsium.storage.runs.published import RECORD, VersionRecord, copy_file, copy_run
+from collapsium.storage.runs.published import (
+    PROPORTIONS,
+    RECORD,
+    REPORT,
+    VersionRecord,
+    copy_file,
+    copy_run,
+    read_parts,
+    write_parts,
+)
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.family import Editable
 
@@ -207,6 +216,8 @@ def _ingest(context: JobContext, paths: list[str]) -> Manifest:
         context.corpus_folder.remove()
     remove_parts(context.folder)
     options = {**context.execution_for(ingest), **context.job.reading}
+    if format_of(paths, context.job.reading.get("format"))[0] in TEXTS:
+        options.setdefault("unknown_share", True)
     return ingest(paths, context.corpus_folder.url, progress=context.progress("ingest"), **options)
 
 
@@ -232,7 +243,6 @@ def _append(context: JobContext, paths: list[str]) -> frozenset[str]:
 
 STEPS = ("split", "fit", "evaluate", "infer", "publish", "report", "clean")
 RENUMBERED = "renumbered"
-PROPORTIONS, REPORT = "proportions.parquet", "report.html"
 
 
 class JobSteps:
@@ -304,6 +314,8 @@ class JobSteps:
     def _fit(self) -> None:
         """Fit, or resume the fit."""
         run, table = Run(self.run_folder.url), self._context.job.fit
+        if self._folds_in():
+            return
         names, cluster_timeout = ("memory", "scratch", "checkpoint_every"), self._context.job.cluster.cluster_timeout
         options: dict[str, object] = {name: getattr(table, name) for name in names}
         options.update({} if cluster_timeout is None else {"cluster_timeout": cluster_timeout})
@@ -328,6 +340,27 @@ class JobSteps:
             **self._context.job.limits_when(warm is not None),
             **self._context.job.options,
         )
+
+    def _folds_in(self) -> bool:
+        """Take over the current version's model if few documents are new since its fit, and all else is the same."""
+        base, job = self._journal.base, self._context.job
+        if not job.fit.refit_growth or base is None:
+            return False
+        record, model = self._versions.record(base), Model(self._versions.at(base).url).record
+        corpus, fitted = Corpus(self._context.corpus_folder.url).manifest, sum(part.documents for part in model.shards)
+        same_options = digest_of({**job.plan(), "corpus": record.corpus}) == record.plan
+        same_words = corpus.vocabulary.words_sha256 == model.vocabulary.words_sha256
+        growth = corpus.documents / max(fitted, 1) - 1.0
+        if not (same_options and same_words) or growth >= job.fit.refit_growth:
+            return False
+        self.run_folder.remove()
+        with created(self.run_folder) as folder:
+            copy_run(Run(self._versions.at(base).url), folder)
+        self._context.note(
+            f"{corpus.documents - fitted:,} documents since the last fit ({growth:.1%}) are folded in, as "
+            f"`refit_growth` is {job.fit.refit_growth:g}"
+        )
+        return True
 
     def begins_warm(self, base: int | None) -> bool:
         """Return whether the fit starts from a version.
@@ -413,15 +446,22 @@ class JobSteps:
             renumber(model, ids, self._renumbered, Corpus((self.folder / "train").url))
 
     def _infer(self) -> None:
-        """Write the topic proportions of the documents."""
+        """Write the topic proportions of the documents that are new, or that the model describes anew."""
         self._renumber()
-        out = f"{self.folder.url}/{PROPORTIONS}"
-        if not File(out).exists():
-            threshold, progress = self._context.job.infer.threshold, self._context.progress("infer")
-            train = Corpus((self.folder / "train").url)
-            columns = VersionColumns(self._journal.number, topic_titles(self._model))
-            where = self._context.execution
-            infer_version(self._model, train, out, threshold=threshold, columns=columns, progress=progress, **where)
+        base, model = self._journal.base, Model(self._model)
+        if base is not None and self._context.job.holds == DOCUMENTS:
+            inherit_names(model, Model(self._versions.at(base).url))
+        parts = infer_version(
+            model,
+            Corpus((self.folder / "train").url),
+            self.folder / PROPORTIONS,
+            () if base is None else read_parts(self._versions.at(base)),
+            threshold=self._context.job.infer.threshold,
+            columns=VersionColumns(self._journal.number, topic_titles(self._model)),
+            progress=self._context.progress("infer"),
+            **self._context.execution,
+        )
+        write_parts(self.folder, parts)
 
     def _publish(self) -> None:
         """Copy the model to its version's folder, and make that version the current one."""
@@ -434,10 +474,24 @@ class JobSteps:
                     (version / "model").remove()
                     for name in self._renumbered.files():
                         copy_file(self._renumbered, version / "model", name)
-                copy_file(self.folder, version, PROPORTIONS)
+                self._copy_proportions(version)
                 record = self._record().model_copy(update={"born": succession.born, "gone": succession.gone})
                 version.write(RECORD, dump(record.model_dump(mode="json")))
         self._versions.point(number)
+
+    def _copy_proportions(self, version: Folder) -> None:
+        """Copy the files of the proportions into a version, without those that it shares with the one before."""
+        parts = read_parts(self.folder)
+        if not parts:
+            # A release before made one file.
+            copy_file(self.folder, version, PROPORTIONS)
+            return
+        base = self._journal.base
+        made = frozenset((self.folder / PROPORTIONS).names())
+        for part in parts:
+            source = self.folder if part.file in made or base is None else self._versions.at(base)
+            copy_file(source / PROPORTIONS, version / PROPORTIONS, part.file, shared=True)
+        write_parts(version, parts)
 
     def _succession(self) -> Succession:
         """Match the new topics with the current version's, which hand down their names."""

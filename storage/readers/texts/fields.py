@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from collapsium.storage.corpus.shard import EXTRAS
+from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
 from collapsium.storage.corpus.word_rule import FIRST_RULE
 from collapsium.storage.errors import InputError, OptionError, near
 from collapsium.storage.readers.read_options import ReadOptions
@@ -98,7 +99,8 @@ class Fields:
                 raise OptionError(f"`{flag}` {again}: is said twice")
             if "" in names:
                 raise OptionError("expected FIELD or NAME=FIELD", flag)
-        taken = next((name for name, _ in covariates if name in TAKEN), None)
+        reserved = {*TAKEN, *((UNKNOWN_SHARE,) if options.unknown_share else ())}
+        taken = next((name for name, _ in covariates if name in reserved), None)
         if taken is not None:
             raise OptionError(f"`covariates` {taken}: has a meaning of its own in a corpus; name it, NAME={taken}")
         return Fields(

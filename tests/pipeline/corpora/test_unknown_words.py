@@ -10,6 +10,7 @@ from collapsium.pipeline.corpora.new_texts import UnknownWords, additions_of
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
+from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from tests.pipeline.corpora.test_text_ingest import put_lines
 from tests.pipeline.workflows.conftest import JOB, WORDS, write_day
@@ -169,3 +170,39 @@ def test_a_file_all_of_whose_documents_are_known__is_not_reported_as_missing(job
     assert "added nothing" in batch(job).notices[0]
     part.unlink()
     assert batch(job).notices == ()
+
+
+def unknown_shares(corpus):
+    documents = [reference.documents() for reference in Corpus(corpus).references]
+    return {
+        name: share
+        for part in documents
+        for name, share in zip(part.ids.to_pylist(), part.extras["unknown_share"].to_pylist(), strict=True)
+    }
+
+
+def test_each_document__has_its_share_of_unknown_words_and_so_have_appended_ones(tmp_path):
+    # `the` is a stop word, `harbour` is in most documents, and the others are rare.
+    texts = ["the harbour ship ship crane", "harbour ship quay quay quay", "the the the", "harbour ship", "harbour tug"]
+    put_lines(tmp_path / "first.jsonl", [{"id": str(n), "text": text} for n, text in enumerate(texts)])
+    options = {"min_documents": 2, "max_document_share": 0.7, "scheduler": "serial"}
+    manifest = ingest(tmp_path / "first.jsonl", tmp_path / "corpus", unknown_share=True, **options)
+    assert manifest.fields["unknown_share"] == "float"
+    expected = {"0": 1 / 3, "1": 3 / 4, "2": None, "3": 0.0, "4": 1.0}
+    assert unknown_shares(tmp_path / "corpus") == pytest.approx(expected)
+    put_lines(tmp_path / "second.jsonl", [{"id": "5", "text": "the harbour ship zebra zebra"}])
+    append(tmp_path / "corpus", tmp_path / "second.jsonl", scheduler="serial")
+    assert unknown_shares(tmp_path / "corpus") == pytest.approx({**expected, "5": 2 / 3})
+    append(tmp_path / "corpus", tmp_path / "second.jsonl", scheduler="serial")  # is met again, and adds nothing
+    assert len(unknown_shares(tmp_path / "corpus")) == 6
+
+
+def test_the_share_of_unknown_words__is_no_covariate_and_needs_texts(tmp_path):
+    put_lines(tmp_path / "texts.jsonl", [{"id": "a", "text": "ship ship", "unknown_share": 1}])
+    with pytest.raises(OptionError, match="unknown_share: has a meaning of its own"):
+        ingest(tmp_path / "texts.jsonl", tmp_path / "corpus", covariates="unknown_share", unknown_share=True)
+    ingest(tmp_path / "texts.jsonl", tmp_path / "own", covariates="unknown_share", scheduler="serial")
+    assert Corpus(tmp_path / "own").manifest.fields == {"unknown_share": "double"}
+    (tmp_path / "counts.txt").write_text("1 0:2\n")
+    with pytest.raises(OptionError, match="applies only to texts"):
+        ingest(tmp_path / "counts.txt", tmp_path / "counts", format="svmlight", unknown_share=True)

@@ -18,7 +18,7 @@ from collapsium.pipeline.workflows.batch.journal import Journal, find_sources
 from collapsium.storage.errors import AbsentError, DamagedError, InputError, LockedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.run_lock import RunLock
-from collapsium.storage.runs.published import Versions
+from collapsium.storage.runs.published import Versions, read_parts
 from tests.fits import bits
 from tests.pipeline.workflows.conftest import JOB, WORDS, write_day
 
@@ -39,7 +39,8 @@ def published(job):
     record = json.loads((place / "version.json").read_text())
     model = Model(str(place))
     arrays = bits(model, len(model.record.shards))
-    return {**record, "created": "", "sha256": ""}, arrays, (place / "proportions.parquet").read_bytes()
+    parts = {part.name: part.read_bytes() for part in sorted((place / "proportions.parquet").iterdir())}
+    return {**record, "created": "", "sha256": ""}, arrays, parts
 
 
 def test_two_days__make_two_versions_of_which_the_second_takes_under_half(job):
@@ -70,6 +71,67 @@ def test_two_days__make_two_versions_of_which_the_second_takes_under_half(job):
     assert not (job.parent / "job/cycles/0001").exists()
     kept = json.loads((job.parent / "job/cycles/0002/run/run.json").read_text())["warm"]
     assert kept["url"].endswith("cycles/0001/run/model")
+
+
+def test_a_night_of_few_documents__folds_them_in_and_writes_their_proportions_alone(job):
+    job.write_text(job.read_text().replace('"lda"', '"lda"\nrefit_growth = 0.3'))
+    batch(job)
+    name_topics(job.parent / "job/published/current", lambda words, documents: f"about {words[0]}")
+    write_day(job.parent, 2, documents=5)
+    (job.parent / "day-2.jsonl").open("a").write('{"id": "new", "text": "zebra zebra zebra sailor the"}\n')
+    second = batch(job)
+    write_day(job.parent, 3, documents=4)
+    outcome = batch(job)
+    places = [job.parent / f"job/published/{number:04d}" for number in (1, 2, 3)]
+    tables = [pq.read_table(place / "proportions.parquet").to_pylist() for place in places]
+    models = {(place / "model/model.json").read_bytes() for place in places}
+    assert (second.version, second.score, len(models)) == (2, second.previous_score, 1)
+    assert any("6 documents since the last fit (15.0%) are folded in" in line for line in second.notices)
+    assert [len(table) for table in tables] == [40, 46, 50]
+    # The first night's topics had no names yet.
+    assert {row["version"] for row in tables[1]} == {2}
+    assert tables[2][:46] == tables[1]
+    assert {row["version"] for row in tables[2][46:]} == {3}
+    assert all(row["name"].startswith("about ") for row in tables[2])
+    shares = {row["id"]: row["unknown_share"] for row in tables[2]}
+    assert (shares["1-0"], shares["new"]) == (0.0, 0.75)
+    shared = {part.name: part.stat().st_ino for part in (places[1] / "proportions.parquet").iterdir()}
+    latest = {part.name: part.stat().st_ino for part in (places[2] / "proportions.parquet").iterdir()}
+    assert shared.items() < latest.items()
+    parts = read_parts(Folder(places[2]))
+    assert [part.file for part in parts] == sorted(latest)
+    assert [part.version for part in parts] == [2] * len(shared) + [3]
+    assert outcome.documents == 50
+    write_day(job.parent, 4, documents=6)
+    refitted = batch(job, accept=True)
+    assert not any("folded in" in line for line in refitted.notices)
+    assert {part.version for part in read_parts(Folder(job.parent / "job/published/0004"))} == {4}
+
+
+def test_a_night_that_ends_while_it_writes_proportions__leaves_the_version_whole_and_continues(job, monkeypatch):
+    batch(job)
+    before = published(job)
+    write_day(job.parent, 2, documents=20)
+    written = []
+
+    def write(folder, name, data):
+        if len(written) == 1 and "cycles/0002/proportions.parquet" in folder.url:
+            raise Killed
+        if "proportions.parquet" in folder.url:
+            written.append(name)
+        return original(folder, name, data)
+
+    original = Folder.write
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Folder, "write", write)
+        batch(job)
+    assert published(job) == before
+    place = job.parent / "job/cycles/0002/proportions.parquet"
+    first = {part.name: part.stat().st_mtime_ns for part in place.iterdir()}
+    assert list(first) == written
+    assert batch(job).version == 2
+    assert first.items() < {part.name: part.stat().st_mtime_ns for part in place.iterdir()}.items()
+    assert pq.read_table(job.parent / "job/published/0002/proportions.parquet").num_rows == 60
 
 
 class Killed(BaseException):

@@ -55,6 +55,23 @@ def test_all_layouts__give_the_same_proportions(tmp_path, layout, ids):
         assert file.places(pa.array([str(ids[2]), "elsewhere", str(ids[0])])).tolist() == [2, -1, 0]
 
 
+def test_a_folder_of_files__is_read_as_one_file_in_the_order_of_names(tmp_path):
+    (tmp_path / "theta.parquet").mkdir()
+    for name, rows, ids in (("part-1", slice(2, 3), ["c"]), ("part-0", slice(0, 2), ["a", "b"])):
+        table = pa.table({"id": ids, **layouts(THETA[rows])["topic_N"]})
+        pq.write_table(table, tmp_path / f"theta.parquet/{name}.parquet")
+    file = read_proportions(str(tmp_path / "theta.parquet"))
+    np.testing.assert_allclose(dense(file.proportions), THETA, rtol=1e-6)
+    assert file.ids.to_pylist() == ["a", "b", "c"]
+    before = digest_of_file(str(tmp_path / "theta.parquet"))
+    pq.write_table(
+        pa.table({"id": ["a", "d"], **layouts(THETA[:2])["lists"]}), tmp_path / "theta.parquet/part-2.parquet"
+    )
+    assert digest_of_file(str(tmp_path / "theta.parquet")) != before
+    with pytest.raises(InputError, match=r"part-2.parquet: expected the columns of .*part-0.parquet"):
+        read_proportions(str(tmp_path / "theta.parquet"))
+
+
 @settings(max_examples=30)
 @given(
     st.integers(1, 2100),
