@@ -1,4 +1,4 @@
-"""Replace earlier results of public functions on request: `overwrites` gives a function the keyword `overwrite`."""
+"""Places of results: `overwrites` lets functions replace earlier ones, and `place_for` makes temporary ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import contextlib
 import functools
 import inspect
 import os
+import shutil
 import tempfile
 import uuid
+import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -25,6 +28,7 @@ _Result = TypeVar("_Result")
 RECORDS = (MANIFEST, "run.json", "model.json", "compare.json", "journal.json")
 TABLES = ("topics.csv", "words.csv", "documents.csv")  # Files of an exported folder, which has no record
 ZARR = ("zarr.json", ".zgroup")
+TEMPORARY = "collapsium-"  # Prefix of temporary folders
 
 
 def overwrites(*parameters: str) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
@@ -99,8 +103,42 @@ def table_file(out: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike
     if out is not None:
         yield out
         return
-    with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, ignore_cleanup_errors=True) as place:
         yield os.path.join(place, "table.parquet")  # noqa: PTH118
+
+
+@dataclass(frozen=True)
+class ResultPlace:
+    """The place of a result: one that was named, or one in a temporary folder of its own."""
+
+    path: str
+    temporary: str | None = None  # The temporary folder
+
+    def with_temporary(self, result: _Result) -> _Result:
+        """Return the result, with which a temporary folder disappears when it is collected or the process ends."""
+        if self.temporary is not None:
+            weakref.finalize(result, remove_here, self.temporary, os.getpid())
+        return result
+
+
+@contextlib.contextmanager
+def place_for(out: str | os.PathLike[str] | None, name: str) -> Iterator[ResultPlace]:
+    """Provide the place that is named, or a temporary one of this name, which an error removes."""
+    if out is not None:
+        yield ResultPlace(os.fspath(out))
+        return
+    temporary = tempfile.mkdtemp(prefix=TEMPORARY)
+    try:
+        yield ResultPlace(os.path.join(temporary, name), temporary)  # noqa: PTH118
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def remove_here(place: str, process: int) -> None:
+    """Remove a folder, except from a forked process."""
+    if os.getpid() == process:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _is_ours(folder: Folder) -> bool:

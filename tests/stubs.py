@@ -26,6 +26,8 @@ HEAD = '''"""Types of the public functions with all options. `python -m tests.st
 # fmt: off
 '''
 FAMILIES = ("fit", "estimate", "simulate")  # Functions that take the options of any family
+# Functions that return what they made if the place of it, this parameter, is not named, and a record of it otherwise
+PLACES = {"ingest": "corpus", "simulate": "corpus", "explode": "out", "edit": "out"}
 
 
 class Writer:
@@ -98,27 +100,36 @@ class Writer:
         }
 
     def function(self, name: str) -> str:
-        """Return the declaration of a function: one for each family, if the family's options are keywords of it."""
+        """Return the declarations of a function, which are several where options or the result depend on an argument."""
         function = getattr(pipeline, name)
         summary = (inspect.getdoc(function) or "").partition("\n")[0]
-        result = self.text(self.hints(function)["return"])
+        result, place = self.hints(function)["return"], PLACES.get(name)
 
-        def declaration(parameters: typing.Mapping[str, str], before: str = "") -> str:
-            return f'{before}def {name}({", ".join(parameters.values())}) -> {result}:\n    """{summary}"""\n'
+        def declaration(parameters: typing.Mapping[str, str], *, alone: bool = False) -> str:
+            if place is None:
+                return declared(parameters, result, overload=not alone)
+            recorded, made = typing.get_args(result)
+            named = {**parameters, place: f"{place}: str | os.PathLike[str]"}
+            unnamed = {**parameters, place: f"{place}: None = ..."}
+            return "\n".join(declared(each, kind, overload=True) for each, kind in ((named, recorded), (unnamed, made)))
+
+        def declared(parameters: typing.Mapping[str, str], kind: object, *, overload: bool) -> str:
+            before, arguments = "@overload\n" if overload else "", ", ".join(parameters.values())
+            return f'{before}def {name}({arguments}) -> {self.text(kind)}:\n    """{summary}"""\n'
 
         parameters, further = self.parameters(function), {"**": "**options: typing.Any"}
         kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
         if inspect.Parameter.VAR_KEYWORD not in kinds:
-            return declaration(parameters)
+            return declaration(parameters, alone=True)
         if name not in FAMILIES:
-            return declaration({**parameters, **further})
+            return declaration({**parameters, **further}, alone=True)
         overloads = []
         for family in family_names():
             chosen = {"family": f"family: typing.Literal[{family!r}]"}
             options = self.options(load_family(family).Options.model_fields)
-            overloads.append(declaration({**parameters, **chosen, **options}, "@overload\n"))
+            overloads.append(declaration({**parameters, **chosen, **options}))
         # Editors take the first of the declarations that fits, so the general one stands last.
-        return "\n".join([*overloads, declaration({**parameters, **further}, "@overload\n")])
+        return "\n".join([*overloads, declaration({**parameters, **further})])
 
 
 def stub() -> str:

@@ -13,7 +13,9 @@ cell of a notebook, which you can download at the end of the page.
 #
 # If you name no folder, a fit uses a temporary one. It is removed when
 # the model is closed, or when Python frees the model. Until then, all
-# functions take the model in place of a run. The texts are paragraphs
+# functions take the model in place of a run. The same holds for the
+# corpora of `ingest`, `split`, `simulate` and `explode`, the models of
+# `edit` and the files of `export`. The texts are paragraphs
 # of US presidents' annual addresses.
 
 import subprocess

@@ -30,13 +30,12 @@ from collapsium.pipeline.corpora.texts_in_memory import (
 from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.pipeline.monitoring.progress import counter_here
 from collapsium.pipeline.options import names_of
+from collapsium.pipeline.outputs import TEMPORARY
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.workers.options import former_names
-
-PREFIX = "collapsium-"  # Of temporary folders
 
 
 def options_of_reading(documents: DocumentSource) -> tuple[str, ...]:
@@ -70,7 +69,7 @@ def ingest_documents(
         table = table_of(in_memory(sources.texts), fields_of(reading), () if reading.get(ID) else (ID,))
         if not table.num_rows:
             raise OptionError("expected at least one text")
-        with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as temporary:
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY, ignore_cleanup_errors=True) as temporary:
             path = write_texts(table, temporary)
             here = "serial" if scheduler == "serial" else "threads"
             with named_texts(path):
@@ -93,5 +92,5 @@ def corpus_of(
             raise OptionError(f"applies only to texts, and {corpus.url} is a corpus", next(iter(reading)))
         yield corpus
         return
-    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as place:
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, ignore_cleanup_errors=True) as place:
         yield ingest_documents(documents, os.path.join(place, "corpus"), reading, scheduler)  # noqa: PTH118

@@ -24,10 +24,11 @@ from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_t
 from collapsium.pipeline.corpora.texts_in_memory import ID, check_lazy, is_lazy, write_partition
 from collapsium.pipeline.corpora.texts_in_memory import fields_of as columns_named
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.open import dask_collections
+from collapsium.pipeline.executors.open import dask_collections, require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, names_of, paths_of
-from collapsium.pipeline.outputs import overwrites
+from collapsium.pipeline.outputs import overwrites, place_for
 from collapsium.storage.building.explode import explode_corpus
 from collapsium.storage.building.ingest import RelabelledSource, ingest_vectors
 from collapsium.storage.building.ingest import ingest as ingest_source
@@ -159,17 +160,18 @@ def _reading_of(options: IngestOptions) -> ReadOptions:
     return ReadOptions(**{**reading, "stop_words": words, "transpose": transpose})
 
 
+@shows("reading documents")
 @keywords(options=IngestOptions, scheduling=SchedulerOptions)
 @overwrites("corpus")
 def ingest(
     sources: Any,
-    corpus: str | os.PathLike[str],
+    corpus: str | os.PathLike[str] | None = None,
     *,
     options: IngestOptions,
     scheduling: SchedulerOptions,
     tls: TLS | None = None,
     progress: Counting = silent,
-) -> Manifest:
+) -> Manifest | Corpus:
     """Read files of texts, word counts or vectors, and write a corpus.
 
     Texts are read and tokenized on workers; the corpus does not depend on their number.
@@ -179,8 +181,8 @@ def ingest(
     sources : path, AnnData, sequence of these, or Dask frame, column or bag
         Files, folders or, for texts, globs; local or fsspec URLs. Or AnnData objects, in memory, backed or lazy. Or a
         Dask collection of texts, whose partitions its workers write beside the corpus, so that none is collected here.
-    corpus : str or path-like
-        Folder to make.
+    corpus : str or path-like, optional
+        Folder to make. By default the corpus is temporary, and is removed when the returned object is collected.
     options : IngestOptions
         Format and fields of the sources, words, pruning of the vocabulary, and size of shards.
     scheduling : SchedulerOptions
@@ -192,14 +194,21 @@ def ingest(
 
     Returns
     -------
-    Manifest
-        The corpus's manifest; `collapsium.storage.building.ingest_record.read_history` returns what was dropped.
+    Manifest or Corpus
+        The corpus's manifest or, without `corpus`, the corpus;
+        `collapsium.storage.building.ingest_record.read_history` returns what was dropped.
 
     Raises
     ------
     CollapsiumError
         A source is missing or damaged, the folder exists, or an option belongs to another format. No folder is left.
     """
+    if corpus is None:
+        with place_for(None, "corpus") as place:
+            shared = Folder(place.path.rpartition("/")[0])
+            require_shared(shared, scheduling.scheduler, tls, named=False, option="corpus")
+            ingest(sources, place.path, **dict(options), **dict(scheduling), tls=tls, progress=progress)
+            return place.with_temporary(Corpus(place.path))
     if is_lazy(sources):
         with _partitions(sources, corpus, options, scheduling.scheduler) as folder:
             files = {**dict(options), **dict(scheduling), "format": "parquet"}
@@ -354,29 +363,35 @@ def _require_files(kind: str, options: ReadOptions, side_files: SideFileRequest)
         raise OptionError("applies only to side files (`label_files`)", "label_separator")
 
 
+@shows("exploding documents")
 @keywords()
 @overwrites("out")
-def explode(corpus: str | os.PathLike[str], out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
+def explode(
+    corpus: str | os.PathLike[str], out: str | os.PathLike[str] | None = None, *, progress: Counting = silent
+) -> Manifest | Corpus:
     """Make a corpus whose documents are the segments of another.
 
     Parameters
     ----------
     corpus : str or path-like
         A corpus with segments (`ingest` with `segments`).
-    out : str or path-like
-        Folder to make. Segments, also empty ones, have the document's id with ``#1``, ``#2`` and so on, and its title,
+    out : str or path-like, optional
+        Folder to make. By default the corpus is temporary, and is removed when the returned object is collected.
+        Segments, also empty ones, have the document's id with ``#1``, ``#2`` and so on, and its title,
         date, labels and covariates. Vocabulary and shards stay the same.
     progress : callable, optional
         Called with the number of documents read so far.
 
     Returns
     -------
-    Manifest
-        Manifest of the new corpus.
+    Manifest or Corpus
+        Manifest of the new corpus or, without `out`, the corpus.
 
     Raises
     ------
     CollapsiumError
         The corpus is damaged or has no segments, or the folder exists. No folder is left.
     """
-    return explode_corpus(Corpus(corpus), out, progress=progress)
+    with place_for(out, "corpus") as place:
+        manifest = explode_corpus(Corpus(corpus), place.path, progress=progress)
+        return manifest if out is not None else place.with_temporary(Corpus(place.path))

@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 
 from collapsium.pipeline.corpora.options import SimulateOptions
 from collapsium.pipeline.models.registry import load_family, make_family, make_options
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, option_names
-from collapsium.pipeline.outputs import overwrites
+from collapsium.pipeline.outputs import overwrites, place_for
+from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import VECTORS, Manifest, VocabularyRecord
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vectors import Vectors
@@ -37,16 +39,17 @@ BLOCK_CELLS = 8_000_000  # Words times topics of a block of the ground truth, wh
 MIN_PROPORTION = 1e-4
 
 
+@shows("drawing documents")
 @keywords(sizes=SimulateOptions)
 @overwrites("corpus")
 def simulate(
-    corpus: str | os.PathLike[str],
+    corpus: str | os.PathLike[str] | None = None,
     *,
     family: str,
     sizes: SimulateOptions,
     progress: Counting = silent,
     **options: Any,
-) -> Manifest:
+) -> Manifest | Corpus:
     """Draw a corpus from a family's generative model.
 
     The ground truth is in the folder ``truth`` of the corpus: a model of the drawn topics, which `topics` and
@@ -58,8 +61,8 @@ def simulate(
 
     Parameters
     ----------
-    corpus : str or path-like
-        Folder to make.
+    corpus : str or path-like, optional
+        Folder to make. By default the corpus is temporary, and is removed when the returned object is collected.
     family : str
         Name of the family, such as ``lda``.
     sizes : SimulateOptions
@@ -71,8 +74,8 @@ def simulate(
 
     Returns
     -------
-    Manifest
-        The corpus's manifest.
+    Manifest or Corpus
+        The corpus's manifest or, without `corpus`, the corpus.
 
     Raises
     ------
@@ -95,7 +98,7 @@ def simulate(
     )
     size = max(round((sizes.shard_tokens or even_shard_tokens(int(sizes.documents * each))) / each), 1)
     names = [f"{'x' if vectors else 'w'}{number:0{len(str(sizes.words - 1))}d}" for number in range(sizes.words)]
-    with created(Folder(corpus)) as folder:
+    with place_for(corpus, "corpus") as target, created(Folder(target.path)) as folder:
         truth = ModelWriter(folder / "truth")
         writer = VectorWriter(folder, sizes.words, size * sizes.words) if vectors else CorpusWriter(folder, sizes.words)
         add: Callable[[Any], None] = writer.add if isinstance(writer, VectorWriter) else writer.add_shard
@@ -127,7 +130,7 @@ def simulate(
         )
         nothing = np.zeros(len(names), dtype=np.int64)
         truth.finish(record, Vocabulary(names, nothing, nothing))
-    return manifest
+    return manifest if corpus is not None else target.with_temporary(Corpus(target.path))
 
 
 SimulatingFamily = Simulates[Any, Any, Any, Any]

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.corpora.documents import PREFIX, corpus_of, options_of_reading, reading_of
+from collapsium.pipeline.corpora.documents import corpus_of, options_of_reading, reading_of
 from collapsium.pipeline.corpora.new_texts import DocumentSource
 from collapsium.pipeline.corpora.options import SplitOptions, TextsInMemory
 from collapsium.pipeline.corpora.texts_in_memory import in_memory, paths_or_texts
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, option_names
-from collapsium.pipeline.outputs import overwrites
+from collapsium.pipeline.outputs import overwrites, place_for
 from collapsium.storage.building.label_split import split_labels
 from collapsium.storage.building.split import Held, document_draws, split_corpus, split_corpus_documents
 from collapsium.storage.corpus.corpus import Corpus
@@ -80,28 +76,13 @@ def split(
     unknown = next(iter(reading), None)
     if unknown is not None:
         raise OptionError(f"split: unknown option {unknown!r}{suggestion(unknown, (*option_names(split), *known))}")
-    with corpus_of(corpus, named) as opened:
-        if train is not None and heldout is not None:
-            _split(opened, train, heldout, held, options, progress)
-            return Corpus(train), Corpus(heldout)
-        place = tempfile.mkdtemp(prefix=PREFIX)
-        try:
-            parts = Path(place) / "train" / "corpus", Path(place) / "heldout" / "corpus"
-            _split(opened, parts[0], parts[1], held, options, progress)
-        except BaseException:
-            shutil.rmtree(place, ignore_errors=True)
-            raise
-        corpora = Corpus(parts[0]), Corpus(parts[1])
-        for part in corpora:
-            weakref.finalize(part, _remove, Path(part.url).parent)
-        return corpora
-
-
-def _remove(folder: Path) -> None:
-    """Remove one of two temporary corpora, and their folder after both."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if not any(folder.parent.iterdir()):
-        folder.parent.rmdir()
+    with (
+        corpus_of(corpus, named) as opened,
+        place_for(train, "train") as first,
+        place_for(heldout, "heldout") as second,
+    ):
+        _split(opened, first.path, second.path, held, options, progress)
+        return first.with_temporary(Corpus(first.path)), second.with_temporary(Corpus(second.path))
 
 
 def _held(options: SplitOptions) -> Held | None:

@@ -23,11 +23,12 @@ from collapsium.pipeline.engine.edit_options import EditOptions
 from collapsium.pipeline.engine.save import save_summary
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.fitted_model import Model as FittedModel
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.models.training_corpus import training_corpus
 from collapsium.pipeline.options import keywords
-from collapsium.pipeline.outputs import overwrites
+from collapsium.pipeline.outputs import overwrites, place_for
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
@@ -494,7 +495,9 @@ class Edited:
 
 @keywords(options=EditOptions)
 @overwrites("out")
-def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: EditOptions) -> Edited:
+def edit(
+    run: str | os.PathLike[str], out: str | os.PathLike[str] | None = None, *, options: EditOptions
+) -> Edited | FittedModel:
     """Write a model whose topics are merged, deleted, split or renamed; the run stays as it is.
 
     Merges come first, then deletes, then splits. Counts of documents and of words add up to the same as before. The
@@ -504,15 +507,15 @@ def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: E
     ----------
     run : str or path-like
         Folder of a run that has ended, or of a model, of lda or hdp; of several fits one of them, or their consensus.
-    out : str or path-like
-        Folder of the new model.
+    out : str or path-like, optional
+        Folder of the new model. By default it is temporary, and is removed when the returned model is collected.
     options : EditOptions
         The edits.
 
     Returns
     -------
-    Edited
-        The topics after the edits.
+    Edited or Model
+        The topics after the edits or, without `out`, the new model.
 
     Raises
     ------
@@ -524,8 +527,8 @@ def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: E
     AbsentError
         There is no finished model, or deletes and splits need the training corpus and it is gone.
     """
-    folder = Folder(out)
-    ensure_free(folder)
+    if out is not None:
+        ensure_free(Folder(out))
     model = Model(run)
     if not model.folder.exists(RECORD):
         raise AbsentError(f"{model.folder.url}: the run is not at its end; only a finished model can be edited")
@@ -538,10 +541,15 @@ def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, options: E
     try:
         edited, halves = _applied(replace(edited, corpus=corpus), options, executor)
         names = _names(model, options)
-        with created(folder) as place:
-            record = _write(place, edited)
-            write_names(place, record, names.values())
-            notes += _summarise(place, corpus, executor)
+        with place_for(out, "model") as place:
+            with created(Folder(place.path)) as folder:
+                record = _write(folder, edited)
+                write_names(folder, record, names.values())
+                notes += _summarise(folder, corpus, executor)
+            if out is None:
+                opened = Model(place.path)
+                opened.own(str(place.temporary), place.path)
+                return FittedModel(opened)
     finally:
         executor.close()
     return Edited(

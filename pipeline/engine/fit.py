@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from collapsium.pipeline.corpora.documents import PREFIX, ingest_documents, options_of_reading, reading_of
+from collapsium.pipeline.corpora.documents import ingest_documents, options_of_reading, reading_of
 from collapsium.pipeline.corpora.new_texts import names_corpus
 from collapsium.pipeline.engine.consensus import has_mean, is_mean_current, save_mean
 from collapsium.pipeline.engine.estimate import plan
@@ -50,7 +49,7 @@ from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
 from collapsium.pipeline.monitoring.events import Sink, initial_event
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, option_names
-from collapsium.pipeline.outputs import overwrites
+from collapsium.pipeline.outputs import ResultPlace, overwrites, place_for
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.data_types import is_annotated
@@ -62,8 +61,8 @@ from collapsium.storage.runs.run import CORPUS, RECORD, Run
 class RunFolder:
     """The folder of a run."""
 
-    def __init__(self, run: str, temporary: str | None = None, scheduler: Scheduler = "threads") -> None:
-        self.run, self.temporary = run, temporary
+    def __init__(self, place: ResultPlace, scheduler: Scheduler) -> None:
+        self.run, self.temporary = place.path, place.temporary
         self._scheduler = scheduler
         self._made = False
 
@@ -85,10 +84,8 @@ class RunFolder:
         return corpus
 
     def discard(self) -> None:
-        """Remove a temporary folder, or the corpus of a run that was not begun, after a fit has failed."""
-        if self.temporary is not None:
-            shutil.rmtree(self.temporary, ignore_errors=True)
-        elif self._made and not Folder(self.run).exists(RECORD):
+        """Remove the corpus of a run that was not begun, after a fit has failed."""
+        if self._made and not Folder(self.run).exists(RECORD):
             Folder(self.run).remove()
 
 
@@ -96,17 +93,16 @@ class RunFolder:
 def run_folder(out: str | os.PathLike[str] | None, scheduler: Scheduler, tls: TLS | None = None) -> Iterator[RunFolder]:
     """Provide the folder of a run that workers can read; if the fit fails or is stopped, remove a temporary one."""
     if out is not None:
+        out = os.fspath(out).rstrip("/")
         ensure_free(Folder(out))
-        folder = RunFolder(os.fspath(out).rstrip("/"), None, scheduler)
-    else:
-        temporary = tempfile.mkdtemp(prefix=PREFIX)
-        folder = RunFolder(os.path.join(temporary, "run"), temporary, scheduler)  # noqa: PTH118
-    try:
-        folder.share(tls)
-        yield folder
-    except BaseException:
-        folder.discard()
-        raise
+    with place_for(out, "run") as place:
+        folder = RunFolder(place, scheduler)
+        try:
+            folder.share(tls)
+            yield folder
+        except BaseException:
+            folder.discard()
+            raise
 
 
 class ActiveFit:

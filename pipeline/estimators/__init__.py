@@ -5,16 +5,25 @@ They require scikit-learn 1.6 or newer, which the extra ``sklearn`` installs. No
 
 from __future__ import annotations
 
+from collapsium.pipeline.monitoring.progress import shown
 from collapsium.storage.errors import MissingError
 
-try:
-    from sklearn.utils.validation import validate_data as _  # noqa: F401 - new in 1.6
-except ImportError as error:
-    raise MissingError(
-        "the estimators need scikit-learn 1.6 or newer, which is not there; the extra 'sklearn' asks for it: "
-        "pip install 'collapsium[sklearn]'"
-    ) from error
+# These imports take two seconds and more.
+with shown("importing the estimators"):
+    try:
+        from sklearn.utils.validation import validate_data as _  # noqa: F401 - new in 1.6
+    except ImportError as error:
+        raise MissingError(
+            "the estimators need scikit-learn 1.6 or newer, which is not there; the extra 'sklearn' asks for it: "
+            "pip install 'collapsium[sklearn]'"
+        ) from error
 
-from collapsium.pipeline.estimators.estimators import CollapsedHDP, CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
+    from collapsium.pipeline.estimators.estimators import (
+        CollapsedHDP,
+        CollapsedLDA,
+        GibbsHDP,
+        GibbsLDA,
+        VariationalLDA,
+    )
 
 __all__ = ["CollapsedHDP", "CollapsedLDA", "GibbsHDP", "GibbsLDA", "VariationalLDA"]

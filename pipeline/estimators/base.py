@@ -10,7 +10,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, Self, cast, dataclass_transform
 
 import numpy as np
@@ -44,7 +44,7 @@ from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import Measure, RankOptions
 from collapsium.pipeline.models.registry import make_options
 from collapsium.pipeline.models.topics import word_scores
-from collapsium.pipeline.monitoring.progress import iteration_here, shown
+from collapsium.pipeline.monitoring.progress import counter_here, iteration_here, shown, silenced
 from collapsium.pipeline.options import python_number, python_value
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
@@ -542,15 +542,21 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
                 f"order, found {wrong}"
             )
 
+    def _shown(self, activity: str) -> AbstractContextManager[object]:
+        """Show a line while there is work, such as the compilation of kernels, or none if `verbose` is false."""
+        verbose = None if self.verbose is None else bool(self.verbose)
+        return shown(f"{activity} {type(self).__name__}", verbose)
+
     def _each(self, X: Any, task: Callable[[int, int, Documents], Call[T]], metadata: object = None) -> Iterator[T]:
         """Yield the result of a task for each chunk, given the numbers of the chunk and of its first document."""
-        extras = self._fields(X, metadata, self._fitted.formula)
+        extras, count = self._fields(X, metadata, self._fitted.formula), counter_here("documents")
 
         def submitted() -> Iterator[Call[T]]:
             first, chunks = 0, self._chunks_of(X, FOLD_IN_DOCUMENTS)
             for number, documents in enumerate(with_fields(chunks, extras) if extras else chunks):
                 yield task(number, first, documents)
                 first += len(documents)
+                count(first)
 
         threads = self._threads()
         executor: Executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
@@ -599,9 +605,8 @@ class TopicEstimator(DocumentEstimator):
             # If this fit fails, an earlier model with other columns must not be used.
             for name in ("_fitted", "n_iter_"):
                 self._forget(name)
-            verbose = None if self.verbose is None else bool(self.verbose)
             with (
-                shown(f"fitting {type(self).__name__}", verbose),
+                self._shown("fitting"),
                 tempfile.TemporaryDirectory(prefix="collapsium-") as place,
             ):
                 corpus = self._corpus_of(X, place, extras)
@@ -653,7 +658,7 @@ class TopicEstimator(DocumentEstimator):
         ``collapsium fit --schedule stochastic`` (SCVB0; Foulds et al., 2013). An earlier `fit` counts as one pass over
         its documents.
         """
-        with _named():
+        with _named(), self._shown("updating"):
             options, _ = self._fit_options()
             config = make_options(self.FAMILY, options)
             if prevalence_of(config) is not None:
@@ -706,7 +711,10 @@ class TopicEstimator(DocumentEstimator):
             names = self.get_feature_names_out()
             return dask_collections().map_blocks(X, rows, _block_proportions, copy.copy(self), names)
         fitted = self._fitted
-        parts = list(self._each(X, lambda number, _, documents: (fitted.proportions, (number, documents)), metadata))
+        with self._shown("transforming with"):
+            parts = list(
+                self._each(X, lambda number, _, documents: (fitted.proportions, (number, documents)), metadata)
+            )
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
 
     def score(self, X: Any, y: object = None, *, metadata: object = None) -> float:  # noqa: ARG002
@@ -720,9 +728,10 @@ class TopicEstimator(DocumentEstimator):
         """
         check_is_fitted(self, "n_iter_")
         fitted = self._fitted
-        scores = list(
-            self._each(X, lambda number, first, documents: (fitted.score, (number, first, documents)), metadata)
-        )
+        with self._shown("scoring with"):
+            scores = list(
+                self._each(X, lambda number, first, documents: (fitted.score, (number, first, documents)), metadata)
+            )
         score = mean_score(scores)
         if score is None:
             raise InputError("X", "no token is left to score")
@@ -775,7 +784,9 @@ class TopicEstimator(DocumentEstimator):
 
 
 def _block_proportions(block: Any, estimator: DocumentEstimator) -> npt.NDArray[np.float64]:
-    proportions: npt.NDArray[np.float64] = estimator.transform(block)
+    # Several blocks at a time would write over one another's lines.
+    with silenced():
+        proportions: npt.NDArray[np.float64] = estimator.transform(block)
     return proportions
 
 

@@ -51,7 +51,7 @@ def open_executor(
     return dask_cluster.reach_cluster(scheduler, workers, tls, watch)
 
 
-def require_shared(folder: Folder, scheduler: Scheduler, tls: TLS | None, *, named: bool) -> None:
+def require_shared(folder: Folder, scheduler: Scheduler, tls: TLS | None, *, named: bool, option: str = "out") -> None:
     """Refuse a folder of this machine that the workers of a cluster elsewhere cannot read, as one task finds out."""
     if not is_elsewhere(scheduler) or not folder.local:
         return
@@ -69,7 +69,7 @@ def require_shared(folder: Folder, scheduler: Scheduler, tls: TLS | None, *, nam
         if named
         else (f"the workers of {scheduler} cannot read a temporary folder of this machine")
     )
-    raise OptionError(f"{where}; name a folder that all machines share", "out")
+    raise OptionError(f"{where}; name a folder that all machines share", option)
 
 
 def _reads(address: str, name: str, token: bytes) -> bool:

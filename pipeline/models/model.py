@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.models.registry import recorded_family
+from collapsium.pipeline.outputs import remove_here
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.data_types import AnyArray
@@ -333,7 +333,7 @@ class Model(ModelStates):
             Folder of the run in it.
         """
         self._opened = run
-        self._place = weakref.finalize(self, _remove, place, os.getpid())
+        self._place = weakref.finalize(self, remove_here, place, os.getpid())
 
     def close(self) -> None:
         """Remove the temporary folder of a model that was fitted without `out`, which cannot be used after that."""
@@ -414,12 +414,6 @@ class Model(ModelStates):
     def check_local(self, local: Arrays, shard: AnyShard, path: str) -> None:
         """Raise `DamagedError` if the arrays at a path are no local state of a shard."""
         self._states.check_local(local, shard, path)
-
-
-def _remove(place: str, process: int) -> None:
-    """Remove a folder, except from a forked process."""
-    if os.getpid() == process:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def _latest(folder: Folder) -> int | None:

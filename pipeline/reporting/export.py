@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TypedDict, TypeVar
 
@@ -20,8 +20,9 @@ from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.models.training_corpus import training_corpus_of
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
-from collapsium.pipeline.outputs import overwrites
+from collapsium.pipeline.outputs import overwrites, place_for
 from collapsium.pipeline.reporting.anndata_file import write_anndata
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
@@ -50,18 +51,29 @@ class Exported(ShortRepr):
         Number of topics, and of documents with proportions.
     notes : list of str
         Sentences on omitted parts, with reasons.
+    path : str
+        The file or folder; a temporary one is removed when this object is collected.
     """
 
     topics: int
     documents: int
     notes: list[str] = field(default_factory=list)
+    path: str = ""
+
+    def __fspath__(self) -> str:
+        """Return the path, so that functions of files accept the object."""
+        return self.path
 
 
+NAMES = {"csv": "tables", "pyldavis": "pyldavis.json", "anndata": "model.h5ad"}  # Of temporary outputs
+
+
+@shows("exporting")
 @keywords(options=ExportOptions, tables=TableOptions, scheduling=SchedulerOptions)
 @overwrites("out")
 def export(
     run: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
     *,
     options: ExportOptions,
     tables: TableOptions,
@@ -75,8 +87,9 @@ def export(
     ----------
     run : str or path-like
         Folder of a run or model; of restarts and samples, their means are written.
-    out : str or path-like
-        Folder to make (``csv``), JSON file to write (``pyldavis``), or ``.h5ad`` or ``.zarr`` (``anndata``).
+    out : str or path-like, optional
+        Folder to make (``csv``), JSON file to write (``pyldavis``), or ``.h5ad`` or ``.zarr`` (``anndata``). By default
+        it is temporary, and is removed when the returned object is collected.
     options : ExportOptions
         Program that a model is exported to.
     tables : TableOptions
@@ -91,7 +104,7 @@ def export(
     Returns
     -------
     Exported
-        Numbers of topics and documents, and notes.
+        Path, numbers of topics and documents, and notes.
 
     Raises
     ------
@@ -111,16 +124,19 @@ def export(
             "represent",
             "to",
         )
-    if options.to == "anndata":
-        corpus = training_corpus_of(run, model, tables.corpus)
-        return Exported(len(run_topics), write_anndata(model, corpus, out, progress))
-    if options.to == "pyldavis":
-        return _to_pyldavis(model, sorted(run_topics, key=lambda topic: topic.id), out, progress)
-    folder = Folder(out)
-    ensure_free(folder)
-    executor = _Executor(scheduler=scheduling.scheduler, workers=scheduling.workers, tls=tls)
-    documents = _Documents(run, tables.corpus, tables.threshold, executor, progress)
-    return _to_csv(model, run_topics, folder, tables.threshold, documents)
+    with place_for(out, NAMES[options.to]) as place:
+        if options.to == "anndata":
+            corpus = training_corpus_of(run, model, tables.corpus)
+            exported = Exported(len(run_topics), write_anndata(model, corpus, place.path, progress))
+        elif options.to == "pyldavis":
+            exported = _to_pyldavis(model, sorted(run_topics, key=lambda topic: topic.id), place.path, progress)
+        else:
+            folder = Folder(place.path)
+            ensure_free(folder)
+            executor = _Executor(scheduler=scheduling.scheduler, workers=scheduling.workers, tls=tls)
+            documents = _Documents(run, tables.corpus, tables.threshold, executor, progress)
+            exported = _to_csv(model, run_topics, folder, tables.threshold, documents)
+        return place.with_temporary(replace(exported, path=place.path))
 
 
 def _word_topic(model: Model, block: int, ids: Ints) -> npt.NDArray[np.floating]:

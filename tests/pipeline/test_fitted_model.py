@@ -1,7 +1,9 @@
 """What analysts do with a model in memory: frames of topics and documents, passages, searches, reports and files."""
 
 import gc
+import json
 import pickle
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +29,7 @@ from collapsium.pipeline import (
     split,
 )
 from collapsium.pipeline.cli.main import main
-from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
+from collapsium.storage.errors import AbsentError, InputError, MismatchError, OccupiedError, OptionError
 from collapsium.storage.html import table
 
 ANIMALS, MARKETS = "cats and dogs purr and bark", "stocks and bonds rise on markets"
@@ -246,6 +248,33 @@ def test_overwrite__replaces_whatever_functions_write(tmp_path):
     (tmp_path / "tables/notes.txt").write_text("")
     with pytest.raises(OccupiedError, match="did not write"):
         export(tmp_path / "run", tmp_path / "tables", to="csv", overwrite=True, scheduler="serial")
+
+
+def test_whatever_functions_write__is_temporary_without_a_place_and_lives_as_long_as_its_object(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text("".join(f'{{"id": "{number}", "text": "One two. Two three."}}\n' for number in range(8)))
+    corpus = ingest(texts, segments="sentences", stop_words=[], scheduler="serial")
+    made = [
+        corpus,
+        explode(corpus),
+        simulate(family="lda", topics=2, documents=9, words=5, tokens=4),
+        *split(corpus),
+        found := fit(corpus, family="lda", topics=2, iterations=2, scheduler="serial"),
+        edit(found, rename={0: "a name"}),
+        *(export(found, to=to, corpus=corpus if to == "csv" else None) for to in ("csv", "pyldavis")),
+    ]
+    assert [part.manifest.documents for part in made[:5]] == [8, 16, 9, 8, 8]
+    assert "a name" in made[6].topics().to_string()
+    assert (Path(made[7]) / "topics.csv").exists()
+    assert len(json.loads(Path(made[8]).read_text())["topic_term_dists"]) == 2
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == len(made)
+    with pytest.raises(InputError):
+        ingest(texts, text="nothing", scheduler="serial")
+    del corpus, found
+    made.clear()
+    gc.collect()
+    assert list(tmp_path.iterdir()) == [texts]
 
 
 def test_a_report_without_a_file__is_a_page(model, tmp_path):

@@ -28,7 +28,9 @@ CALLS = {
     'fit("corpus", "run", family="hdp", gamma_shape=1.0)': "",
     'infer("run", "corpus", "out.csv", dense=True)': "",
     'infer("run", "corpus", "out.csv", dence=True)': 'Unexpected keyword argument "dence" for "infer"; did you mean "dense"',
-    'ingest("texts", "corpus", labels=["a"], min_documents="x")': 'Argument "min_documents" to "ingest" has incompatible type',
+    'infer("run", "corpus", "out.csv", seed="x")': 'Argument "seed" to "infer" has incompatible type',
+    'ingest("texts", "corpus", labels=["a"], min_documents="x")': 'No overload variant of "ingest" matches',
+    'ingest("texts", "corpus").documents + ingest("texts").manifest.documents': "",
 }
 
 

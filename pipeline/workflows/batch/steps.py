@@ -40,7 +40,7 @@ from collapsium.pipeline.workflows.batch.journal import (
 )
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS, Manifest
+from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder, created, remove_parts
@@ -210,7 +210,7 @@ def _plain(reading: Mapping[str, object]) -> dict[str, Json]:
     return plain
 
 
-def _ingest(context: JobContext, paths: list[str]) -> Manifest:
+def _ingest(context: JobContext, paths: list[str]) -> None:
     # An object store cannot rename folders, so an unfinished corpus may be there.
     if not context.corpus_folder.local:
         context.corpus_folder.remove()
@@ -218,7 +218,7 @@ def _ingest(context: JobContext, paths: list[str]) -> Manifest:
     options = {**context.execution_for(ingest), **context.job.reading}
     if format_of(paths, context.job.reading.get("format"))[0] in TEXTS:
         options.setdefault("unknown_share", True)
-    return ingest(paths, context.corpus_folder.url, progress=context.progress("ingest"), **options)
+    ingest(paths, context.corpus_folder.url, progress=context.progress("ingest"), **options)
 
 
 def _append(context: JobContext, paths: list[str]) -> frozenset[str]:

@@ -12,11 +12,8 @@ import itertools
 import json
 import math
 import os
-import shutil
 import statistics
-import tempfile
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,7 +30,7 @@ from collapsium.pipeline.analysis.metrics.catalogue import USES, Metric, Needs, 
 from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, document_sums, measure
 from collapsium.pipeline.analysis.scoring import Scored
-from collapsium.pipeline.corpora.documents import PREFIX, corpus_of, options_of_reading, reading_of
+from collapsium.pipeline.corpora.documents import corpus_of, options_of_reading, reading_of
 from collapsium.pipeline.corpora.new_texts import names_corpus
 from collapsium.pipeline.corpora.split import split
 from collapsium.pipeline.engine.fit import fit, resume
@@ -49,7 +46,7 @@ from collapsium.pipeline.models.topics import describe, stability, topics
 from collapsium.pipeline.monitoring.events import Event, Sink, emit
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, names_of, option_names
-from collapsium.pipeline.outputs import overwrites
+from collapsium.pipeline.outputs import overwrites, place_for
 from collapsium.pipeline.reporting.plots.comparison import TOPICS_SHOWN, comparison_figure, label_of
 from collapsium.pipeline.reporting.plots.style import can_draw, drawn
 from collapsium.pipeline.workflows.compare.options import SAMPLE_TOKENS, Cell, CompareOptions, cells_of, shown
@@ -921,15 +918,9 @@ def compare(
         known = (*option_names(compare), *options_of_reading(corpus))
         raise OptionError(f"compare: unknown option {unknown!r}{suggestion(unknown, known)}")
     execution = {**dict(scheduling), **dict(memory), "tls": tls}
-    with contextlib.ExitStack() as lasting:
-        if out is None:
-            out = tempfile.mkdtemp(prefix=PREFIX)
-            lasting.callback(shutil.rmtree, out, ignore_errors=True)
-        # The comparison splits a corpus of texts into corpora of its own, and needs it no longer.
-        with corpus_of(corpus, words, scheduling.scheduler) as train:
-            comparison = _run(train, Folder(out), options, execution, sinks)
-        weakref.finalize(comparison, lasting.pop_all().close)
-    return comparison
+    # The comparison splits a corpus of texts into corpora of its own, and needs it no longer.
+    with place_for(out, "comparison") as place, corpus_of(corpus, words, scheduling.scheduler) as train:
+        return place.with_temporary(_run(train, Folder(place.path), options, execution, sinks))
 
 
 def _run(
