@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, Self, cast, dataclass_transform
 
 import numpy as np
@@ -24,6 +25,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from collapsium.pipeline.analysis.effects import columns_of_frame
+from collapsium.pipeline.corpora.passes import write_shards
+from collapsium.pipeline.corpora.text_ingest import SCRATCH
 from collapsium.pipeline.corpora.texts_in_memory import is_lazy
 from collapsium.pipeline.engine.checkpoints import Checkpointer
 from collapsium.pipeline.engine.estimate import plan
@@ -37,7 +40,7 @@ from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request, new_request
 from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
 from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
-from collapsium.pipeline.executors.open import dask_collections
+from collapsium.pipeline.executors.open import dask_collections, open_executor, require_shared
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler, is_elsewhere
 from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.pipeline.models.model import Model
@@ -46,13 +49,16 @@ from collapsium.pipeline.models.registry import make_options
 from collapsium.pipeline.models.topics import word_scores
 from collapsium.pipeline.monitoring.progress import counter_here, iteration_here, shown, silenced
 from collapsium.pipeline.options import python_number, python_value
+from collapsium.pipeline.outputs import TEMPORARY
+from collapsium.storage.building.chunks import Chunk, write_table
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Documents, Shard
-from collapsium.storage.corpus.vocabulary import words_digest
+from collapsium.storage.corpus.shard_columns import too_long
+from collapsium.storage.corpus.vocabulary import Vocabulary, words_digest
 from collapsium.storage.corpus.word_rule import RULE
-from collapsium.storage.corpus.writer import CorpusWriter, numbered_ids
+from collapsium.storage.corpus.writer import CorpusWriter, finish_corpus, numbered_ids
 from collapsium.storage.data_types import is_annotated
 from collapsium.storage.errors import InputError, MismatchError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder, created
@@ -66,6 +72,9 @@ from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.design import DATE, CheckedFormula, level_text
 from collapsium.workers.families.family import AnyFamily, FamilyOptions
+from collapsium.workers.ingest.count import counts_of, sum_counts
+from collapsium.workers.ingest.stop_words import StopWords
+from collapsium.workers.ingest.tasks import BlockRead, ChunkRecord, side_table, write_vocabulary
 from collapsium.workers.options import present_names, warn_renamed
 
 
@@ -209,15 +218,26 @@ def fields_of_metadata(metadata: object, names: Sequence[str]) -> dict[str, pa.A
 
 def with_fields(chunks: Iterable[Documents], extras: Mapping[str, pa.Array]) -> Iterator[Documents]:
     """Yield documents with further columns, which have a row for each document."""
-    rows, first = len(next(iter(extras.values()))), 0
+    rows, first = _rows_of(extras), 0
     for documents in chunks:
         last = first + len(documents)
         if last <= rows:
             own = {name: column.slice(first, len(documents)) for name, column in extras.items()}
             yield dataclasses.replace(documents, extras=own)
         first = last
-    if first != rows:
-        raise OptionError(f"expected a row for each of the {first:,} documents, found {rows:,}", "metadata")
+    _require_rows(extras, first)
+
+
+def _rows_of(extras: Mapping[str, pa.Array]) -> int:
+    return len(next(iter(extras.values())))
+
+
+def _require_rows(extras: Mapping[str, pa.Array], documents: int) -> None:
+    """Refuse a frame of fields with more or fewer rows than there are documents."""
+    if extras and _rows_of(extras) != documents:
+        raise OptionError(
+            f"expected a row for each of the {documents:,} documents, found {_rows_of(extras):,}", "metadata"
+        )
 
 
 def regrouped(parts: Iterable[Documents], most: int) -> Iterator[Documents]:
@@ -259,19 +279,37 @@ def _parts(X: Any, most: int, name: str) -> Iterator[Any]:
         return
     for number in range(X.numblocks[0]):
         block = X.blocks[number].compute()
-        if not block.shape[0]:
-            continue
-        if block.shape[1:] != X.shape[1:]:
-            raise InputError("X", f"expected {X.shape[1]} columns, found {block.shape[1]}", f"partition {number}")
-        checked = check_array(
-            block,
-            accept_sparse="csr",
-            accept_large_sparse=True,
-            ensure_non_negative=True,
-            estimator=name,
-            input_name="X",
-        )
-        yield from _parts(checked, most, name)
+        if block.shape[0]:
+            yield from _parts(_checked_block(block, number, X.shape[1], name), most, name)
+
+
+def _checked_block(block: Any, number: int, columns: int, name: str) -> Any:
+    """Return a block of rows of a Dask array that is a matrix of counts."""
+    if block.shape[1:] != (columns,):
+        raise InputError("X", f"expected {columns} columns, found {block.shape[1]}", f"partition {number}")
+    return check_array(
+        block, accept_sparse="csr", accept_large_sparse=True, ensure_non_negative=True, estimator=name, input_name="X"
+    )
+
+
+def _write_block(block: Any, number: int, scratch: Folder, columns: int, fractional: str, name: str) -> BlockRead:
+    """Write the rows of a block to a scratch folder, beside it, with the columns' numbers as words."""
+    if not block.shape[0]:
+        return BlockRead((), sum_counts([]))
+    try:
+        parts = list(document_chunks(_checked_block(block, number, columns, name), WRITTEN, fractional, name))
+    except InputError as error:
+        where = error.where if "partition" in (error.where or "") else f"partition {number}, {error.where}"
+        raise InputError(error.path, error.expected, where) from None
+    documents = Documents.join(parts)
+    if (long := too_long(documents.counts, documents.offsets)) is not None:
+        raise InputError("X", long[1], f"partition {number}, row {long[0]}")
+    used, numbers = np.unique(documents.words, return_inverse=True)
+    words = pa.array(used).cast(pa.string())
+    chunk = Chunk(words, documents.offsets, numbers.astype(np.int32), documents.counts, None)
+    record = ChunkRecord(f"{number:07d}", None, (("X", len(documents)),))
+    chunk.write(scratch, record.name)
+    return BlockRead((record,), counts_of(chunk))
 
 
 def _documents(part: Any, first: int, fractional: str) -> Documents:
@@ -483,8 +521,54 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         self._words = None
         names = getattr(self, "feature_names_in_", None)
         words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
+        if is_lazy(X):
+            return self._corpus_of_blocks(X, Folder(f"{place}/corpus"), words, extras)
         chunks = document_chunks(X, WRITTEN, self.fractional, type(self).__name__)
         return written(with_fields(chunks, extras) if extras else chunks, f"{place}/corpus", words, shard_tokens)
+
+    def _corpus_of_blocks(self, X: Any, target: Folder, words: list[str], extras: Mapping[str, pa.Array]) -> Corpus:
+        """Return the corpus of a Dask array, whose blocks and shards its workers write; no row comes here."""
+        scheduler, columns = as_scheduler(self.scheduler), X.shape[1]
+        with created(target) as folder:
+            require_shared(folder, scheduler, None, named=False, option="run")
+            scratch = folder / SCRATCH
+            arguments = (scratch, columns, self.fractional, type(self).__name__)
+            blocks = dask_collections().compute_partitions(X.rechunk({1: -1}), _write_block, arguments, scheduler)
+            records, numberings, first = list[ChunkRecord](), list[tuple[tuple[str, int, int], ...]](), 0
+            for record in (record for block in blocks for record in block.records):
+                own = {name: column.slice(first, record.documents) for name, column in extras.items()}
+                if own:
+                    write_table(scratch, side_table(record.name), pa.table(own))
+                records.append(dataclasses.replace(record, sided=bool(own)))
+                numberings.append((("", first + 1, record.documents),))
+                first += record.documents
+            _require_rows(extras, first)
+            write_vocabulary(scratch, [str(column) for column in range(columns)], StopWords())
+            executor = open_executor(scheduler, python_number(self.workers))
+            try:
+                shard_tokens = python_number(self.shard_tokens)
+                shards, _ = write_shards(executor, folder, scratch, records, numberings, shard_tokens)
+            finally:
+                executor.close()
+            scratch.remove()
+            table = sum_counts([block.counts for block in blocks])
+            places, counts = np.asarray(table.column("word").cast(pa.int64())), np.zeros((2, columns), dtype=np.int64)
+            for row, name in zip(counts, ("documents", "tokens"), strict=True):
+                row[places] = np.asarray(table.column(name))
+            try:
+                fields = {name: str(column.type) for name, column in extras.items()}
+                finish_corpus(folder, Vocabulary(words, counts[0], counts[1]), shards, fields)
+            except InputError as error:
+                raise InputError("X", error.expected) from None
+        return Corpus(target.address)
+
+    def _folder_of_run(self) -> str | None:
+        """Return the folder of `run`, for files that workers on other machines read too; None in this process."""
+        if self.run is None or not is_elsewhere(self.scheduler) or not Folder(self.run).local:
+            return None
+        parent = Path(Folder(self.run).path).parent
+        parent.mkdir(parents=True, exist_ok=True)
+        return str(parent)
 
     def _annotated(self, X: Any) -> AnnotatedSource | None:
         return annotated_source(X, self.layer, bool(self.binarise), self.fractional)
@@ -607,7 +691,7 @@ class TopicEstimator(DocumentEstimator):
                 self._forget(name)
             with (
                 self._shown("fitting"),
-                tempfile.TemporaryDirectory(prefix="collapsium-") as place,
+                tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=self._folder_of_run()) as place,
             ):
                 corpus = self._corpus_of(X, place, extras)
                 self._keep(*self._fit(corpus, place, seed, options, limits))

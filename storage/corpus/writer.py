@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,6 +25,25 @@ from collapsium.storage.io.folder import Folder
 DEFAULT_SHARDS = 8  # Number of shards, within the limits below
 MIN_SHARD_TOKENS = 100_000  # Least number of tokens of a shard
 MAX_SHARD_TOKENS = 2_000_000  # Largest number of tokens of a shard
+
+
+def finish_corpus(
+    folder: Folder, vocabulary: Vocabulary, shards: Sequence[ShardRecord], fields: Mapping[str, str]
+) -> Manifest:
+    """Write the vocabulary and the manifest of a corpus whose shards are written."""
+    tokens = sum(row.tokens for row in shards)
+    if not tokens:
+        raise InputError(folder.url, "the corpus is empty: expected at least one document with a word")
+    manifest = Manifest(
+        documents=sum(row.documents for row in shards),
+        pairs=sum(row.pairs for row in shards),
+        tokens=tokens,
+        vocabulary=vocabulary.write(folder),
+        fields=dict(fields),
+        shards=tuple(shards),
+    )
+    manifest.write(folder)
+    return manifest
 
 
 class CorpusWriter:
@@ -64,20 +84,7 @@ class CorpusWriter:
         """Write the waiting documents, the vocabulary and the manifest."""
         if self._waiting:
             self._flush(self._shard_tokens or even_shard_tokens(self._waiting_tokens), last=True)
-        tokens = sum(row.tokens for row in self._rows)
-        if not tokens:
-            raise InputError(self._folder.url, "the corpus is empty: expected at least one document with a word")
-        record = Vocabulary(words, self._documents, self._tokens).write(self._folder)
-        manifest = Manifest(
-            documents=sum(row.documents for row in self._rows),
-            pairs=sum(row.pairs for row in self._rows),
-            tokens=tokens,
-            vocabulary=record,
-            fields=self._fields,
-            shards=tuple(self._rows),
-        )
-        manifest.write(self._folder)
-        return manifest
+        return finish_corpus(self._folder, Vocabulary(words, self._documents, self._tokens), self._rows, self._fields)
 
     def _flush(self, shard_tokens: int, *, last: bool) -> None:
         """Write the complete shards among the waiting documents, and the incomplete one at the `last` call."""

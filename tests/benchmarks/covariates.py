@@ -3,7 +3,8 @@
 ``python -m tests.benchmarks.covariates coverage OUT``: coverage and slopes of effects on corpora simulated from known
 coefficients, and how many topics are found.
 ``python -m tests.benchmarks.covariates gadarian RESPONSES OUT``: the effect of a treatment on answers (K = 3).
-``python -m tests.benchmarks.covariates yelp REVIEWS OUT``: held-out scores with and without stars, and permuted stars.
+``python -m tests.benchmarks.covariates yelp REVIEWS OUT``: held-out scores with and without stars.
+``python -m tests.benchmarks.covariates permuted REVIEWS OUT``: how often coefficients of permuted stars look significant.
 ``python -m tests.benchmarks.covariates speed REVIEWS OUT``: CPU seconds of fits with and without 12 columns, in turn.
 ``python -m tests.benchmarks.covariates size REVIEWS OUT``: seconds and memory of effects of 100,000 reviews, 12 columns.
 RESPONSES is a CSV file with columns treatment, pid_rep and text, REVIEWS are JSON lines with stars and text. Results are
@@ -175,8 +176,8 @@ def _halves(place, rows, covariates=("stars",), labels=()):
     return place / "train", place / "heldout"
 
 
-def yelp(reviews, out, documents, topics, iterations, permutations):
-    """Held-out scores with stars as a number, and how often coefficients of permuted stars look significant."""
+def yelp(reviews, out, documents, topics, iterations):
+    """Held-out scores with stars as a number."""
     rows = _reviews(reviews, documents, 0)
     train, heldout = _halves(out / "yelp", rows)
     for family in ("lda", "hdp"):
@@ -187,17 +188,22 @@ def yelp(reviews, out, documents, topics, iterations, permutations):
             if formula is not None:
                 figures["deviation"] = float(Model(run).prevalence().loc["stars"].std())
             report(out, which="yelp", family=family, formula=formula, **figures)
-    for number in range(permutations):
-        order = np.random.default_rng(number + 1).permutation(len(rows))
-        permuted = [{**row, "stars": rows[place]["stars"]} for row, place in zip(rows, order.tolist(), strict=True)]
-        train, _ = _halves(out / "permuted", permuted)
+
+
+def permuted(reviews, out, documents, topics, iterations, permutations, first):
+    """Shares of topics whose coefficients of permuted stars look significant, and deviations of lambda."""
+    rows = _reviews(reviews, documents, 0)
+    for number in range(first, first + permutations):
+        order, began = np.random.default_rng(number + 1).permutation(len(rows)), time.process_time()
+        mixed = [{**row, "stars": rows[place]["stars"]} for row, place in zip(rows, order.tolist(), strict=True)]
+        train, _ = _halves(out / "permuted", mixed)
         run = out / "permuted" / "run"
         fit(train, run, family="lda", topics=topics, iterations=iterations, prevalence="~ stars", scheduler="serial")
         result = effects(run, "~ stars", scheduler="serial", corpus=train)
         term = result.terms.index("stars")
         share = float((np.abs(result.estimate[term] / result.se[term]) > 1.96).mean())
-        deviation = float(Model(run).prevalence().loc["stars"].std())
-        report(out, which="permuted", number=number, significant=share, deviation=deviation)
+        figures = {"significant": share, "deviation": float(Model(run).prevalence().loc["stars"].std())}
+        report(out, which="permuted", number=number, **figures, cpu_seconds=time.process_time() - began)
 
 
 def _twelve_columns(rows):
@@ -254,7 +260,12 @@ COMMANDS = {  # the function, its paths, and its options with their defaults
     "yelp": (
         yelp,
         ("reviews", "out"),
-        {"documents": 8000, "topics": 30, "iterations": 100, "permutations": 40},
+        {"documents": 8000, "topics": 30, "iterations": 100},
+    ),
+    "permuted": (
+        permuted,
+        ("reviews", "out"),
+        {"documents": 8000, "topics": 30, "iterations": 100, "permutations": 40, "first": 0},
     ),
     "size": (size, ("reviews", "out"), {"documents": 100_000, "topics": 30, "iterations": 4}),
     "speed": (speed, ("reviews", "out"), {"documents": 8000, "topics": 30, "iterations": 60, "rounds": 3}),

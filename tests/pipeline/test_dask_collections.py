@@ -1,5 +1,7 @@
 """Collections of Dask as documents, and the client of a program as its executor."""
 
+import pickle
+
 import dask
 import narwhals as nw
 import numpy as np
@@ -16,6 +18,7 @@ import dask.dataframe as dd  # noqa: E402
 from collapsium.pipeline import Model, fit, infer, ingest, predict  # noqa: E402
 from collapsium.pipeline.corpora.texts_in_memory import library_of_frame  # noqa: E402
 from collapsium.pipeline.estimators import CollapsedLDA  # noqa: E402
+from collapsium.pipeline.executors import dask_collections  # noqa: E402
 from collapsium.pipeline.executors.schedulers import as_scheduler  # noqa: E402
 from collapsium.storage.errors import InputError, OptionError  # noqa: E402
 
@@ -164,6 +167,51 @@ def test_estimators__take_frames_and_bags_as_the_matrix_that_they_are(name):
     if name == "frame":
         assert list(shares.columns) == list(expected.get_feature_names_out())
         pd.testing.assert_index_equal(shares.index, COUNTS.index)
+
+
+def test_estimators__fit_dask_arrays_without_a_row_in_this_process(client, monkeypatch):
+    """Workers of a client write the blocks; what comes here is far smaller than a block."""
+    collected, compute = [], dask_collections.compute_partitions
+
+    def computed(*arguments):
+        parts = compute(*arguments)
+        collected.extend(pickle.dumps(part) for part in parts)
+        return parts
+
+    counts = np.random.default_rng(0).poisson(1.0, (2000, 12))
+    array, sizes = (
+        dask.array.from_array(counts, chunks=(500, 5)),
+        {"max_iter": 2, "random_state": 0, "shard_tokens": 4000},
+    )
+    expected = CollapsedLDA(2, **sizes).fit(counts)
+    with client.as_current(), monkeypatch.context() as patch:
+        patch.setattr(dask_collections, "compute_partitions", computed)
+        patch.setattr(dask.array.Array, "compute", lambda _: pytest.fail("rows are collected"))
+        found = CollapsedLDA(2, **sizes).fit(array)
+    np.testing.assert_array_equal(found.components_, expected.components_)
+    assert len(collected) == 4
+    assert max(map(len, collected)) < 500 * 12
+
+
+def test_fields_beside_a_dask_array__are_those_of_its_rows():
+    counts, frame = COUNTS.to_numpy(), pd.DataFrame({"size": np.arange(20.0), "kind": list("ab") * 10})
+    array, options = dask.array.from_array(counts, chunks=(7, 4)), {"max_iter": 2, "random_state": 0}
+    options |= {"prevalence": "~ size + kind"}
+    with dask.config.set(scheduler="synchronous"):
+        found = CollapsedLDA(2, **options).fit(array, metadata=frame)
+        with pytest.raises(OptionError, match="expected a row for each of the 20 documents, found 19"):
+            CollapsedLDA(2, **options).fit(array, metadata=frame[:19])
+    expected = CollapsedLDA(2, **options).fit(counts, metadata=frame)
+    np.testing.assert_array_equal(found.components_, expected.components_)
+
+
+@pytest.mark.parametrize(("value", "text"), [(-1, "Negative values"), (0.5, "partition 1, row 2, column 3")])
+def test_a_wrong_count_in_a_dask_array__is_named_in_one_line(value, text):
+    counts = COUNTS.to_numpy().astype(float)
+    counts[9, 3] = value
+    with dask.config.set(scheduler="synchronous"), pytest.raises((InputError, ValueError), match=text) as caught:
+        CollapsedLDA(2, max_iter=2).fit(dask.array.from_array(counts, chunks=(7, 4)))
+    assert "\n" not in str(caught.value)
 
 
 def test_estimators__refuse_partitions_of_other_columns():
