@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Count, Digest, Number, check, read_record
+from collapsium.storage.io.records import Digest, Number, check, read_record
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.run import Run
 
@@ -53,37 +53,13 @@ class ComparisonRecord(_Fields):
     seed: Annotated[int, Field(strict=True)]
     corpus: Digest
     heldout: Digest | None
-    unseen: Digest | None
-
-
-class ClassFigures(_Fields):
-    """Classification metrics of one value of a field."""
-
-    value: str | Number
-    precision: Number
-    recall: Number
-    f1: Number
-    support: Count
-
-
-class Classified(_Fields):
-    """Classification metrics of a field."""
-
-    field: str
-    classes: tuple[ClassFigures, ...]
-    confusion: tuple[tuple[Count, ...], ...]
-
-    @pydantic.model_validator(mode="after")
-    def _confusion_of_its_classes(self) -> Classified:
-        if [len(row) for row in self.confusion] != [len(self.classes)] * len(self.classes):
-            raise ValueError("expected a row and a column of the confusion matrix for each class")
-        return self
+    unseen: Digest | None = None
 
 
 class CellRow(_Fields):
     """The result of a cell: a row of the table, for a family's fits.
 
-    Comparisons of version 0.1 also have rows of other methods, with ``baseline``.
+    Comparisons of version 0.1 also have rows of other methods, with ``baseline``, and of documents scored given labels.
 
     Further fields are figures of metrics, which have ``definitions``: by name, the definition and its source.
     """
@@ -109,17 +85,10 @@ class CellRow(_Fields):
     topics_99: Number | None = None
     npmi: Number | None = None
     diversity: Number | None = None
-    documents: Count = 0
-    labelled: Count = 0
-    unknown: Count = 0
-    accuracy: Number | None = None
-    macro_f1: Number | None = None
-    micro_f1: Number | None = None
-    predict_seconds: Number | None = None
     scores: tuple[Number, ...] = ()
     options: str | JsonObject = ""
     words: tuple[tuple[str, ...], ...] = ()
-    classified: Classified | None = None
+    classified: JsonObject | None = None
     definitions: dict[str, tuple[str, str]] = {}
     tuned: JsonObject | None = None
 
@@ -153,7 +122,8 @@ class CellRecord(BaseModel):
 
 
 RECORD, KIND, CELL_KIND, VERSION = "compare.json", "collapsium-comparison", "collapsium-comparison-cell", 3
-TABLE, TEXT, SERIES_FILE = "table.parquet", "table.md", "series.parquet"
+TABLE, TEXT = "table.parquet", "table.md"
+SERIES_FILE = "series.parquet"  # The iterations of all fits, which version 0.1 wrote
 CELLS, RUNS, SUFFIX = "cells", "runs", ".json"
 REWRITE_HINT = "; the same `collapsium compare` writes it anew"
 PARTS = ("train", "heldout")  # Folders of the corpora that the comparison has split off

@@ -72,11 +72,11 @@ def test_the_command__adds_classifiers_to_a_comparison(place, compared):
     rows, left_out = compared
     names = ["hdsp-4", "lda-4", "lda-svm-3-labels-place", "lda-svm-3-labels-none", "naive-bayes", "svm", "tree"]
     assert ([row["cell"] for row in rows], left_out) == (names, [])
-    text = (place / "out/classifiers.md").read_text()
+    text = (place / "out/labels.md").read_text()
     for row in rows[2:]:
         assert f"| {row['macro_f1']:.3f} | {row['micro_f1']:.3f} |" in text
     plots = {path.stem for path in (place / "out/plots").iterdir()}
-    assert plots == {"score-by-topics", "perplexity", "classification", "confusion"}
+    assert plots == {"perplexity", "classification", "confusion"}
 
 
 def test_classifiers__match_scikit_learn_tuned_on_a_share(place, compared):

@@ -37,7 +37,7 @@ TOPICS_SHOWN, WORDS_SHOWN, COLUMNS = (
 )  # Topics and words of each number in the picture, and numbers of topics whose words are shown
 
 
-def comparison_figure(rows: Sequence[Row], choice: int | None, *, given_labels: bool) -> Figure:
+def comparison_figure(rows: Sequence[Row], choice: int | None) -> Figure:
     """Return scores with their standard errors as a figure or, over topics, all figures by number of topics.
 
     Families that determine the number of topics are horizontal lines.
@@ -47,10 +47,9 @@ def comparison_figure(rows: Sequence[Row], choice: int | None, *, given_labels: 
     from matplotlib import rc_context
 
     with rc_context({**SALT, "font.size": 10, "axes.grid": True, "grid.alpha": 0.3}):
-        kind = "score given labels" if given_labels else "held-out score"
-        figure, (axes,) = new_panels(1, f"{kind.capitalize()} by number of topics")
+        figure, (axes,) = new_panels(1, "Held-out score by number of topics")
         _draw_scores(axes, rows)
-        axes.set_ylabel(f"{kind} (nats per token)")
+        axes.set_ylabel("held-out score (nats per token)")
         handles, labels = axes.get_legend_handles_labels()
         # Outside the panel, the legend covers no line.
         figure.legend(handles, labels, loc="outside right center", frameon=False)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import json
 import math
 import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +23,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collapsium.pipeline.analysis.evaluate import evaluate_together
-from collapsium.pipeline.analysis.labels.candidates import candidates_of, classify
-from collapsium.pipeline.analysis.labels.conditional import score_from_labels
 from collapsium.pipeline.analysis.metrics.catalogue import USES, Metric, Needs, is_all, metrics_of
 from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, document_sums, measure
@@ -34,27 +31,27 @@ from collapsium.pipeline.corpora.documents import corpus_of, options_of_reading,
 from collapsium.pipeline.corpora.new_texts import names_corpus
 from collapsium.pipeline.corpora.split import split
 from collapsium.pipeline.engine.fit import fit, resume
-from collapsium.pipeline.engine.leakage import require_held_out, require_new_documents, require_unseen
+from collapsium.pipeline.engine.leakage import require_held_out
+from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.request import require_tokens
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler, is_elsewhere
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.registry import load_family, require_corpus
+from collapsium.pipeline.models.registry import require_corpus
 from collapsium.pipeline.models.topics import describe, stability, topics
 from collapsium.pipeline.monitoring.events import Event, Sink, emit
 from collapsium.pipeline.monitoring.progress import shows
-from collapsium.pipeline.options import keywords, names_of, option_names
+from collapsium.pipeline.options import keywords, option_names
 from collapsium.pipeline.outputs import overwrites, place_for
-from collapsium.pipeline.reporting.plots.comparison import TOPICS_SHOWN, comparison_figure, label_of
+from collapsium.pipeline.reporting.plots.comparison import TOPICS_SHOWN, comparison_figure
 from collapsium.pipeline.reporting.plots.style import can_draw, drawn
 from collapsium.pipeline.workflows.compare.options import SAMPLE_TOKENS, Cell, CompareOptions, cells_of, shown
-from collapsium.pipeline.workflows.compare.progress import line_view
+from collapsium.pipeline.workflows.compare.progress import GridView
 from collapsium.storage import html
 from collapsium.storage.building.split import sample_documents
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.label_index import MOST_VALUES, label_table
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import JsonObject
@@ -80,7 +77,6 @@ from collapsium.storage.runs.comparison import (
     RECORD,
     RUNS,
     SAMPLE,
-    SERIES_FILE,
     SUFFIX,
     TABLE,
     TEXT,
@@ -91,7 +87,6 @@ from collapsium.storage.runs.comparison import (
     runs_there,
 )
 from collapsium.storage.runs.event_records import parse_event
-from collapsium.storage.runs.members import leaves, member_seed
 from collapsium.storage.runs.run import EVENTS, JOURNAL, Run
 from collapsium.storage.units import parse_size
 from collapsium.workers.families.description import holding
@@ -248,18 +243,13 @@ def require_comparable(corpus: Corpus, options: CompareOptions) -> None:
 
 
 class Corpora:
-    """A training corpus with held-out tokens of its documents or, with `unseen`, with other documents."""
+    """A training corpus, and held-out tokens of its documents."""
 
     def __init__(self, corpus: Corpus, options: CompareOptions) -> None:
         self.corpus, self.options = corpus, options
         self.train = self.scored = corpus
-        if options.unseen is not None or options.heldout is not None:
-            self.scored = Corpus(options.unseen or options.heldout or "")
-
-    @property
-    def heldout(self) -> str | None:
-        """The folder of held-out tokens that are scored during fits; None with unseen documents."""
-        return self.scored.url if self.options.unseen is None else None
+        if options.heldout is not None:
+            self.scored = Corpus(options.heldout)
 
     @property
     def share(self) -> float:
@@ -270,8 +260,8 @@ class Corpora:
         over_topics = self.options.over == "topics" and self.options.fraction is not None
         return SAMPLE_TOKENS / max(manifest.tokens, 1) if over_topics else 1.0
 
-    def require(self, cells: Sequence[Cell]) -> None:
-        """Refuse corpora that do not belong together, and unknown fields of labels, before anything is written."""
+    def require(self) -> None:
+        """Refuse corpora that do not belong together, before anything is written."""
         corpus, scored, name = self.corpus, self.scored, f"the training corpus {self.corpus.url}"
         if self.options.fraction is not None:
             return
@@ -279,51 +269,14 @@ class Corpora:
             raise OptionError(
                 "draws documents before tokens are split off, so it goes without corpora of them", "sample_documents"
             )
-        if self.options.unseen is None:
-            require_tokens(scored)
+        require_tokens(scored)
         scored.require_vocabulary_of(corpus.manifest.vocabulary.words_sha256, corpus.url)
-        if self.options.unseen is None:
-            require_held_out(lineage_of(corpus), scored, name)
-            if scored.manifest.documents != corpus.manifest.documents:
-                raise MismatchError(
-                    f"{scored.url}: expected the {corpus.manifest.documents} documents of {corpus.url}, "
-                    f"found {scored.manifest.documents}"
-                )
-            return
-        require_unseen(lineage_of(corpus), scored, name)
-        for part in (corpus, scored):
-            if not part.manifest.tokens:
-                raise InputError(part.url, "has no tokens to fit or score")
-        self._require_fields(cells)
-        with contextlib.closing(open_executor("serial", None)) as executor:
-            # Labels are compared too, as families use them.
-            require_new_documents(corpus, scored, name, executor, labelled=True)
-
-    def _require_fields(self, cells: Sequence[Cell]) -> None:
-        """Refuse unknown fields of labels, and a field to predict without classes."""
-        fields, field = label_table(self.corpus).fields, self.options.field
-        for cell in cells:
-            for name in names_of(cell.options.get("labels", ())):
-                if name not in fields:
-                    hint = suggestion(name, fields)
-                    raise OptionError(f"{cell.name}: unknown field of labels '{name}'{hint}", "labels")
-        if field is None or field in fields:
-            return
-        numbers = [name for name, kind in self.corpus.manifest.fields.items() if kind == "double"]
-        if field not in numbers:
-            hint = suggestion(field, [*fields, *numbers])
-            raise OptionError(f"{self.corpus.url} has no field '{field}'{hint}", "field")
-        (column,) = label_table(self.corpus, (), (field,)).numbers
-        if not column.values:
-            reason = f"'{field}', a number of more than {MOST_VALUES} values, or of none, has no classes"
-            raise OptionError(reason, "field")
-
-    def can_predict(self, cell: Cell) -> bool:
-        """Return whether a cell's family is fitted with the field to predict, as a label or a covariate."""
-        if self.options.field is None or not load_family(cell.family).uses_labels:
-            return False
-        labels = names_of(cell.options.get("labels", ())) or label_table(self.corpus).fields
-        return self.options.field in (*labels, *names_of(cell.options.get("covariates", ())))
+        require_held_out(lineage_of(corpus), scored, name)
+        if scored.manifest.documents != corpus.manifest.documents:
+            raise MismatchError(
+                f"{scored.url}: expected the {corpus.manifest.documents} documents of {corpus.url}, "
+                f"found {scored.manifest.documents}"
+            )
 
     def prepare(self, folder: Folder) -> None:
         """Sample documents and split off held-out tokens into the comparison's folder, unless there are some."""
@@ -349,16 +302,14 @@ class Corpora:
 
 @dataclass(frozen=True)
 class Fits:
-    """The fits of a cell, which need not be complete."""
+    """The fits of a cell, which need not be complete: members of an ensemble."""
 
     cell: Cell  # The cell
-    folder: Folder  # Folder of its runs: members of an ensemble or, for warm starts, separate runs
+    folder: Folder  # Folder of the ensemble
 
     @property
     def runs(self) -> list[Run]:
         """The runs of the restarts."""
-        if self.cell.warm:
-            return [Run((self.folder / f"{number:03d}").url) for number in range(self.cell.restarts)]
         return [Run(self.folder.url).in_member(number) for number in range(self.cell.restarts)]
 
     @property
@@ -375,9 +326,7 @@ class Fits:
         return by_run
 
     def elapsed_seconds(self) -> float:
-        """Return the elapsed seconds; an ensemble's journal has an end for each time that it was started."""
-        if self.cell.warm:
-            return sum(float(run.events()[-1]["elapsed"]) for run in self.runs)
+        """Return the elapsed seconds; the journal has an end for each time that the ensemble was started."""
         elapsed = 0.0
         for line in self.folder.read(JOURNAL).splitlines():
             # A process that died may have left a line unfinished.
@@ -385,29 +334,6 @@ class Fits:
                 event = parse_event(line, f"{self.folder.url}/{JOURNAL}", "a line")
                 elapsed += float(event["elapsed"]) if event["event"] == "end" and "members" in event else 0.0
         return elapsed
-
-    def series(self) -> list[JsonObject]:
-        """Return a row for each iteration; ``steps`` are numbers of topics, summed over the iterations."""
-        cell, rows = self.cell, []
-        for restart, events in enumerate(self.iterations()):
-            topics = [cell.topics if cell.topics is not None else event.get("topics", math.nan) for event in events]
-            steps = itertools.accumulate(float(number) for number in topics)
-            seconds = itertools.accumulate(map(work_seconds, events))
-            for event, step, second in zip(events, steps, seconds, strict=True):
-                rows.append(
-                    {
-                        "cell": cell.name,
-                        "family": cell.family,
-                        "start": cell.start,
-                        "topics": cell.topics,
-                        "restart": restart,
-                        "iteration": event["iteration"],
-                        "steps": None if math.isnan(step) else step,
-                        "seconds": second,
-                        **{name: event.get(name) for name in ("score", "objective", "topics_99")},
-                    }
-                )
-        return rows
 
 
 def work_seconds(event: Event) -> float:
@@ -434,35 +360,26 @@ class Fitter:
         where = {name: self.execution[name] for name in ("scheduler", "workers", "tls")}
         return where | {"scheduler": "threads", "tls": None} if where["scheduler"] == "local" else where
 
-    def fit(self, cell: Cell, sources: Sequence[str] = ()) -> Fits:
-        """Run a cell's fits: restarts in parallel or, with a source run for each, one after another."""
-        fits, seed = self.fits_of(cell), self.corpora.options.seed
-        options = {"family": cell.family, **cell.options, **cell.limits, **self.corpora.options.fit_options}
-        if not sources:
-            self._run(fits.folder, {**options, "seed": seed, "restarts": cell.restarts}, {"cell": cell.name})
-        for number, source in enumerate(sources):
-            arguments = {**options, "seed": member_seed(seed, number), "warm": source}
-            self._run(fits.folder / f"{number:03d}", arguments, {"cell": cell.name, "member": number})
-        return fits
-
-    def _run(self, folder: Folder, options: Mapping[str, Any], event_fields: Mapping[str, object]) -> None:
-        """Run or resume a fit in a folder; its events get further fields."""
+    def fit(self, cell: Cell) -> Fits:
+        """Run or resume a cell's fits, in parallel; their events get the name of the cell."""
         self.require_lock()
-        train, heldout = self.corpora.train.url, self.corpora.heldout
-        where = {**self.execution, "sinks": [lambda event: emit(self.sinks, {**event, **event_fields})]}
-        if Run(folder.url).exists():
-            resume(folder.url, corpus=train, heldout=heldout, warm=options.get("warm"), **where)
-            return
-        if folder.exists():
+        fits, options = self.fits_of(cell), self.corpora.options
+        train, heldout = self.corpora.train.url, self.corpora.scored.url
+        where = {**self.execution, "sinks": [lambda event: emit(self.sinks, {**event, "cell": cell.name})]}
+        if Run(fits.folder.url).exists():
+            resume(fits.folder.url, corpus=train, heldout=heldout, **where)
+            return fits
+        if fits.folder.exists():
             # A process died before it wrote the run's record.
-            folder.remove()
-        fit(train, folder.url, heldout=heldout, **options, **where)
+            fits.folder.remove()
+        given = {**cell.options, **cell.limits, **options.fit_options, "seed": options.seed, "restarts": cell.restarts}
+        fit(train, fits.folder.url, family=cell.family, heldout=heldout, **given, **where)
+        return fits
 
 
 PLOT, TOPICS_PLOT = "score-by-topics", "number-of-topics"  # Names of the plots
 
-TOPIC_METRICS = ("npmi", "diversity")  # Metrics of every comparison by held-out tokens
-PREDICTION = ("accuracy", "macro_f1", "micro_f1", "predict_seconds")
+TOPIC_METRICS = ("npmi", "diversity")  # Metrics of every comparison
 CELL_FIELDS = {
     **dict.fromkeys(("cell", "family", "start"), pa.string()),
     **dict.fromkeys(("topics", "restarts", "iterations", "samples"), pa.int32()),
@@ -471,14 +388,6 @@ CELL_FIELDS = {
     "scores": pa.list_(pa.float64()),
     **dict.fromkeys(("objective", "objective_error", "seconds", "cell_seconds", "topics_99"), pa.float64()),
 }
-# The progress of the fits, with a row for each cell, restart and iteration
-SERIES = pa.schema(
-    {
-        **dict.fromkeys(("cell", "family", "start"), pa.string()),
-        **dict.fromkeys(("topics", "restart", "iteration"), pa.int32()),
-        **dict.fromkeys(("steps", "seconds", "score", "objective", "topics_99"), pa.float64()),
-    }
-)
 # Columns of the table that comparisons over topics add
 STUDIED = {
     **dict.fromkeys(("document_error", "gain", "gain_error", "stability", "found_again"), pa.float64()),
@@ -503,35 +412,20 @@ STUDIED_COLUMNS = (
     ("stability", "stability", ".2f", None),
     ("found again", "found_again", ".2f", None),
 )
-PREDICTION_COLUMNS = (
-    ("accuracy", "accuracy", ".3f", None),
-    ("macro F1", "macro_f1", ".3f", None),
-    ("micro F1", "micro_f1", ".3f", None),
-    ("seconds to predict", "predict_seconds", ".1f", None),
-)
-COMPLETION = """\
+DEFINITIONS = """\
 * **Score**: document completion, the mean over the held-out tokens of the training documents of
   log sum_k theta_dk phi_kw, in nats; higher is better. For each fit it is the score of the last iteration or, with
   samples, of the mean of their predictions. The table has the mean over the restarts and its standard error,
   s / sqrt(R).
-"""
-FROM_LABELS = """\
-* **Score**: given labels alone, the mean over all tokens of the unseen documents of log sum_k theta_dk phi_kw, in nats.
-  theta_d is the expectation given the document's labels and covariates, without its words; Kim and Oh (2017), eq. (40).
-  For families without labels it is the expectation under the prior. Labels that training did not have count as missing.
-  The table has the mean over the restarts and its standard error, s / sqrt(R).
-"""
-DEFINITIONS = """\
 * **Ensemble**: the score of the mean prediction of all restarts and samples.
 * **Perplexity**: exp(-score), lower is better.
 * **Objective**: the family's objective at the last iteration, in nats, mean over the restarts: a bound on the log
   probability of the training tokens, or log p(w, z) of a sample. Objectives of different families are not comparable.
 * **Seconds** of a fit: time in kernels, sums and updates of all iterations with all workers, mean over the restarts;
   scoring and waiting are not counted. **Of the cell**: time from the start of the first fit to the end of the last one,
-  with scoring and waiting; fits run in parallel. The time of killed processes, and of the source of warm starts, is not
-  included.
+  with scoring and waiting; fits run in parallel. The time of killed processes is not included.
 * **Topics (99%)**: number of the largest topics that hold 99% of the training tokens, mean over the restarts.
-* In series.parquet and in the plot, scores are of fits; bars and bands are standard errors.
+* In the plot, bars and bands are standard errors.
 """
 OVER_TOPICS_DEFINITIONS = """\
 * **Gain of twice as many**: the difference from the scores of the last number of topics, divided by log2 of
@@ -539,25 +433,20 @@ OVER_TOPICS_DEFINITIONS = """\
 * **Stability**: one minus the Hellinger distance to the matching topics of the other restarts, mean over the topics;
   **found again**: the share of the topics whose match is at most 0.6 away.
 """
-PREDICTED = """\
-* Families predict the value, among all values in training, under which a document's perplexity given its labels is
-  lowest; its other labels stay. **Accuracy**: the share of correct predictions, over the unseen documents with words
-  and a value; a prediction is correct if it is one of the document's values. **F1** is over documents with exactly one
-  value; **micro F1** is their accuracy, **macro F1** the mean over values. The output of `--json` has each class.
-"""
 
 
-def require_metrics(options: CompareOptions, corpora: Corpora) -> None:
+def require_metrics(options: CompareOptions, corpus: Corpus) -> None:
     """Refuse metrics whose texts, labels or documents are missing, before the first fit."""
     if not options.metrics or is_all(options.metrics):
         return
     needed = {metric.needs: metric.name for metric in reversed(metrics_of(options.metrics))}
     if Needs.TEXTS in needed and (options.coherence is None or names_corpus(options.coherence)):
         raise OptionError(f"{needed[Needs.TEXTS]}: needs texts, as a corpus has no order of words (`coherence` TEXTS)")
-    if Needs.DOCUMENTS in needed and options.unseen is None:
-        raise OptionError(f"{needed[Needs.DOCUMENTS]}: needs `unseen`, documents that are not fitted")
+    if Needs.DOCUMENTS in needed:
+        how = "measure it with `collapsium evaluate RUN --unseen CORPUS`"
+        raise OptionError(f"{needed[Needs.DOCUMENTS]}: needs documents that are not fitted; {how}")
     if Needs.LABELS in needed or Needs.CLASSES in needed:
-        field_of(corpora.corpus if options.unseen is None else corpora.scored, options.label_field)
+        field_of(corpus, options.label_field)
 
 
 def measured_row(fits: Fits, fitter: Fitter) -> JsonObject:
@@ -575,29 +464,27 @@ def measured_row(fits: Fits, fitter: Fitter) -> JsonObject:
         "samples": int(cell.limits.get("samples", 0)),
         "options": json.dumps({**cell.options, **cell.limits}, sort_keys=True),
         "definitions": {},
-        **(_scores(fits, fitter) if options.unseen is None else _scores_from_labels(fits, fitter)),
+        **_scores(fits, fitter),
         "objective": statistics.fmean(objectives) if objectives else None,
         "objective_error": _standard_error(objectives),
         "seconds": statistics.fmean(sum(map(work_seconds, events)) for events in iterations),
         "cell_seconds": fits.elapsed_seconds(),
         "topics_99": statistics.fmean(holding(describe(Model(url), 1).share) for url in fits.urls),
     }
-    if options.unseen is None:
-        # The words come from the last states, even if samples were saved.
-        last_states = [run.model.url for run in fits.runs]
-        _add_metrics(row, last_states, metrics_of(TOPIC_METRICS), {"coherence": corpora.train.url, **where})
-    documents = {"unseen": corpora.scored.url} if corpora.heldout is None else {"heldout": corpora.heldout}
+    # The words come from the last states, even if samples were saved.
+    last_states = [run.model.url for run in fits.runs]
+    _add_metrics(row, last_states, metrics_of(TOPIC_METRICS), {"coherence": corpora.train.url, **where})
     for needs in Needs:
         used = {name: getattr(options, name) for name in ("label_field", "coherence") if needs in USES[name]}
         chosen = [metric for metric in _further(options) if metric.needs is needs]
-        _add_metrics(row, fits.urls, chosen, {**documents, **where, "seed": options.seed, **used})
-    return row if options.field is None else {**row, **_prediction(fits, fitter, options.field)}
+        _add_metrics(row, fits.urls, chosen, {"heldout": corpora.scored.url, **where, "seed": options.seed, **used})
+    return row
 
 
 def _further(options: CompareOptions) -> list[Metric]:
     """Return the metrics that the user names, without those that the table has anyway."""
     chosen = metrics_of(options.metrics) if options.metrics else ()
-    return [metric for metric in chosen if metric.field not in (*CELL_FIELDS, *(TOPIC_METRICS * (not options.unseen)))]
+    return [metric for metric in chosen if metric.field not in (*CELL_FIELDS, *TOPIC_METRICS)]
 
 
 def _add_metrics(row: JsonObject, urls: Sequence[str], metrics: Sequence[Metric], how: JsonObject) -> None:
@@ -616,20 +503,8 @@ def _standard_error(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
-def _score_fields(scores: Sequence[float], ensemble: float) -> JsonObject:
-    """Return the fields on the scores of restarts and of their mean prediction, in nats per token."""
-    score = statistics.fmean(scores)
-    return {
-        "score": score,
-        "score_error": _standard_error(scores),
-        "ensemble_score": ensemble,
-        "perplexity": math.exp(-score),
-        "scores": list(scores),
-    }
-
-
 def _scores(fits: Fits, fitter: Fitter) -> JsonObject:
-    """Score held-out tokens by document completion: of the last iteration, or of the mean of the samples."""
+    """Score held-out tokens, in nats per token: of the last iteration or the mean of the samples, and of all fits."""
     where, heldout = fitter.scoring(), fitter.corpora.scored.url
     if fits.cell.limits.get("samples"):
         scores = [evaluate_together([url], heldout, **where).score for url in fits.urls]
@@ -639,52 +514,20 @@ def _scores(fits: Fits, fitter: Fitter) -> JsonObject:
             if "score" not in event:
                 raise DamagedError(f"{url}/{EVENTS}", "expected a score of the last iteration")
         scores = [float(event["score"]) for event in last]
-    return _score_fields(scores, evaluate_together(fits.urls, heldout, **where).score)
-
-
-def _scores_from_labels(fits: Fits, fitter: Fitter) -> JsonObject:
-    """Score unseen documents given their labels alone, and count the documents."""
-    unseen, seed = fitter.corpora.scored, fitter.corpora.options.seed
-    named = [(name, Model(url)) for name, url in leaves(fits.folder.url)]
-    with contextlib.closing(open_executor(**fitter.scoring())) as executor:
-        together = score_from_labels(named, unseen, executor, seed)
-        scores = [member.score for member in together.members] or [together.score]
-        if fits.cell.limits.get("samples"):
-            of_restarts: dict[str, list[tuple[str, Model]]] = {}
-            for name, model in named:
-                of_restarts.setdefault(name.partition("/")[0], []).append((name, model))
-            scores = [score_from_labels(samples, unseen, executor, seed).score for samples in of_restarts.values()]
-    counts = {"documents": together.documents, "labelled": together.labelled, "unknown": together.unknown}
-    return {**_score_fields(scores, together.score), **counts}
-
-
-def _prediction(fits: Fits, fitter: Fitter, field: str) -> JsonObject:
-    """Return how well the fits' mean prediction recovers a field; None for families that cannot predict it."""
-    corpora = fitter.corpora
-    if not corpora.can_predict(fits.cell):
-        return dict.fromkeys((*PREDICTION, "classified"))
-    named = [(name, Model(url)) for name, url in leaves(fits.folder.url)]
-    with contextlib.closing(open_executor(**fitter.scoring())) as executor:
-        began = time.perf_counter()
-        candidates = candidates_of(named[0][1], corpora.scored, field)
-        result = classify(named, corpora.scored, candidates, executor, corpora.options.seed)
-        seconds = time.perf_counter() - began
-    record = {name: value for name, value in asdict(result).items() if name != "definition"}
-    metrics = {name: record[name] for name in ("accuracy", "macro_f1", "micro_f1")}
-    return {**metrics, "classified": json.loads(json.dumps(record)), "predict_seconds": seconds}
+    score = statistics.fmean(scores)
+    return {
+        "score": score,
+        "score_error": _standard_error(scores),
+        "ensemble_score": evaluate_together(fits.urls, heldout, **where).score,
+        "perplexity": math.exp(-score),
+        "scores": scores,
+    }
 
 
 def row_schema(options: CompareOptions) -> pa.Schema:
     """Return the schema of the table of cells."""
-    fields: dict[str, pa.DataType] = dict(CELL_FIELDS)
-    if options.unseen is None:
-        fields.update(dict.fromkeys(TOPIC_METRICS, pa.float64()))
-    else:
-        fields.update(dict.fromkeys(("documents", "labelled", "unknown"), pa.int64()))
-    if options.field is not None:
-        fields.update(dict.fromkeys(PREDICTION, pa.float64()))
-    fields.update({metric.field: pa.float64() for metric in _further(options)})
-    return pa.schema(fields)
+    metrics = (*TOPIC_METRICS, *(metric.field for metric in _further(options)))
+    return pa.schema({**CELL_FIELDS, **dict.fromkeys(metrics, pa.float64())})
 
 
 def write_rows(folder: Folder, name: str, rows: Sequence[Row], schema: pa.Schema) -> None:
@@ -702,78 +545,63 @@ def number_text(value: float | None, form: str, error: float | None = None) -> s
 
 
 def table_text(options: CompareOptions, rows: Sequence[Row]) -> str:
-    """Return the table of cells as Markdown, with the best cell of each family on unseen documents."""
-    columns = [*COLUMNS, *(PREDICTION_COLUMNS if options.field is not None else ())]
-    metrics = [*metrics_of(TOPIC_METRICS)] * (options.unseen is None) + _further(options)
-    measured = [metric for metric in metrics if any(row.get(metric.field) is not None for row in rows)]
-    columns += [(metric.name, metric.field, ".4f", None) for metric in measured]
-    columns += [column for column in STUDIED_COLUMNS if any(row.get(column[1]) is not None for row in rows)]
+    """Return the table of cells as Markdown."""
+    metrics = [*metrics_of(TOPIC_METRICS), *_further(options)]
+    columns = [*COLUMNS, *((metric.name, metric.field, ".4f", None) for metric in metrics), *STUDIED_COLUMNS]
+    optional = {field for _, field, *_ in columns[len(COLUMNS) :]}
+    measured = {field for field in optional if any(row.get(field) is not None for row in rows)}
+    columns = [column for column in columns if column[1] not in optional - measured]
     heads = ["family", "start", "K", "restarts", "iterations", *(head for head, *_ in columns)]
     body = [heads, ["---", "---", *["---:"] * (len(heads) - 2)]]
     for row in rows:
         samples = f", {row['samples']} samples" if row["samples"] else ""
         cell = [row["family"], row["start"], number_text(row["topics"], "d"), str(row["restarts"])]
         cell.append(f"{row['iterations']}{samples}")
-        cell += [number_text(row.get(field), form, error and row.get(error)) for _, field, form, error in columns]
+        cell += [number_text(row.get(field), form, row.get(error or "")) for _, field, form, error in columns]
         body.append(cell)
-    lines = [f"| {' | '.join(cells)} |" for cells in body]
-    if options.unseen is not None:
-        best = {row["family"]: row for row in sorted(rows, key=lambda row: -float(row["perplexity"]))}
-        rising = sorted(best.values(), key=lambda row: float(row["perplexity"]))
-        texts = "; ".join(f"{label_of(row)}: {row['perplexity']:.1f}" for row in rising)
-        lines += ["", f"Best of each family: {texts}."]
-    return "\n".join(lines)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in body)
 
 
-def report_text(corpora: Corpora, rows: Sequence[Row], left_out: Sequence[str]) -> str:
-    """Return a report as Markdown: the comparison, its table, the definitions of its columns, and omitted fits."""
+def report_text(corpora: Corpora, rows: Sequence[Row]) -> str:
+    """Return a report as Markdown: the comparison, its table, and the definitions of its columns."""
     options, scored, train = corpora.options, corpora.scored.manifest, corpora.train.manifest
-    fraction, words = options.fraction, f"{corpora.corpus.manifest.vocabulary.words:,} words"
-    if options.unseen is None:
-        title, notes = "Comparison", COMPLETION
-        origin = f"of {corpora.scored.url}" if fraction is None else f"({fraction:g} of all, split off)"
-        about = (
-            f"Corpus: {corpora.corpus.url}, {corpora.corpus.manifest.documents:,} documents, {words}; fitted to "
-            f"{train.tokens:,} tokens in {len(train.shards)} shards, scored on {scored.tokens:,} tokens {origin}. "
-            f"Seed {options.seed}."
-        )
-    else:
-        title, notes = "Comparison on unseen documents", FROM_LABELS
-        about = (
-            f"Corpus: {corpora.corpus.url}, {train.documents:,} documents, {train.tokens:,} tokens, {words}, in "
-            f"{len(train.shards)} shards; unseen: {corpora.scored.url}, {scored.documents:,} documents, "
-            f"{scored.tokens:,} tokens. Seed {options.seed}."
-        )
+    fraction = options.fraction
+    origin = f"of {corpora.scored.url}" if fraction is None else f"({fraction:g} of all, split off)"
+    about = (
+        f"Corpus: {corpora.corpus.url}, {corpora.corpus.manifest.documents:,} documents, "
+        f"{corpora.corpus.manifest.vocabulary.words:,} words; fitted to {train.tokens:,} tokens in {len(train.shards)} "
+        f"shards, scored on {scored.tokens:,} tokens {origin}. Seed {options.seed}."
+    )
     chosen = (("Options", options.settings, "; defaults otherwise."), ("Varied", options.vary, "."))
-    paragraphs = [f"# {title}", about, *(f"{name}: {shown(value)}{end}" for name, value, end in chosen if value)]
-    notes += DEFINITIONS + (OVER_TOPICS_DEFINITIONS if options.over == "topics" else "")
-    notes += PREDICTED if options.field is not None else ""
+    paragraphs = ["# Comparison", about, *(f"{name}: {shown(value)}{end}" for name, value, end in chosen if value)]
+    notes = DEFINITIONS + (OVER_TOPICS_DEFINITIONS if options.over == "topics" else "")
     texts = {name: text for row in rows for name, text in row.get("definitions", {}).items()}
     for name, (text, source) in texts.items():
         notes += f"* **{name}**: {text}; mean over the restarts. {source}.\n"
-    notes += "".join(f"* Left out: {reason}\n" for reason in left_out)
     return "\n\n".join([*paragraphs, table_text(options, rows), notes])
 
 
-def draw_plot(
-    rows: Sequence[Row], folder: Folder, chosen: int | None = None, *, given_labels: bool
-) -> tuple[str, ...] | None:
+def draw_plot(rows: Sequence[Row], folder: Folder, chosen: int | None = None) -> tuple[str, ...] | None:
     """Draw the picture of a comparison as PNG and SVG, and return its name; None without matplotlib."""
     if not can_draw():
         return None
     name = PLOT if chosen is None else TOPICS_PLOT
     for suffix in ("png", "svg"):
-        folder.write(
-            f"{name}.{suffix}", drawn(lambda: comparison_figure(rows, chosen, given_labels=given_labels), suffix)
-        )
+        folder.write(f"{name}.{suffix}", drawn(lambda: comparison_figure(rows, chosen), suffix))
     return (name,)
 
 
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # Flags of recorded options whose flag is not their name
-# Options that version 0.1 alone has and that changed what was fitted, with the values of comparisons without them
-FORMER: Mapping[str, Any] = {"labels": [], "without": []}
+# Options that earlier releases alone have and that changed what was fitted, with the values of comparisons without them
+FORMER: Mapping[str, Any] = {"labels": [], "without": [], "start_from": None, "field": None, "unseen": None}
 # Options that some records lack or have as null, with the values that they stand for
-ABSENT: Mapping[str, Any] = {**FORMER, "metrics": [], "over": "families", "start_strength": 0.0}
+ABSENT: Mapping[str, Any] = {
+    **FORMER,
+    **{name: field.default for name, field in Limits.model_fields.items()},
+    "metrics": [],
+    "over": "families",
+    "start_strength": 0.0,
+}
 
 
 # Columns of the table in a notebook, which is to fit into its width, and the topics whose words it has
@@ -798,10 +626,7 @@ class Comparison(ShortRepr):
     folder : str
         Folder of the comparison.
     rows : tuple of dict
-        A row for each cell, as in ``table.parquet``. If a field is predicted, ``classified`` has a `Classification` as
-        a dict, or None.
-    left_out : tuple of str
-        Figures of cells that could not be measured, with the reason.
+        A row for each cell, as in ``table.parquet``.
     plots : tuple of str
         Names of the plots, without suffix.
     tables : str
@@ -812,7 +637,6 @@ class Comparison(ShortRepr):
 
     folder: str
     rows: tuple[JsonObject, ...]
-    left_out: tuple[str, ...]
     plots: tuple[str, ...]
     tables: str
     recommendation: Recommendation | None = None
@@ -830,7 +654,7 @@ class Comparison(ShortRepr):
         """
         frame = require_pandas().DataFrame(self.rows)
         if self.recommendation is None:
-            return frame.drop(columns=["definitions", "classified"], errors="ignore").set_index("cell")
+            return frame.drop(columns=["definitions"]).set_index("cell")
         frame = frame[frame["family"] == self.rows[0]["family"]].sort_values("topics").set_index("topics")
         frame["recommended"] = frame.index == self.recommendation.topics
         frame["words"] = ["; ".join(" ".join(topic[:3]) for topic in words[:TOPICS_SHOWN]) for words in frame["words"]]
@@ -839,7 +663,7 @@ class Comparison(ShortRepr):
     def plot(self) -> Figure:
         """Return the picture of the comparison, which its folder has in `plots`, as a Matplotlib figure."""
         chosen = None if self.recommendation is None else self.recommendation.topics
-        return comparison_figure(self.rows, chosen, given_labels="labelled" in self.rows[0])
+        return comparison_figure(self.rows, chosen)
 
     def _repr_html_(self) -> str:
         """Return a table with a row for each cell, for notebooks."""
@@ -854,7 +678,7 @@ class Comparison(ShortRepr):
         return self.tables if self.recommendation is None else f"{self.tables}\n\n{self.recommendation}"
 
 
-@shows("comparing", view=line_view)
+@shows("comparing", view=GridView)
 @overwrites("out")
 @keywords(options=CompareOptions, scheduling=SchedulerOptions, memory=MemoryOptions)
 def compare(
@@ -870,9 +694,8 @@ def compare(
 ) -> Comparison:
     """Compare numbers of topics, or families over numbers of topics and restarts, by held-out tokens.
 
-    Over topics, a family is fitted with several numbers of topics, and one is recommended. With `unseen` no tokens are
-    held out: families are compared by the perplexity of unseen documents given their labels. With `field` they are also
-    compared by the prediction of that field. An interrupted comparison is continued by a call with the same options.
+    Over topics, a family is fitted with several numbers of topics, and one is recommended. An interrupted comparison is
+    continued by a call with the same options.
 
     Parameters
     ----------
@@ -882,7 +705,7 @@ def compare(
         Folder of the comparison, new or to be continued. By default nothing stays on disk: a temporary folder is
         removed when the comparison is collected.
     options : CompareOptions
-        Families, grid and held-out data.
+        Families, grid, iterations and held-out data.
     scheduling : SchedulerOptions
         The executor.
     memory : MemoryOptions
@@ -895,14 +718,14 @@ def compare(
     Returns
     -------
     Comparison
-        The results; the folder also has the series of all fits and a plot.
+        The results; the folder also has the runs of all fits and a plot.
 
     Raises
     ------
     OptionError
         An option is invalid, or differs from the comparison to continue.
     MismatchError
-        The corpora have different vocabularies or documents, or unseen documents are in the training corpus.
+        The corpora have different vocabularies or documents.
     LockedError
         Another process is working on the comparison.
     CollapsiumError
@@ -930,15 +753,13 @@ def _run(
     require_comparable(train, options)
     cells = cells_of(options, len(train.manifest.shards))
     corpora = Corpora(train, options)
-    corpora.require(cells)
-    require_metrics(options, corpora)
+    corpora.require()
+    require_metrics(options, train)
     check_scheduler(execution["scheduler"], execution["workers"])
     if execution["memory"] is not None:
         parse_size(execution["memory"])
-    digest = corpora.scored.manifest.digest
-    scored = {"heldout": options.heldout, "unseen": options.unseen}
-    digests = {name: None if url is None else digest for name, url in scored.items()}
-    is_new = _begin(folder, {**options.record(), "corpus": train.manifest.digest, **digests})
+    heldout = None if options.heldout is None else corpora.scored.manifest.digest
+    is_new = _begin(folder, {**options.record(), "corpus": train.manifest.digest, "heldout": heldout})
     with RunLock(folder / "lock") as lock:
         fenced = folder.fenced(lock)
         try:
@@ -971,7 +792,7 @@ def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
 
 
 def _compare(cells: Sequence[Cell], fitter: Fitter) -> Comparison:
-    """Fit and measure the cells that are not done, and write the table, the series and the plot."""
+    """Fit and measure the cells that are not done, and write the table and the plot."""
     corpora, folder = fitter.corpora, fitter.folder
     options = corpora.options
 
@@ -982,27 +803,21 @@ def _compare(cells: Sequence[Cell], fitter: Fitter) -> Comparison:
     work, work_done = (sum(cell.work for cell in some) for some in (cells, done))
     report("grid", cells=len(cells), done=len(done), work=work, work_done=work_done)
     rows: list[JsonObject] = []
-    left_out: list[str] = []
     schema = row_schema(options)
     for cell in cells:
-        if options.field is not None and not corpora.can_predict(cell):
-            left_out.append(f"{cell.name} does not use '{options.field}' and cannot predict it")
-            report("notice", text=f"left out: {left_out[-1]}")
         if cell in done:
             rows.append(row_of(folder, cell.name))
         else:
             report("cell_begins", cell=cell.name, fits=cell.restarts, iterations=cell.iterations, work=cell.work)
             began = time.perf_counter()
-            rows.append(measured_row(fitter.fit(cell, fitter.fits_of(cells[0]).urls if cell.warm else ()), fitter))
+            rows.append(measured_row(fitter.fit(cell), fitter))
             fitter.require_lock()
             record = {"format": CELL_KIND, "version": VERSION, "row": rows[-1]}
             (folder / CELLS).write(cell.name + SUFFIX, dump(record))
             score = {name: rows[-1][name] for name in ("score", "score_error")}
             report("cell_done", cell=cell.name, work=cell.work, elapsed=time.perf_counter() - began, **score)
         write_rows(folder, TABLE, rows, schema)
-        folder.write(TEXT, report_text(corpora, rows, left_out).encode())
-    series = [row for cell in cells for row in fitter.fits_of(cell).series()]
-    write_rows(folder, SERIES_FILE, series, SERIES)
+        folder.write(TEXT, report_text(corpora, rows).encode())
     choice = None
     if options.over == "topics":
         urls = {cell.name: fitter.fits_of(cell).urls for cell in cells}
@@ -1010,10 +825,10 @@ def _compare(cells: Sequence[Cell], fitter: Fitter) -> Comparison:
             studied(rows, urls, corpora.scored.url, executor)
         choice = recommended(rows)
         write_rows(folder, TABLE, rows, pa.schema([*schema, *map(pa.field, STUDIED, STUDIED.values())]))
-        folder.write(TEXT, f"{report_text(corpora, rows, left_out)}\n{choice}\n".encode())
+        folder.write(TEXT, f"{report_text(corpora, rows)}\n{choice}\n".encode())
     chosen = None if choice is None else choice.topics
-    plots = draw_plot(rows, folder / "plots", chosen, given_labels=options.unseen is not None)
+    plots = draw_plot(rows, folder / "plots", chosen)
     if plots is None:
         report("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
     report("compared", rows=len(rows), plots=len(plots or ()))
-    return Comparison(folder.url, tuple(rows), tuple(left_out), tuple(plots or ()), table_text(options, rows), choice)
+    return Comparison(folder.url, tuple(rows), tuple(plots or ()), table_text(options, rows), choice)

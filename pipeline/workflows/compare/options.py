@@ -28,8 +28,6 @@ COMMA = re.compile(r",(?![^\[]*\])")  # A comma between values, not within a lis
 EVERY = "*"  # All families that have the option, in place of a family's name
 # Options of families that span the grid, and are set by the comparison's options of these names
 GRID_OPTIONS = ("topics", "init_topics")
-# Options of the loop that ``--set`` may change for a family
-LIMITS = ("iterations", "samples", "sample_every", "score_every", "local_sweeps")
 # Work of an iteration without topics, in topics; of a fit before its first iteration, and in all besides iterations
 # (start, scores, metrics), in iterations; and of a family's iteration, relative to lda (1.2 million tokens of reviews)
 WORK_OF_TOKENS, START_WORK, OTHER_WORK = 50, 4, 16
@@ -112,8 +110,10 @@ def shown(value: object) -> str:
 
 
 _ELSEWHERE = (
-    "other libraries and classifiers are compared by `python -m tests.benchmarks.comparison` in Collapsium's repository"
+    "other libraries, classifiers and labels are compared by `python -m tests.benchmarks.comparison` in Collapsium's "
+    "repository"
 )
+_FROM_LABELS = "fit each family, and score it with `collapsium evaluate RUN --unseen CORPUS --given-labels`"
 TOPICS, RESTARTS, FRACTION = (40, 80, 120), 10, 0.1
 # Defaults of a comparison of numbers of topics
 OVER_TOPICS: Mapping[str, Any] = {
@@ -127,7 +127,6 @@ OVER_TOPICS: Mapping[str, Any] = {
 REFERENCE, REFERENCE_ITERATIONS = "hdp", 100
 SCORE_EVERY = 10  # Iterations between two scores over topics, of which the last one counts
 SAMPLE_TOKENS = 2_000_000  # Tokens of the sampled documents over topics, so that numbers of topics take minutes
-UNSEEN_TOPICS, UNSEEN_RESTARTS = (200,), 1
 
 
 def _names(value: object, info: ValidationInfo) -> tuple[str, ...]:
@@ -177,7 +176,6 @@ def _options_of(owner: str) -> list[type[FamilyOptions]]:
     return [load_family(name).Options for name in family_names() if owner in (EVERY, name)]
 
 
-Integer = Annotated[int, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(_numbers), AfterValidator(_some_distinct)]
@@ -190,21 +188,24 @@ _GRID, _HELD_OUT = "experiment grid", "held-out data"
 _METRICS = "further metrics (see `collapsium evaluate --help`)"
 
 
-class CompareOptions(StartOptions):
+class CompareOptions(StartOptions, Limits):
     """Options of a comparison; several names or numbers may also be a text with commas."""
 
     model_config = ConfigDict(strict=False)
     gone: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("peers", "classifiers", "covariates", "lda_topics", "slda_topics"), _ELSEWHERE),
-        "labels": """use `vary`, such as labels=["kind","place"]""",
-        "without": """use `vary`, such as labels=["kind","place"],["kind"]""",
+        **dict.fromkeys(("labels", "without"), """use `vary`, such as labels=["kind","place"]"""),
+        "unseen": _FROM_LABELS,
+        "field": f"{_FROM_LABELS} --field NAME",
+        **dict.fromkeys(("init_from", "start_from"), "fit from another run with `collapsium fit --warm RUN`"),
     }
 
     over: Annotated[Literal["families", "topics"] | None, Value(heading=_GRID)] = Field(
         None,
         description="families: fit all of them, with many seeds; topics: find the number of topics of one family, in "
-        "minutes: two seeds, a sample of the documents where they are many, what tells numbers of topics apart, and a "
-        "recommendation with its reason (default: topics where only `topics` are named, else families)",
+        f"minutes: two seeds of {OVER_TOPICS['iterations']} iterations, a sample of the documents where they are many, "
+        "what tells numbers of topics apart, and a recommendation with its reason (default: topics where only `topics` "
+        "are named, else families)",
     )
     sample_documents: Annotated[int | None, Value("N", unit="documents", heading=_HELD_OUT)] = Field(
         None,
@@ -214,36 +215,21 @@ class CompareOptions(StartOptions):
     )
     families: Annotated[Names, Value("A,B", text=True, heading=_GRID)] = Field(
         (),
-        description="families to fit, separated by commas (default: all that need only words and a number of "
-        "topics; with `unseen`, all that take labels; over topics, lda)",
+        description="families to fit, separated by commas (default: all that need only words and a number of topics; "
+        "over topics, lda)",
     )
     topics: Annotated[Counts, Value("K,K", text=True, heading=_GRID)] = Field(
         TOPICS,
-        description=f"numbers of topics K to fit (default: {','.join(map(str, TOPICS))}; with `unseen`: 200; over "
-        f"topics: {','.join(map(str, OVER_TOPICS['topics']))})",
+        description=f"numbers of topics K to fit (default: {','.join(map(str, TOPICS))}; over topics: "
+        f"{','.join(map(str, OVER_TOPICS['topics']))})",
     )
     init_topics: Annotated[Counts, Value("N,N", text=True, heading=_GRID), Formerly("start_topics")] = Field(
         (1, 100), description="initial numbers of topics, for families that determine their number of topics"
     )
     restarts: Annotated[Count, Value("R", heading=_GRID)] = Field(
         RESTARTS,
-        description=f"number of random seeds for each cell of the grid (default: {RESTARTS}; with `unseen`: 1; over "
-        f"topics: {OVER_TOPICS['restarts']})",
-    )
-    init_from: Annotated[str | None, Value("FAMILY", heading=_GRID), Formerly("start_from")] = Field(
-        None,
-        description="fit this family first, with the largest number of topics; initialise the others both at "
-        "random and from its fits",
-    )
-    iterations: Annotated[Integer, Value("N", expected="a whole number", heading=_GRID)] = Field(
-        ITERATIONS,
-        description=f"iterations of each fit (default: {ITERATIONS}; over topics: {OVER_TOPICS['iterations']})",
-    )
-    samples: Annotated[Integer, Value("S", expected="a whole number", heading=_GRID)] = Field(
-        0, description="samplers: number of states whose predictions are averaged"
-    )
-    sample_every: Annotated[Integer, Value("T", expected="a whole number", heading=_GRID)] = Field(
-        0, description="samplers: number of iterations between two such states"
+        description=f"number of random seeds for each cell of the grid (default: {RESTARTS}; over topics: "
+        f"{OVER_TOPICS['restarts']})",
     )
     settings: Annotated[Settings, Value("FAMILY.OPTION=VALUE", flag="--set", heading=_GRID)] = Field(
         {},
@@ -256,9 +242,6 @@ class CompareOptions(StartOptions):
     )
     heldout: Annotated[Location | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
         None, description="corpus of held-out tokens of the same documents; then no tokens of CORPUS are split off"
-    )
-    unseen: Annotated[Location | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
-        None, description="corpus of other documents, scored given their labels alone"
     )
     fraction: Annotated[float | None, Value("F", heading=_HELD_OUT)] = Field(
         FRACTION,
@@ -277,44 +260,29 @@ class CompareOptions(StartOptions):
     label_field: Annotated[str | None, Value("NAME", heading=_METRICS)] = Field(
         None, description="field of labels that purity, nmi, ari and classifier-accuracy compare topics with"
     )
-    field: Annotated[str | None, Value("NAME", heading=_HELD_OUT)] = Field(
-        None, description="with `unseen`: the field of labels, or the covariate, to predict"
-    )
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, values: JsonObject) -> JsonObject:
-        """Refuse options of the other kind of comparison, and set the defaults that depend on the kind."""
+        """Set the defaults that depend on the kind of comparison."""
         options = {name: value for name, value in values.items() if value is not None}
-        on_unseen = "unseen" in options
-        for name in ("heldout", "fraction", "init_from") if on_unseen else ("field",):
-            if options.get(name):
-                raise OptionError(f"`{name}` {'cannot be combined with' if on_unseen else 'requires'} `unseen`")
         if "heldout" in options and "fraction" in options:
             raise OptionError("`fraction` cannot be combined with `heldout`, which replaces the split")
-        defaults: JsonObject = {"fraction": None} if "heldout" in options else {}
-        named = {"families", "unseen", "init_from"} & options.keys()
-        over = options.setdefault("over", "topics" if "topics" in options and not named else "families")
-        if over == "topics":
-            other = next((name for name in ("unseen", "init_from") if name in options), None)
-            if other is not None:
-                raise OptionError(f"topics does not go with `{other}`, which compares families", "over")
-            defaults |= OVER_TOPICS
-        if on_unseen:
-            defaults = {"topics": UNSEEN_TOPICS, "restarts": UNSEEN_RESTARTS, "fraction": None}
+        over = options.setdefault("over", "topics" if "topics" in options and "families" not in options else "families")
+        defaults: JsonObject = {"iterations": ITERATIONS} if options.get("schedule", "batch") == "batch" else {}
+        defaults |= {"fraction": None} if "heldout" in options else {}
+        defaults |= OVER_TOPICS if over == "topics" else {}
         if "families" not in {**defaults, **options}:
-            defaults["families"] = default_families(labelled=on_unseen)
+            defaults["families"] = default_families()
         return {**defaults, **options}
 
     @model_validator(mode="after")
     def _require_consistent(self) -> CompareOptions:
         """Refuse unknown names, and options that exclude each other."""
-        if not self.families and self.init_from is None:
+        if not self.families:
             raise OptionError("expected one or more names, separated by commas", "families")
         for family in self.fitted_families:
-            if self.unseen is not None and load_family(family).folds_in_at_a_point:
-                raise OptionError(f"'{family}' cannot score documents without seeing their words", "families")
-        Limits(iterations=self.iterations, samples=self.samples, sample_every=self.sample_every)
+            require_schedule(family, self.schedule)
         if self.metrics:
             chosen = metrics_of(self.metrics)
             if not is_all(self.metrics):
@@ -327,13 +295,19 @@ class CompareOptions(StartOptions):
                 near = suggestion(owner, self.fitted_families)
                 raise OptionError(f"--set {owner}.{name}: '{owner}' is not compared{near}")
         require_varied(self.vary, self.fitted_families)
+        self.require_used(heldout=True)
         return self
 
     @property
     def fitted_families(self) -> tuple[str, ...]:
-        """The families to fit, including the source of warm starts."""
-        further = REFERENCE if self.over == "topics" and REFERENCE not in self.families else self.init_from
-        return self.families if further is None else (*self.families, further)
+        """The families to fit, including the reference of a comparison over topics."""
+        return tuple(dict.fromkeys((*self.families, *((REFERENCE,) if self.over == "topics" else ()))))
+
+    @property
+    def limits(self) -> JsonObject:
+        """The options of the loop that are not the defaults."""
+        fields = Limits.model_fields
+        return {name: getattr(self, name) for name in fields if getattr(self, name) != fields[name].default}
 
     @property
     def fit_options(self) -> dict[str, Any]:
@@ -345,25 +319,20 @@ class CompareOptions(StartOptions):
 
         It has the names of 0.1, so that comparisons of 0.1 can be continued.
         """
-        record = self.model_dump(mode="json", exclude={"heldout", "unseen", "coherence"})
+        record = self.model_dump(mode="json", exclude={"heldout", "coherence"})
         for name in ("settings", "vary"):
             record[name] = {owner: first_names(own, *_options_of(owner)) for owner, own in record[name].items()}
         return first_names(record, CompareOptions)
 
 
-def default_families(*, labelled: bool = False) -> tuple[str, ...]:
-    """Return the families that need only words or, if `labelled`, those that use labels.
-
-    Families that require an option other than the number of topics are left out.
-    """
+def default_families() -> tuple[str, ...]:
+    """Return the families that need only words, and no option other than the number of topics."""
     names = []
     for name in family_names():
         family = load_family(name)
         needs_words = family.corpus_kind == DOCUMENTS and not (family.uses_labels or family.uses_segments)
-        is_complete = not any(
-            field.is_required() for option, field in family.Options.model_fields.items() if option != "topics"
-        )
-        if is_complete and (family.uses_labels if labelled else needs_words):
+        fields = family.Options.model_fields.items()
+        if needs_words and not any(field.is_required() for option, field in fields if option != "topics"):
             names.append(name)
     return tuple(names)
 
@@ -379,12 +348,7 @@ class Cell:
     options: JsonObject  # Options of the family
     limits: JsonObject  # Fields of `collapsium.pipeline.engine.setup.limits.Limits`
     restarts: int  # Number of fits
-    warm: bool = False  # Whether they start from the fits of another cell
-
-    @property
-    def iterations(self) -> int:
-        """Iterations of each fit."""
-        return Limits(**self.limits).sweeps
+    iterations: int  # Iterations of each fit
 
     @property
     def work(self) -> float:
@@ -395,47 +359,38 @@ class Cell:
 
 def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
     """Return the cells in the order of fitting, with validated options."""
-    cells = [cell for family in options.families for cell in _family_cells(options, family, warm=False)]
-    if options.init_from is not None:
-        sources = _family_cells(options, options.init_from, warm=False)
-        source = max(sources, key=lambda cell: int(cell.options.get("init_topics", cell.topics or 0)))
-        cells = [source, *(cell for cell in cells if cell.name != source.name)]
-        others = [family for family in options.families if family != options.init_from]
-        cells += [cell for family in others for cell in _family_cells(options, family, warm=True)]
+    cells = [cell for family in options.families for cell in _family_cells(options, family, shards)]
     if options.over == "topics" and REFERENCE not in options.families:
-        most = max(options.topics)
-        single = options.model_copy(update={"topics": (most,), "restarts": 1, "iterations": REFERENCE_ITERATIONS})
-        cells += _family_cells(single.model_copy(update={"vary": {}}), REFERENCE, warm=False)
-    for cell in cells:
-        Limits(**cell.limits).sampled(shards)
+        most = {"topics": (max(options.topics),), "restarts": 1, "iterations": REFERENCE_ITERATIONS, "vary": {}}
+        cells += _family_cells(options.model_copy(update=most), REFERENCE, shards)
     return cells
 
 
-def _family_cells(options: CompareOptions, family: str, *, warm: bool) -> list[Cell]:
+def _family_cells(options: CompareOptions, family: str, shards: int) -> list[Cell]:
     """Return a family's cells: each point of the grid with each combination of the values that vary."""
-    require_schedule(family, "batch")
     fields = load_family(family).Options.model_fields
     varied = {**options.vary.get(EVERY, {}), **options.vary.get(family, {})}
     varied = {option: values for option, values in varied.items() if option in fields}
-    suffix = f"-from-{options.init_from}" if warm else ""
     cells = []
     for values in itertools.product(*varied.values()):
         variant = dict(zip(varied, values, strict=True))
         texts = {option: _text(value) for option, value in variant.items()}
         names = "".join(f"-{option}-{UNSAFE.sub('_', text)}" for option, text in texts.items())
-        for name, topics, start, point in _points(options, family, warm=warm):
+        for name, topics, start, point in _points(options, family):
             labels = [start] * (start != RANDOM) + [f"{option} = {text}" for option, text in texts.items()]
             checked, limits = _checked_options(options, family, topics, {**point, **variant})
+            loop = Limits(**limits)
+            loop.sampled(shards)
             cells.append(
                 Cell(
-                    name=f"{name}{names}{suffix}",
+                    name=f"{name}{names}",
                     family=family,
                     topics=topics,
                     start=", ".join(labels) or RANDOM,
                     options=checked,
                     limits=limits,
                     restarts=options.restarts,
-                    warm=warm,
+                    iterations=loop.planned(shards),
                 )
             )
     if len({cell.name for cell in cells}) < len(cells):
@@ -447,19 +402,18 @@ def _text(value: Any) -> str:
     return "+".join(map(str, value)) or "none" if isinstance(value, (list, tuple)) else str(value)
 
 
-def _points(options: CompareOptions, family: str, *, warm: bool) -> Iterator[tuple[str, int | None, str, JsonObject]]:
+def _points(options: CompareOptions, family: str) -> Iterator[tuple[str, int | None, str, JsonObject]]:
     """Yield a family's points of the grid, with name, K, start and options: by K, or by the number to start from."""
     fields = load_family(family).Options.model_fields
-    start = f"from {options.init_from}" if warm else RANDOM
     if "topics" in fields:
         for topics in options.topics:
-            yield f"{family}-{topics}", topics, start, {"topics": topics}
-    elif "init_topics" in fields and not warm:
+            yield f"{family}-{topics}", topics, RANDOM, {"topics": topics}
+    elif "init_topics" in fields:
         for topics in options.init_topics:
             text = f"from {topics} topic{'s' * (topics > 1)}"
             yield f"{family}-from-{topics}", None, text, {"init_topics": topics}
     else:
-        yield family, None, start, {}
+        yield family, None, RANDOM, {}
 
 
 def _checked_options(
@@ -469,11 +423,10 @@ def _checked_options(
     from collapsium.pipeline.engine.setup.starts import StartSource
 
     model, settings = load_family(family), options.settings.get(family, {})
-    limits: JsonObject = {"iterations": options.iterations}
-    if options.over == "topics":
-        limits["score_every"] = SCORE_EVERY
-    if model.is_sampler and options.samples:
-        limits.update(samples=options.samples, sample_every=options.sample_every)
+    limits: JsonObject = {"score_every": SCORE_EVERY} if options.over == "topics" else {}
+    limits.update(options.limits)
+    if not model.is_sampler:
+        limits = {name: value for name, value in limits.items() if name not in ("samples", "sample_every")}
     checked = {option: number_of(value, topics, f"{family}.{option}") for option, value in values.items()}
     for option, value in settings.items():
         named = f"{family}.{option}"
@@ -481,10 +434,10 @@ def _checked_options(
             raise OptionError(f"--set {named}: these span the grid; use --{option.replace('_', '-')}")
         if option in values:
             raise OptionError(f"--set {named}: --vary has several values of it; use one of the two")
-        if option in LIMITS:
+        if option in Limits.model_fields:
             limits[option] = value
         elif option not in model.Options.model_fields:
-            known = (*model.Options.model_fields, *LIMITS)
+            known = (*model.Options.model_fields, *Limits.model_fields)
             raise OptionError(f"--set {named}: unknown option of family '{family}'{suggestion(option, known)}")
         else:
             checked[option] = number_of(value, topics, named)

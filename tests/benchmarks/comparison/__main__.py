@@ -1,9 +1,10 @@
 """Families beside other libraries and classifiers: `python -m tests.benchmarks.comparison CORPUS OUT ...`.
 
 Runs `collapsium compare CORPUS OUT` with the options that are not listed here, and adds to OUT what the tables and plots
-of papers need: other libraries fitted to the same tokens (`--peers`; peers.md), classifiers of a field of unseen
-documents (`--classifiers`; classifiers.md), and plots after Figures 2 and 3 of Teh, Kurihara and Welling (2007), of
-perplexities and of classes. An interrupted command is continued by the same command.
+of papers need: other libraries fitted to the same tokens (`--peers`; peers.md), and plots after Figures 2 and 3 of Teh,
+Kurihara and Welling (2007). With `--unseen`, families that use labels are fitted to all tokens instead, and compared by
+the perplexity of other documents given their labels alone and by the prediction of a field, beside classifiers
+(`--field`, `--classifiers`; labels.md). An interrupted command is continued by the same command.
 
 Libraries are scored as the families are. Classifiers hold all documents in memory and are tuned on a tenth of the
 training documents. lda-svm is a linear SVM on LDA proportions and the other labels; naive-bayes, svm (linear, on TF-IDF)
@@ -23,19 +24,22 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from collapsium.pipeline.cli.main import main as run_collapsium
-from collapsium.pipeline.workflows.compare.options import parse_settings
+from collapsium.pipeline.workflows.compare.options import CompareOptions, parse_settings
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.runs.comparison import PARTS, RUNS, SERIES_FILE, TABLE, record_of, row_of
+from collapsium.storage.runs.comparison import PARTS, RUNS, TABLE, record_of, row_of
 from tests.benchmarks.comparison.base import BaselineError
 from tests.benchmarks.comparison.classifiers import CLASSIFIERS, LabelledDocuments, classifier_fits
+from tests.benchmarks.comparison.labelled import LABELLED, labelled_rows
 from tests.benchmarks.comparison.libraries import LIBRARIES, library_fits, library_report
-from tests.benchmarks.comparison.plots import Results, draw_plots
-from tests.benchmarks.comparison.tables import classification_table
+from tests.benchmarks.comparison.plots import Results, draw_plots, series_of
+from tests.benchmarks.comparison.tables import classification_table, perplexity_table
 
 BASELINES = "baselines"  # Folder of the rows of other libraries and classifiers, and of fits of LDA for lda-svm
-FORWARDED = ("heldout", "unseen", "field", "workers")  # Options that `collapsium compare` has too
+FORWARDED = ("heldout", "workers")  # Options that `collapsium compare` has too
+# Options of the grid with `--unseen`, as `collapsium compare` has them
+GRID = ("families", "topics", "restarts", "iterations", "seed", "samples", "sample_every")
 NOTES = """\
 Families predict the value under which a document's perplexity given its labels is lowest; they are not tuned. Parameters
 of classifiers are tuned by macro F1 on a random tenth of the training documents; the classifier is then fitted to all
@@ -63,6 +67,8 @@ def parser_of():
     parser.add_argument("out")
     for name in FORWARDED:
         parser.add_argument(f"--{name}", help="as for `collapsium compare`")
+    parser.add_argument("--unseen", help="corpus of other documents, scored given their labels alone")
+    parser.add_argument("--field", help="with --unseen: the field of labels, or the covariate, to predict")
     parser.add_argument("--peers", type=names_of, default=(), help=f"libraries: {', '.join(LIBRARIES)}")
     parser.add_argument("--peer-set", action="append", default=[], metavar="NAME.OPTION=VALUE", help="of a library")
     parser.add_argument("--classifiers", type=names_of, default=(), help=f"all, or some of {', '.join(CLASSIFIERS)}")
@@ -92,37 +98,59 @@ def measured(out, name, measure, left_out):
 
 
 def added(given):
-    """Fit and measure the other methods beside a finished comparison; return their rows and what is left out."""
+    """Fit and measure the other libraries beside a finished comparison; return all rows and what is left out."""
     out, record, left_out = Path(given.out), record_of(Folder(given.out)), []
     train, heldout = [str(out / part) if (out / part).exists() else None for part in PARTS]
     train, heldout = train or given.corpus, heldout or given.heldout
-    workers = None if given.workers is None else int(given.workers)
     rows = [row_of(Folder(given.out), name) for name in pq.read_table(out / TABLE)["cell"].to_pylist()]
     baselines = []
     if given.peers:
         for fit in library_fits(given.peers, record, parse_settings(given.peer_set)):
-            how = (train, heldout, record["seed"], workers)
+            how = (train, heldout, record["seed"], given.workers)
             baselines.append(measured(out, fit.name, lambda fit=fit, how=how: fit.measure(*how), left_out))
         baselines = [row for row in baselines if row is not None]
-        firsts = {row["cell"]: out / RUNS / row["cell"] for row in rows}
-        runs = {
-            name: next(run for run in (at / "members/000", at / "000") if run.exists()) for name, at in firsts.items()
-        }
+        firsts = {row["cell"]: out / RUNS / row["cell"] / "members/000" for row in rows}
         about = [f"Corpora: {train}, {heldout}", *(f"Left out: {reason}" for reason in left_out)]
-        (out / "peers.md").write_text(library_report(rows, baselines, runs, about))
+        (out / "peers.md").write_text(library_report(rows, baselines, firsts, about))
+    return {**record, "unseen": None}, rows, baselines, left_out
+
+
+def labelled(given, further):
+    """Compare families and classifiers on unseen documents; return the options, all rows and what is left out."""
+    out, left_out, baselines = Path(given.out), [], []
+    out.mkdir(exist_ok=True)
+    options = grid_options(further)
+    corpora = Corpus(given.corpus), Corpus(given.unseen)
+    rows = labelled_rows(*corpora, out, options, given.field, given.workers)
+    lines = ["# Families on unseen documents given their labels", "", *perplexity_table(rows), ""]
     if given.classifiers:
         names = CLASSIFIERS if given.classifiers == ("all",) else given.classifiers
-        corpora = Corpus(given.corpus), Corpus(given.unseen)
-        documents = LabelledDocuments(*corpora, given.field, record["seed"], record["iterations"], workers)
+        documents = LabelledDocuments(*corpora, given.field, options.seed, options.iterations, given.workers)
         chosen = {"lda_topics": given.lda_topics, "slda_topics": given.slda_topics}
         chosen |= {"labels": given.svm_labels, "covariates": given.covariates}
-        for fit in classifier_fits(names, documents, str(out / BASELINES), **chosen):
-            baselines.append(measured(out, fit.name, fit.measure, left_out))
-        baselines = [row for row in baselines if row is not None]
-        lines = [f"# Prediction of {given.field}", "", *classification_table([*rows, *baselines]), "", NOTES]
-        lines += [f"* Left out: {reason}" for reason in left_out]
-        (out / "classifiers.md").write_text("\n".join(lines))
-    return rows, baselines, left_out
+        fits = classifier_fits(names, documents, str(out / BASELINES), **chosen)
+        measures = (measured(out, fit.name, fit.measure, left_out) for fit in fits)
+        baselines = [row for row in measures if row is not None]
+    if given.field is not None:
+        lines += [f"# Prediction of {given.field}", "", *classification_table([*rows, *baselines]), "", NOTES]
+    lines += [f"* Left out: {reason}" for reason in left_out]
+    (out / "labels.md").write_text("\n".join(lines))
+    return {**options.record(), "unseen": given.unseen}, rows, baselines, left_out
+
+
+def grid_options(words):
+    """Return the options of the grid that words of the command line name; without families, all that use labels."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for name in GRID:
+        parser.add_argument(f"--{name.replace('_', '-')}")
+    for name in ("set", "vary"):
+        parser.add_argument(f"--{name}", action="append", default=[])
+    parser.add_argument("--quiet", action="store_true")
+    found = vars(parser.parse_args(words))
+    options = {"families": LABELLED, "topics": "200", "restarts": "1"}
+    options |= {name: found[name] for name in GRID if found[name] is not None}
+    numbers = {name: int(options[name]) for name in GRID[2:] if name in options}
+    return CompareOptions(**{**options, **numbers, "settings": found["set"], "vary": found["vary"], "over": "families"})
 
 
 def main(words=None):
@@ -133,19 +161,23 @@ def main(words=None):
         parser.error("--peers cannot be combined with --unseen")
     if given.classifiers and (given.unseen is None or given.field is None):
         parser.error("--classifiers requires --unseen and --field")
-    shared = [(f"--{name}", getattr(given, name)) for name in FORWARDED]
-    forwarded = [text for pair in shared if pair[1] is not None for text in pair]
-    if code := run_collapsium(["compare", given.corpus, given.out, *forwarded, *further]):
-        sys.exit(code)
+    given.workers = None if given.workers is None else int(given.workers)
     try:
-        rows, baselines, left_out = added(given)
+        if given.unseen is not None:
+            record, rows, baselines, left_out = labelled(given, further)
+        else:
+            shared = [(f"--{name}", getattr(given, name)) for name in FORWARDED]
+            forwarded = [str(text) for pair in shared if pair[1] is not None for text in pair]
+            if code := run_collapsium(["compare", given.corpus, given.out, *forwarded, *further]):
+                sys.exit(code)
+            record, rows, baselines, left_out = added(given)
     except OptionError as error:
         parser.error(str(error))
     except CollapsiumError as error:
         sys.exit(str(error))
-    series = pq.read_table(Path(given.out) / SERIES_FILE).to_pylist()
     folder = Folder(given.out)
-    plots = draw_plots(Results(record_of(folder), rows, baselines, series), folder / "plots")
+    series = [] if given.unseen is not None else [line for row in rows for line in series_of(row, Path(given.out))]
+    plots = draw_plots(Results(record, rows, baselines, series), folder / "plots")
     print(f"{given.out}: {len(baselines)} other methods, plots {', '.join(plots)}")
     for reason in left_out:
         print(f"left out: {reason}")

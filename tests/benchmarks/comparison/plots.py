@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,10 +25,13 @@ from collapsium.pipeline.reporting.plots.style import (
     saved,
     thousands,
 )
-from collapsium.pipeline.workflows.compare.compare import Row
+from collapsium.pipeline.workflows.compare.compare import Row, work_seconds
 from collapsium.pipeline.workflows.compare.options import EVERY, RANDOM
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.runs.comparison import RUNS
+from collapsium.storage.runs.members import restarts_in
+from collapsium.storage.runs.run import Run
 from tests.benchmarks.comparison.tables import label_of
 
 Rows = Sequence[Row]
@@ -45,7 +50,7 @@ class Results:
     # Rows of the cells, and of other libraries and classifiers
     rows: Rows
     baselines: Rows
-    series: Rows  # Iterations of the fits; see `collapsium.pipeline.workflows.compare.compare.SERIES`
+    series: Rows  # Iterations of the fits, by `series_of`
 
     @property
     def classified(self) -> list[Row]:
@@ -55,6 +60,21 @@ class Results:
     def series_of(self, cell: str) -> list[Row]:
         """Return the iterations of a cell's fits."""
         return [row for row in self.series if row["cell"] == cell]
+
+
+def series_of(row: Row, out: Path) -> list[Row]:
+    """Return a row for each iteration of a cell's fits; ``steps`` are numbers of topics, summed over the iterations."""
+    lines = []
+    for restart, run in restarts_in(Run(str(out / RUNS / row["cell"]))):
+        steps = seconds = 0.0
+        for event in run.events():
+            if event["event"] == "iteration":
+                steps += row["topics"] if row["topics"] is not None else event.get("topics", math.nan)
+                seconds += work_seconds(event)
+                line = {"restart": restart, "steps": None if math.isnan(steps) else steps, "seconds": seconds}
+                line |= {name: event.get(name) for name in ("iteration", "score", "objective", "topics_99")}
+                lines.append({**{name: row[name] for name in ("cell", "family", "start", "topics")}, **line})
+    return lines
 
 
 def best_of_families(rows: Rows) -> dict[str, Row]:

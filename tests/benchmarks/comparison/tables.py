@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from collapsium.pipeline.workflows.compare.compare import label_of as label_of_cell
+from collapsium.pipeline.reporting.plots.comparison import label_of as label_of_cell
 from collapsium.pipeline.workflows.compare.compare import number_text
 
 SHOWN_CLASSES = 12  # Number of classes whose F1 the report shows
@@ -36,6 +36,17 @@ def table_lines(columns, rows):
     body = [[column.text(row) for column in columns] for row in rows]
     rule = ["---:" if column.number else "---" for column in columns]
     return [f"| {' | '.join(cells)} |" for cells in ([column.head for column in columns], rule, *body)]
+
+
+def perplexity_table(rows):
+    """Return a table of the families by perplexity given labels, the best first."""
+    columns = (
+        Column("", label_of, number=False),
+        number_column("perplexity", "perplexity", ".1f"),
+        number_column("of the mean prediction (score)", "ensemble_score", ".4f"),
+        number_column("seconds a fit", "seconds", ".1f"),
+    )
+    return table_lines(columns, sorted(rows, key=lambda row: row["perplexity"]))
 
 
 def classification_table(rows):

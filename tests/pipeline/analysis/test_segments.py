@@ -180,8 +180,7 @@ def test_completion__over_the_first_words_takes_what_segments_expect_of_the_othe
 def test_families__that_ask_for_more_than_words_and_topics_are_no_default_of_comparisons():
     assert "gibbs-lda" in default_families()
     assert not {"segmented-lda", "sequential-lda", "hdsp"} & set(default_families())
-    assert "labeled-lda" in default_families(labelled=True)
-    assert "dirichlet-network" not in (*default_families(), *default_families(labelled=True))
+    assert not {"labeled-lda", "dirichlet-network"} & set(default_families())
 
 
 def test_evaluate__averages_members_on_two_corpora(place, capsys):

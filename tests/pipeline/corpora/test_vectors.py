@@ -374,7 +374,7 @@ def test_comparisons__are_of_families_of_documents_unless_others_are_named(corpu
     assert "means" not in default_families()
     assert all(load_family(name).corpus_kind == "documents" for name in default_families())
     with pytest.raises(MismatchError, match="family 'means' takes a corpus of vectors"):
-        require_comparable(Corpus(documents), CompareOptions(families=["lda"], init_from="means"))
+        require_comparable(Corpus(documents), CompareOptions(families=["lda", "means"]))
 
 
 def test_events__tell_of_no_score(corpus, tmp_path):

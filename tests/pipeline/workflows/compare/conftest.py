@@ -6,7 +6,6 @@ from collapsium.pipeline import compare
 
 GRID = {"families": ("lda", "gibbs-lda"), "topics": (2, 3), "restarts": 2, "iterations": 4, "seed": 3}
 WITH_BETA = {"lda": {"beta": 3.0}, "gibbs-lda": {"beta": 3.0}}
-STARTED = {"topics": (1, 24), "init_topics": (1, 6), "restarts": 2, "iterations": 4, "seed": 1}
 TIMES = ("seconds", "cell_seconds")
 
 
@@ -15,13 +14,6 @@ def compared(small, tmp_path_factory):
     """Two families, two numbers of topics, two restarts; samples of the sampler."""
     out = tmp_path_factory.mktemp("compared") / "out"
     return compare(small[0], out, heldout=small[1], samples=2, sample_every=1, settings=WITH_BETA, **GRID)
-
-
-@pytest.fixture(scope="package")
-def started(small, tmp_path_factory):
-    """A comparison that starts from a sampler's fits, whose topics are more than the fewest of the grid."""
-    out = tmp_path_factory.mktemp("started") / "out"
-    return compare(small[0], out, heldout=small[1], families=("lda",), init_from="gibbs-hdp", **STARTED)
 
 
 @pytest.fixture(autouse=True)

@@ -38,23 +38,6 @@ def test_cells__span_families_by_topics_or_by_what_they_start_from():
     assert [cell.start for cell in cells] == ["random", "random", "from 1 topic", "from 4 topics"]
 
 
-def test_cells__begin_with_the_one_that_others_start_from():
-    options = asked(("lda",), topics=(2, 5), init_topics=(4, 1), init_from="gibbs-hdp")
-    cells = cells_of(options, 1)
-    assert [cell.name for cell in cells] == [
-        "gibbs-hdp-from-4",
-        "lda-2",
-        "lda-5",
-        "lda-2-from-gibbs-hdp",
-        "lda-5-from-gibbs-hdp",
-    ]
-    assert [cell.warm for cell in cells] == [False, False, False, True, True]
-    both = cells_of(asked(("lda", "hdp"), topics=(2, 5), init_from="lda"), 1)
-    assert [cell.name for cell in both][:2] == ["lda-5", "lda-2"]
-    assert not any(cell.warm for cell in both if cell.family == "lda")
-    assert sum(cell.warm for cell in both) == 2
-
-
 def test_cells__keep_samples_of_samplers_alone():
     options = asked(("lda", "gibbs-lda"), topics=(2,), samples=3, sample_every=2, settings={"lda": {"iterations": 9}})
     ours, sampler = cells_of(options, 1)
@@ -150,9 +133,20 @@ def test_other_texts__are_evaluated_never(text):
         ({"samples": 2}, "samples: 2 requires `sample_every`"),
         ({"sample_every": 2}, "sample_every: 2 requires `samples`"),
         ({"samples": 9, "sample_every": 9, "families": ("gibbs-lda",)}, "samples: 9 with `sample_every` 9"),
-        ({"init_from": "hpd"}, "unknown family 'hpd' (did you mean 'hdp'?)"),
-        ({"peers": ("gensim",)}, "peers: is no longer an option: other libraries and classifiers are compared by"),
-        ({"slda_topics": (3,)}, "slda_topics: is no longer an option: other libraries"),
+        ({"init_from": "hdp"}, "init_from: is no longer an option: fit from another run"),
+        (
+            {"unseen": "other"},
+            "unseen: is no longer an option: fit each family, and score it with `collapsium evaluate",
+        ),
+        (
+            {"schedule": "stochastic", "families": ("lda", "gibbs-lda")},
+            "schedule: expected batch with family 'gibbs-lda'",
+        ),
+        ({"passes": 2}, "passes: applies only to `schedule` stochastic"),
+        (
+            {"peers": ("gensim",)},
+            "peers: is no longer an option: other libraries, classifiers and labels are compared by",
+        ),
         ({"without": ("kind",)}, "without: is no longer an option: use `vary`"),
         ({"settings": {"gensim": {"iterations": 2}}}, "--set gensim.iterations: 'gensim' is not compared"),
         ({"settings": {"hdp": {"order": 2}}}, "--set hdp.order: 'hdp' is not compared"),

@@ -93,7 +93,6 @@ def test_numbers_of_topics__are_compared_where_no_families_are_named():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"over": "topics", "unseen": "there"}, "does not go with `unseen`"),
         ({"families": ("ncrp",), "init": "clusters"}, "begins at random only"),
         ({"topics": (2,), "preset": "cluster"}, "did you mean 'clusters'"),
     ],

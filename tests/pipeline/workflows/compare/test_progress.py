@@ -2,6 +2,7 @@
 
 import io
 
+from collapsium.pipeline.monitoring.console import LogLines
 from collapsium.pipeline.workflows.compare.progress import GridView, duration_text
 
 
@@ -9,7 +10,7 @@ def test_the_view__counts_cells_and_says_what_is_left(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("collapsium.pipeline.workflows.compare.progress.time.monotonic", lambda: clock[0])
     stream = io.StringIO()
-    view = GridView(stream)
+    view = GridView(log=LogLines(stream))
     view({"event": "grid", "cells": 3, "done": 1, "work": 300.0, "work_done": 100.0})
     view({"event": "cell_begins", "cell": "lda-40", "fits": 2, "iterations": 10, "work": 100.0})
     for iteration in (1, 2, 3, 4, 5):

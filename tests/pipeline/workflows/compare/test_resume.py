@@ -21,7 +21,7 @@ from collapsium.storage.io.records import dump
 from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.comparison import CELL_KIND, KIND, record_of, row_of
 from tests.conftest import planted_rows, write_corpus
-from tests.pipeline.workflows.compare.conftest import GRID, STARTED, WITH_BETA, stopping, without_times
+from tests.pipeline.workflows.compare.conftest import GRID, WITH_BETA, stopping, without_times
 
 pytestmark = pytest.mark.xdist_group("comparing")  # what it compares is fitted once
 
@@ -55,7 +55,7 @@ def test_a_stopped_comparison__continues_to_the_same_table(small, compared, tmp_
         ({"iterations": 5}, "--iterations: .* was begun with 4, found 5"),
         ({"seed": 4}, "--seed: .* was begun with 3, found 4"),
         ({"samples": 3}, "--samples: .* was begun with 2, found 3"),
-        ({"init_from": "hdp"}, "--init-from: .* was begun with none, found hdp"),
+        ({"local_sweeps": 2}, "--local-sweeps: .* was begun with 1, found 2"),
         ({"vary": {"lda": {"alpha": [0.1]}}}, "--vary: .* was begun with none, found lda.alpha"),
         (
             {"settings": {"lda": {"beta": 4.0}}},
@@ -110,10 +110,9 @@ def test_a_comparison__is_reported_and_checked_with_all_its_runs(small, compared
     assert found["cells"] == {row["cell"]: row["score"] for row in compared.rows}
     assert verify(compared.folder).broken == []
     shutil.copytree(compared.folder, tmp_path / "out")
-    for name in ("table.parquet", "series.parquet"):
-        (tmp_path / "out" / name).write_bytes((tmp_path / "out" / name).read_bytes()[:100])
+    (tmp_path / "out/table.parquet").write_bytes((tmp_path / "out/table.parquet").read_bytes()[:100])
     broken = verify(tmp_path / "out").broken
-    assert [text.split(":")[0].rsplit("/", 1)[1] for text in broken] == ["table.parquet", "series.parquet"]
+    assert [text.split(":")[0].rsplit("/", 1)[1] for text in broken] == ["table.parquet"]
     shutil.copytree(compared.folder, tmp_path / "out", dirs_exist_ok=True)
     for path in (tmp_path / "out/cells/lda-3.json", tmp_path / "out/runs/lda-2/members/001/run.json"):
         path.write_bytes(path.read_bytes()[:-9])
@@ -125,14 +124,14 @@ def test_a_comparison__is_reported_and_checked_with_all_its_runs(small, compared
 
 
 def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
-    given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2, "init_from": "gibbs-lda"}
+    given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2}
     out = compare(small[0], tmp_path / "out", **given).folder
     whole = verify(out)
     assert (whole.kind, whole.broken) == ("comparison", [])
     shutil.copytree(out, tmp_path / "damaged")
     shard = next((tmp_path / "damaged/heldout").rglob("*.parquet"))
     shard.write_bytes(shard.read_bytes()[:-9])
-    damaged = next((tmp_path / "damaged/runs/lda-2-from-gibbs-lda/000").rglob("events.jsonl"))
+    damaged = next((tmp_path / "damaged/runs/lda-2/members/000").rglob("events.jsonl"))
     damaged.write_bytes(b"{")
     found = verify(tmp_path / "damaged").broken
     assert any(str(shard) in text for text in found)
@@ -177,15 +176,6 @@ def test_two_processes__cannot_work_on_one(small, compared):
         compare(small[0], compared.folder, heldout=small[1], samples=2, sample_every=1, settings=WITH_BETA, **GRID)
 
 
-@pytest.mark.long
-def test_start_from__goes_on_where_it_was_stopped(small, started, tmp_path):
-    options = {**STARTED, "heldout": small[1], "families": ("lda",), "init_from": "gibbs-hdp"}
-    with pytest.raises(KeyboardInterrupt):
-        compare(small[0], tmp_path / "out", sinks=[stopping("lda-24-from-gibbs-hdp", 3)], **options)
-    found = compare(small[0], tmp_path / "out", **options)
-    assert without_times(found.rows) == without_times(started.rows)
-
-
 def test_folders_of_older_formats__are_refused_with_what_to_do(tmp_path):
     folder = Folder(str(tmp_path))
     folder.write("compare.json", dump({"format": KIND, "version": 2}))
@@ -205,7 +195,9 @@ def test_a_comparison_of_version_0_1__continues(small, compared, tmp_path):
     given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     out = Folder(shutil.copytree(compared.folder, tmp_path / "out"))
     former = {"peers": ["gensim"], "labels": [], "without": [], "classifiers": [], "lda_topics": [200]}
-    record = {name: value for name, value in record_of(out).items() if name != "digest"}
+    former |= {"start_from": None, "unseen": None, "field": None}
+    gone = ("digest", "schedule", "passes", "grow", "tolerance")
+    record = {name: value for name, value in record_of(out).items() if name not in gone}
     out.write("compare.json", dump({**record, **former}))
     gensim = {"cell": "gensim-2", "baseline": "gensim", "topics": 2, "start": "random", "score": -7.0, "seconds": 1.0}
     out.write("cells/gensim-2.json", dump({"format": CELL_KIND, "version": 3, "row": gensim}))
@@ -216,4 +208,7 @@ def test_a_comparison_of_version_0_1__continues(small, compared, tmp_path):
     assert verify(out.url).broken == []
     out.write("compare.json", dump({**record, **former, "without": ["kind"]}))
     with pytest.raises(OptionError, match="--without: .* was begun with kind, found none"):
+        compare(small[0], out.url, **given)
+    out.write("compare.json", dump({**record, **former, "unseen": "0" * 64}))
+    with pytest.raises(OptionError, match="--unseen: .* was begun with 0{40}, found none"):
         compare(small[0], out.url, **given)

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from collapsium.pipeline.reporting.plots.comparison import label_of
 from collapsium.pipeline.workflows.compare import compare as tables
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.io.folder import Folder
@@ -31,7 +32,7 @@ def test_numbers__have_their_standard_errors_where_there_are_any(value, error, t
     ],
 )
 def test_labels__name_the_fit_and_how_it_differs(row, topics, label):
-    assert tables.label_of(row, topics=topics) == label
+    assert label_of(row, topics=topics) == label
 
 
 def test_a_table__has_a_column_a_head_with_numbers_at_the_right():
@@ -55,12 +56,10 @@ def test_a_table__has_a_column_a_head_with_numbers_at_the_right():
     ]
 
 
-@pytest.mark.parametrize("options", [{}, {"unseen": "other"}, {"unseen": "other", "field": "kind"}], ids=str)
-def test_schemas__have_what_all_comparisons_tell_and_the_fields_of_their_metrics(options, tmp_path):
-    schema = tables.row_schema(CompareOptions(families=["hdsp"], metrics="perplexity,ari", **options))
+def test_schemas__have_what_all_comparisons_tell_and_the_fields_of_their_metrics(tmp_path):
+    schema = tables.row_schema(CompareOptions(families=["hdsp"], metrics="perplexity,ari"))
     assert schema.names[:4] == ["cell", "family", "start", "topics"]
-    assert {"scores", "options", "npmi" if not options else "documents", "ari"} <= set(schema.names)
-    assert ("macro_f1" in schema.names) == ("field" in options)
+    assert {"scores", "options", "npmi", "ari"} <= set(schema.names)
     assert len(set(schema.names)) == len(schema.names)
     assert set(ROW) < set(schema.names)
     tables.write_rows(Folder(str(tmp_path)), "table.parquet", [ROW], schema)

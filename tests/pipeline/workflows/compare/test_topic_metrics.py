@@ -76,7 +76,7 @@ def test_all__leaves_out_what_a_comparison_does_not_have(place, tmp_path):
     [
         ({"metrics": "u-mas"}, r"metrics: unknown metric 'u-mas' \(did you mean 'u_mass'\?\)"),
         ({"metrics": "c_v"}, r"c_v: needs texts"),
-        ({"metrics": "left-to-right"}, "left-to-right: needs `unseen`"),
+        ({"metrics": "left-to-right"}, "left-to-right: needs documents that are not fitted"),
         ({"metrics": "nmi", "label_field": "kinds"}, "did you mean 'kind'"),
         ({"coherence": "texts.jsonl"}, "coherence: requires `metrics`"),
     ],
