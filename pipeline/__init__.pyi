@@ -91,12 +91,12 @@ def compare(corpus: typing.Any, out: str | os.PathLike[str] | None = ..., *, tls
     """Compare numbers of topics, or families over numbers of topics and restarts, by held-out tokens."""
 
 @overload
-def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, overwrite: bool = ..., merge: collections.abc.Sequence[collections.abc.Sequence[int]] = ..., delete: collections.abc.Sequence[int] = ..., split: collections.abc.Sequence[int] = ..., rename: collections.abc.Mapping[int, str] = ..., corpus: str | os.PathLike[str] | None = ..., workers: int | None = ...) -> collapsium.pipeline.engine.edit.Edited:
-    """Write a model whose topics are merged, deleted, split or renamed; the run stays as it is."""
+def edit(run: str | os.PathLike[str], out: str | os.PathLike[str], *, overwrite: bool = ..., merge: collections.abc.Sequence[collections.abc.Sequence[int]] = ..., rename: collections.abc.Mapping[int, str] = ..., corpus: str | os.PathLike[str] | None = ..., workers: int | None = ...) -> collapsium.pipeline.engine.edit.Edited:
+    """Write a model whose topics are merged or renamed; the run stays as it is."""
 
 @overload
-def edit(run: str | os.PathLike[str], out: None = ..., *, overwrite: bool = ..., merge: collections.abc.Sequence[collections.abc.Sequence[int]] = ..., delete: collections.abc.Sequence[int] = ..., split: collections.abc.Sequence[int] = ..., rename: collections.abc.Mapping[int, str] = ..., corpus: str | os.PathLike[str] | None = ..., workers: int | None = ...) -> collapsium.pipeline.fitted_model.Model:
-    """Write a model whose topics are merged, deleted, split or renamed; the run stays as it is."""
+def edit(run: str | os.PathLike[str], out: None = ..., *, overwrite: bool = ..., merge: collections.abc.Sequence[collections.abc.Sequence[int]] = ..., rename: collections.abc.Mapping[int, str] = ..., corpus: str | os.PathLike[str] | None = ..., workers: int | None = ...) -> collapsium.pipeline.fitted_model.Model:
+    """Write a model whose topics are merged or renamed; the run stays as it is."""
 
 def effects(run: str | os.PathLike[str], formula: str, *, tls: collapsium.pipeline.executors.base.TLS | None = ..., progress: collections.abc.Callable[[int], None] = ..., cluster: str | None = ..., level: float = ..., seed: int = ..., at: collections.abc.Sequence[str] = ..., contrast: collections.abc.Sequence[str] = ..., link: typing.Literal['identity', 'logit'] = ..., errors: typing.Literal['robust', 'classical'] = ..., permutations: int = ..., permute: str | None = ..., posteriors: typing.Literal['sampled', 'fit'] = ..., store: bool = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., verbose: bool | None = ...) -> collapsium.pipeline.analysis.regression.Effects:
     """Estimate the effects of documents' fields on their topic proportions, with intervals."""

@@ -2,8 +2,8 @@
 Edited topics
 =============
 
-Two topics are merged, one is split and one is deleted. The map shows the topics before and after. Counts of documents
-and words add up to the same.
+Two topics are merged into one, which gets a name. The map shows the topics before and after. Counts of documents and
+words add up to the same.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -26,17 +26,10 @@ fit(
 plot("library", "before.svg", what=["map"])
 
 # %%
-# The largest topic is split, the next two are merged, and the smallest one is deleted. On the command line it is
-# ``collapsium edit library edited --split ... --merge ...,... --delete ...``.
+# The second and the third topic are merged. On the command line it is
+# ``collapsium edit library edited --merge ...,... --rename ...=merged``.
 
-largest, second, third, *_, smallest = [topic.id for topic in topics("library")]
-edited = edit(
-    "library",
-    "edited",
-    split=[largest],
-    merge=[(second, third)],
-    delete=[smallest],
-    rename={second: "merged"},
-)
+_, second, third, *_ = [topic.id for topic in topics("library")]
+edited = edit("library", "edited", merge=[(second, third)], rename={second: "merged"})
 plot("edited", "after.svg", what=["map"])
-print(f"{edited.topics} topics; the second half of topic {largest} is topic {edited.halves[largest]}")
+print(f"{edited.topics} topics")

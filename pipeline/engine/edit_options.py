@@ -69,20 +69,14 @@ def names_by_topic(value: object) -> object:
 class EditOptions(Options):
     """Edits of topics."""
 
-    merge: Annotated[tuple[Ids, ...], BeforeValidator(_groups), Value("ID,ID", text=True)] = Field(
+    merge: Annotated[tuple[Ids, ...], BeforeValidator(_groups), Value("ID,ID")] = Field(
         (), description="merge these topics into the first of them; may be repeated"
-    )
-    delete: Annotated[Ids, BeforeValidator(_ids), Value("ID,...", text=True)] = Field(
-        (), description="delete these topics; their tokens go to the other topics of their documents"
-    )
-    split: Annotated[Ids, BeforeValidator(_ids), Value("ID,...", text=True)] = Field(
-        (), description="split each of these topics in two; the larger half keeps the id"
     )
     rename: Annotated[dict[int, str], BeforeValidator(names_by_topic), Value("ID=NAME")] = Field(
         {}, description="name a topic; may be repeated"
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
-        None, description="location of the training corpus, if it was moved; deletes and splits read it"
+        None, description="location of the training corpus, if it was moved, for the summary of the documents"
     )
     workers: Annotated[int | None, Value("N")] = Field(
         None, ge=1, description="number of threads (default: one for each processor)"
@@ -90,28 +84,26 @@ class EditOptions(Options):
 
     @property
     def removed(self) -> frozenset[int]:
-        """Topics that are merged into others, or deleted."""
-        return frozenset([*self.delete, *(topic for group in self.merge for topic in group[1:])])
+        """Topics that are merged into others."""
+        return frozenset(topic for group in self.merge for topic in group[1:])
 
     def require_topics(self, known: Collection[int]) -> None:
         """Check the edits by the topics of the model."""
         seen: set[int] = set()
-        for name, ids in (*(("merge", group) for group in self.merge), ("delete", self.delete), ("split", self.split)):
-            if name == "merge" and len(ids) < 2:
+        for ids in self.merge:
+            if len(ids) < 2:
                 raise OptionError(f"expected two topics or more, found {','.join(map(str, ids))}", "merge")
             for topic in ids:
-                _require(topic, known, name)
+                _require(topic, known, "merge")
                 if topic in seen:
-                    same = name == "merge" and ids.count(topic) > 1
-                    reason = "a topic cannot be merged with itself" if same else "each topic may be edited once"
-                    raise OptionError(f"topic {topic} is named twice; {reason}", name)
+                    same = ids.count(topic) > 1
+                    reason = "a topic cannot be merged with itself" if same else "each topic may be merged once"
+                    raise OptionError(f"topic {topic} is named twice; {reason}", "merge")
                 seen.add(topic)
-        if not set(known) - self.removed:
-            raise OptionError("expected some topic to be left, found all topics", "delete")
         for topic, text in self.rename.items():
             _require(topic, known, "rename")
             if topic in self.removed:
-                raise OptionError(f"topic {topic} is merged into another or deleted", "rename")
+                raise OptionError(f"topic {topic} is merged into another", "rename")
             if not clean_name(text):
                 raise OptionError(f"expected a name of topic {topic}, found {text!r}", "rename")
 

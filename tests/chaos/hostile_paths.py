@@ -276,7 +276,7 @@ def topic_commands(model, fit, here):
     return [
         [named, ["export", model, "csv", "--to", "csv"], ["report", model, "named.html"], ["verify", model]],
         [["edit", model, "merged", "--merge", "0,1", "--rename", "0=\x1b[2J=x"], ["topics", "merged"], ["report", "merged", "m.html"]],
-        [["edit", model, "divided", "--split", "0"], ["edit", model, "fewer", "--delete", "0"], ["infer", "divided", "c", "d.csv", *here]],
+        [["edit", model, "joined", "--merge", "1,0"], ["infer", "joined", "c", "d.csv", *here]],
         *([["fit", "c", f"weighted-{Path(name).stem}", "--weights", name, *fit]] for name in ("log-tf-idf", "entropy", "weights.csv")),
         *([["fit", "c", f"begun-{name}", "--init", name, *fit]] for name in ("clusters", "documents", "tree")),
         [["infer", model, "c", "s.parquet", *here], ["fit", "c", "begun", "--init", "s.parquet", "--init-strength", "2", *fit]],

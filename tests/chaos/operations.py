@@ -125,7 +125,6 @@ COMMANDS = {
         "--segments", "sentences", "--scheduler", "serial",
     ],
     "edit": ["edit", "run", "made", "--merge", "0,1", "--rename", "2=by hand", "--workers", "1"],
-    "edit-split": ["edit", "run", "made", "--split", "0", "--workers", "1"],
     "name": ["topics", "run", "--name", "tests.chaos.operations:named"],
     "fit": ["fit", "corpus", "made", "--family", "lda", *FIT, "--weights", "idf", "--init", "documents"],
     "fit-named": ["fit", "--resume", "run", "--iterations", "4", "--checkpoint-every", "1", "--scheduler", "serial", "--quiet"],

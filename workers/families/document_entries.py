@@ -39,17 +39,6 @@ class DocumentEntries:
         """Number of documents."""
         return self.rest.size
 
-    def of_topic(self, topic: int) -> Floats:
-        """Return the counts of a topic's entries, shape (documents,); 0 for documents without one."""
-        counts, own = np.zeros(self.documents), self.topic == topic
-        counts[self.owner[own]] = self.count[own]
-        return counts
-
-    def without(self, topic: int) -> DocumentEntries:
-        """Return the entries of all other topics."""
-        other = self.topic != topic
-        return DocumentEntries(self.owner[other], self.topic[other], self.count[other], self.rest)
-
     def merged(self, topics: list[int], prior: Floats) -> DocumentEntries:
         """Return the entries after topics were merged into the first of them."""
         left = prior.sum() - np.bincount(self.owner, weights=prior[self.topic], minlength=self.documents)
@@ -67,13 +56,4 @@ class DocumentEntries:
             np.concatenate([np.where(own, topics[0], self.topic), np.full(receivers.size, topics[0])]),
             np.concatenate([self.count, shares[receivers]]),
             self.rest - shares,
-        )
-
-    def with_counts(self, owner: Ints, topic: Ints, count: Floats) -> DocumentEntries:
-        """Return the entries with further counts added."""
-        return DocumentEntries.summed(
-            np.concatenate([self.owner, owner]),
-            np.concatenate([self.topic, topic]),
-            np.concatenate([self.count, count]),
-            self.rest,
         )

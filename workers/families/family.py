@@ -704,7 +704,7 @@ class Stochastic(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
 
 
 class Editable(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
-    """A family whose topics can be merged, deleted and split in finished models."""
+    """A family whose topics can be merged in finished models."""
 
     @abstractmethod
     def uneditable(self, global_state: GlobalStateT) -> str | None:
@@ -717,10 +717,6 @@ class Editable(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
     @abstractmethod
     def topic_prior(self, global_state: GlobalStateT) -> npt.NDArray[np.float64]:
         """Return the Dirichlet parameters a_k of a document's topics in prediction, shape (topics,)."""
-
-    @abstractmethod
-    def word_prior(self, rows: RowsT, global_state: GlobalStateT) -> npt.NDArray[np.float64]:
-        """Return the Dirichlet parameters b_w of the words of the rows in prediction, shape (words,)."""
 
     @abstractmethod
     def row_counts(self, rows: RowsT) -> npt.NDArray[np.floating]:

@@ -1,15 +1,10 @@
-"""Merge, delete, split and rename topics of a model, and write a new model.
+"""Merge and rename topics of a model, and write a new model.
 
 The run itself does not change. OUT is a model that every command reads, and from
-which a fit can begin: fit CORPUS RUN --warm OUT. Topics keep their ids; the smaller
-half of a split topic gets a new one.
+which a fit can begin: fit CORPUS RUN --warm OUT. Topics keep their ids.
 
 Counts stay exact. A merged topic has the sum of its parts' counts, in each document
-and of each word, and the name of the first part that has one. The tokens of a
-deleted topic go to the other topics of their documents by their responsibilities.
-A split separates the documents of a topic along the direction in which they differ
-most, and then its tokens. Deletes and splits read the training corpus. Merges come
-first, then deletes, then splits.
+and of each word, and the name of the first part that has one.
 
 Topics of lda and hdp can be edited, if the fit had order 0 and learned no
 parameter of the words. The model's counts are held in memory.
@@ -29,7 +24,7 @@ from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.options import OverwriteOptions
 
 EPILOG = """examples:
-  collapsium edit RUN OUT --merge 3,7 --delete 12 --rename 5="space flight" --split 9
+  collapsium edit RUN OUT --merge 3,7 --rename 5="space flight"
   collapsium fit CORPUS REFITTED --family lda --topics 50 --warm OUT"""
 
 
@@ -52,10 +47,6 @@ def execute(
     print(f"{out}: {counted(edited.topics, 'topic')}")
     for topic, into in sorted(edited.merged.items()):
         print(f"  topic {topic} is part of topic {into}")
-    for topic in edited.deleted:
-        print(f"  topic {topic} is deleted")
-    for topic, new in sorted(edited.halves.items()):
-        print(f"  topic {topic} is split; its smaller half is topic {new}")
     for topic in sorted(options.rename):
         print(plain(f"  topic {topic} is named {edited.names[topic]}"))
     for note in edited.notes:

@@ -228,10 +228,6 @@ class PlainTopicsFamily(
         """Return a_k in prediction."""
         return self.predictive_parameters(NO_ROWS, global_state).topics
 
-    def word_prior(self, rows: CollapsedRows, global_state: GlobalStateT) -> Vector:
-        """Return b_w of the words of the rows in prediction."""
-        return self.predictive_parameters(rows, global_state).words
-
     def row_counts(self, rows: CollapsedRows) -> npt.NDArray[np.floating]:
         """Return E[n_kw] of a finished model's rows."""
         return rows.dense_counts

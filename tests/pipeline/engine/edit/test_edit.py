@@ -1,6 +1,5 @@
 """Edits of topics: counts stay exact, ids stay, and wrong edits are refused with nothing written."""
 
-import json
 import shutil
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 from collapsium.pipeline import Corpus, Model, edit, evaluate, fit, infer, name_topics, topics, verify
 from collapsium.pipeline.engine import edit as edit_module
 from collapsium.pipeline.engine import save as save_module
-from collapsium.storage.errors import AbsentError, MismatchError, OccupiedError, OptionError
+from collapsium.storage.errors import MismatchError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
@@ -75,7 +74,7 @@ def largest(run, count):
 def test_merges__add_counts_and_proportions(run, small, tmp_path):
     first, second, third = largest(run, 3)
     found = edit(run, tmp_path / "out", merge=[(second, third)])
-    assert (found.merged, found.deleted, found.halves) == ({third: second}, (), {})
+    assert found.merged == {third: second}
     before, after = (counts_of(Model(place)) for place in (run, tmp_path / "out"))
     for old, other in zip(before, after, strict=True):
         assert np.allclose(other[:, second], old[:, second] + old[:, third], rtol=1e-5, atol=1e-6)
@@ -104,54 +103,9 @@ def test_other_ids__move_topics_as_they_are(run, small, tmp_path):
     assert theta_after[:, rest].sum() == pytest.approx(theta[:, 3:].sum(), rel=1e-5)
 
 
-def test_deletes__hand_the_tokens_to_the_other_topics(run, small, tmp_path):
-    first, second = largest(run, 2)
-    found = edit(run, tmp_path / "out", delete=[second])
-    before, after = (counts_of(Model(place)) for place in (run, tmp_path / "out"))
-    assert found.deleted == (second,)
-    assert after[0][:, second].sum() == 0.0
-    assert after[0][:, first].sum() >= before[0][:, first].sum()
-    kept = np.arange(before[0].shape[1]) != second
-    assert (after[0][:, kept] - before[0][:, kept] > -1e-4).all()
-    assert_conserved(Model(tmp_path / "out"), small[0])
-
-
-def test_splits__divide_the_counts_of_a_topic(run, small, tmp_path):
-    first = largest(run, 1)[0]
-    found = edit(run, tmp_path / "out", split=[first])
-    new = found.halves[first]
-    before, after = (counts_of(Model(place)) for place in (run, tmp_path / "out"))
-    assert np.allclose(after[0][:, [first, new]].sum(axis=1), before[0][:, first], rtol=1e-4, atol=1e-4)
-    assert np.allclose(after[1][:, [first, new]].sum(axis=1), before[1][:, first], rtol=1e-4, atol=1e-5)
-    assert after[0][:, first].sum() >= after[0][:, new].sum() >= 1.0
-    others = [topic for topic in range(before[0].shape[1]) if topic not in (first, new)]
-    assert np.allclose(after[0][:, others], before[0][:, others], rtol=1e-6)
-    assert_conserved(Model(tmp_path / "out"), small[0])
-
-
-def test_a_split__undoes_a_merge_of_distinct_topics(lda, small, tmp_path):
-    first, second = largest(lda, 2)
-    edit(lda, tmp_path / "merged", merge=[(first, second)])
-    halves = edit(tmp_path / "merged", tmp_path / "split", split=[first], corpus=small[0]).halves
-    before, after = counts_of(Model(lda))[0], counts_of(Model(tmp_path / "split"))[0]
-    both = [after[:, topic] for topic in (first, halves[first])]
-    alike = [max(np.corrcoef(before[:, topic], half)[0, 1] for half in both) for topic in (first, second)]
-    assert min(alike) > 0.9
-
-
-def test_edits__have_the_same_bits_for_any_workers(lda, tmp_path):
-    first, second, third, *_ = largest(lda, 5)
-    for workers in (1, 3):
-        edit(lda, tmp_path / f"out{workers}", delete=[second], split=[first], workers=workers)
-    written = [sorted((tmp_path / f"out{workers}").rglob("*")) for workers in (1, 3)]
-    digests = [json.loads((tmp_path / f"out{workers}/model.json").read_text())["sha256"] for workers in (1, 3)]
-    assert digests[0] == digests[1]
-    assert len(written[0]) == len(written[1])
-
-
 def test_edited_models__are_models_like_any_other(run, small, tmp_path):
     first, second, third = largest(run, 3)
-    edit(run, tmp_path / "out", merge=[(first, second)], split=[third], rename={first: "both", third: "half"})
+    edit(run, tmp_path / "out", merge=[(first, second)], rename={first: "both", third: "half"})
     assert {topic.title for topic in topics(tmp_path / "out")} == {"both", "half", None}
     assert infer(tmp_path / "out", small[0], tmp_path / "out.parquet").rows == 60
     assert np.isfinite(evaluate(tmp_path / "out", heldout=small[1]).score)
@@ -173,14 +127,12 @@ def test_names__go_with_merged_topics(lda, tmp_path):
 
 
 def test_the_command__reports_what_became_of_the_topics(lda, tmp_path, capsys):
-    first, second, third, fourth, fifth = largest(lda, 5)
-    flags = ["--merge", f"{first},{second}", "--delete", third, "--split", fourth, "--rename", f"{fifth}=a=b"]
+    first, second, third = largest(lda, 3)
+    flags = ["--merge", f"{first},{second}", "--rename", f"{third}=a=b"]
     code, out, err = command(capsys, "edit", lda, tmp_path / "out", *flags)
     assert (code, err) == (0, "")
     assert f"topic {second} is part of topic {first}" in out
-    assert f"topic {third} is deleted" in out
-    assert f"topic {fourth} is split" in out
-    assert f"topic {fifth} is named a=b" in out
+    assert f"topic {third} is named a=b" in out
 
 
 WRONG = [
@@ -189,16 +141,12 @@ WRONG = [
     (["--merge", "0"], "two topics"),
     (["--merge", "0,99"], "no topic 99"),
     (["--merge", "0,x"], "ids of topics"),
-    (["--merge", "0,1", "--delete", "1"], "named twice"),
-    (["--delete", "1,1"], "named twice"),
-    (["--delete", "0,1,2,3,4"], "some topic to be left"),
-    (["--delete=-1"], "ids of topics"),
-    (["--split", "0", "--merge", "1,0"], "named twice"),
+    (["--merge", "0,1", "--merge", "1,2"], "named twice"),
     (["--rename", "0="], "expected a name"),
     (["--rename", "0= \t"], "expected a name"),
     (["--rename", "space"], "ID=NAME"),
     (["--rename", "0=a", "--rename", "0=b"], "named twice"),
-    (["--rename", "1=a", "--delete", "1"], "merged into another or deleted"),
+    (["--rename", "1=a", "--merge", "0,1"], "merged into another"),
     (["--rename", "99=a"], "no topic 99"),
 ]
 
@@ -215,7 +163,7 @@ def test_an_existing_folder__stays_as_it_is(lda, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").write_text("mine")
     with pytest.raises(OccupiedError):
-        edit(lda, tmp_path / "out", delete=[0])
+        edit(lda, tmp_path / "out", merge=[(0, 1)])
     assert (tmp_path / "out/mine").read_text() == "mine"
 
 
@@ -249,7 +197,7 @@ def test_an_edited_model__stays_without_a_summary_that_cannot_be_made(lda, tmp_p
 
 def test_other_families__are_refused_in_one_line(small, tmp_path, capsys):
     fit(small[0], tmp_path / "gibbs", family="gibbs-lda", topics=3, iterations=3, scheduler="serial")
-    code, _, err = command(capsys, "edit", tmp_path / "gibbs", tmp_path / "out", "--delete", 0)
+    code, _, err = command(capsys, "edit", tmp_path / "gibbs", tmp_path / "out", "--merge", "0,1")
     assert code == 2
     assert "expected a model of lda or hdp" in one_line(err)
     fit(small[0], tmp_path / "second", family="lda", order=2, topics=3, iterations=3, scheduler="serial")
@@ -257,13 +205,11 @@ def test_other_families__are_refused_in_one_line(small, tmp_path, capsys):
         edit(tmp_path / "second", tmp_path / "out", merge=[(0, 1)])
 
 
-def test_deletes_without_the_corpus__say_so_and_merges_need_none(small, tmp_path):
+def test_without_the_corpus__a_merged_model_has_no_summary(small, tmp_path):
     shutil.copytree(small[0], tmp_path / "corpus")
     fit(tmp_path / "corpus", tmp_path / "run", iterations=5, scheduler="serial", **FAMILIES["lda"])
     shutil.move(tmp_path / "corpus", tmp_path / "moved")
-    with pytest.raises(AbsentError, match="corpus"):
-        edit(tmp_path / "run", tmp_path / "out", delete=[0])
     assert edit(tmp_path / "run", tmp_path / "out", merge=[(0, 1)]).notes
-    edit(tmp_path / "run", tmp_path / "deleted", delete=[0], corpus=tmp_path / "moved")
+    assert not edit(tmp_path / "run", tmp_path / "known", merge=[(0, 1)], corpus=tmp_path / "moved").notes
     with pytest.raises(MismatchError):
-        edit(tmp_path / "run", tmp_path / "other", delete=[0], corpus=small[1])
+        edit(tmp_path / "run", tmp_path / "other", merge=[(0, 1)], corpus=small[1])
