@@ -28,6 +28,6 @@ compared = compare(
 shutil.copy("comparison/plots/score-by-topics.svg", "comparison.svg")
 
 # %%
-# The same figures are in a table, ``comparison/table.md``.
+# The same values are in a table, ``comparison/table.md``.
 
 print(compared.tables)

@@ -3,7 +3,8 @@ Predicted labels
 ================
 
 `predict` finds the label under which the words of a document are most probable: here, the president who spoke a
-paragraph. The picture compares predictions with the true labels for a fifth of the paragraphs, which were not fitted.
+paragraph. The picture compares predictions with the true labels for a fifth of the paragraphs, which were not used in
+the fit.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -18,7 +19,7 @@ split("corpus", "train", "test", documents=True, fraction=0.2)
 fit("train", "library", family="labeled-lda", iterations=100)
 
 # %%
-# A row has the paragraphs of one president, a column the paragraphs that were predicted to be his.
+# Each row shows the paragraphs of one president, and each column the paragraphs that were attributed to one president.
 
 predicted = predict("library", "test", "predictions.parquet", field="president", confusion="confusion.svg")
 print(f"{predicted.right} of {predicted.known} paragraphs are by the president who was predicted")

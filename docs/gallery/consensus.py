@@ -2,8 +2,9 @@
 Consensus of restarts
 =====================
 
-Two sets of four fits, with different seeds, and the consensus of each. A topic's stability is one minus the Hellinger
-distance to the matching topic of the other set. The topics of two consensuses are more alike than two fits'.
+The picture shows two sets of four fits with different seeds, and the consensus of each set. A topic's stability is one
+minus the Hellinger distance to the matching topic of the other set. The topics of two consensuses are more alike than
+the topics of two single fits.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -42,7 +43,7 @@ figure.savefig("consensus.svg")
 plt.close(figure)
 
 # %%
-# `topics` lists the topics of the consensus, and in how many members each was found.
+# `topics` lists the topics of the consensus, each with the number of members that found it.
 
 for topic in topics("set-0", words=5)[:8]:
     print(f"{topic.share:6.1%}  found in {topic.support} of 4: {' '.join(topic.names)}")

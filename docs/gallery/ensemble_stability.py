@@ -3,7 +3,7 @@ Stability of topics
 ===================
 
 Six fits that differ only in their random seed are an ensemble. A topic's stability is one minus its mean Hellinger
-distance to the matching topics of the other members. Topics with words of their own, such as health care, are found by
+distance to the matching topics of the other members. Topics with distinctive words, such as health care, are found by
 nearly every member.
 """
 

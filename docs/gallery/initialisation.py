@@ -1,6 +1,6 @@
 """
-Starts of a fit
-===============
+Initialisation of a fit
+=======================
 
 A fit begins with the proportions of its documents that ``init`` names: random ones, or clusters. The
 picture shows how soon each fit predicts held-out tokens.
@@ -41,8 +41,8 @@ axis.legend(title="start", frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# A start may also stay: with ``init_strength``, its proportions are part of each document's prior, so that
-# documents keep to the clusters that they began in.
+# With ``init_strength``, the initial proportions stay in each document's prior, so that documents remain near their
+# initial clusters.
 
 weak = fit("train", "weak", family="lda", topics=20, iterations=20, init="clusters")
 strong = fit("train", "strong", family="lda", topics=20, iterations=20, init="clusters", init_strength=80.0)

@@ -2,8 +2,8 @@
 Number of topics over iterations
 ================================
 
-The family `hdp` merges, deletes and splits topics between iterations. Here it begins with forty topics. The documents
-were drawn from a model of ten.
+The family `hdp` merges, deletes and splits topics between iterations. Here it begins with forty topics; the documents
+were simulated from a model with ten.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -2,7 +2,7 @@
 Report page
 ===========
 
-A report is one HTML file that needs no network. It shows each topic with its words and example documents, the map of
+A report is a single HTML file that works offline. It shows each topic with its words and example documents, the map of
 the topics, their shares over the years, the presidents who spoke most of each, and the score over the iterations.
 """
 

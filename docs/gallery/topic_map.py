@@ -3,7 +3,7 @@ Map of topics
 =============
 
 Topics that are close on the map give high probability to the same words. The area of a circle is the topic's share of
-the corpus. A line below the map says how well distances on it agree with the distances between the topics.
+the corpus. A line below the map states how well the distances on the map agree with the distances between the topics.
 """
 
 # %%

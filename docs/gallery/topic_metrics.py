@@ -2,8 +2,8 @@
 Metrics of topics
 =================
 
-Coherence, diversity and agreement with labels against the number of topics. No number is the best by all of them: with
-few topics several labels share a topic, and with many topics the same words come again.
+The picture shows coherence, diversity and agreement with labels against the number of topics. No number is best by all
+three: with few topics, several labels share a topic; with many topics, the same words appear in several.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -27,8 +27,8 @@ model = fit(
 )
 
 # %%
-# Each dot is a word of the largest topic. Frequent words lie to the right, and words that hardly occur in other topics
-# lie at the top. The words by FREX are in the upper right corner.
+# Each dot is a word of the largest topic. Frequent words are on the right, and words that hardly occur in other topics
+# at the top. The words with the highest FREX are in the upper right corner.
 
 largest = topics("library", 12, rank_by="frex")[0]
 phi = model.topic_word
@@ -49,7 +49,7 @@ plt.show()
 
 # %%
 # `name_topics` gives the topics names, here their two first words by FREX. The names are saved with the model and shown
-# wherever topics are. On the command line it is ``collapsium topics library --name MODULE:FUNCTION``.
+# wherever topics appear. On the command line it is ``collapsium topics library --name MODULE:FUNCTION``.
 
 
 def first_two(words, documents):  # noqa: ARG001

@@ -20,7 +20,7 @@ fit("corpus", "digits", family="hca", depth=3, max_nodes=14, iterations=30)
 plot("digits", "vector_tree.svg", what=["tree"])
 
 # %%
-# A node's direction is an image too. Blue pixels are darker in vectors that have more of the component. Red pixels are
+# A node's direction is an image too. In vectors with more of the component, blue pixels are darker and red pixels
 # paler.
 
 nodes = topics("digits", words=64)

@@ -2,15 +2,15 @@
 Reviews: clusters by a preset
 =============================
 
-You will group short reviews of different things without a label, look
-at the groups, and assign new reviews to them. Each block of code is a
-cell of a notebook, which you can download at the end of the page.
+You will group short unlabelled reviews by their subject, look at the
+groups, and assign new reviews to them. Each block of code is a cell of
+a notebook, which you can download at the end of the page.
 """
 
 # %%
-# The reviews are drawn: a fifth each is about a restaurant, a hotel, a
-# book, headphones or a barber, in a few words, most of which any
-# review may have.
+# The reviews are simulated. A fifth each is about a restaurant, a
+# hotel, a book, headphones or a barber. They are short, and most of
+# their words are common to all subjects.
 
 import numpy as np
 import pandas as pd
@@ -38,10 +38,11 @@ reviews["text"] = pd.DataFrame(np.hstack([own[:, :3], any_review])).agg(
 reviews.head()
 
 # %%
-# A fit to documents of so few words offers presets, which are options
-# under one name. `clusters` is for documents about one thing each. Ask
-# for some more groups than you expect: two groups of one subject are
-# easier to join than one group of two is to take apart.
+# For such short documents, `fit` suggests presets, which set several
+# options at once. The preset `clusters` is for documents that are each
+# about a single subject. Ask for somewhat more groups than you expect:
+# it is easier to join two groups with the same subject than to separate
+# a group that mixes two.
 
 reading = {"labels": ["about"], "min_documents": 5}
 groups = fit(
@@ -58,14 +59,14 @@ groups.topics(6)
 # The groups
 # ----------
 #
-# The largest topic of a review is its group. Here the subjects are
-# known, so that a table shows what became of them.
+# A review's largest topic is its group. Here the subjects are known, so
+# a table can compare them with the groups.
 
 largest = groups.document_topics().idxmax(axis=1)
 pd.crosstab(reviews["about"], largest)
 
 # %%
-# Two figures compare groups with labels: purity, and normalised mutual
+# Two metrics compare groups with labels: purity and normalised mutual
 # information.
 
 measured = measure(groups, metrics="purity,nmi", label_field="about")
@@ -81,7 +82,7 @@ groups.examples(n=2)[["topic", "proportion", "passage"]]
 # How many groups?
 # ----------------
 #
-# Presets go with `compare` too.
+# `compare` accepts presets too.
 
 compared = compare(
     reviews,
@@ -106,5 +107,5 @@ groups.find(["the stylist cut my fringe", "a room with a view"], n=1)
 # Where to go next
 # ----------------
 #
-# * :doc:`/howto/presets`: presets, and what they bring on public data.
+# * :doc:`/howto/presets`: presets, and their results on public data.
 # * :doc:`t9_speeches`: groups and time with intervals.

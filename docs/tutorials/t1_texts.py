@@ -11,8 +11,8 @@ inferred, read the outputs, and use the model for new texts.
 # -----
 #
 # The sample texts are paragraphs of addresses by US presidents. This
-# page uses the annual addresses of 1945 to 2006. A frame of your own
-# with a column of texts serves as well.
+# page uses the annual addresses of 1945 to 2006. You can replace them
+# by any frame with a column of texts.
 
 import pandas as pd
 
@@ -37,11 +37,10 @@ texts[["id", "title", "text"]].head()
 # A corpus
 # --------
 #
-# `ingest` counts words. Rare words are dropped, since they say little
-# about topics, and so are very common ones. With `phrases`, words that
-# often follow one another become one word, such as
-# ``social_security``. `ingest` returns the manifest, the record of
-# what the corpus holds.
+# `ingest` counts words. Rare and very common words are dropped, because
+# they say little about topics. With `phrases`, words that often follow
+# one another are joined into one, such as ``social_security``. `ingest`
+# returns the manifest, the record of the corpus's contents.
 
 manifest = ingest(
     "texts.jsonl",
@@ -81,9 +80,9 @@ topics = model.topics()
 topics.head(10)
 
 # %%
-# The index of the frame is the topic's number, which never changes.
-# `share` is the part of the tokens that belongs to the topic. The words
-# are the most probable ones.
+# The frame is indexed by the topic's number, which never changes.
+# `share` is the part of the tokens that belongs to the topic, and
+# `words` lists its most probable words.
 #
 # Did the fit converge? The score after each iteration levels off. The
 # score is the mean log probability of a held-out token, in nats.
@@ -91,8 +90,8 @@ topics.head(10)
 plot("run", "score.svg", what=["score"])
 
 # %%
-# The documents have dates. These are the topics that are largest or
-# change most from decade to decade, with 95% intervals.
+# Because the documents have dates, `plot` can draw the topics that are
+# largest or change most from decade to decade, with 95% intervals.
 
 plot("run", "time.svg", what=["time"], period="decade")
 
@@ -103,7 +102,8 @@ plot("run", "time.svg", what=["time"], period="decade")
 # The score compares models that are fitted to the same corpus.
 # Perplexity is the exponential of the negated score. Coherence looks at
 # the topics' words instead: do they occur in the same documents?
-# Diversity is the share of different words among all top words.
+# Diversity is the share of distinct words among the top words of all
+# topics.
 
 score = evaluate("run", heldout="heldout")
 print(
@@ -151,8 +151,8 @@ pd.read_parquet("proportions.parquet").head(3)
 # A report
 # --------
 #
-# One HTML file shows all of it, with passages of the texts. It needs no
-# network.
+# A single HTML file shows all of this, with passages of the texts. It
+# works offline.
 
 report(
     "run",

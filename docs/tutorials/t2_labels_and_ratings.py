@@ -2,9 +2,9 @@
 Labels and ratings
 ==================
 
-You will be able to say which topics belong to a label, to predict
-labels and ratings of documents from their words, and to measure how
-well that works.
+You will find the topics that belong to a label, predict labels and
+ratings of documents from their words, and measure how well the
+predictions work.
 """
 
 # %%
@@ -48,9 +48,9 @@ split("corpus", "train", "unseen", documents=True, fraction=0.2)
 # Labels as topics
 # ----------------
 #
-# In ``partially-labeled-lda`` each label has topics of its own, and all
-# documents share background topics. The background takes words that say
-# nothing about the label. The column `title` names each topic.
+# In ``partially-labeled-lda``, each label has separate topics, and all
+# documents share background topics, which absorb words that say nothing
+# about the label. The column `title` names each topic.
 
 model = fit(
     "train",
@@ -79,11 +79,11 @@ pd.read_parquet("presidents.parquet")[
 ].head()
 
 # %%
-# In the picture, a row has the documents with one true label, and a
-# column the documents with one predicted label.
+# In the picture, each row stands for a true label, and each column for
+# a predicted label.
 #
-# `evaluate` gives the figures. *Macro* F1 averages over the labels, so
-# that rare ones count as much as common ones.
+# `evaluate` computes the scores. *Macro* F1 averages over the labels, so
+# that rare labels count as much as common ones.
 
 (scores,) = evaluate(
     "labels", unseen="unseen", field="president"
@@ -97,7 +97,7 @@ print(f"accuracy {scores.accuracy:.2f}, macro F1 {scores.macro_f1:.2f}")
 # In ``hdsp``, the hierarchical Dirichlet scaling process, topics are
 # shared by all labels. A label scales the proportions of topics up or
 # down. `label_topics` returns the weights; the map draws labels next to
-# topics that they raise.
+# the topics that they raise.
 
 fit(
     "train",
@@ -109,7 +109,7 @@ fit(
 plot("scaled", "labels.svg", what=["labels"])
 
 # %%
-# Which topics does one expect in a paragraph of Jimmy Carter?
+# Which topics are expected in a paragraph by Jimmy Carter?
 
 for entry in expected_topics("scaled", ["Jimmy Carter"], words=5)[:4]:
     share, overall = entry.expected, entry.topic.share
@@ -130,8 +130,8 @@ for row, name in enumerate(weights.titles):
 #
 # A rating is a number. ``hdsp`` with ``scaling="linear"`` gives each
 # topic a slope: how the topic changes with the number. These reviews
-# are drawn at random: the more stars, the more words of praise. The
-# slopes find the two kinds of words.
+# are simulated: the more stars, the more words of praise. The slopes
+# separate the two kinds of words.
 
 draw = random.Random(0)
 praise = [
@@ -197,8 +197,8 @@ for topic, slope in zip(slopes.topics, slopes.weights[0], strict=True):
     )
 
 # %%
-# New texts need not be ingested first. Files are read with the options
-# by which the model's own documents were read.
+# New texts need not be ingested first. Files are read with the same
+# options as the training documents.
 
 predict("ratings", "later.jsonl", "stars.csv", field="stars")
 later = pd.read_csv("stars.csv")
@@ -211,7 +211,7 @@ later.groupby("known").predicted.mean()
 # ----------------
 #
 # * :doc:`/choosing`: labeled LDA, the author-topic model, and when to
-#   take which.
+#   choose which.
 # * :doc:`/benchmarks/index`: labels of Reuters, Yelp and NIPS, next to
 #   other methods.
 # * :doc:`/howto/formats`: labels from files next to the documents.

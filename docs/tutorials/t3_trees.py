@@ -2,8 +2,8 @@
 Trees of topics
 ===============
 
-You will be able to fit a tree whose topics go from general to special,
-to draw it, and to say which path each document takes.
+You will fit a tree whose topics range from broad to narrow, draw it,
+and find the path of each document.
 """
 
 # %%
@@ -52,9 +52,8 @@ fit(
 )
 
 # %%
-# `topics` lists the nodes, each right after its parent or an earlier
-# sibling's subtree. `below` is the share of the tokens at the node and
-# under it.
+# `topics` lists the nodes in depth-first order. `below` is the share of
+# the tokens at the node and in the subtree below it.
 
 for node in topics("tree", words=6):
     if node.below > 0.008:
@@ -68,8 +67,8 @@ for node in topics("tree", words=6):
 # subjects, such as the economy; leaves are narrow ones, such as
 # farming.
 #
-# Small nodes are folded in the picture. An entry "... more" has the
-# share of the tokens that belongs to the nodes folded there.
+# Small nodes are folded in the picture. An entry "... more" shows the
+# share of the tokens that belongs to the folded nodes.
 
 plot("tree", "tree.svg", what=["tree"], min_share=0.01)
 
@@ -95,7 +94,7 @@ for leaf, size in paths.path.str[-1].value_counts().head().items():
 # Shape and prediction
 # --------------------
 #
-# The defaults make a tree of many nodes that predicts well. With
+# With the defaults, the tree has many nodes and predicts well. With
 # ``posterior="dirichlet"``, the tree has far fewer nodes, and its
 # objective is a lower bound of the texts' log probability.
 

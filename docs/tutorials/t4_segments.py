@@ -2,8 +2,8 @@
 Segments and sequences
 ======================
 
-You will be able to follow topics along a document, from segment to
-segment, and to compare models of segments with models of documents.
+You will follow topics along a document, from segment to segment, and
+compare models of segments with models of whole documents.
 """
 
 # %%
@@ -50,10 +50,9 @@ print(f"{manifest.documents} documents, {manifest.tokens} tokens")
 # Segments that vary about their document
 # ---------------------------------------
 #
-# In ``segmented-lda`` the proportions of a segment are drawn around
-# its document's. For comparison, LDA is fitted to the segments
-# as if they were documents by themselves: `explode` makes such a
-# corpus.
+# In ``segmented-lda``, the proportions of a segment are drawn around
+# the document's proportions. For comparison, LDA is fitted to a corpus
+# in which each segment is a document, which `explode` creates.
 
 fit(
     "addresses",
@@ -79,8 +78,9 @@ plot(
 
 # %%
 # How much do neighbouring segments differ? The mean Hellinger distance
-# of their proportions is 0 for equal proportions and 1 for disjoint
-# ones. The two models need not have the same topics for this.
+# between their proportions is 0 for equal proportions and 1 for
+# disjoint ones. It can be compared between models with different
+# topics.
 
 for run in ("segmented", "alone"):
     distance = neighbour_distance(run, document="1962-Kennedy")
@@ -96,9 +96,9 @@ pd.read_parquet("shares.parquet").head(3)
 # A sequence
 # ----------
 #
-# In ``sequential-lda`` the proportions of each segment are drawn around
-# the previous segment's. One document is enough. This one
-# consists of all addresses from 1945 to 2006, each a segment.
+# In ``sequential-lda``, the proportions of each segment are drawn around
+# the previous segment's. A single document is enough. This one consists
+# of all addresses from 1945 to 2006, each a segment.
 
 history = pd.DataFrame(
     [{"id": "history", "text": addresses.text.str.join("\n").tolist()}]
@@ -126,9 +126,9 @@ plot("sequence", "sequence.svg", what=["segments"])
 # Which predicts better?
 # ----------------------
 #
-# Both models are fitted to the same training documents. Proportions of
-# the test documents are then fitted to half of their tokens, and the
-# other half is scored. The tokens are the same for both models.
+# Both models are fitted to the same training documents. The proportions
+# of the test documents are then fitted to half of their tokens, and the
+# other half is scored; the halves are the same for both models.
 
 split("addresses", "train", "test", documents=True, fraction=0.2)
 split("test", "given", "scored", fraction=0.5)

@@ -2,17 +2,17 @@
 Components of vectors
 =====================
 
-You will be able to describe vectors by a tree of components, to look at
-the components, and to reconstruct vectors that were not fitted.
+You will describe vectors by a tree of components, look at the
+components, and reconstruct unseen vectors.
 """
 
 # %%
 # Vectors
 # -------
 #
-# Scikit-learn comes with 1797 pictures of handwritten digits, of 8 by 8
-# pixels. A row of the file is a picture; its last column is the digit,
-# which is a label.
+# Scikit-learn comes with 1797 pictures of handwritten digits, each 8 by
+# 8 pixels. A row of the file is a picture; the last column, the digit,
+# serves as the label.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -47,8 +47,8 @@ split("digits", "train", "unseen", folds=5, fold=0)
 # ``hca``, hierarchical component analysis, puts each vector on a path
 # of a tree, from the root to a leaf. Each node has a component, which
 # is a direction. A vector is close to a weighted sum of the directions
-# on its path. All vectors share the root's direction; vectors of one
-# kind share a leaf's.
+# on its path. All vectors share the direction of the root; vectors of
+# the same kind share the direction of a leaf.
 
 model = fit(
     "train", "run", family="hca", depth=3, max_nodes=14, iterations=60
@@ -57,7 +57,7 @@ plot("run", "tree.svg", what=["tree"])
 
 # %%
 # A component's loadings are its coordinates, one for each column of the
-# data. Here they make a picture. Negative loadings are blue, positive
+# data. Here they form a picture. Negative loadings are blue, positive
 # ones red.
 
 nodes = topics("run", words=64)
@@ -81,7 +81,7 @@ for axis in axes.flat:
 # -----
 #
 # `infer` writes each vector's path and its factors, the coordinates
-# along the path. Digits of a kind share leaves:
+# along the path. Equal digits share leaves:
 
 infer("run", "unseen", "paths.parquet")
 paths = pd.read_parquet("paths.parquet")
@@ -92,10 +92,10 @@ pd.crosstab(paths.digit, paths.path.str[-1])
 # Reconstruction
 # --------------
 #
-# The reconstruction error is the mean squared norm of what is left of
-# an unseen vector when the components on its path are subtracted. For
-# comparison, principal component analysis (PCA) has as many factors for
-# each vector as the tree has levels.
+# The reconstruction error is the mean squared norm of the unseen
+# vectors after the components on their paths have been subtracted. For
+# comparison, principal component analysis (PCA) uses as many factors
+# per vector as the tree has levels.
 
 left = evaluate("run", unseen="unseen").reconstruction_error
 unseen = np.isin(np.arange(1, 1798).astype(str), paths.id.astype(str))

@@ -2,20 +2,19 @@
 Ensembles and the number of topics
 ==================================
 
-You will be able to average fits of several seeds, to see which topics
-are stable, and to choose a family and a number of topics by held-out
-scores.
+You will average fits with several seeds, see which topics are stable,
+and choose a family and a number of topics by held-out scores.
 """
 
 # %%
 # Several seeds
 # -------------
 #
-# A fit ends in one of many optima. `restarts` fits several seeds to the
-# same corpus. Together they are an ensemble; each is a member, with a
-# run of its own in ``run/members``. `evaluate` scores each member, and
-# the mean of their predictive probabilities. The texts are paragraphs
-# of US presidents' annual addresses.
+# A fit ends in one of many local optima. `restarts` fits the same
+# corpus with several seeds. Together, the fits are an ensemble; each is
+# a member, whose run is stored in ``run/members``. `evaluate` scores
+# each member and the mean of their predictive probabilities. The texts
+# are paragraphs of US presidents' annual addresses.
 
 import pandas as pd
 
@@ -48,9 +47,9 @@ print(f"mean of their predictions {score.score:.3f}")
 # -------------
 #
 # The members' topics are matched one to one. `topics` lists the means
-# of the matching ones, with their *stability*: one minus the mean
-# Hellinger distance to the members' own. A topic that every seed finds
-# has a stability near one.
+# of matching topics with their *stability*: one minus the mean
+# Hellinger distance to the members' topics. A topic that every seed
+# finds has a stability near one.
 
 by_stability = sorted(
     topics("run", words=7), key=lambda topic: -topic.stability
@@ -62,10 +61,10 @@ for topic in [*by_stability[:4], *by_stability[-4:]]:
 # How many topics?
 # ----------------
 #
-# There are two ways. The first is a family that infers the number. Here
-# a corpus is drawn from ten topics, and ``hdp`` may use at most 40 (its
-# truncation). It merges, splits and deletes topics between iterations,
-# and about ten remain.
+# There are two ways to find out. The first is a family that infers the
+# number. Here a corpus is simulated from ten topics, and ``hdp`` may
+# use at most 40 (its truncation). It merges, splits and deletes topics
+# between iterations, and about ten remain.
 
 simulate(
     "drawn",
@@ -85,8 +84,8 @@ plot("inferred", "sizes.svg", what=["sizes"])
 
 # %%
 # The second is a comparison. `compare` fits families over numbers of
-# topics and seeds, and tabulates the held-out scores. Called again, it
-# continues where it was stopped.
+# topics and seeds, and tabulates the held-out scores. Called again
+# after an interruption, it continues where it stopped.
 
 comparison = compare(
     "train",
@@ -111,8 +110,8 @@ table[
 
 # %%
 # On real text, scores often rise with the number of topics well beyond
-# what a person wants to read. Then choose by the purpose: few topics to
-# read, many to predict.
+# what a person wants to read. Then let the purpose decide: few topics
+# for reading, many for prediction.
 #
 # Where to go next
 # ----------------

@@ -2,8 +2,8 @@
 Scikit-learn pipelines
 ======================
 
-You will be able to use topics as features in a pipeline, to search for
-a number of topics, and to learn from minibatches.
+You will use topics as features in a pipeline, search for a number of
+topics, and learn from minibatches.
 """
 
 # %%
@@ -12,10 +12,10 @@ a number of topics, and to learn from minibatches.
 #
 # The estimators follow scikit-learn's interface. They work in pipelines
 # and searches, can be cloned and pickled, and pass scikit-learn's
-# checks of estimators. Rows are documents, columns are words.
+# estimator checks. Rows are documents, columns are words.
 #
 # Here the documents are paragraphs of US presidents' annual addresses,
-# and the pipeline predicts from their topics which president spoke.
+# and the pipeline predicts the speaker from their topics.
 
 import pandas as pd
 from sklearn.feature_extraction.text import CountVectorizer
@@ -57,10 +57,10 @@ for row in pipeline[1].components_[:4]:
 # A search
 # --------
 #
-# `score` measures document completion. Proportions are fitted to a
-# random half of each document's tokens. The score is the mean log
-# probability of a token of the other half, in nats; higher is better.
-# So a search needs no labels.
+# `score` measures document completion: proportions are fitted to a
+# random half of each document's tokens, and the score is the mean log
+# probability of the tokens in the other half, in nats; higher is
+# better. A search therefore needs no labels.
 
 search = GridSearchCV(
     make_pipeline(words, CollapsedLDA(max_iter=40, random_state=0)),
@@ -76,8 +76,8 @@ results[["param_collapsedlda__n_components", "mean_test_score"]]
 # -----------
 #
 # `partial_fit` updates the model from one batch of documents, as the
-# stochastic schedule does. `total_documents` says how many documents
-# there will be in all.
+# stochastic schedule does. `total_documents` is the number of documents
+# that you expect in total.
 
 counts = words.fit_transform(texts.text)
 online = CollapsedLDA(
@@ -100,6 +100,6 @@ print(f"{process.components_.shape[0]} topics")
 # Where to go next
 # ----------------
 #
-# * :doc:`/howto/migrating`: from scikit-learn's own LDA, gensim and
+# * :doc:`/howto/migrating`: from scikit-learn's LDA, gensim and
 #   tomotopy.
 # * :doc:`/reference/python`: all estimators and their parameters.

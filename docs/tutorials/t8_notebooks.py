@@ -2,9 +2,9 @@
 Notebooks
 =========
 
-You will be able to watch a fit in a notebook, to look at its results as
-frames and pictures, and to stop and resume it. Each block of code is a
-cell of a notebook, which you can download at the end of the page.
+You will watch a fit in a notebook, look at its results as frames and
+pictures, and stop and resume it. Each block of code is a cell of a
+notebook, which you can download at the end of the page.
 """
 
 # %%
@@ -53,8 +53,8 @@ topics_frame = model.topics()
 topics_frame.head()
 
 # %%
-# Proportions of documents by president, for the three largest topics.
-# The frame has the index of the texts:
+# Mean proportions by president, for the three largest topics. The frame
+# has the index of the texts:
 
 shares = model.document_topics()
 shares.groupby(texts.president).mean()[topics_frame.index[:3]].round(
@@ -62,7 +62,7 @@ shares.groupby(texts.president).mean()[topics_frame.index[:3]].round(
 ).head()
 
 # %%
-# The same as arrays: topics x words, and documents x topics.
+# The same results as arrays: topics x words, and documents x topics.
 
 model.topic_word.shape, model.document_topic.shape
 
@@ -70,11 +70,11 @@ model.topic_word.shape, model.document_topic.shape
 # Live curves
 # -----------
 #
-# `sinks` are functions that receive each event of the fit, a dict. This
-# one draws a curve after every tenth iteration: the part of the
-# expected counts that moved between topics. In a notebook, replace the
-# previous picture with ``IPython.display.clear_output(wait=True)`` and
-# ``display(figure)``.
+# `sinks` are functions that receive each event of the fit as a dict.
+# This one draws a curve after every tenth iteration: the fraction of
+# the expected counts that moved between topics. In a notebook, replace
+# the previous picture with ``IPython.display.clear_output(wait=True)``
+# and ``display(figure)``.
 
 changes = []
 figure, axis = plt.subplots(figsize=(6, 2.5), layout="constrained")
@@ -105,9 +105,9 @@ fit(
 # ---------------
 #
 # *Interrupt kernel* in the notebook's menu stops a fit. If the fit has
-# a folder, its last complete iteration is saved. `resume` continues,
-# also with more iterations. The result has the same bits as one fit
-# without a stop.
+# a folder, its last complete iteration is saved. `resume` continues it,
+# if you like with more iterations. The result is bit-identical to a fit
+# without interruption.
 
 resume("run", iterations=80)
 
@@ -150,5 +150,5 @@ len(topics("run"))
 # Where to go next
 # ----------------
 #
-# * :doc:`/howto/monitoring`: dashboards, and events of runs elsewhere.
+# * :doc:`/howto/monitoring`: dashboards, and runs on other machines.
 # * :doc:`t7_scikit_learn`: estimators instead of functions.

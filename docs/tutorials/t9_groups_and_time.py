@@ -2,9 +2,9 @@
 Effects of groups and time
 ==========================
 
-You will be able to say how topics differ between groups at the same
-time, and over time within groups, with intervals that you can defend,
-and which words each group uses. :doc:`t9_speeches` finds these topics.
+You will estimate how topics differ between groups at the same time, and
+over time within groups, with intervals that you can defend, and find
+the words that each group uses. :doc:`t9_speeches` finds these topics.
 Readers who know stm will recognise its vignette: the data are speeches
 with the speaker's party and the year.
 """
@@ -14,8 +14,8 @@ with the speaker's party and the year.
 # -------------------------------
 #
 # The documents are the paragraphs of 65 annual addresses of US
-# presidents to Congress, 1945 to 2006. Each knows its address, which we
-# will need for the intervals.
+# presidents to Congress, 1945 to 2006. The column `address` groups the
+# paragraphs of one address, which we will need for the intervals.
 
 import pandas as pd
 
@@ -42,7 +42,7 @@ model = fit(
 model.topics(5)
 
 # %%
-# Four topics will do for this page; names of our own make the figures
+# Four topics are enough for this page; naming them makes the figures
 # easier to read.
 
 names = {
@@ -56,10 +56,11 @@ names = {
 # Does a topic depend on the party?
 # ---------------------------------
 #
-# Parties took turns in office, so a comparison must hold the time
-# constant: the formula has the party and a smooth curve over the years.
-# Paragraphs of one address resemble each other. ``cluster="address"``
-# makes the errors count 65 addresses rather than 5,451 paragraphs.
+# Parties took turns in office, so a comparison must hold time constant:
+# the formula contains the party and a smooth curve over the years.
+# Because paragraphs of the same address resemble each other,
+# ``cluster="address"`` bases the errors on 65 addresses rather than
+# 5,451 paragraphs.
 
 formula = "~ party + bs(year, df=4)"
 contrast = ["party=Democratic,Republican"]
@@ -70,23 +71,24 @@ gap.frame().sort_values("p_adjusted")[columns].head().round(3)
 # %%
 # An estimate of 0.02 means that Democrats spend two percentage points
 # more of an address on the topic than Republicans in the same years:
-# they speak more of schools, and less of the military. ``p_adjusted``
-# allows for looking at twenty topics at once. The forest shows all of
-# them; intervals that contain zero are grey.
+# they speak more about schools, and less about the military.
+# ``p_adjusted`` accounts for testing twenty topics at once. The forest
+# plot shows all of them; intervals that contain zero are grey.
 
 forest = effects_figure(
     gap, names=names, title="Democrats minus Republicans, same years"
 )
 
 # %%
-# Without clusters the same intervals are much narrower, and wrong:
+# Without clusters, the same intervals are much narrower, and wrong:
 
 naive = model.effects(formula, contrast=contrast)
 print(f"{(gap.se / naive.se).mean():.1f} times as wide with clusters")
 
 # %%
-# One check without theory: if parties are dealt to the addresses at
-# random, about 5% of the coefficients should look significant.
+# A permutation test checks the intervals without theory: if parties are
+# assigned to the addresses at random, about 5% of the coefficients
+# should look significant.
 
 checked = model.effects(formula, cluster="address", permutations=10)
 print(*checked.notes, sep="\n")
@@ -96,7 +98,7 @@ print(*checked.notes, sep="\n")
 # ------
 #
 # ``at`` predicts the share of each topic along the years, averaged over
-# the parties as they were. The logit link keeps bands between 0 and 1.
+# the observed parties. The logit link keeps bands between 0 and 1.
 
 curves = effects_figure(
     model.effects(
@@ -114,8 +116,8 @@ curves = effects_figure(
 # How do parties speak of the same topic?
 # ---------------------------------------
 #
-# Log-odds compare the words within a topic. Words above zero belong to
-# Democrats, words below to Republicans.
+# Log-odds compare the words within a topic. Democrats use words above
+# zero more often, Republicans words below zero.
 
 spoken = words_figure(
     model.words_by(9, "party", contrast=["Democratic", "Republican"]),
@@ -126,27 +128,29 @@ spoken = words_figure(
 # Words over time
 # ---------------
 #
-# The topic of war is one list of words for sixty years. A chain over
-# the decades shows what became of it.
+# The fitted topic of war has a single list of words for sixty years. A
+# chain over the decades shows how its words changed.
 
 words = model.words_over(6, "decade")
 words.frame(6).pivot(index="period", columns="rank", values="word")
 
 # %%
-# ``changes_frame`` has the words that rise and fall, and the figure
+# ``changes_frame`` lists the words that rise and fall, and the figure
 # draws them.
 
 changed = words_over_figure(words, names=names)
 words.changes_frame(4).round(4)
 
 # %%
-# What the intervals do not know
-# ------------------------------
+# What the intervals leave out
+# ----------------------------
 #
-# They take the topics as given. If you chose the number of topics, or
-# the seed, because of an effect, they are too narrow. And parties are
-# not assigned to years at random: a gap is a difference, not a cause.
-# A report has all of this as sections that can be sent.
+# The intervals take the topics as given. If you chose the number of
+# topics, or the seed, because of an effect, they are too narrow. And
+# parties were not assigned to years at random, so a difference between
+# them is not a causal effect.
+#
+# A report includes all of this in a file that you can share.
 
 model.report(
     "effects.html",

@@ -2,8 +2,8 @@
 Single cells
 ============
 
-You will be able to go from a file of AnnData to clusters of cells that
-are annotated with topics of chromatin accessibility.
+You will go from an AnnData file to clusters of cells that are annotated
+with topics of chromatin accessibility.
 """
 
 # %%
@@ -11,7 +11,8 @@ are annotated with topics of chromatin accessibility.
 # -----------------
 #
 # A real file comes from an experiment. Here cells of four types are
-# drawn: each type opens peaks of its own beside a common background.
+# simulated: the accessible peaks of a type are a common background and
+# peaks specific to the type.
 
 import anndata
 import matplotlib.pyplot as plt
@@ -53,11 +54,11 @@ adata.write_h5ad("cells.h5ad")
 # Topics
 # ------
 #
-# `ingest` reads the file in blocks, so that it may be larger than
-# memory. Cells become documents and peaks become words; ``binarise``
-# counts each peak of a cell once, and ``labels`` keeps a column of
-# ``obs``. The command line does the same with ``collapsium ingest
-# cells.h5ad cells --binarise --labels type``.
+# `ingest` reads the file in blocks, so it may be larger than memory.
+# Cells become documents and peaks become words; ``binarise`` counts
+# each peak of a cell once, and ``labels`` stores a column of ``obs``.
+# The command line does the same with ``collapsium ingest cells.h5ad
+# cells --binarise --labels type``.
 
 collapsium.ingest("cells.h5ad", "cells", binarise=True, labels="type")
 model = collapsium.fit(
@@ -110,8 +111,8 @@ for axis, color in zip(axes, ("leiden", columns[0]), strict=True):
 figure.tight_layout()
 
 # %%
-# Shares of topics by type of cell have errors, as for any field of
-# documents.
+# Topic shares by cell type come with standard errors, as for any field
+# of the documents.
 
 shares = model.shares_by("type").frame()
 print(shares[["topic", "term", "estimate", "low", "high"]].head(8))

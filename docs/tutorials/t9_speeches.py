@@ -23,9 +23,10 @@ texts[["year", "president", "party", "text"]].head()
 # How many topics?
 # ----------------
 #
-# `compare` fits each number with two seeds, here to a sample of the
-# paragraphs. It shows how well words are predicted, whether topics are
-# coherent and exclusive, and how many of them another seed finds again.
+# `compare` fits each number of topics with two seeds, here to a sample
+# of the paragraphs. It shows how well words are predicted, whether
+# topics are coherent and exclusive, and how many of them another seed
+# finds again.
 
 reading = {"min_documents": 5, "max_document_share": 0.2}
 compared = compare(
@@ -42,7 +43,7 @@ compared.plot()
 # The topics
 # ----------
 #
-# Fields of the frame go with the texts: labels, and a date.
+# Columns of the frame become labels and the date of the documents.
 
 model = fit(
     texts,
@@ -71,10 +72,10 @@ model.examples(war, n=2)
 # Parties
 # -------
 #
-# Shares of the topics in the addresses of each party. Paragraphs of one
-# address resemble each other, so that errors are clustered by address.
-# Parties held office in different years: :doc:`t9_groups_and_time`
-# compares them at the same time.
+# These are the topics' shares in the addresses of each party.
+# Paragraphs of the same address resemble each other, so errors are
+# clustered by address. Parties held office in different years:
+# :doc:`t9_groups_and_time` compares them at the same time.
 
 model.shares_by("party", cluster="address")
 
@@ -82,8 +83,9 @@ model.shares_by("party", cluster="address")
 # Time
 # ----
 #
-# Periods have any width, and the bands count dependence in the same
-# way. The figure is one of Matplotlib: change it, and save it as PDF.
+# Periods may have any width, and the bands account for dependence in
+# the same way. The result is a Matplotlib figure that you can change
+# and save as PDF.
 
 figure = model.plot(
     "time", topics=[war, taxes], period="5 years", cluster="address"
@@ -101,8 +103,8 @@ years.query("topic == @war")[["term", "estimate", "low", "high"]].tail()
 # A report
 # --------
 #
-# One file for any browser, with the map of topics, their words over
-# time, and passages.
+# A single file for any browser shows the map of topics, their words
+# over time, and passages.
 
 model.report("addresses.html")
 
@@ -110,6 +112,7 @@ model.report("addresses.html")
 # Where to go next
 # ----------------
 #
-# * :doc:`/howto/better_topics`: what helps where topics are not good.
-# * :doc:`t9_groups_and_time`: differences at equal years, and curves.
+# * :doc:`/howto/better_topics`: what helps if topics are not good.
+# * :doc:`t9_groups_and_time`: differences in the same years, and
+#   curves.
 # * :doc:`t10_reviews`: documents grouped by a preset.
