@@ -82,8 +82,8 @@ pd.read_parquet("presidents.parquet")[
 # In the picture, each row stands for a true label, and each column for
 # a predicted label.
 #
-# `evaluate` computes the scores. *Macro* F1 averages over the labels, so
-# that rare labels count as much as common ones.
+# `evaluate` computes the scores. *Macro* F1 averages over the labels,
+# so that rare labels count as much as common ones.
 
 (scores,) = evaluate(
     "labels", unseen="unseen", field="president"

@@ -96,9 +96,9 @@ pd.read_parquet("shares.parquet").head(3)
 # A sequence
 # ----------
 #
-# In ``sequential-lda``, the proportions of each segment are drawn around
-# the previous segment's. A single document is enough. This one consists
-# of all addresses from 1945 to 2006, each a segment.
+# In ``sequential-lda``, the proportions of each segment are drawn
+# around the previous segment's. A single document is enough. This one
+# consists of all addresses from 1945 to 2006, each a segment.
 
 history = pd.DataFrame(
     [{"id": "history", "text": addresses.text.str.join("\n").tolist()}]
