@@ -17,7 +17,7 @@ from collapsium.storage.printable import printable
 
 MAX_NAMES = 10  # Largest number of names that a message lists
 
-# Folders of our own modules, which a notebook's traceback leaves out
+# Folders of Collapsium's modules, which a notebook's traceback omits
 PACKAGES = tuple(Path(__file__).parents[1] / name for name in ("pipeline", "workers", "storage"))
 SHELLS = {"IPython", "ipykernel"}  # Packages that run a notebook's code
 
@@ -28,7 +28,7 @@ _MENTION = re.compile(r"--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)|`([a-z][a-z0-9_]*)`")
 class CollapsiumError(Exception):
     """Base of every error that is raised on purpose.
 
-    A message may quote files and words that anyone has written, so that control characters in it are replaced. It names
+    A message may quote untrusted files and words, so control characters in it are replaced. It names
     parameters and functions in backquotes; the command line translates these to flags and commands.
     """
 
@@ -36,7 +36,7 @@ class CollapsiumError(Exception):
         return printable(super().__str__())
 
     def _render_traceback_(self) -> list[str]:
-        """Return the lines that IPython shows: the caller's own code, and the error in one line."""
+        """Return the lines that IPython shows: the code of the caller, and the error in one line."""
         lines = []
         for frame in traceback.extract_tb(self.__traceback__):
             path = Path(frame.filename)
@@ -64,11 +64,11 @@ class InputError(CollapsiumError, ValueError):
 
 
 class DamagedError(InputError):
-    """A file of our own does not match its digest or its format."""
+    """A file of a corpus, run or model does not match its digest or its format."""
 
 
 class NotFiniteError(DamagedError):
-    """A figure of a fit is not finite, as the arrays that it went on from hold what no fit gives."""
+    """A metric of a fit is not finite, because the arrays that it continued from are not the state of any fit."""
 
 
 class NoVocabularyError(InputError):
@@ -125,7 +125,7 @@ class MissingError(CollapsiumError, ImportError):
 
 @contextmanager
 def optional(package: str, message: str) -> Iterator[None]:
-    """Raise `MissingError` with a message where an import within finds that an optional package is not installed."""
+    """Raise `MissingError` with a message if an import in the block finds that an optional package is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -155,7 +155,7 @@ class LockedError(CollapsiumError, BlockingIOError):
 
 
 class TakenOverError(LockedError):
-    """Another process has taken over the work of this one, which has written nothing since."""
+    """Another process has taken over the work of this process, which has written nothing since."""
 
 
 class ClosedError(CollapsiumError, ValueError):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from collapsium.storage.printable import printable
 
-# Colours that can be read on light and dark pages, as a notebook chooses its own
+# Colours that are readable on light and dark pages, because the notebook chooses the background
 BAR, TRACK, FAINT = "#0072b2", "rgba(127,127,127,.18)", "rgba(127,127,127,.35)"
 BAR_WIDTH = 90  # Pixels
 CELL = "padding:2px 12px 2px 0;text-align:{side};vertical-align:top;white-space:{wrap}"

@@ -1,4 +1,4 @@
-"""Make text safe for terminals, JSON lines and spreadsheets, as anyone may have written it; short `repr` of results."""
+"""Make untrusted text safe for terminals, JSON lines and spreadsheets; short `repr` of results."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from collapsium.storage.printable import ShortRepr
 
 @dataclass(frozen=True, repr=False)
 class Chunk(ShortRepr):
-    """Documents whose words are numbered by a vocabulary of their own."""
+    """Documents whose words are numbered by the vocabulary of a block of text."""
 
     words: pa.Array  # The word of each number
     # First pair, or token, of each document, and the end of the last; int64 (documents + 1,)

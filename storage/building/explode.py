@@ -47,7 +47,7 @@ def _column(extras: Mapping[str, pa.Array], reference: ShardReference) -> pa.Arr
 def explode_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
     """Make a corpus whose documents are the segments of another.
 
-    Shards and the vocabulary stay, so that the two parts of a split again have the same documents. Document
+    The shards and the vocabulary are kept, so that the two parts of a split again have the same documents. Document
     frequencies are counted anew.
     """
     corpus.require(DOCUMENTS, "explode")

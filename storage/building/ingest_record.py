@@ -40,7 +40,7 @@ RECORDED_AS = {"min_characters": "min_letters"}  # Names of options in records, 
 _ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
 
 
-# Checks of the parts of a record, which take longer to make than to use
+# Validators of the parts of a record, cached because they take longer to build than to use
 _ADAPTERS: dict[type[object], pydantic.TypeAdapter[Any]] = {}
 
 Part = TypeVar("Part", "Report", "SideFileColumns", "Phrasing", Cuts, ReadOptions)
@@ -57,7 +57,7 @@ class Report(ShortRepr):
     empty_documents: int = 0  # Documents without a word of the vocabulary; they are written too
     missing_text: int = 0  # Documents without a text
     replaced_bytes: int = 0  # Documents with bytes that are not UTF-8
-    skipped_documents: int = 0  # Documents that the corpus had already
+    skipped_documents: int = 0  # Documents that were already in the corpus
     # Distinct words of the source, and of the vocabulary
     source_words: int = 0
     words: int = 0
@@ -70,9 +70,9 @@ class Report(ShortRepr):
     segments: int = 0  # Segments of the documents; 0 without segments
     attachments: int = 0  # Encoded attachments that were left out
     unspaced_tokens: int = 0  # Tokens that are runs of several words, in scripts without spaces between words
-    # Numbers of dates by the way in which they were read; None for documents without a field of dates
+    # Numbers of dates by how they were read; None for documents without a field of dates
     dates: DateTally | None = None
-    guesses: tuple[Guess, ...] = ()  # What the readers found out about the input by themselves
+    guesses: tuple[Guess, ...] = ()  # Properties of the input that the readers guessed
     left_out: tuple[LeftOut, ...] = ()  # Files of folders that were not read
 
     @property

@@ -1,4 +1,4 @@
-"""Make documents and vectors, as they are written to a corpus, of what a generative model draws."""
+"""Convert draws from a generative model to documents and vectors, as they are written to a corpus."""
 
 from __future__ import annotations
 

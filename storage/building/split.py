@@ -43,7 +43,7 @@ def finish_interrupted(train: Folder, heldout: Folder) -> bool:
 
 
 def _are_parts_of_one_split(visible: Folder, hidden: Folder) -> bool:
-    """Return True if two folders are complete and the two parts of one split."""
+    """Return True if two folders are complete and are the two parts of the same split."""
     try:
         manifests = read_manifest(visible), read_manifest(hidden)
         first, second = read_steps(visible), read_steps(hidden)

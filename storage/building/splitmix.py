@@ -1,4 +1,4 @@
-"""SplitMix64 (Steele, Lea and Flood 2014): numbers that depend on all bits of what they are made of."""
+"""SplitMix64 (Steele, Lea and Flood 2014): a hash of numbers that depends on all of their bits."""
 
 from __future__ import annotations
 

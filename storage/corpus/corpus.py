@@ -232,7 +232,7 @@ class Corpus:
             raise InputError(self.url, "the corpus is empty: expected at least one document with a word")
 
     def begins_with(self, vocabulary: VocabularyRecord) -> bool:
-        """Return True if this corpus has a vocabulary, or that with further words appended."""
+        """Return True if this corpus has the given vocabulary, or the same one with further words appended."""
         from collapsium.storage.corpus import vocabulary as vocabulary_file
 
         own = self.manifest.vocabulary

@@ -97,7 +97,7 @@ class Numbered:
 
     offsets: npt.NDArray[np.int64]  # Offsets of the documents; int64 (documents + 1,)
     label: npt.NDArray[np.int32]  # Numbers in the table; labels outside the table are omitted; int32
-    # 1 for labels; for covariates the standardised value, so that a missing one counts as the mean; float64
+    # 1 for labels; for covariates the standardised value, so that a missing covariate counts as the mean; float64
     value: npt.NDArray[np.float64]
 
 

@@ -56,7 +56,7 @@ class Labels(ShortRepr):
         return Labels(names, arrays["label_offsets"], arrays["label_position"], numbers)
 
     def set_to(self, name: str, value: str | float) -> Labels:
-        """Return labels with one value of a field for all documents, in place of their own."""
+        """Return labels in which all documents have the same value of a field, which replaces their values."""
         documents = self.offsets.size - 1
         if not isinstance(value, str):
             return Labels(self.names, self.offsets, self.position, {**self.numbers, name: np.full(documents, value)})

@@ -1,6 +1,6 @@
-"""Lineage of a corpus: the splits that it comes from, and the part that it holds of each.
+"""Lineage of a corpus: the splits that it comes from, and the part of each split that it contains.
 
-The record lies beside the manifest and is copied with the folder. The digest of a corpus does not depend on it.
+The record is stored beside the manifest and is copied with the folder. The digest of a corpus does not depend on it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Lineage(BaseModel):
 
     @property
     def ancestors(self) -> list[str]:
-        """Digests of the corpora that it comes from, the earliest first, and its own last."""
+        """Digests of the corpora that it comes from, the earliest first, and last the digest of the corpus itself."""
         return [*(step.corpus for step in self.steps), self.corpus]
 
 
@@ -90,7 +90,7 @@ def lineage_of(corpus: Corpus) -> Lineage:
 
 
 def read_steps(folder: Folder) -> tuple[Step, ...]:
-    """Read the splits that lead to a corpus; empty without a record."""
+    """Read the splits that led to a corpus; empty without a record."""
     if not folder.exists(LINEAGE):
         return ()
     record = read_record(folder, LINEAGE, KIND, VERSION, oldest=VERSION)

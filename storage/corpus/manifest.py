@@ -78,7 +78,7 @@ class VectorsRecord(ShortModel):
     """The Zarr array of a corpus of vectors: its folder, the digest of its ``zarr.json``, and the rows of a chunk.
 
     Chunk k has the vectors of shard k, so that all shards of an array but the last are of equal size. Each addition to
-    the corpus has an array of its own in ``appended``, as filling up the last chunk would change what readers see.
+    the corpus is a separate array in ``appended``, because filling up the last chunk would change what readers see.
     ``constant`` has the columns with the same value in all vectors.
     """
 
@@ -183,7 +183,7 @@ class Manifest(ShortModel):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the manifest and so, as it has the digest of every file, of the corpus."""
+        """SHA-256 of the manifest and, because it contains the digest of every file, of the corpus."""
         return digest_of(self.record())
 
 

@@ -1,4 +1,4 @@
-"""Encode and decode the Parquet files of shards, as anyone may have written them."""
+"""Encode and decode the Parquet files of shards, which may be untrusted."""
 
 from __future__ import annotations
 

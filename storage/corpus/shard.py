@@ -152,7 +152,7 @@ class Shard(ShortRepr):
     def lengths(self) -> npt.NDArray[np.int64]:
         """Tokens of each document."""
         lengths, some = np.zeros(self.documents, dtype=np.int64), self.offsets[1:] > self.offsets[:-1]
-        # A running sum over all pairs takes five times as long.
+        # Differences of a running sum over all pairs would take five times as long.
         lengths[some] = np.add.reduceat(self.counts, self.offsets[:-1][some], dtype=np.int64) if some.any() else 0
         return lengths
 
@@ -174,7 +174,7 @@ class Shard(ShortRepr):
         )
 
     def of_documents(self, keep: npt.NDArray[np.bool_]) -> Shard:
-        """Return the same documents, of which those that are not in `keep` have no words."""
+        """Return the same documents; documents that are not in `keep` lose their words."""
         pairs = np.repeat(keep, np.diff(self.offsets))
         running = np.concatenate([[0], np.cumsum(pairs, dtype=np.int64)])
         position, occurs = self.position[pairs], np.zeros(self.words.size, dtype=bool)
@@ -276,7 +276,7 @@ def read_ids(folder: Folder, record: ShardRecord) -> pa.Array:
 
 
 def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -> Documents:
-    """Decode and check the bytes of a shard's file, as anyone may have written them."""
+    """Decode and check the bytes of a shard's file, which may be untrusted."""
     with shard_damage(path):
         documents = _documents_of(decode_table(data, record.documents, path), vocabulary_words, path)
     totals = (len(documents), documents.words.size, int(documents.counts.sum(dtype=np.int64)))
@@ -286,7 +286,7 @@ def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -
 
 
 def _documents_of(table: pa.Table, vocabulary_words: int, path: str) -> Documents:
-    """Return the documents of a table, with all indices checked, as kernels do not check bounds."""
+    """Return the documents of a table, with all indices checked, because kernels do not check bounds."""
     most = vocabulary_words - 1
     offsets, words = integer_lists(table, "words", 0, most, path, f"word ids from 0 to {most}")
     other, counts = integer_lists(table, "counts", 1, MAX_COUNT, path, f"counts from 1 to {MAX_COUNT}")

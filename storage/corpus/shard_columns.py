@@ -1,4 +1,4 @@
-"""Check the columns of a shard's Parquet file, as anyone may have written it and kernels do not check bounds."""
+"""Check the columns of a shard's Parquet file, which may be untrusted; kernels do not check bounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABEL_FIELDS = ("field", "value")
 # Largest number of tokens of a document, and so of a pair: kernels count in 32 bits
 MAX_COUNT = int(np.iinfo(np.int32).max)
 
-# Types of columns of lists, equal in all shards, as columns of several shards are concatenated
+# Types of columns of lists, which are equal in all shards because columns of several shards are concatenated
 LISTS = {
     LABELS: pa.list_(pa.field("element", pa.struct([(name, pa.string()) for name in LABEL_FIELDS]))),
     SEGMENTS: pa.list_(pa.field("element", pa.int32())),

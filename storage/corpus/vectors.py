@@ -156,7 +156,7 @@ def without_pairs(ids: pa.Array, extras: Mapping[str, pa.Array]) -> Documents:
 
 
 def decode_columns(data: bytes, record: ShardRecord, path: str) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Decode a file of ids and further columns, as anyone may have written it; see `read_columns`."""
+    """Decode a file of ids and further columns, which may be untrusted; see `read_columns`."""
     with shard_damage(path, "vectors"):
         return ids_and_extras(decode_table(data, record.documents, path), path)
 

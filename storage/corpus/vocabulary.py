@@ -62,10 +62,10 @@ class Vocabulary:
 
 
 def named_unknown(unknown: Sequence[str], words: Sequence[str]) -> str:
-    """Return words that a vocabulary does not have, a few of them, each with the nearest words that it has."""
+    """Return a few of the words that a vocabulary does not have, each with the nearest words that it has."""
     named = []
     for word in unknown[:MAX_NAMED]:
-        # Near words begin alike: a comparison with all would take long.
+        # Similar words begin alike, and a comparison with all words would take long.
         first = word[:1].lower()
         alike = [word for word in words if word[:1].lower() == first]
         named.append(f"{word!r}{near(word, alike, 2)}")
@@ -74,7 +74,7 @@ def named_unknown(unknown: Sequence[str], words: Sequence[str]) -> str:
 
 
 def as_spelled_in(vocabulary: Sequence[str], words: Sequence[str]) -> list[str]:
-    """Return words as a vocabulary spells them, where it has them in another Unicode form or with other apostrophes.
+    """Return words as a vocabulary spells them, if it contains them in another Unicode form or with other apostrophes.
 
     Distinct words stay distinct, so that no two of them count as one word of the vocabulary.
     """
@@ -105,7 +105,7 @@ def read_vocabulary(folder: Folder, record: VocabularyRecord) -> Vocabulary:
 
 
 def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
-    """Decode the bytes of a vocabulary's file, as anyone may have written them."""
+    """Decode the bytes of a vocabulary's file, which may be untrusted."""
     try:
         file = BoundedFile(io.BytesIO(data))
         if file.rows != words:
@@ -136,7 +136,7 @@ def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]
         text = decode_text(data, encoding)
     except UnicodeDecodeError as error:
         raise InputError(path, f"expected {encoding or 'UTF-8'} text ({error}); {NAME_IT}") from None
-    # Only line ends are taken as such, and not the other signs of Unicode that `str.splitlines` knows.
+    # Only line ends separate lines, unlike in `str.splitlines`, which also splits at other Unicode characters.
     words = re.split("\r\n?|\n", text)
     if not words[-1]:
         words.pop()
@@ -151,7 +151,7 @@ def _features(path: str, lines: list[str]) -> list[str]:
     rows = [line.split("\t") for line in lines]
     width = min(map(len, rows))
     for place, row in enumerate(rows, start=1):
-        # A number is the count of a word, in a table of another program.
+        # A number is a word's count in a table that another program wrote.
         if len(row) > 1 and (len(row) != width or not row[1].strip() or NUMBER.fullmatch(row[1].strip())):
             raise InputError(
                 path,

@@ -25,7 +25,7 @@ _DOTTED_I = "i\u0307"  # Lower case of the Turkish capital I with a dot
 def word_pattern(rule: int) -> re.Pattern[str]:
     """Return the pattern whose first group is a word: two characters or more, of which the first is a letter.
 
-    By rule 2, a word goes on over combining marks, and over zero-width joiners that something follows. Marks may
+    By rule 2, a word continues across combining marks, and across zero-width joiners that something follows. Marks may
     precede a word, as a variation selector does that belongs to an emoji.
     """
     if rule == FIRST_RULE:
@@ -38,7 +38,7 @@ def word_pattern(rule: int) -> re.Pattern[str]:
 
 def _ranges_of_marks() -> str:
     """Return the combining marks (categories Mn and Mc), as ranges for a pattern."""
-    # Scripts lie below 0x20000; further up are ideographs and, behind them, variation selectors.
+    # Scripts are below 0x20000, followed by ideographs and variation selectors.
     codes = [*range(0x20000), *range(0xE0100, 0xE01F0)]
     marks = [code for code in codes if unicodedata.category(chr(code)) in ("Mn", "Mc")]
     starts = [code for code, before in zip(marks, [-2, *marks], strict=False) if code != before + 1]

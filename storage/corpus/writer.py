@@ -21,7 +21,7 @@ from collapsium.storage.errors import InputError
 from collapsium.storage.io.arrays import MOST_CHUNK_BYTES
 from collapsium.storage.io.folder import Folder
 
-# Default size of shards; a trade-off between parallel sweeps and tasks that are worth their overhead.
+# Default size of shards, a compromise between parallel sweeps and the overhead of tasks
 DEFAULT_SHARDS = 8  # Number of shards, within the limits below
 MIN_SHARD_TOKENS = 100_000  # Least number of tokens of a shard
 MAX_SHARD_TOKENS = 2_000_000  # Largest number of tokens of a shard
@@ -50,7 +50,8 @@ class CorpusWriter:
     """Writes the shards, the vocabulary and, last, the manifest of a corpus.
 
     A document belongs to shard t // `shard_tokens`, where t is the number of its first token in the corpus; an empty
-    document belongs to the shard of the one before. So shards are even, and do not depend on the chunks that arrive.
+    document belongs to the shard of the previous document. Shards are therefore of similar size, and do not depend on
+    the chunks in which documents arrive.
     """
 
     def __init__(self, folder: Folder, words: int, shard_tokens: int | None = None) -> None:
@@ -77,7 +78,7 @@ class CorpusWriter:
             self._flush(self._shard_tokens, last=False)
 
     def add_shard(self, documents: Documents) -> None:
-        """Write documents as a shard of their own, as when another corpus's shards are retained."""
+        """Write documents as a separate shard, for example to keep the shards of another corpus."""
         self._write(documents)
 
     def finish(self, words: list[str]) -> Manifest:
@@ -137,7 +138,7 @@ class WrittenVectors:
 class VectorWriter:
     """Writes the shards, the vocabulary and, last, the manifest of a corpus of vectors.
 
-    All shards but the last have as many vectors, as each is a chunk of one Zarr array.
+    All shards but the last have the same number of vectors, because each is a chunk of the same Zarr array.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numcodecs import zstd
 
 CHUNK_BYTES = 16 << 20  # Size of a chunk, uncompressed
-MOST_CHUNK_BYTES = 1 << 30  # Largest chunk that is read, as anyone may have written a group
+MOST_CHUNK_BYTES = 1 << 30  # Largest chunk that is read, because a group may be untrusted
 
 # Tables of counts are nearly all zeros and compress to a thousandth.
 # Bounds of the uncompressed bytes of a group: a multiple of the files' size, and at least 256 MB
@@ -69,7 +69,7 @@ class Rows(Protocol):
 
 
 class Layout(NamedTuple):
-    """Shape, dtype, chunks and names of an array's files: all that its metadata says."""
+    """Shape, dtype, chunks and file names of an array: everything that its metadata states."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -186,7 +186,7 @@ def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool =
     each number would take longer than the rest of a small checkpoint.
     """
     numbers: dict[str, list[str]] = {}
-    # Sorted, as the order of the arrays depends on the executor and the bytes must not.
+    # Sorted, because the order of the arrays depends on the executor and the bytes must not.
     for name, values in sorted(arrays.items()):
         if not values.shape:
             numbers.setdefault(values.dtype.str[1:], []).append(name)
@@ -258,7 +258,7 @@ class StoredRows:
         first, last, _ = rows.indices(self.shape[0])
         size = self._layout.chunks[0]
         if (first, last, self.shape) == (0, size, self._layout.chunks) and self._layout.compressed:
-            # Nobody else has the array that it was decompressed into.
+            # The array that it was decompressed into has no other owner.
             return self._chunk(0)
         values = np.empty((max(last - first, 0), *self.shape[1:]), dtype=self.dtype)
         if not values.size:

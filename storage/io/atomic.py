@@ -1,6 +1,6 @@
 """Write, replace, sync and remove files and folders on this machine, so that each is complete or does not exist.
 
-A file or folder is made under a hidden name beside its own (`hidden_path`), synced, and then given its name. The
+A file or folder is made under a hidden name beside its final name (`hidden_path`), synced, and then renamed. The
 process holds a lock of the operating system on a hidden folder. The lock ends with the process, however that ends, so
 that an unlocked folder is abandoned and may be removed. On file systems without such locks, as some network mounts, no
 folder counts as abandoned.
@@ -29,7 +29,7 @@ Put = Callable[[str, "bytes | memoryview"], object]  # Writes a file, from its n
 UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF, errno.EISDIR, errno.ENOSYS}
 
 
-# Many files are synced at once: disks take those that wait at the same time in one go.
+# Many files are synced at the same time, because disks combine requests that wait together.
 # Threads that sync: 60 files of 72 MB took 0.05 s instead of 0.2 s one by one, and no less with 16 threads
 SYNC_THREADS = 8
 MAX_UNSYNCED_FILES = 64  # Files that stay open until they are synced together
@@ -131,7 +131,7 @@ def make_folder(path: Path) -> None:
 
 
 def _make_ready(folder: Path, guard: Guard) -> None:
-    """Make a folder to write into, under the guard if it is new, as it may belong to another process by now."""
+    """Make a folder to write into, under the guard if it is new, because it may belong to another process by now."""
     if not folder.is_dir():
         with guard():
             make_folder(folder)
@@ -163,7 +163,7 @@ def write_atomically(
 
 
 def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded) -> T:
-    """Write all files of a folder, which gets its name when they are synced, in place of an existing one."""
+    """Write all files of a folder, which replaces an existing one when all of them are synced."""
     _make_ready(path.parent, guard)
     part = hidden_path(path)
     folders, handles = {"": str(part)}, list[IO[bytes]]()
@@ -202,7 +202,7 @@ def _make_inside(name: str, folders: dict[str, str]) -> None:
 
 
 def _write(handle: IO[bytes], data: bytes | memoryview) -> None:
-    """Write all bytes to a file without a buffer, of which a write may take only a part."""
+    """Write all bytes to an unbuffered file, which may accept only a part of them at a time."""
     rest = memoryview(data)
     while rest:
         rest = rest[handle.write(rest) :]
@@ -241,7 +241,7 @@ os.register_at_fork(after_in_child=_sync_threads.cache_clear)
 
 
 def _put_in_place(part: Path, path: Path) -> None:
-    """Rename a folder to a name that another may have, which is then removed."""
+    """Rename a folder; an existing folder of this name is removed."""
     try:
         part.rename(path)
     except OSError as error:
@@ -260,7 +260,7 @@ def _put_in_place(part: Path, path: Path) -> None:
 def append(path: Path, data: bytes | memoryview, guard: Guard = unguarded) -> None:
     """Append to a file, all or nothing."""
     _make_ready(path.parent, guard)
-    # Without a buffer, as closing the file would write the rest of its buffer after the truncation below.
+    # Without a buffer, because closing the file would write the rest of its buffer after the truncation below.
     with guard(), path.open("ab", buffering=0) as handle:
         before = handle.seek(0, os.SEEK_END)
         try:

@@ -22,7 +22,7 @@ TRIES = 6
 PAUSE = 0.1  # Seconds before the second attempt; each further pause is twice as long
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# Errors that a retry would meet again.
+# Errors that would recur in a retry
 LASTING = {
     *FULL,
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.EFBIG, errno.ELOOP, errno.EINVAL),
@@ -41,7 +41,7 @@ def with_retries(url: str, operation: Callable[[], T]) -> T:
             return operation()
         except (*_PRESENCE_ERRORS, CollapsiumError):
             raise
-        # Clients of stores raise exceptions of their own, which have no common base class.
+        # Clients of stores raise different exceptions, which have no common base class.
         except Exception as error:
             # Other built-in errors are defects of this program.
             if not isinstance(error, OSError) and type(error).__module__ in ("builtins", "numpy"):
@@ -68,7 +68,7 @@ CHAINS = ("zip", "tar", "libarchive", "dir", "simplecache", "filecache", "blockc
 
 
 def is_url(name: str) -> bool:
-    """Return True for an fsspec URL; any name without ``://`` is a local path, whatever other signs it holds."""
+    """Return True for an fsspec URL; any name without ``://`` is a local path, whatever else it contains."""
     return "://" in name and not name.startswith(LOCAL)
 
 

@@ -1,4 +1,4 @@
-"""A folder at any fsspec URL, with the few operations that the formats need, and making or replacing it as a whole."""
+"""A folder at any fsspec URL, with the operations that the formats need, and its creation or replacement as a whole."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Folder:
         return f"Folder({self.url!r})"
 
     def __reduce__(self) -> tuple[type[Folder], tuple[str]]:
-        """Pickle the absolute address, as a worker may run in another folder; fences are not pickled."""
+        """Pickle the absolute address, because a worker may run in another folder; fences are not pickled."""
         return Folder, (self.address,)
 
     def __truediv__(self, name: str) -> Folder:
@@ -128,7 +128,7 @@ class Folder:
         return self._do(name, lambda: bool(self._fs.exists(path)))
 
     def _refresh(self) -> None:
-        """Drop cached listings, as other processes write to the same store."""
+        """Drop cached listings, because other processes write to the same store."""
         if not self.local:
             self._fs.invalidate_cache()
 
@@ -236,7 +236,7 @@ class Folder:
         folder, _, _ = name.rpartition("/")
         if folder:
             self._checked(folder)
-        # The name itself may be a link, which is removed without following it.
+        # The name may be a link, which is removed without following it.
         path = f"{self._path}/{require_inside(self.url, name)}"
         with contextlib.suppress(FileNotFoundError), self.guard():
             self._do(name, lambda: self._fs.rm_file(path))
@@ -298,7 +298,7 @@ class Folder:
 
     @property
     def path(self) -> str:
-        """The path within the folder's own file system."""
+        """The path of the folder within its file system."""
         return self._path
 
     def rename(self, target: Folder) -> None:
@@ -397,7 +397,7 @@ def replaced(folder: Folder) -> Iterator[Folder]:
 def remove_parts(folder: Folder, *, folders: bool = True) -> None:
     """Remove what dead processes have left unfinished directly inside a folder; only the owner of its lock may.
 
-    Without `folders`, hidden folders stay, as another program may be making them.
+    Without `folders`, hidden folders are kept, because another program may be making them.
     """
     for name in filter(atomic.is_hidden, folder.names()):
         path = Path(f"{folder.path}/{name}")
@@ -410,15 +410,16 @@ def remove_parts(folder: Folder, *, folders: bool = True) -> None:
                 folder.delete(name)
 
 
-# Protocols of stores whose address is the user's own configuration: a bucket follows, no host to connect to
+# Protocols of stores whose address comes from the user's configuration: the URL names a bucket, not a host to connect
+# to
 OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "memory"})
 
 
 def recorded_url(folder: Folder, url: object) -> str:
-    """Return a URL from a record, unless it leads to another store than the record's own.
+    """Return a URL from a record, unless it leads to another store than the store of the record.
 
-    Opening a URL connects to its host, or runs the code of a chained protocol. So a record may refer to local paths
-    and to its own store only.
+    Opening a URL connects to its host, or runs the code of a chained protocol. A record may therefore refer only
+    to local paths and to its store.
     """
     if isinstance(url, str) and not ("::" in url and "://" in url):
         scheme, host, own_scheme, own_host = *_store_of(url), *_store_of(folder.address)

@@ -1,8 +1,8 @@
-"""Decode Parquet files in bounded memory, as anyone may have written them.
+"""Decode Parquet files, which may be untrusted, in bounded memory.
 
 The sizes in a file's footer cannot be trusted, and a few bytes can decode to gigabytes: compressed pages, runs of equal
-values, and strings that a dictionary holds once. So the headers of all pages are read before Arrow decodes a page.
-Arrow decodes strings to dictionaries and indices, from which the size of the plain strings is known in advance.
+values, and strings that a dictionary holds once. The headers of all pages are therefore read before Arrow decodes a
+page. Arrow decodes strings to dictionaries and indices, from which the size of the plain strings is known in advance.
 
 Arrow's public interface cannot keep this bound, as it shows no header of a page: with `thrift_string_size_limit`,
 `thrift_container_size_limit` and batches of 1,024 rows, a file of 33 KB whose footer promises 1 KB takes 2.1 GB and
@@ -308,9 +308,9 @@ class BoundedFile:
                 yield pa.RecordBatch.from_arrays(written, names=batch.schema.names)
 
     def _group_batches(self, group: int, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a row group; strings within lists as dictionaries if possible, as a row may have many.
+        """Yield the rows of a row group; strings within lists are dictionaries if possible, as rows may have many.
 
-        Arrow cannot do so if the writer has stopped using its dictionary, as most strings are distinct.
+        Arrow cannot do so if the writer has stopped using its dictionary because most strings are distinct.
         """
         done = 0
         try:
@@ -350,7 +350,7 @@ class _Ahead(io.RawIOBase):
         self._pieces: list[tuple[int, bytes]] = []
 
     def close(self) -> None:
-        """Leave the file open for other readers, as Arrow closes its source."""
+        """Leave the file open for other readers, although Arrow closes its source."""
 
     def forget(self) -> None:
         self._pieces = []

@@ -31,7 +31,7 @@ _LINE = "\n  "
 _text_of_string = json.encoder.encode_basestring
 _text_of_other = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
 
-# Types of fields of records, which anyone may have written. Sums of a few such numbers are finite.
+# Types of fields of records, which may be untrusted. Sums of a few such numbers are finite.
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
 Number = Annotated[float, Field(strict=True, ge=-1e300, le=1e300)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -60,7 +60,7 @@ def _members(record: JsonObject) -> dict[str, str]:
 
 
 def _text(value: Json, line: str) -> str:
-    """Return the text of a value, indented as `json` does it, whose own code takes twice as long."""
+    """Return the text of a value, indented as by `json`, in half of the time that `json` takes."""
     if type(value) is str:
         return _text_of_string(value)
     # The encoder takes longer for a single number, and refuses infinities.
@@ -81,7 +81,7 @@ def _joined(members: Mapping[str, str]) -> bytes:
 
 
 def parse_json(data: bytes, path: str, where: str = "", *, most: int = MAX_BYTES) -> Json:
-    """Parse JSON in bounded memory, as anyone may have written it."""
+    """Parse JSON, which may be untrusted, in bounded memory."""
     if len(data) > most:
         raise DamagedError(path, f"expected at most {most:,} bytes, found {len(data):,}", where)
     if data.count(b"[") + data.count(b"{") > MAX_CONTAINERS:

@@ -1,12 +1,12 @@
-"""The lock of a run: one process works on it at a time, and another takes over after that one has died.
+"""The lock of a run: only one process at a time works on it, and another may take over after that process has died.
 
 A lock is a numbered file in the folder ``lock``, made by a write of which only one can succeed. Its number is the
 generation of its owner; each takeover raises it. The owner of the highest number holds the run and renews its file
 every few seconds. Wall clocks are not compared: a process that meets the lock of another machine watches its file, and
-takes over once it has not changed for a lease on the watcher's own monotonic clock.
+takes over once the file has not changed for the time of a lease on the watcher's monotonic clock.
 
-Every write of the owner passes `RunLock.hold`, which first checks that the lock is still its own. On this machine, and
-on shared file systems with locks, no takeover can come between the check and the write, as both hold ``gate``.
+Every write of the owner passes `RunLock.hold`, which first checks that the owner still holds the lock. On this machine,
+and on shared file systems with locks, no takeover can come between the check and the write, as both hold ``gate``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def clock_seconds() -> float:
 
 
 def this_machine() -> str:
-    """Return a name of this machine since its last boot; each container with its own processes has another."""
+    """Return a name of this machine since its last boot; containers with separate processes have different names."""
     parts = [socket.gethostname()]
     for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
         with contextlib.suppress(OSError):
@@ -86,7 +86,7 @@ def _is_stopped(process: int) -> bool:
 
 
 def is_alive(process: int, started: str) -> bool | None:
-    """Return True if a process of this machine is alive; None if it is stopped, as it may never continue."""
+    """Return True if a process of this machine is alive; None if it is stopped, because it may never continue."""
     try:
         if start_time(process) != started:
             return False
@@ -104,7 +104,7 @@ MOST, MOST_BYTES = 10**15, 1 << 16  # Largest generation, and largest size of a 
 
 
 class LockRecord(BaseModel):
-    """The record in the file of a lock; anyone may have written it."""
+    """The record in the file of a lock, which may be untrusted."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -158,7 +158,7 @@ class Gate:
 
     def lock(self) -> None:
         """Open and lock the file; raise `BlockingIOError` if another process holds it."""
-        # What an interrupt left open would keep this process itself out.
+        # A file that an interrupt left open would lock out this process itself.
         self.unlock()
         flags = os.O_CLOEXEC | os.O_NOFOLLOW
         try:
@@ -180,7 +180,7 @@ class Gate:
             os.close(handle)
 
     def is_at(self) -> bool:
-        """Return whether the open file is still the one of its name."""
+        """Return whether the open file still has its name."""
         try:
             return self._handle is not None and os.path.samestat(self._path.lstat(), os.fstat(self._handle))
         except FileNotFoundError:
@@ -266,12 +266,12 @@ class RunLock:
                     self._depth -= 1
 
     def require(self) -> None:
-        """Raise `TakenOverError` if another process has taken the run over, as after a sleep longer than the lease."""
+        """Raise `TakenOverError` if another process has taken over the run, as during a sleep longer than the lease."""
         with self.hold():
             pass
 
     def _is_superseded(self) -> bool:
-        """Return True if another process has taken over, False if this one has removed the folder."""
+        """Return True if another process has taken over, False if this process has removed the folder."""
         try:
             self.require()
         except TakenOverError:
@@ -308,7 +308,7 @@ class RunLock:
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
         with self._mutex, contextlib.nullcontext() if self._depth else self._gate():
-            # The attempt before may have removed the file and no more.
+            # The previous attempt may have removed only the file.
             with contextlib.suppress(TakenOverError):
                 self._require_own()
                 self._folder.delete(file_of(self.generation))
@@ -415,7 +415,7 @@ class Sign(Enum):
     """Evidence of a lock's owner being alive."""
 
     LIVES = "lives"
-    SILENT = "silent"  # Its file has not changed since it was first read; nothing else is known
+    SILENT = "silent"  # Its file has not changed since it was first read, and nothing else is known
     GONE = "gone"  # Its process is dead
 
 

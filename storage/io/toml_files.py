@@ -1,4 +1,4 @@
-"""Read TOML in bounded time and memory, as anyone may have written it, with one kind of error."""
+"""Read TOML, which may be untrusted, in bounded time and memory, with one kind of error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_DEPTH = 50  # Deepest nesting of tables and arrays
 
 TOO_DEEP = f"expected tables and arrays nested at most {MAX_DEPTH} deep"
 _PART = r"(?:[A-Za-z0-9_-]++|\"[^\"\n]*+\"|'[^'\n]*+')"
-# A dotted key of too many parts, for which the parser would take time by their square; it matches in linear time
+# A dotted key of too many parts, for which the parser takes quadratic time; the pattern matches in linear time
 _DEEP_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{MAX_DEPTH},}}+")
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1  # Range of integers of the TOML specification

@@ -1,6 +1,6 @@
 """Read counts from AnnData in blocks of bounded memory: objects in memory, backed or lazy.
 
-Objects are used by the attributes that AnnData documents, so that any object with these will do.
+Only attributes that AnnData documents are used, so any object with these attributes is accepted.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LazyMatrix:
 
     @property
     def ascending(self) -> str:
-        """``rows`` unless a block has but some columns."""
+        """``rows`` unless a block has only some of the columns."""
         return "rows" if self.array.numblocks[1] == 1 else ""
 
     def blocks(self) -> Iterator[Entries]:

@@ -61,7 +61,7 @@ def _group(path: str) -> Any:
 
 
 def _require_plausible_size(path: str, group: Any, limit: int | None) -> None:
-    """Refuse a matrix that expands to far more than its file, which is made to fill the disk."""
+    """Refuse a matrix that expands to far more than its file, a possible attempt to fill the disk."""
     total = sum(group[name].shape[0] * group[name].dtype.itemsize for name in ("indices", "data"))
     if total <= LEAST_LIMIT and limit is None:
         return

@@ -60,7 +60,7 @@ class Source(Protocol):
 
     @property
     def guesses(self) -> tuple[Guess, ...]:
-        """Return what the reader found out about the source by itself."""
+        """Return the properties of the source that the reader guessed."""
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
@@ -84,7 +84,7 @@ def _opened(path: str) -> tuple[IO[bytes], bytes, Callable[[], int]]:
     try:
         fs, place = locate(path)
         if isinstance(fs, LocalFileSystem):
-            # Folders, pipes and devices are refused, as they may never end; names of files may come out of a record.
+            # Folders, pipes and devices are refused, because they may never end, and file names may come from a record.
             mode = Path(place).stat().st_mode
             if not stat.S_ISREG(mode):
                 kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
@@ -110,7 +110,7 @@ def _opened(path: str) -> tuple[IO[bytes], bytes, Callable[[], int]]:
 
 
 def head_of(handle: IO[bytes]) -> bytes:
-    """Return the next bytes of a file, some thousands, without moving on in it."""
+    """Return the next few thousand bytes of a file without advancing its position."""
     peek = getattr(handle, "peek", None)
     if peek is not None:
         return bytes(peek(HEAD)[:HEAD])
@@ -204,7 +204,7 @@ def read_vocabulary_file(path: str, limit: int | None = None, encoding: str | No
 
 
 def require_text(path: str, data: bytes) -> None:
-    """Refuse bytes that are no text, as far as their beginning shows."""
+    """Refuse bytes whose beginning shows that they are not text."""
     kind = None if marked_encoding(data[:4]) else binary_kind(data[:HEAD])
     if kind is not None:
         raise InputError(path, f"expected text, found {kind}")

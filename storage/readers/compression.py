@@ -1,6 +1,6 @@
-"""Recognise files by their first bytes, and decompress them with the libraries that every installation has.
+"""Recognise files by their first bytes, and decompress them with libraries that are part of every installation.
 
-fsspec would choose by the file's name and by what else is installed, so that two workers could read the same file
+fsspec would choose by the file's name and by the installed packages, so that two workers could read the same file
 differently.
 """
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from collapsium.storage.errors import InputError
 from collapsium.storage.units import size
 
-HEAD = 4096  # bytes that are looked at
+HEAD = 4096  # Number of bytes that are inspected
 BUFFER = 1 << 20  # bytes
 # Beginnings of the first block of a bzip2 stream, and of the end of an empty one
 _BZ2_BLOCK, _BZ2_END = b"1AY&SY", b"\x17rE8P\x90"
@@ -43,7 +43,7 @@ _NAMES = {
 PACKED = tuple(_NAMES)  # Endings of the names of compressed files
 
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, ValueError, RuntimeError)
-# Beginnings of files that are no text, and what they are
+# Beginnings of files that are not text, and what they are
 _BINARY = (
     (b"PAR1", "a Parquet file (`format` parquet)"),
     (b"PK\x03\x04", "a zip archive"),
@@ -76,7 +76,7 @@ def packing_of(head: bytes) -> str | None:
 
 
 def binary_kind(head: bytes) -> str | None:
-    """Return what a file is that is no text, as its first bytes show, such as ``a Parquet file``; None for others."""
+    """Return what a file is, such as ``a Parquet file``, if its first bytes show that it is not text; else None."""
     if _is_tar(head):
         return "a tar archive"
     if head[:1] not in _FIRST:
@@ -85,7 +85,7 @@ def binary_kind(head: bytes) -> str | None:
     if packing is not None and packing != "zip":
         return f"compressed ({packing})"
     for magic, kind in _BINARY:
-        # A text may begin with the letters of a magic number, but has no control characters behind them.
+        # A text may begin with the letters of a magic number, but no control characters follow them.
         if head.startswith(magic) and (not magic.isalnum() or any(byte < ord("\t") for byte in head)):
             return kind
     return None
@@ -132,7 +132,7 @@ def _is_tar(head: bytes) -> bool:
 
 
 def _only_member(handle: IO[bytes], path: str) -> IO[bytes] | None:
-    """Return the only file of a zip archive; None for an archive of NumPy's arrays, which has readers of its own."""
+    """Return the only file of a zip archive; None for an archive of NumPy arrays, which other readers open."""
     try:
         archive = zipfile.ZipFile(handle)
         files = [member for member in archive.infolist() if not member.is_dir() and not _is_hidden(member.filename)]
@@ -154,7 +154,7 @@ def _only_member(handle: IO[bytes], path: str) -> IO[bytes] | None:
 
 
 def _is_hidden(name: str) -> bool:
-    """Return True for what macOS adds to archives, and for other hidden files."""
+    """Return True for the files that macOS adds to archives, and for other hidden files."""
     return name.startswith("__MACOSX/") or name.rpartition("/")[2].startswith(".")
 
 
@@ -196,7 +196,7 @@ class _Limited(io.RawIOBase):
 
 
 class _Lzma(io.RawIOBase):
-    """Content of .xz and .lzma; `lzma.LZMAFile` would ignore whatever follows a stream, even another damaged one."""
+    """Content of .xz and .lzma; `lzma.LZMAFile` would ignore all that follows a stream, even a damaged stream."""
 
     def __init__(self, handle: IO[bytes]) -> None:
         self._handle, self._decoder, self._begun = handle, lzma.LZMADecompressor(), False

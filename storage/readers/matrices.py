@@ -276,7 +276,7 @@ def _seekable(path: str, limit: int | None) -> IO[bytes]:
 
 
 def _sound_members(path: str, archive: zipfile.ZipFile, limit: int | None) -> dict[str, _Member]:
-    """Return the arrays of an archive, without pickles, bombs and headers that promise more than there is."""
+    """Return the arrays of an archive; refuse pickles, decompression bombs and headers that promise too much."""
     packed = sum(member.compress_size for member in archive.infolist())
     most = max(LEAST_LIMIT, RATIO * packed) if limit is None else limit
     if sum(member.file_size for member in archive.infolist()) > most:
@@ -452,7 +452,7 @@ class MatrixSource:
             raise InputError(self.name, f"its entries cannot be read ({type(error).__name__}: {error})") from None
 
     def _checked(self, block: Entries) -> npt.NDArray[np.int64]:
-        """Return whole counts; raise an error with the place of the first value that is none."""
+        """Return whole counts; raise an error with the position of the first other value."""
         values = block.values
         if values.dtype.kind not in "iufb":
             raise InputError(self.name, f"expected counts, found values of type {values.dtype}")
@@ -476,7 +476,7 @@ class MatrixSource:
 
     @cached_property
     def _is_by_document(self) -> bool:
-        """True if the entries arrive in the order of the documents; they are read once if the format does not tell."""
+        """True if the entries arrive in the order of the documents; they are read once if the format does not say."""
         if self._matrix.ascending:
             return self._matrix.ascending == ("columns" if self._transpose else "rows")
         last = 0
@@ -612,7 +612,7 @@ def _orientation(
 
 
 def prefix_of(path: str) -> str | None:
-    """Return what stands before ``matrix.mtx`` in a path, such as a folder; None for other names."""
+    """Return the part of a path before ``matrix.mtx``, such as a folder; None for other names."""
     match = re.fullmatch(rf"(.*?){re.escape(MATRIX)}({'|'.join(map(re.escape, PACKED))})?", path)
     return None if match is None else match[1]
 

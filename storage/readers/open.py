@@ -166,7 +166,7 @@ def _format_inside(path: str, recorded: str | None) -> str | None:
 
 
 def _advice_of_bytes(path: str) -> str:
-    """Return what the first bytes of a file tell about it, for an error."""
+    """Return what the first bytes of a file show about it, for an error message."""
     try:
         with reading(path), open_input(path) as handle:
             kind = binary_kind(head_of(handle))
@@ -207,7 +207,7 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
 def open_vectors(
     paths: list[str], options: ReadOptions | None = None, *, tagged: bool = False, strict: bool = False
 ) -> DenseSource:
-    """Open files of dense vectors; each may have a format of its own."""
+    """Open files of dense vectors, whose formats may differ."""
     options = options or ReadOptions()
     if options.header not in (None, *HEADERS):
         raise OptionError(f"expected {' or '.join(HEADERS)}, found {options.header!r}", "header")

@@ -28,8 +28,8 @@ from collapsium.storage.readers.base import open_input, reading
 class DocumentProportions(ShortRepr):
     """Proportions of documents, sparse."""
 
-    # Offsets of the documents: document d has the entries ``offsets[d]`` to ``offsets[d + 1] - 1``; none if nothing is
-    # known of it; int64 (documents + 1,)
+    # Offsets of the documents: document d has the entries ``offsets[d]`` to ``offsets[d + 1] - 1``, or none if its
+    # proportions are unknown; int64 (documents + 1,)
     offsets: Ints
     topics: npt.NDArray[np.int32]  # Topic of each entry; int32 (entries,)
     # Proportion of each entry, positive; they sum to 1 in each document; float32 (entries,)
@@ -96,7 +96,7 @@ FORMATS = (
     "expected `id` and the proportions of a document in each row: in columns topic_0, topic_1 and so on, in a column "
     "of lists, or in the lists `topics` and `proportions` that `infer` writes"
 )
-SUM_TOLERANCE = 0.01  # Largest distance of a row's sum from 1, as of proportions that were rounded
+SUM_TOLERANCE = 0.01  # Largest distance of a row's sum from 1, which allows for rounded proportions
 # Numbers of topics are smaller: sums over the documents have an entry for each, and a small file may name any
 MAX_TOPIC = 1 << 20
 HASHED = 1 << 22  # Bytes that are hashed at a time
@@ -116,7 +116,7 @@ class ProportionsFile(ShortRepr):
         return np.asarray(pc.fill_null(pc.index_in(ids, value_set=self.ids), -1), dtype=np.int64)
 
     def require_documents(self, documents: int) -> None:
-        """Raise `InputError` unless rows without ids are as many as the corpus has documents."""
+        """Raise `InputError` unless there are as many rows without ids as the corpus has documents."""
         rows = self.proportions.documents
         if self.ids is None and rows != documents:
             raise InputError(
@@ -200,7 +200,7 @@ def _is_large_text(kind: pa.DataType) -> bool:
 def _require_distinct(path: str, ids: pa.Array) -> None:
     """Raise `InputError` if an id is there twice."""
     codes = np.asarray(ids.dictionary_encode().indices, dtype=np.int64)
-    # Codes are given in the order of first occurrence, so that the first repeated one is no larger than one before.
+    # Codes are assigned in the order of first occurrence, so the first repeated code is no larger than an earlier one.
     again = np.flatnonzero(np.diff(np.maximum.accumulate(codes)) == 0)
     if again.size:
         row = int(again[0]) + 1

@@ -74,7 +74,7 @@ MISSING_VALUES = "missing values"  # Property of texts, such as NA, that are rea
 
 @dataclass(frozen=True)
 class Guess:
-    """A property of the input that a reader has found out by itself."""
+    """A property of the input that a reader has guessed."""
 
     what: str  # The property, such as ``separator``; side files say so, as in ``separator of side files``
     value: str  # What was found
@@ -106,7 +106,7 @@ def with_guesses(options: ReadOptions, guesses: Iterable[Guess]) -> ReadOptions:
 
 
 SEPARATORS = (",", "\t", ";", "|")
-TAB_AND_SEMICOLON = "tab and ;"  # Separators of labels in a line of a side file, where it has any of the two
+TAB_AND_SEMICOLON = "tab and ;"  # Separators of labels in a line of a side file, if it contains one of the two
 
 NAMES = {"tab": "\t", "comma": ",", "semicolon": ";", "bar": "|"}
 _TABS = (".tsv", ".tab")
@@ -155,7 +155,7 @@ def separator_of(
             return -1, False, 0
         return len({*names} & {*needed}), separator == named, len(names)
 
-    # The first of equals is taken, which is the comma.
+    # In a tie, the first separator wins, which is the comma.
     sign = max(dict.fromkeys([*SEPARATORS, *([] if named is None else [named])]), key=worth)
     if named is not None and not side_file:
         if not worth(named)[0] and worth(sign)[0]:

@@ -68,7 +68,7 @@ class DenseFile(Protocol):
     """One file of dense vectors.
 
     ``name`` is its name in error messages, ``fields`` are the label fields, ``layout`` describes the columns, and
-    ``guesses`` is what the reader found out about the file by itself.
+    ``guesses`` are the properties of the file that the reader guessed.
     """
 
     name: str
@@ -291,7 +291,7 @@ def width_of(path: str, shape: tuple[int, ...], dtype: DType) -> int:
 
 
 def _rows(path: str, file: IO[bytes], header: _Header) -> Iterator[Values]:
-    """Yield the rows behind an array's header; an array in column order is loaded into memory first."""
+    """Yield the rows after an array's header; an array in column order is loaded into memory first."""
     count, width = header.shape
     if header.fortran:
         values = np.frombuffer(_exactly(path, file, count * width * header.dtype.itemsize), dtype=header.dtype)
@@ -558,7 +558,7 @@ class _fault:  # noqa: N801 - used as a statement
 BLOCK = 1 << 23
 MOST_LINE = 1 << 28  # bytes
 HEADERS = ("yes", "no")
-MIN_NUMBERED = 3  # Fewest columns whose numbers are a header, since 0 and 1 alone are as likely to be values
+MIN_NUMBERED = 3  # Fewest columns whose numbers are a header, because 0 and 1 alone are as likely to be values
 
 _INTEGER = re.compile(r"[0-9]{1,9}")
 _CONVERSION = re.compile(
@@ -701,7 +701,7 @@ def _named(first: list[str], options: ReadOptions) -> bool:
 def _number_columns(first: list[str], second: list[str], places: tuple[int, ...]) -> bool:
     """Return True if the first line numbers the columns from 0 or 1, as pandas and R do, and the second has fractions.
 
-    An index of rows before the columns is not counted, and its own name may be empty.
+    A row index before the columns is not counted, and its name may be empty.
     """
     named = [place for place in places if first[place]]
     if len(named) < MIN_NUMBERED or not all(_INTEGER.fullmatch(first[place]) for place in named):

@@ -1,8 +1,8 @@
 """Checkpoints on disk: ``checkpoints/<iteration>/`` with Zarr groups and, last, `checkpoint.json` with their digests.
 
 `latest.json` names the latest checkpoint and is replaced last, so that an interrupted checkpoint is never read. The
-previous checkpoint is retained in case the latest is damaged. Workers do not check the run's lock as they write, so
-later owners of the run write to folders of their own, ``<iteration>-<generation>``.
+previous checkpoint is retained in case the latest is damaged. Workers do not check the run's lock when they write, so
+later owners of the run write to separate folders, ``<iteration>-<generation>``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class CheckpointRecord(BaseModel):
     shards: Count  # Number of shards
     events: tuple[Count, Digest]  # Size in bytes and digest of `events.jsonl` before the event of this iteration
     progress: JsonObject  # Fields of the event of this iteration, without its score
-    previous: dict[str, float]  # Figures of the iteration before
+    previous: dict[str, float]  # Metrics of the previous iteration
     generation: Count = 0  # Generation of the lock under which the checkpoint was written
 
 

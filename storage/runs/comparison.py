@@ -61,7 +61,7 @@ class CellRow(_Fields):
 
     Comparisons of version 0.1 also have rows of other methods, with ``baseline``, and of documents scored given labels.
 
-    Further fields are figures of metrics, which have ``definitions``: by name, the definition and its source.
+    Further fields are values of metrics, which have ``definitions``: by name, the definition and its source.
     """
 
     __pydantic_extra__: dict[str, Number | None]
@@ -128,7 +128,7 @@ CELLS, RUNS, SUFFIX = "cells", "runs", ".json"
 REWRITE_HINT = "; the same `collapsium compare` writes it anew"
 PARTS = ("train", "heldout")  # Folders of the corpora that the comparison has split off
 RANDOM = "random"  # Start of fits from a random state, without varied options
-SAMPLE = "sample"  # Folder of the documents that are compared on, if they are not all
+SAMPLE = "sample"  # Folder of the documents on which the families are compared, if these are not all documents
 
 
 def record_of(folder: Folder) -> JsonObject:

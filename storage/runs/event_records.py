@@ -48,7 +48,7 @@ class SweepTimes(BaseModel):
 
 
 class Event(BaseModel):
-    """A line of `events.jsonl` or `journal.jsonl`, which may have further figures of a family."""
+    """A line of `events.jsonl` or `journal.jsonl`, which may have further metrics of a family."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -1,4 +1,4 @@
-"""The members of a run: restarts, each a run with its own seed, and posterior samples, each a model."""
+"""The members of a run: restarts, each a run with a different seed, and posterior samples, each a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import MEMBERS, MODEL, RECORD, Run
 
-CONSENSUS = "consensus"  # Way to combine members: into a model of the run's own
+CONSENSUS = "consensus"  # Way to combine members: into one model of the run
 MEAN = "mean"  # Folder, among the members, of the record of their mean
 
 
@@ -50,7 +50,7 @@ def samples_of(url: str | os.PathLike[str]) -> list[Folder]:
 
 
 def has_consensus(url: str | os.PathLike[str]) -> bool:
-    """Return true if a run's own model joins, or will join, its members' models."""
+    """Return true if the model of a run joins, or will join, the models of its members."""
     folder = Folder(url)
     return folder.exists(RECORD) and Run(url).record().get("combine") == CONSENSUS
 
@@ -86,7 +86,7 @@ def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
 
 
 def mean_folder(run: Run) -> Folder:
-    """Return the folder of the mean of a run's members, whether there is one or not."""
+    """Return the folder of the mean of a run's members, whether or not it exists."""
     return run.folder / MEMBERS / MEAN
 
 
@@ -95,7 +95,7 @@ def mean_of(url: str | os.PathLike[str]) -> str | None:
     folder = Folder(url)
     if not folder.exists(RECORD) or not folder.exists(f"{MEMBERS}/{MEAN}/{MODEL_RECORD}") or has_consensus(url):
         return None
-    # Without all of its samples, a run is its own model alone.
+    # Without all of its samples, a run has only its final model.
     return mean_folder(Run(url)).address if restarts_of(url) or samples_of(url) else None
 
 
@@ -115,7 +115,7 @@ def reference_of(url: str | os.PathLike[str]) -> str | None:
 
 
 def single_model_of(url: str | os.PathLike[str]) -> str:
-    """Return the folder of the model of a run that other fits can go on from: of an ensemble, its first member's."""
+    """Return the folder of a run's model that other fits can continue from; for an ensemble, its first member's."""
     reference = reference_of(url)
     if reference is not None:
         return single_model_of(reference)

@@ -87,7 +87,7 @@ class ModelRecord(ShortModel):
     summarised: bool = False  # True if `summary.json` describes the training documents
     lineage: Lineage | None = None  # Origin of the training tokens; None for a model that was simulated
     processors: tuple[Processor, ...] = ()  # Processors that took part in the fit; empty for simulated models
-    # The models whose mean this one is; it then has no parts of its own. Empty for all other models.
+    # The models of which this one is the mean, if it is a mean; it then has no parts. Empty for all other models.
     members: tuple[MatchedMember, ...] = ()
 
     @pydantic.model_validator(mode="after")
@@ -107,7 +107,7 @@ class ModelRecord(ShortModel):
 
     @pydantic.model_serializer(mode="wrap")
     def _without_empty_members(self, handler: pydantic.SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave the members out where there are none, so that digests of records stay as in earlier releases."""
+        """Omit the members if there are none, so that digests of records stay as in earlier releases."""
         fields: dict[str, object] = handler(self)
         if not self.members:
             fields.pop("members", None)

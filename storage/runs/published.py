@@ -66,12 +66,12 @@ class VersionRecord(BaseModel):
     warm: VersionNumber | None = None  # The version of the warm start
     job: str = ""  # Name of the job: its file's name without the suffix
     additions: Count = 0  # Number of times that documents were appended to the corpus
-    # Tokens of words outside the vocabulary in the documents appended since the version before
+    # Tokens of words outside the vocabulary in the documents appended since the previous version
     unknown_tokens: Count = 0
     unknown_share: Number | None = None  # Their share; None if no documents were appended
     holds: str = DOCUMENTS  # Kind of the corpus
     members: tuple[dict[str, str | Number | None], ...] = ()  # Name and score of each member of an ensemble; else empty
-    # Topics that match none of the version before, and topics of that version that match none of this one
+    # Topics without a match in the previous version, and topics of the previous version without a match in this one
     born: tuple[Count, ...] = ()
     gone: tuple[Count, ...] = ()
 
@@ -188,7 +188,7 @@ class Versions:
         self.record(number)
         self.folder.write(CURRENT, dump({"format": CURRENT_KIND, "version": VERSION, "number": number}))
         if self.folder.local:
-            # File systems without links have the record alone.
+            # File systems without links have only the record.
             with contextlib.suppress(OSError):
                 link = Path(self.folder.path) / LINK
                 new = hidden_path(link)

@@ -37,7 +37,8 @@ MAX_PROCESSORS = 1_000  # Largest number of distinct processors in a run
 MAX_STAGES = 64  # Largest number of stages of a fit over samples of the documents
 MAX_SAMPLES = 10_000  # Largest number of posterior samples of a run, each a model on disk
 
-# Largest number of tokens with which a start stays in a document's prior, far above the length of any document
+# Largest number of pseudo-tokens by which an initialisation stays in a document's prior, far above any document's
+# length
 MAX_START_STRENGTH = 1e9
 
 Restarts = Annotated[int, Field(strict=True, ge=0, le=MAX_RESTARTS)]
@@ -111,7 +112,7 @@ class RunRecord(_Fields):
     """The fields of `run.json`.
 
     ``growth`` has the stages of a fit over samples of the documents. ``best_member`` is the only member left of an
-    ensemble with ``keep`` "best". ``combine`` is "consensus" where the run's own model joins its members.
+    ensemble with ``keep`` "best". ``combine`` is "consensus" if the run's model joins its members.
     """
 
     family: str
@@ -221,7 +222,7 @@ class Run:
             remove_parts(folder)
 
     def append_journal(self, event: JsonObject) -> None:
-        """Append an event to `journal.jsonl`, which is no part of the run's result."""
+        """Append an event to `journal.jsonl`, which is not part of the run's result."""
         self.folder.append(JOURNAL, self._line(event))
 
     def append_event(self, event: JsonObject) -> None:

@@ -106,8 +106,8 @@ class DatesSummary(_Part):
     each date. With w the tokens of a document and theta its proportions, ``tokens`` and ``squares`` are the sums of w
     and w^2; ``shares``, ``weighted`` and ``squared`` sums of w theta, w^2 theta and w^2 theta^2, with a row per date
     and a column for each of ``topics``: float32, little-endian, in row order, as base64. The other fields count
-    documents: ``missing`` without a date; ``unreadable``, with ``examples``; ``ordered``, whose day and month only
-    other dates tell apart, by ``order``; ``ambiguous``, which are exact to the year; ``unix`` with Unix times; and
+    documents: ``missing`` without a date; ``unreadable``, with ``examples``; ``ordered``, whose order of day and month
+    follows from other dates, by ``order``; ``ambiguous``, which are exact to the year; ``unix`` with Unix times; and
     ``short_years`` with years of two digits.
     """
 
@@ -190,7 +190,7 @@ def read_summary(folder: Folder, record: ModelRecord) -> SummaryRecord | None:
 
 
 def parse_summary(record: JsonObject, path: str) -> SummaryRecord:
-    """Check a summary, as anyone may have written it."""
+    """Check a summary, which may be untrusted."""
     summary = check(SummaryRecord, record, path)
     if any(example.document >= len(summary.examples) for topic in summary.topics for example in topic.examples):
         raise DamagedError(path, f"expected documents below {len(summary.examples)}", "field 'topics'")

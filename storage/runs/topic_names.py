@@ -32,8 +32,8 @@ class TopicName(BaseModel):
 
     id: Count  # Permanent id of the topic
     name: Annotated[str, Field(min_length=1, max_length=MAX_LETTERS)]  # The name, as `clean_name` returns it
-    # Origin: `edit --rename`, a namer, or the words that the topic was seeded with. A namer replaces its own names
-    # alone.
+    # Origin: `edit --rename`, a namer, or the words that the topic was seeded with. A namer replaces only names by
+    # namers alone.
     by: Literal["hand", "namer", "seed"]
     # Digest of a request, which releases wrote that called commands as namers
     request: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""

@@ -30,7 +30,7 @@ GROWTH = 4
 SPLITTABLE = ("jsonl", "mallet")
 # In a file's path this separates the folder from the name of the file in the corpus.
 BELOW = "/./"
-HIDDEN = "_."  # First letters of names that are no data: Spark, Hive and others write such files beside the data
+HIDDEN = "_."  # Names that begin so are not data: Spark, Hive and others write such files beside it
 MAX_NAMED = 3  # Files left out that a report names
 
 _MAGIC = "*?["
@@ -105,7 +105,7 @@ def _files_of(source: str, number: int) -> tuple[list[Span], list[str], bool]:
 
 
 def _root(source: str, path: str, local: bool) -> tuple[str, str, str]:
-    """Return the folder of a glob as in `source` and as in its file system, and the pattern with that folder in it.
+    """Return the folder of a glob as in `source` and as in its file system, and the pattern within that folder.
 
     The folder ends before the first part with a wildcard that is not the name of a folder that exists.
     """
@@ -123,7 +123,7 @@ def _root(source: str, path: str, local: bool) -> tuple[str, str, str]:
 
 
 def require_once(paths: Sequence[str], *, linked: bool = False) -> None:
-    """Refuse a file that is given twice, also by another path to it."""
+    """Refuse a file that is given twice, even by different paths."""
     if len(paths) < 2:
         return
     seen: dict[object, str] = {}

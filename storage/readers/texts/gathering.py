@@ -22,7 +22,7 @@ from collapsium.storage.readers.texts.values import as_date, as_labels, as_numbe
 # Characters of whole lines of base64 from which they are an attachment: three lines of a mail. Words and addresses
 # that stand alone on a line are shorter.
 LEAST_BASE64 = 180
-# Whole lines of uuencode, of 61 characters each, that are an attachment also without its first and last line.
+# Number of full lines of uuencode, of 61 characters each, that are an attachment even without its first and last line
 LEAST_UUENCODED = 3
 
 # Cheap searches that nearly all texts fail: the second one skips from one line end to the next.
@@ -73,7 +73,7 @@ def _end_of_attachment(lines: Sequence[str], place: int) -> int:
 
 
 def _end_of_uuencoded(lines: Sequence[str], place: int) -> int:
-    """Return the line after the lines of uuencode from a line on, with those that close them."""
+    """Return the line after a uuencoded block that begins at a line, including its closing lines."""
     while place < len(lines) and _is_uuencoded(lines[place]):
         place += 1
     if place < len(lines) and lines[place] in ("", " ", "`") and lines[place + 1 : place + 2] == ["end"]:
@@ -82,7 +82,7 @@ def _end_of_uuencoded(lines: Sequence[str], place: int) -> int:
 
 
 def _is_uuencoded(line: str) -> bool:
-    """Return whether a line is as long as its first character says, or a whole one that lost spaces at its end."""
+    """Return whether a line is as long as its first character states, or a full line that lost trailing spaces."""
     if _STRIPPED_UUENCODED.fullmatch(line):
         return True
     if not line or not _UUENCODED.fullmatch(line):
@@ -93,7 +93,7 @@ def _is_uuencoded(line: str) -> bool:
 
 
 def _end_of_base64(lines: Sequence[str], place: int) -> int:
-    """Return the line after lines of base64 of one length, and a shorter one that ends them."""
+    """Return the line after lines of base64 of equal length and the shorter line that ends them."""
     end, width = place, len(lines[place])
     while end < len(lines) and len(lines[end]) == width and _BASE64.fullmatch(lines[end]):
         end += 1
@@ -149,8 +149,8 @@ class Batch(ShortRepr):
 class Into(Protocol):
     """Interface of collectors of the records of a file.
 
-    ``replaced`` counts documents with bytes that were not UTF-8; the keys of ``guesses`` are what the reader found out
-    about the file by itself, and ``side_file`` is true for side files.
+    ``replaced`` counts documents with bytes that were not UTF-8; the keys of ``guesses`` are the properties
+    of the file that the reader guessed, and ``side_file`` is true for side files.
     """
 
     replaced: int

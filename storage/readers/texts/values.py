@@ -9,7 +9,7 @@ import re
 import uuid
 from collections.abc import Iterator
 
-# Texts that stand for a missing label, number or date, in every format; case counts, since ``none`` may be a label
+# Texts that stand for a missing label, number or date, in every format; case matters, because ``none`` may be a label
 MISSING = frozenset({
     # pandas' signs of missing values (`STR_NA_VALUES` of its parsers, release 3.0)
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
@@ -53,7 +53,7 @@ def is_missing(value: object) -> bool:
 
 
 def signs_in(value: object) -> Iterator[str]:
-    """Yield the texts of a value that stand for missing ones, and the nulls of a list, which a user should see."""
+    """Yield the texts in a value that stand for missing values, and the nulls of a list, to be reported to the user."""
     if isinstance(value, list):
         for item in value:
             yield from ("null",) if item is None else signs_in(item)
@@ -158,10 +158,10 @@ def is_code(value: object) -> bool:
 
 
 def is_number(value: object, *, written: bool) -> bool:
-    """Return True if a value, which is not missing, is a number where no option says what its field holds.
+    """Return True if a value that is not missing is a number, in a field whose type no option sets.
 
-    Codes are not, such as ``0123``. With ``written``, numbers are texts, as in comma-separated values; otherwise texts
-    are labels.
+    Codes such as ``0123`` are not numbers. With ``written``, numbers are texts, as in comma-separated values; otherwise
+    texts are labels.
     """
     if isinstance(value, str):
         if not written or _PLAIN.fullmatch(value) is not None:
