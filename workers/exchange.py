@@ -18,6 +18,7 @@ from a checkpoint.
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import struct
 import threading
@@ -29,7 +30,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import groupby, pairwise
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -57,11 +57,11 @@ AnyExchanges: TypeAlias = Exchanges[Any, Any, Any, Any]
 
 LEAD = 0  # The host that takes orders for all of them
 POLL_SECONDS = 0.5  # Seconds between two looks for whether the exchange was given up
-ADDED_ROWS = 1024  # Rows that are added to a table by number at a time, as NumPy copies them
 
 NO_LOCK = nullcontext()  # Where nobody else adds to the same numbers
 LEVEL = 1  # Zstandard's fastest level: higher ones take more time than they save at 100 Mbit/s
-_HEADER = struct.Struct("<QB")  # How many numbers follow, and in how many planes
+# How many numbers there are, how many of them are not zero, and in how many planes these follow
+_HEADER = struct.Struct("<QQB")
 
 
 class Kind(IntEnum):
@@ -83,6 +83,7 @@ class Message(NamedTuple):
     turn: int
     kind: Kind
     sender: int
+    number: int  # Number among the messages of its sender, as it may arrive twice
     parts: tuple[bytes, ...]  # Of changes an array each, in the order of `Exchanges.integer_changes`
 
 
@@ -221,18 +222,29 @@ class Host:
         self._changed = threading.Condition()
         self._orders: deque[AnyOrder] = deque()
         self._inbox: dict[tuple[int, Kind], dict[int, tuple[bytes, ...]]] = {}
+        # Senders and numbers of messages that have arrived, by turn; a message of a turn before the oldest is too late
+        self._arrived: dict[int, set[tuple[int, int]]] = {}
+        self._oldest, self._numbers = 0, itertools.count()
         self._closed = False
-        words = [low for block in pairwise(part.bounds) for low in (band_bounds(block[1] - block[0])[:-1] + block[0])]
+        words = [
+            low
+            for block in itertools.pairwise(part.bounds)
+            for low in (band_bounds(block[1] - block[0])[:-1] + block[0])
+        ]
         homes = len(links.addresses)
         firsts = [-(-host * len(words) // homes) for host in range(homes + 1)]
         ends = [*words, part.bounds[-1]]
-        self._owned = [(int(ends[first]), int(ends[last])) for first, last in pairwise(firsts)]
+        self._owned = [(int(ends[first]), int(ends[last])) for first, last in itertools.pairwise(firsts)]
         self._send_message = links.open()
         threading.Thread(target=self._obey, name=f"collapsium-host-{home}", daemon=True).start()
 
     def deliver(self, message: Message) -> None:
-        """Have a message wait for the turn that takes it, or an order for the turns before."""
+        """Have a message wait for the turn that takes it, or an order for the turns before; once, if it comes again."""
         with self._changed:
+            key = (message.sender, message.number)
+            if message.turn < self._oldest or key in self._arrived.setdefault(message.turn, set()):
+                return
+            self._arrived[message.turn].add(key)
             if message.kind is Kind.ORDER:
                 self._orders.append(pickle.loads(message.parts[0]))  # noqa: S301
             else:
@@ -288,7 +300,7 @@ class Host:
         self._send(LEAD, order.turn, order.answer, answer)
 
     def _send(self, receiver: int, turn: int, kind: Kind, *parts: bytes) -> Future[None] | None:
-        message = Message(self._token, receiver, turn, kind, self._home, parts)
+        message = Message(self._token, receiver, turn, kind, self._home, next(self._numbers), parts)
         if receiver != self._home:
             return self._send_message(message)
         self.deliver(message)
@@ -299,6 +311,9 @@ class Host:
         state = self.held.state(order.turn)
         for number in [number for number in self._states if number < order.keep]:
             del self._states[number]
+        with self._changed:
+            self._oldest = order.keep
+            self._arrived = {number: keys for number, keys in self._arrived.items() if number >= order.keep}
         kinds = self.part.model.integer_changes(order.global_state)
         if kinds is None:
             raise ValueError("expected changes that are whole numbers")
@@ -451,14 +466,17 @@ def _add_rows(table: Integers, rows: Array, values: Integers) -> None:
     if len(rows) == len(table):
         np.add(table, values, out=table)
         return
-    for first in range(0, len(rows), ADDED_ROWS):
-        table[rows[first : first + ADDED_ROWS]] += values[first : first + ADDED_ROWS]
+    if len(rows) and not 0 <= rows[0] <= rows[-1] < len(table):
+        raise ValueError(f"expected rows of {len(table)} words, found {rows[0]} to {rows[-1]}")
+    add = planes.add_rows_32 if table.dtype == np.int32 else planes.add_rows_64
+    width = table[:1].size
+    add(table.reshape(-1, width), np.asarray(rows, np.int64), np.ascontiguousarray(values).reshape(-1, width))
 
 
 def grouped(by_shard: Mapping[int, Delta], size: int) -> list[tuple[int, Delta]]:
     """Return the sums of complete groups of neighbours, and the deltas of other shards, each with its first shard."""
     sums: list[tuple[int, Delta]] = []
-    for _, group in groupby(sorted(by_shard), key=lambda number: number // size):
+    for _, group in itertools.groupby(sorted(by_shard), key=lambda number: number // size):
         numbers = list(group)
         if len(numbers) == size:
             sums.append((numbers[0], total(by_shard[number] for number in numbers)))
@@ -471,7 +489,7 @@ def summed(sums: Iterable[tuple[int, Delta]], size: int, shards: int) -> Delta:
     """Return the sum over all shards, from the `grouped` ones of all hosts: groups are added as a tree, two by two."""
     tree: list[tuple[int, Delta]] = []
     ordered = sorted(sums, key=lambda item: item[0])
-    for number, group in groupby(ordered, key=lambda item: item[0] // size):
+    for number, group in itertools.groupby(ordered, key=lambda item: item[0] // size):
         height, delta = 0, total(delta for _, delta in group)
         is_complete = (number + 1) * size <= shards
         while is_complete and tree and tree[-1][0] == height:
@@ -490,32 +508,42 @@ def encode(values: Integers) -> bytes:
     """Return whole numbers of 32 or 64 bits as bytes, which do not depend on the number of bits."""
     from numcodecs import zstd
 
-    flat = np.ascontiguousarray(values).reshape(-1)
-    bits_of, split = (planes.bits_32, planes.split_32) if flat.dtype == np.int32 else (planes.bits_64, planes.split_64)
-    bits = bits_of(flat)
-    count = 8 if bits < 0 else -(-int(bits).bit_length() // 8)
-    header = _HEADER.pack(flat.size, count)
-    if not count:
+    flat, sums = np.ascontiguousarray(values).reshape(-1), np.zeros(2, np.int64)
+    fold, split = (planes.fold_32, planes.split_32) if flat.dtype == np.int32 else (planes.fold_64, planes.split_64)
+    mask, folded = np.empty(-(-flat.size // 8), np.uint8), buffers.empty(flat.size + 1, flat.dtype)
+    fold(flat, mask, folded, sums)
+    others, bits = map(int, sums)
+    count = 8 if bits < 0 else -(-bits.bit_length() // 8)
+    header = _HEADER.pack(flat.size, others, count)
+    if not others:
         return header
-    split_planes = buffers.empty(count * flat.size, np.uint8)
-    split(flat, split_planes)
-    return header + bytes(zstd.compress(split_planes, LEVEL))
+    encoded = buffers.empty(mask.size + count * others, np.uint8)
+    encoded[: mask.size] = mask
+    split(folded[:others], encoded[mask.size :])
+    return header + bytes(zstd.compress(encoded, LEVEL))
 
 
 def add_encoded(data: bytes, values: Integers, adding: AbstractContextManager[object] = NO_LOCK) -> None:
     """Add the numbers of encoded bytes to as many contiguous values, while `adding`."""
     from numcodecs import zstd
 
-    size, count = _HEADER.unpack_from(data)
-    if size != values.size or count > values.itemsize:
-        raise ValueError(f"expected {values.size} numbers of {values.itemsize} bytes, found {size} of {count}")
-    if not count:
+    size, others, count = _HEADER.unpack_from(data)
+    if size != values.size or count > values.itemsize or others > size:
+        raise ValueError(
+            f"expected {values.size} numbers of {values.itemsize} bytes, found {others} of {size} of {count}"
+        )
+    if not others:
         return
-    split_planes = buffers.empty(count * size, np.uint8)
-    zstd.decompress(memoryview(data)[_HEADER.size :], split_planes)
-    flat = values.reshape(-1)
+    mask_bytes = -(-size // 8)
+    encoded = buffers.empty(mask_bytes + count * others, np.uint8)
+    zstd.decompress(memoryview(data)[_HEADER.size :], encoded)
+    mask = encoded[:mask_bytes]
+    masked_numbers = int(np.bitwise_count(mask).sum(dtype=np.int64))
+    if masked_numbers != others:
+        raise ValueError(f"expected {others} numbers other than zero, found {masked_numbers}")
+    add = planes.add_32 if values.dtype == np.int32 else planes.add_64
     with adding:
-        (planes.add_32 if values.dtype == np.int32 else planes.add_64)(split_planes, flat)
+        add(mask, encoded[mask_bytes:], count, values.reshape(-1))
 
 
 _hosts: dict[tuple[str, int], Host] = {}  # The hosts of this process
@@ -536,7 +564,7 @@ def join(
     # Dask runs the task again elsewhere if the worker is lost.
     _require_at(links, home)
     if isinstance(given, GlobalState):
-        blocks = [tasks.empty_block(part.model, low, high, given) for low, high in pairwise(part.bounds)]
+        blocks = [tasks.empty_block(part.model, low, high, given) for low, high in itertools.pairwise(part.bounds)]
     else:
         blocks = list(given)
     state = HostState(blocks, dict(zip(part.numbers, swept, strict=False)))

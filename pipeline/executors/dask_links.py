@@ -20,7 +20,7 @@ from collapsium.workers import exchange
 OPERATION = "collapsium_exchange"  # Name of the messages in the workers' tables of handlers
 RETRY_SECONDS = 0.2  # Between two tries to reach a worker
 
-Fields: TypeAlias = tuple[str, int, int, int, int, tuple[bytes, ...]]
+Fields: TypeAlias = tuple[str, int, int, int, int, int, tuple[bytes, ...]]
 
 _sent: Counter[str] = Counter()  # Bytes that workers of this process have sent, by address
 
@@ -66,8 +66,8 @@ async def _send(worker: distributed.Worker, address: str, message: exchange.Mess
 
 
 async def _receive(fields: Fields) -> None:
-    token, home, turn, kind, sender, parts = fields
-    exchange.deliver(exchange.Message(token, home, turn, exchange.Kind(kind), sender, parts))
+    token, home, turn, kind, sender, number, parts = fields
+    exchange.deliver(exchange.Message(token, home, turn, exchange.Kind(kind), sender, number, parts))
 
 
 def sent_by(worker: distributed.Worker) -> int:

@@ -1,13 +1,26 @@
-"""Planes of bytes of whole numbers."""
+"""Planes of bytes of whole numbers other than zero."""
 
 import numpy as np
 
 
 def fold(values):
-    """0, -1, 1, -2, ... become 0, 1, 2, 3, ...; as Python numbers."""
-    return [2 * value if value >= 0 else -2 * value - 1 for value in map(int, values)]
+    """-1, 1, -2, ... become 1, 2, 3, ...; as Python numbers, without zeros."""
+    return [2 * value if value >= 0 else -2 * value - 1 for value in map(int, values) if value]
 
 
-def split(values, count):
+def mask(values):
+    """A bit for each number, which is set where it is not zero."""
+    return np.packbits(np.array(values) != 0, bitorder="little")
+
+
+def split(folded, count):
     """So many planes, the lowest bytes first."""
-    return np.array([value >> 8 * plane & 255 for plane in range(count) for value in fold(values)], np.uint8)
+    return np.array([number >> 8 * plane & 255 for plane in range(count) for number in folded], np.uint8)
+
+
+def add_rows(table, rows, values):
+    """A table with values added to some rows."""
+    after = table.copy()
+    for row, more in zip(rows, values, strict=True):
+        after[row] += more
+    return after

@@ -1,7 +1,9 @@
 """Hosts that exchange the changes of their rows, in one process: the same bits as one after another."""
 
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
+from threading import Timer
 
 import pytest
 from hypothesis import given
@@ -22,20 +24,25 @@ from collapsium.workers.arrays.delta import Delta, fresh
 from tests.fits import problem_of
 
 ITERATIONS = 4
+LATE = 0.005
+"""Seconds that a message of a slow host takes."""
 
 
 class Near:
-    """The ways between hosts of this process; of one of them, messages are lost."""
+    """The ways between hosts of this process; messages of one are lost, or come late and twice."""
 
-    def __init__(self, homes, lost=None):
-        self.addresses, self._lost = tuple(map(str, range(homes))), lost
+    def __init__(self, homes, lost=None, slow=None):
+        self.addresses, self._lost, self._slow = tuple(map(str, range(homes))), lost, slow
 
     def is_at(self, home):
         return True
 
     def open(self):
         def send(message):
-            if message.sender != self._lost:
+            if message.sender == self._slow:
+                for seconds in (LATE, 2 * LATE):
+                    Timer(seconds, deliver_if_there, (message,)).start()
+            elif message.sender != self._lost:
                 exchange.deliver(message)
             sent = Future()
             sent.set_result(None)
@@ -47,12 +54,18 @@ class Near:
         pass
 
 
+def deliver_if_there(message):
+    """Deliver a message, unless its exchange has ended."""
+    with suppress(exchange.HostLostError):
+        exchange.deliver(message)
+
+
 class Hosts(ThreadExecutor):
     """Threads that are hosts."""
 
-    def __init__(self, homes, lost=None):
+    def __init__(self, homes, lost=None, slow=None):
         super().__init__(8)
-        self.ways = Near(homes, lost)
+        self.ways = Near(homes, lost, slow)
 
     def links(self):
         return self.ways
@@ -106,6 +119,12 @@ def test_hosts__make_the_bits_of_one_process(small, family, options):
 def test_hosts_that_join_and_leave__take_over_what_others_hold(small):
     alone = states(small, ThreadExecutor(1), {"topics": 4})
     assert states(small, Hosts(2), {"topics": 4}, homes=[4, 1, 3]) == alone
+
+
+@pytest.mark.parametrize("slow", [0, 1], ids=["the lead", "another"])
+def test_hosts_whose_messages_come_late_and_twice__make_the_same_bits(small, slow):
+    alone = states(small, ThreadExecutor(1), {"topics": 4})
+    assert states(small, Hosts(2, slow=slow), {"topics": 4}) == alone
 
 
 def test_hosts_that_wait_for_one_that_is_lost__end_and_hold_the_state_before(small):
