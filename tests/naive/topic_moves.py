@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from collapsium.workers.kernels.cvb.deletion_scores import SAMPLED_PAIRS
+from collapsium.workers.kernels.cvb.topic_moves import SAMPLED_PAIRS
 from tests.naive.active import documents, in_steps
 from tests.naive.random import MASK, mixed
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any, TypedDict
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from collapsium.pipeline.analysis.labels.lift import Lifted, by_lift
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS, Needs
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
@@ -22,40 +26,370 @@ from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
-from collapsium.pipeline.formatting import duration, number, percent, plain, times
+from collapsium.pipeline.formatting import duration, number, percent, plain, shown_options, times
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import RankOptions
+from collapsium.pipeline.models.registry import load_family
+from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.charts import charts_of
 from collapsium.pipeline.reporting.embedding import MapQuality
 from collapsium.pipeline.reporting.options import FieldOptions, FoldingOptions, ReportOptions, nouns_of
-from collapsium.pipeline.reporting.page.context import Material, gather
-from collapsium.pipeline.reporting.page.drawings import branches, segment_views, tree_view
+from collapsium.pipeline.reporting.page.context import Material, facts_of, gather
+from collapsium.pipeline.reporting.page.drawings import TimeView, branches, segment_views, time_view, tree_view
 from collapsium.pipeline.reporting.page.fields import field_sections
-from collapsium.pipeline.reporting.page.view_model import (
-    MAP_FONTS,
-    MAP_WIDTH,
-    WORDS_BY,
-    cards,
-    circles,
-    facts,
-    label_lifts,
-    member_rows,
-    script_data,
-    stability,
-    support_rows,
-    time_section,
-    topic_rows,
-    unit_names,
-)
+from collapsium.pipeline.reporting.topic_map import WEIGHTS, CircleText, TopicMap, circle_texts, map_names
 from collapsium.pipeline.reporting.trees import check_folding
-from collapsium.pipeline.svg import STYLE, security_policy
+from collapsium.pipeline.svg import STYLE, Chart, security_policy
 from collapsium.storage import html
+from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.file import File, require_free
+from collapsium.storage.runs.summary import ExampleDocument, FieldSummary, LabelSummary
 from collapsium.storage.units import Counting, silent
+
+# The map's width, about a pixel a unit on a wide screen, and its font sizes; a narrow screen shows it half as large.
+MAP_WIDTH = 640.0
+MAP_FONTS = {"wide": 12.0, "narrow": 22.0}
+NAME_WORDS = 3
+TABLE_WORDS = 8
+LABEL_TOPICS = 4
+
+
+class TopicRow(TypedDict):
+    """A row of the table of topics."""
+
+    id: int
+    share: float
+    bar: float
+    below: float | None
+    level: int
+    most: int | None
+    stability: float | None
+    support: int | None
+    title: str | None
+    words: list[str]
+
+
+class Circle(TypedDict):
+    """A circle of the topic map, with its texts for wide and narrow screens."""
+
+    id: int
+    x: float
+    y: float
+    r: float
+    share: float
+    words: str
+    texts: dict[str, CircleText]
+
+
+def unit_names(material: Material) -> dict[str, str]:
+    """Return the names of topics, documents, tokens and words, which differ for trees and for vectors."""
+    if material.signed:
+        names = {"topics": "nodes", "topic": "Node", "documents": "vectors", "tokens": "vectors", "words": "columns"}
+    else:
+        topic, topics = ("Node", "nodes") if material.tree else ("Topic", "topics")
+        names = {"topics": topics, "topic": topic, "documents": "documents", "tokens": "tokens", "words": "words"}
+    return names | material.nouns
+
+
+def _names(topic: Topic, count: int) -> list[str]:
+    """Return a topic's first words, with minus signs before negative loadings."""
+    signs = ["\N{MINUS SIGN}" if p < 0.0 else "" for _, p in topic.words[:count]]
+    return [sign + plain(word) for sign, (word, _) in zip(signs, topic.words[:count], strict=True)]
+
+
+# Headings of the words in the table of topics, by the measure that orders them
+WORDS_BY = {
+    "probability": "Most probable words",
+    "frex": "Frequent and exclusive words (FREX)",
+    "lift": "Words of the largest lift",
+    "relevance": "Most relevant words",
+}
+
+
+def _titled(topic: Topic) -> str:
+    """Return a topic's title, if it has one, and its first words."""
+    words = " ".join(_names(topic, NAME_WORDS))
+    return words if topic.title is None else f"{plain(topic.title)}: {words}"
+
+
+def _rounded(value: float, digits: int = 4) -> float:
+    return float(f"{value:.{digits}g}")
+
+
+def script_data(material: Material) -> JsonObject:
+    """Return the data of the page's script, as JSON values; texts have no control characters."""
+    words: dict[str, int] = {}
+    summary, names = material.summary, material.model.vocabulary.words
+    summaries = {} if summary is None else {topic.id: topic for topic in summary.topics}
+
+    def index_of(word: str) -> int:
+        return words.setdefault(plain(word), len(words))
+
+    topics = []
+    for place, topic in enumerate(material.topics):
+        if material.signed:
+            pool = [[index_of(word), _rounded(value)] for word, value in topic.words]
+        else:
+            relevant = material.pools[place]
+            pairs = zip(relevant.words.tolist(), relevant.probability.tolist(), strict=True)
+            pool = [[index_of(names[word]), _rounded(p, 6)] for word, p in pairs]
+        topic_summary = summaries.get(topic.id)
+        examples = () if topic_summary is None else topic_summary.examples
+        topics.append(
+            {
+                "id": topic.id,
+                "share": _rounded(topic.share),
+                "below": None if topic.below is None else _rounded(topic.below),
+                "parent": topic.parent,
+                "stability": None if topic.stability is None else round(topic.stability, 3),
+                "most": None if topic_summary is None else topic_summary.documents,
+                "words": pool,
+                "top": [index_of(word) for word in _names(topic, NAME_WORDS)],
+                **({} if topic.title is None else {"title": plain(topic.title)}),
+                "examples": [
+                    [
+                        example.document,
+                        _rounded(example.share),
+                        [index_of(names[word]) for word in example.words],
+                        *([snippet] if (snippet := material.snippets.get((topic.id, example.document))) else []),
+                    ]
+                    for example in examples
+                ],
+            }
+        )
+    return {
+        "topics": topics,
+        "words": list(words),
+        "overall": [] if material.signed else _overall(material, words),
+        "tokens": float(material.model.vocabulary.tokens.sum()),
+        "weights": list(WEIGHTS),
+        "signed": material.signed,
+        "map": None if material.map is None else asdict(material.map.quality),
+        "documents": [] if summary is None else [_document(example) for example in summary.examples],
+        "fields": [] if summary is None else [_field(field) for field in summary.fields],
+        "units": unit_names(material),
+    }
+
+
+def _overall(material: Material, words: Mapping[str, int]) -> list[float]:
+    """Return the share of all tokens of each of the page's words, in the order of `words`."""
+    tokens = material.model.vocabulary.tokens
+    total = max(float(tokens.sum()), 1.0)
+    by_name: dict[str, float] = {}
+    for word, count in zip(material.model.vocabulary.words, tokens.tolist(), strict=True):
+        if (name := plain(word)) in words:
+            by_name[name] = by_name.get(name, 0.0) + count / total
+    return [_rounded(by_name.get(word, 0.0), 6) for word in words]
+
+
+def _document(example: ExampleDocument) -> dict[str, object]:
+    return {
+        "id": plain(example.id),
+        "title": None if example.title is None else plain(example.title),
+        "tokens": round(example.tokens),
+        "topics": [[topic, round(share, 4)] for topic, share in example.proportions],
+    }
+
+
+def _field(field: FieldSummary) -> dict[str, object]:
+    return {
+        "field": plain(field.field),
+        "values": [
+            {
+                "value": plain(value.value),
+                "documents": value.documents,
+                "topics": [[topic, round(share, 4)] for topic, share in value.proportions],
+            }
+            for value in field.values
+        ],
+        "left": field.left_out,
+    }
+
+
+def cards(material: Material) -> list[tuple[str, str, str]]:
+    """Return the figures at the top of the page: name, value, and a note on the value."""
+    units, events = unit_names(material), _last_iterations(material)
+    shards = material.model.record.shards
+    documents = sum(shard.documents for shard in shards)
+    tokens = int(material.model.vocabulary.tokens.sum())
+    rows = [(units["topics"].capitalize(), f"{len(material.topics):,}", "")]
+    if documents:
+        rows.append((units["documents"].capitalize(), f"{documents:,}", ""))
+    if not material.signed:
+        rows.append(("Tokens", f"{tokens:,}", ""))
+    rows.append((units["words"].capitalize(), f"{material.model.record.vocabulary.words:,}", "in the vocabulary"))
+    rows.append(("Iterations", f"{material.model.record.iterations:,}", ""))
+    scores = [float(event["score"]) for event in events if "score" in event]
+    if scores:
+        text = number(scores[0]) if len(scores) == 1 else number(float(np.mean(scores)))
+        note = "" if len(scores) == 1 else ", mean of the members"
+        rows.append(("Held-out score", text, f"nats per token{note}"))
+    times = [float(event["elapsed"]) for event in events if "elapsed" in event]
+    if times:
+        rows.append(("Fitting time", duration(max(times)), "without set-up"))
+    return rows
+
+
+def _last_iterations(material: Material) -> list[Mapping[str, Any]]:
+    """Return the last iteration's event of each fit."""
+    last = [next((e for e in reversed(events) if e["event"] == "iteration"), None) for _, events in material.members]
+    return [event for event in last if event is not None]
+
+
+def topic_rows(material: Material) -> list[TopicRow]:
+    """Return the rows of the table of topics."""
+    most = max((topic.share for topic in material.topics), default=0.0) or 1.0
+    documents = {} if material.summary is None else {topic.id: topic.documents for topic in material.summary.topics}
+    return [
+        {
+            "id": topic.id,
+            "share": topic.share,
+            "bar": 100 * topic.share / most,
+            "below": topic.below,
+            "level": topic.level or 0,
+            "most": documents.get(topic.id),
+            "stability": topic.stability,
+            "support": topic.support,
+            "title": None if topic.title is None else plain(topic.title),
+            "words": _names(topic, TABLE_WORDS),
+        }
+        for topic in material.topics
+    ]
+
+
+def circles(material: Material, topics_map: TopicMap) -> list[Circle]:
+    """Return the map's circles, the largest first, with their texts on wide and narrow screens."""
+    topics, names = material.topics, map_names(material.model, material.topics, material.pools)
+    texts = {kind: circle_texts(topics_map, topics, names, MAP_WIDTH, size) for kind, size in MAP_FONTS.items()}
+    return [
+        {
+            "id": topics[number].id,
+            "x": round(MAP_WIDTH * float(topics_map.x[number]), 1),
+            "y": round(MAP_WIDTH * float(topics_map.y[number]), 1),
+            "r": round(MAP_WIDTH * float(topics_map.radius[number]), 2),
+            "share": topics[number].share,
+            "words": _titled(topics[number]),
+            "texts": {kind: own_texts[number] for kind, own_texts in texts.items()},
+        }
+        for number in sorted(range(len(topics)), key=lambda number: -topics[number].share)
+    ]
+
+
+def time_section(material: Material) -> TimeView | None:
+    """Return the charts of topic shares by period; None if no document has a readable date."""
+    return (
+        None
+        if material.shares is None
+        else time_view(material.shares, material.topics, unit_names(material)["documents"])
+    )
+
+
+def label_lifts(material: Material) -> JsonObject:
+    """Return the template's function that ranks the topics of a label, and whether lifts refer to document means."""
+    # Models of older releases have no mean proportions over documents; shares of the tokens stand for them.
+    overall = {topic.id: topic.share for topic in material.topics}
+    means = {} if material.summary is None else {topic.id: topic.mean for topic in material.summary.topics}
+    known = {topic: mean for topic, mean in means.items() if mean is not None}
+    overall |= known
+
+    def lifted(value: LabelSummary) -> list[Lifted]:
+        return by_lift(value.proportions, overall, LABEL_TOPICS)
+
+    return {"lifted": lifted, "lifts_of_documents": bool(known)}
+
+
+def stability(material: Material) -> JsonObject | None:
+    """Return a histogram of the topics' stability with its mean; None if there is no other fit."""
+    values = [topic.stability for topic in material.topics if topic.stability is not None]
+    if not values:
+        return None
+    counts, edges = np.histogram(values, bins=10, range=(0.0, 1.0))
+    chart = Chart((0.0, 1.0), (0.0, 1.2 * float(counts.max())), height=150.0, left=12.0)
+    bins = [
+        (low, high, count) for low, high, count in zip(edges[:-1], edges[1:], counts.tolist(), strict=True) if count
+    ]
+    for low, high, count in bins:
+        chart.bar((low + 0.003, high - 0.003), (0.0, count))
+        chart.text((low + high) / 2, 1.08 * count, f"{count:,}", "across")
+    counted_bins = ", ".join(f"{count} from {low:.1f}" for low, _, count in bins)
+    label = f"Number of {unit_names(material)['topics']} by stability: {counted_bins}"
+    fits = material.joined or (len(material.members) if len(material.members) > 1 else material.samples)
+    return {
+        "svg": chart.drawn(label, [(edge, f"{edge:.1g}") for edge in edges.tolist()]),
+        "mean": float(np.mean(values)),
+        "stable": sum(value >= 0.7 for value in values),
+        "of": len(values),
+        "fits": fits,
+    }
+
+
+def support_rows(material: Material) -> list[tuple[int, int, float]]:
+    """Return how many topics of a consensus or a mean were found in each number of its members, from all to none."""
+    rows = []
+    for members in range(material.joined, -1, -1):
+        shares = [topic.share for topic in material.topics if topic.support == members]
+        rows.append((members, len(shares), float(sum(shares))))
+    return rows if material.joined else []
+
+
+def member_rows(material: Material) -> list[JsonObject]:
+    """Return a row for each member of an ensemble."""
+    if len(material.members) < 2:
+        return []
+    rows = []
+    for name, events in material.members:
+        last: Mapping[str, Any] = next((event for event in reversed(events) if event["event"] == "iteration"), {})
+        first: Mapping[str, Any] = next((event for event in events if "seed" in event), {})
+        shown = {key: last.get(key) for key in ("iteration", "score", "objective", "elapsed")}
+        rows.append({"name": name, "seed": first.get("seed"), **shown})
+    return rows
+
+
+def facts(material: Material, constant: Mapping[str, float]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the settings and versions that made the model, in groups of names and values."""
+    record, model = material.record, material.model.record
+    family = load_family(model.family)
+    corpus = record.get("corpus") or {}
+    fit = [
+        ("family", f"{model.family}: {family.Options.model_config.get('title') or ''}".rstrip(": ")),
+        ("run", material.name),
+        *((name, str(record[name])) for name in ("seed", "restarts", "keep") if name in record),
+        *((("samples", str(material.samples)),) if material.samples else ()),
+        ("corpus", str(corpus.get("url", ""))),
+        ("corpus digest", model.corpus),
+    ]
+    heldout = record.get("heldout")
+    if heldout:
+        fit.append(("held-out corpus", str(heldout.get("url", ""))))
+    if record.get("warm"):
+        fit.append(("warm start from", str(record["warm"].get("url", ""))))
+    if record.get("start"):
+        fit.append(("start", str(record["start"].get("url") or record["start"].get("kind", ""))))
+    groups = [
+        ("Publication", _texts(facts_of(material.version))),
+        ("Fit", _texts(fit)),
+        ("Options", _texts(shown_options(model.options).items())),
+        ("Constant hyperparameters", [(name, number(value)) for name, value in sorted(constant.items())]),
+        ("Limits", _texts((record.get("limits") or {}).items())),
+        ("Versions", _texts((record.get("versions") or {"collapsium": version("collapsium")}).items())),
+    ]
+    return [(name, rows) for name, rows in groups if rows]
+
+
+def _texts(pairs: Iterable[tuple[str, object]]) -> list[tuple[str, str]]:
+    """Return names and values as texts, without empty values."""
+    rows = []
+    for name, value in pairs:
+        if value is None or value in ("", [], ()):
+            continue
+        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        rows.append((plain(str(name).replace("_", " ")), plain(text)))
+    return rows
+
 
 OF_TOPICS = tuple(name for name, metric in METRICS.items() if metric.needs is Needs.TOPICS)
 IN_TEXTS = ("c_v", "c_npmi")

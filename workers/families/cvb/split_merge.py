@@ -33,7 +33,6 @@ from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.cvb.sums import SCORED_GROUPS, ProposalSums, ScoreSums
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
 from collapsium.workers.kernels.cvb import topic_moves as kernels
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
 from collapsium.workers.kernels.records import DocumentPairs
@@ -274,11 +273,11 @@ def _choose_deletes(chosen: _Chosen, state: MovesState, sums: ScoreSums, topics:
 
 HOLDING_KERNELS = (
     kernels.hold_out,
-    merge_scores.score_merges,
+    kernels.score_merges,
     kernels.move_topics,
     kernels.move_responsibilities,
 )
-KERNELS = (*HOLDING_KERNELS, deletion_scores.reassign, deletion_scores.score_deletions, kernels.gram)
+KERNELS = (*HOLDING_KERNELS, kernels.reassign, kernels.score_deletions, kernels.gram)
 MIN_CELL_TOKENS = 0.1  # Least expected tokens of a word in a topic that count when topics are compared
 
 
@@ -326,10 +325,10 @@ class HeldScore:
     def add(self, chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> None:
         """Add the sums of a chunk."""
         held, none = self._held[chunk.pair : chunk.pair + chunk.pairs.counts.size], np.zeros(0, dtype=np.int64)
-        merges = merge_scores.Merges(none, none, self._plain_ratio, np.zeros(0), np.zeros(0))
+        merges = kernels.Merges(none, none, self._plain_ratio, np.zeros(0), np.zeros(0))
         documents, score = (chunk.active, chunk.weighing), np.zeros_like(self._score)
         priors = parameters.priors_of(chunk.document, chunk.documents)
-        merge_scores.score_merges(chunk.pairs, held, *documents, priors, working.topics, merges, score)
+        kernels.score_merges(chunk.pairs, held, *documents, priors, working.topics, merges, score)
         self._score += np.roll(score, chunk.document % SCORED_GROUPS, axis=1)
 
     def parts(self) -> dict[str, Part]:
@@ -424,12 +423,12 @@ class MoveStatistics:
         weight = working.selection.background_weight
         if self._ask == RoundSums.PROPOSALS:
             candidates = self._number, self._spill
-            deletion_scores.reassign(chunk.pairs, *documents, priors, working.topics, weight, *candidates)
+            kernels.reassign(chunk.pairs, *documents, priors, working.topics, weight, *candidates)
             return
-        merges = merge_scores.Merges(self._surviving, self._merged, self._plain_ratio, *self._sums[0])
-        merge_scores.score_merges(chunk.pairs, held, *documents, priors, working.topics, merges, self._score)
-        deletions = deletion_scores.Deletions(self._number, self._spilt, *self._sums[1])
-        deletion_scores.score_deletions(chunk.pairs, held, *documents, priors, working.topics, weight, deletions)
+        merges = kernels.Merges(self._surviving, self._merged, self._plain_ratio, *self._sums[0])
+        kernels.score_merges(chunk.pairs, held, *documents, priors, working.topics, merges, self._score)
+        deletions = kernels.Deletions(self._number, self._spilt, *self._sums[1])
+        kernels.score_deletions(chunk.pairs, held, *documents, priors, working.topics, weight, deletions)
 
     def parts(self) -> dict[str, Part]:
         """Return the sums: ``delete_spill``, or `ScoreSums`."""

@@ -72,7 +72,7 @@ from collapsium.workers.families.vb.states import (
     Vector,
 )
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.vb.gamma_proportions import (
+from collapsium.workers.kernels.vb.mean_field import (
     expected_proportions,
     gamma_proportions,
     sweep_gamma_proportions,

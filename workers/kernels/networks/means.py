@@ -18,7 +18,9 @@ from collapsium.workers.kernels.argument_types import (
     UInt16Vector,
 )
 from collapsium.workers.kernels.jit import kernel
-from collapsium.workers.kernels.networks.node_counts import (
+from collapsium.workers.kernels.networks.paths import divisor_of, row_of, update_weights
+from collapsium.workers.kernels.networks.records import GraphArrays, Hyperparameters, OwnTopics, TableEntries
+from collapsium.workers.kernels.networks.sweep import (
     assign_rows,
     at_document,
     fill_mean_terms,
@@ -26,8 +28,6 @@ from collapsium.workers.kernels.networks.node_counts import (
     load_shared,
     make_sampler,
 )
-from collapsium.workers.kernels.networks.paths import divisor_of, row_of, update_weights
-from collapsium.workers.kernels.networks.records import GraphArrays, Hyperparameters, OwnTopics, TableEntries
 from collapsium.workers.kernels.networks.workspaces import Priors
 from collapsium.workers.kernels.records import DocumentPairs
 

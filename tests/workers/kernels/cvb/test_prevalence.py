@@ -11,7 +11,7 @@ from scipy.special import psi
 from collapsium.workers.families.cvb import prevalence as family
 from collapsium.workers.families.cvb.global_state import LevelState, PrevalenceState
 from collapsium.workers.families.cvb.sums import PrevalenceSums
-from collapsium.workers.kernels.cvb import active, merge_scores
+from collapsium.workers.kernels.cvb import active, topic_moves
 from collapsium.workers.kernels.cvb import prevalence as kernels
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.cvb.records import ActiveState, TopicCounts
@@ -303,10 +303,10 @@ def test_score_merges__scores_held_out_tokens_by_the_documents_own_priors(state,
         noise.integers(0, 2, state.shard.documents).astype(np.int32),
     )
     none, score = np.zeros(0, dtype=np.int64), np.zeros((2, 1))
-    candidates = merge_scores.Merges(none, none, np.zeros(0), np.zeros(0), np.zeros(0))
+    candidates = topic_moves.Merges(none, none, np.zeros(0), np.zeros(0), np.zeros(0))
     priors = priors_of(rows, rows["b"].sum())._replace(own=own, own_place=place)
     topics = TopicCounts(rows["row_topic"], rows["totals"])
-    merge_scores.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
+    topic_moves.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
     twin = np.zeros(2)
     document = np.repeat(np.arange(state.shard.documents), np.diff(state.shard.offsets))
     for row, a in enumerate(own):

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.kernels.cvb import deletion_scores, merge_scores
-from collapsium.workers.kernels.cvb.deletion_scores import Deletions
-from collapsium.workers.kernels.cvb.merge_scores import Merges
+from collapsium.workers.kernels.cvb import topic_moves as kernels
 from collapsium.workers.kernels.cvb.records import TopicCounts
+from collapsium.workers.kernels.cvb.topic_moves import Deletions, Merges
 from tests.naive import topic_moves as naive
 from tests.strategies import bags, documents_of
 from tests.workers.kernels.cvb.listed import KEYS, UNIT, Listed, held_out, listed_shards, priors_of, weighed_shards
@@ -75,7 +74,7 @@ def judged(state, rows, held, kept, gone, ratio=None, groups=2):
     gain, square, score = np.ones(len(kept)), np.ones(len(kept)), np.ones((2, groups))
     candidates = Merges(np.array(kept, dtype=np.int64), np.array(gone, dtype=np.int64), ratio, gain, square)
     priors, topics = priors_of(rows, rows["b"].sum()), TopicCounts(rows["row_topic"], rows["totals"])
-    merge_scores.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
+    kernels.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
     return np.stack([gain, square]) - 1, score - 1
 
 
@@ -151,7 +150,7 @@ def spilt(state, rows, number):
     found = np.ones((int(number.max(initial=-1)) + 1, state.topics))
     priors, topics = priors_of(rows), TopicCounts(rows["row_topic"], rows["totals"])
     where = state.pairs, state.active, state.sparse
-    deletion_scores.reassign(*where, priors, topics, rows["background"], number, found)
+    kernels.reassign(*where, priors, topics, rows["background"], number, found)
     return found - 1
 
 
@@ -160,7 +159,7 @@ def deletes(state, rows, held, number, spilt_):
     gain, square = np.ones(len(spilt_)), np.ones(len(spilt_))
     priors, topics = priors_of(rows), TopicCounts(rows["row_topic"], rows["totals"])
     where, candidates = (state.active, state.sparse), Deletions(number, spilt_, gain, square)
-    deletion_scores.score_deletions(state.pairs, held, *where, priors, topics, rows["background"], candidates)
+    kernels.score_deletions(state.pairs, held, *where, priors, topics, rows["background"], candidates)
     return np.stack([gain, square]) - 1
 
 
@@ -212,7 +211,7 @@ def test_score_deletions__equals_its_twin(state, extra, key, share, data):
     np.testing.assert_allclose(found, twin, **LOST)
 
 
-@pytest.mark.parametrize("words", [2 * deletion_scores.SAMPLED_PAIRS - 1, 6 * deletion_scores.SAMPLED_PAIRS - 5])
+@pytest.mark.parametrize("words", [2 * kernels.SAMPLED_PAIRS - 1, 6 * kernels.SAMPLED_PAIRS - 5])
 def test_deletions__equal_their_twins_where_some_pairs_stand_for_a_long_document(words):
     noise = np.random.default_rng(words)
     documents = [dict.fromkeys(range(words), 2), {}, {0: 2, 7: 1}]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.vb.gamma_proportions import (
+from collapsium.workers.kernels.vb.mean_field import (
     expected_proportions,
     gamma_proportions,
     sweep_gamma_proportions,
