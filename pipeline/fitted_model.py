@@ -893,13 +893,10 @@ def _load_block(url: str, number: int, low: int, high: int) -> tasks.Block:
 
 def fold_in(model: models.Model, corpus: Corpus, seed: int = 0) -> Floats:
     """Return the proportions of new documents, fitted with the topics held fixed."""
-    executor = open_executor("threads", None)
-    try:
+    with contextlib.closing(open_executor("threads", None)) as executor:
         blocks = load_blocks(model, executor)
         submitted = [executor.submit(_folded, model, shard, blocks, seed) for shard in corpus.references]
         return np.concatenate(executor.collect(submitted))
-    finally:
-        executor.close()
 
 
 def _folded(model: models.Model, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
@@ -939,12 +936,9 @@ class TextFolding:
         if not documents:
             return np.zeros((0, _width(model)))
         shards = [Shard.of(number, some, **parts) for number, some in enumerate(documents)]
-        executor = SerialExecutor() if len(shards) == 1 else open_executor("threads", None)
-        try:
+        with contextlib.closing(SerialExecutor() if len(shards) == 1 else open_executor("threads", None)) as executor:
             submitted = [executor.submit(_folded_shard, model, shard, self._blocks, seed) for shard in shards]
             return np.concatenate(executor.collect(submitted))
-        finally:
-            executor.close()
 
 
 def check_lazy_texts(model: models.Model, texts: DocumentSource, reading: Reading) -> None:

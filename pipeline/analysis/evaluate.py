@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -341,15 +342,12 @@ def _evaluated(
         require_expectations(first)
     candidates = [candidates_of(first, what.corpus, field) for field in dict.fromkeys(labels[1])]
     held = what.held(first)
-    executor = open_executor(scheduler, workers, tls=tls)
-    try:
+    with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
         score, tokens, members = score_members(named, what.submit(held, executor, seed), executor)
         if score is None:
             raise InputError(corpus.url, "no token is left to score")
         label_score = score_from_labels(named, corpus, executor, seed) if from_labels else None
         classified = tuple(classify(named, what.corpus, candidate, executor, seed) for candidate in candidates)
-    finally:
-        executor.close()
     definition = what.definition + (AVERAGED if len(named) > 1 else "") + note
     documents = corpus.manifest.documents
     return Evaluation(score, math.exp(-score), tokens, documents, definition, members, label_score, classified)
@@ -362,12 +360,9 @@ def _in_document(
     scheduler, workers, tls = where
     require_same_vocabulary(named, corpus)
     note = require_unseen_by_all(named, corpus)
-    executor = open_executor(scheduler, workers, tls=tls)
-    try:
+    with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
         models = [(model, load_blocks(model, executor)) for _, model in named]
         score, tokens, each = score_in_document(models, corpus, executor, seed)
-    finally:
-        executor.close()
     if score is None:
         raise InputError(corpus.url, "no token is left to score")
     members = tuple(MemberScore(name, score) for (name, _), score in zip(named, each, strict=True))
@@ -386,15 +381,12 @@ def _reconstructed(
     require_same_vocabulary(named, corpus)
     note = require_unseen_by_all(named, corpus)
     documents, members = corpus.manifest.documents, []
-    executor = open_executor(scheduler, workers, tls=tls)
-    try:
+    with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
         for name, model in named:
             blocks = load_blocks(model, executor)
             url = model.folder.address
             sums = [executor.submit(_error_unseen, url, shard, blocks, seed) for shard in corpus.references]
             members.append(MemberError(name, sum(executor.collect(sums)) / documents))
-    finally:
-        executor.close()
     error = sum(member.reconstruction_error for member in members) / len(members)
     if len(members) == 1:
         return Reconstruction(error, documents, RECONSTRUCTED + note)

@@ -9,6 +9,7 @@ its words, their variance is summed over documents:
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -202,8 +203,7 @@ def words_by(
     if topic not in names:
         raise OptionError(f"{topic}: there is no such topic", "topic")
     source = RunSource(model.folder.address, corpus.references, np.array([topic]))
-    executor = open_executor(scheduling.scheduler, scheduling.workers, tls=tls)
-    try:
+    with contextlib.closing(open_executor(scheduling.scheduler, scheduling.workers, tls=tls)) as executor:
         documents = groups_of(source, executor, field)
         if not 1 < len(documents) <= MAX_GROUPS:
             raise OptionError(f"{field!r} has {len(documents):,} values; expected 2 to {MAX_GROUPS} groups", "field")
@@ -218,8 +218,6 @@ def words_by(
                 sums[:, :, words] += own
                 squares += own_squares
                 progress(part + 1)
-    finally:
-        executor.close()
     pairs = _compared(groups, options.contrast)
     probability = np.concatenate(
         [

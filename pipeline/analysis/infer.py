@@ -282,8 +282,7 @@ def _results(model: Model, corpus: Corpus, where: Mapping[str, Any], submitting:
     require_corpus(model.record.family, corpus)
     corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     seen = corpus.manifest.digest == model.record.corpus and model.fitted
-    executor = open_executor(where["scheduler"], where["workers"], tls=where["tls"])
-    try:
+    with contextlib.closing(open_executor(where["scheduler"], where["workers"], tls=where["tls"])) as executor:
         futures = submitting(executor, [] if seen else load_blocks(model, executor), seen)
         waiting: deque[Future[T]] = deque()
         while True:
@@ -291,8 +290,6 @@ def _results(model: Model, corpus: Corpus, where: Mapping[str, Any], submitting:
             if not waiting:
                 break
             yield executor.collect([waiting.popleft()])[0]
-    finally:
-        executor.close()
 
 
 def _write(

@@ -8,6 +8,7 @@ scored, with their conditional probabilities given these words.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -246,15 +247,12 @@ def complete(
     known = first.record.vocabulary.words
     most = min(known if words is None else words, known)
     parts = align(documents_of(training), held, training.url)
-    executor = open_executor(scheduler, workers, tls=tls)
-    try:
+    with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
 
         def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Predicted]]:
             return _submit_completion(model, blocks, training, parts, most, executor)
 
         score, tokens, members = score_members(named, submit, executor)
-    finally:
-        executor.close()
     if score is None:
         raise InputError(held.url, "no token is left to score")
     among = AMONG if most < training.manifest.vocabulary.words else ""

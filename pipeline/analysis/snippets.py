@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -399,8 +400,5 @@ def _summary(model: Model, n: int) -> SummaryRecord:
     saved = read_summary(model.folder, model.record) if n <= EXAMPLES else None
     if saved is not None:
         return saved
-    executor = open_executor("threads", None)
-    try:
+    with contextlib.closing(open_executor("threads", None)) as executor:
         return summary_of(model, require_training_corpus(model), executor, examples=max(n, EXAMPLES))
-    finally:
-        executor.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import os
@@ -321,14 +322,11 @@ def by_column(run: str | os.PathLike[str], dates: DatesSummary, name: str, sourc
     """Return periods that are the values of a field of labels, in the order of their first dates; without shares."""
     _, corpus = open_training(run, source.corpus)
     spans: dict[str, list[float]] = {}  # First and last hour, documents and tokens of each value
-    executor = open_executor(source.scheduler, source.workers, tls=source.tls)
-    try:
+    with contextlib.closing(open_executor(source.scheduler, source.workers, tls=source.tls)) as executor:
         for part in executor.collect([executor.submit(_spans, reference, name) for reference in corpus.references]):
             for value, span in part.items():
                 other = spans.get(value, [*span[:2], 0.0, 0.0])
                 spans[value] = [min(span[0], other[0]), max(span[1], other[1]), span[2] + other[2], span[3] + other[3]]
-    finally:
-        executor.close()
     if not spans:
         raise OptionError(f"no document has both a date and a value of {name!r}", "period")
     values = sorted(spans, key=lambda value: (spans[value][0], value))

@@ -15,6 +15,7 @@ periods before it is chosen; small last periods are joined by those before.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -307,8 +308,7 @@ def words_over(
             raise OptionError(f"{topic}: there is no such topic", "topics")
     ids = np.array(chosen, dtype=np.int64)
     source = RunSource(model.folder.address, corpus.references, ids)
-    executor = open_executor(scheduling.scheduler, scheduling.workers, tls=tls)
-    try:
+    with contextlib.closing(open_executor(scheduling.scheduler, scheduling.workers, tls=tls)) as executor:
         documents = groups_of(source, executor, field)
         documents.pop(MISSING, None)
         periods = sorted(documents, key=_order)
@@ -331,8 +331,6 @@ def words_over(
             for part, (own, sums) in zip(parts, executor.collect(submitted), strict=True):
                 tokens[:, :, own] += sums
                 progress(part + 1)
-    finally:
-        executor.close()
     probability = np.empty_like(tokens)
     evidence, strength, gain = np.empty(tokens.shape[:2]), np.empty(ids.size), np.empty(ids.size)
     for row, counts in enumerate(tokens):

@@ -13,6 +13,7 @@ manifest is replaced last, and the next addition removes files that it does not 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -618,8 +619,7 @@ def append_with_report(
         recorded = read_history(opened.folder) or recorded
         recorded = recorded.until(opened.manifest.documents)
         clean_hidden(opened)
-        executor = open_executor(scheduler, addition.workers, tls=addition.tls)
-        try:
+        with contextlib.closing(open_executor(scheduler, addition.workers, tls=addition.tls)) as executor:
             adding = DocumentAddition(executor, opened, scratch, history, recorded, stops, addition, sides)
             counted = adding.read(paths, scheduler, progress)
             if not counted.notes:
@@ -628,8 +628,6 @@ def append_with_report(
                 return Added(opened.manifest, adding.report, recorded, repeated=True)
             clean(opened)
             manifest = adding.write(counted)
-        finally:
-            executor.close()
         lock.require()
         recorded = replace(recorded, appended=(*recorded.appended, adding.report))
         recorded.write(opened.folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -252,12 +253,9 @@ def ingest_texts(
         counted = pa.array(words.fixed, pa.string()).filter(pa.array(like.vocabulary.tokens > 0))
         words = replace(words, stops=stops.sparing(counted))
     history = replace(history, options=replace(history.options, vocabulary=None))
-    with created(Folder(corpus)) as folder:
-        executor = open_executor(scheduler, workers, tls=tls)
-        try:
-            return _write(executor, folder, sources, history, words, shard_tokens, progress, sides)
-        finally:
-            executor.close()
+    where = (scheduler, workers)
+    with created(Folder(corpus)) as folder, contextlib.closing(open_executor(*where, tls=tls)) as executor:
+        return _write(executor, folder, sources, history, words, shard_tokens, progress, sides)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Mapping, Sequence
@@ -192,8 +193,7 @@ def edit(
     corpus, notes = _corpus(model, options)
     for group in options.merge:
         edited = edited.merged(list(group))
-    executor = open_executor("threads", options.workers)
-    try:
+    with contextlib.closing(open_executor("threads", options.workers)) as executor:
         names = _names(model, options)
         with place_for(out, "model") as place:
             with created(Folder(place.path)) as folder:
@@ -204,8 +204,6 @@ def edit(
                 opened = Model(place.path)
                 opened.own(str(place.temporary), place.path)
                 return FittedModel(opened)
-    finally:
-        executor.close()
     return Edited(
         topics=int((edited.counts.sum(axis=0) > 0.0).sum()),
         merged={topic: group[0] for group in options.merge for topic in group[1:]},
@@ -218,13 +216,9 @@ def renumber(model: Model, ids: Mapping[int, int], folder: Folder, corpus: Corpu
     """Write a model with other ids of its topics, with their names and the summary of its documents."""
     edited, names = EditedModel.of(model).renumbered(ids), read_names(model.folder, model.record)
     renamed = [entry.model_copy(update={"id": ids.get(topic, topic)}) for topic, entry in names.items()]
-    executor = open_executor("threads", None)
-    try:
-        with created(folder) as place:
-            write_names(place, _write(place, edited), renamed)
-            _summarise(place, corpus, executor)
-    finally:
-        executor.close()
+    with contextlib.closing(open_executor("threads", None)) as executor, created(folder) as place:
+        write_names(place, _write(place, edited), renamed)
+        _summarise(place, corpus, executor)
 
 
 def _corpus(model: Model, options: EditOptions) -> tuple[Corpus | None, list[str]]:

@@ -143,12 +143,9 @@ class ActiveFit:
     def match(self) -> None:
         """Match the models of a run that has ended, but was stopped before they were matched."""
         planned = self._plan(None) if self._placement.is_local else None
-        executor = self._placement.open(self._log.notice)
-        try:
+        with contextlib.closing(self._placement.open(self._log.notice)) as executor:
             planned = planned or self._plan(executor)
             save_mean(self._target, self._request, executor, planned.matching, self._log.notice)
-        finally:
-            executor.close()
 
     def _report_cluster(self, executor: Executor, seconds: float) -> list[Event]:
         """Send the sinks the cluster and notices about inputs and processors; return these events."""

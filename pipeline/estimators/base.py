@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
@@ -86,24 +87,24 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
     place = local_place(placement.scheduler, placement.workers, placement.memory, placement.scratch)
     planned = plan(request, place)
     planned.require()
-    executor = placement.open(lambda text: None)  # noqa: ARG005
-    try:
-        with freed_memory(executor), scratch_folder(planned, executor) as folder:
-            problem, start = LoadedCorpus(request, [], executor, folder).problem(request.seed), request.start_kind
-            compile_for(executor, problem.family, problem.global_state, start=start, local=placement.is_local)
-            # Only this refers to the state, so that each state is freed as soon as the next one exists.
-            last = Checkpointer()
-            show, iterations = iteration_here(), request.limits.planned(len(request.corpus.manifest.shards))
-            for _, progress in Fit(problem, request.limits, last):
-                show(request.family, progress.iteration, iterations)
-            if last.last is None:
-                raise RuntimeError("the fit gave no state")
-            state = last.last.state
-            blocks = executor.collect(
-                [executor.submit(_finished, problem.family, block, state.global_state) for block in state.blocks]
-            )
-    finally:
-        executor.close()
+    with (
+        contextlib.closing(placement.open(lambda text: None)) as executor,  # noqa: ARG005
+        freed_memory(executor),
+        scratch_folder(planned, executor) as folder,
+    ):
+        problem, start = LoadedCorpus(request, [], executor, folder).problem(request.seed), request.start_kind
+        compile_for(executor, problem.family, problem.global_state, start=start, local=placement.is_local)
+        # Only this refers to the state, so that each state is freed as soon as the next one exists.
+        last = Checkpointer()
+        show, iterations = iteration_here(), request.limits.planned(len(request.corpus.manifest.shards))
+        for _, progress in Fit(problem, request.limits, last):
+            show(request.family, progress.iteration, iterations)
+        if last.last is None:
+            raise RuntimeError("the fit gave no state")
+        state = last.last.state
+        blocks = executor.collect(
+            [executor.submit(_finished, problem.family, block, state.global_state) for block in state.blocks]
+        )
     manifest = request.corpus.manifest
     fitted = Fitted(
         request.family, problem.family, state.global_state, blocks, manifest.documents, float(manifest.tokens)
@@ -544,12 +545,9 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
                 first += record.documents
             _require_rows(extras, first)
             write_vocabulary(scratch, [str(column) for column in range(columns)], StopWords())
-            executor = open_executor(scheduler, python_number(self.workers))
-            try:
+            with contextlib.closing(open_executor(scheduler, python_number(self.workers))) as executor:
                 shard_tokens = python_number(self.shard_tokens)
                 shards, _ = write_shards(executor, folder, scratch, records, numberings, shard_tokens)
-            finally:
-                executor.close()
             scratch.remove()
             table = sum_counts([block.counts for block in blocks])
             places, counts = np.asarray(table.column("word").cast(pa.int64())), np.zeros((2, columns), dtype=np.int64)

@@ -5,6 +5,7 @@ The dispersion of the residuals of a model's expected counts is by Taddy (2012, 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -382,15 +383,12 @@ def measure(
     if load_family(family).corpus_kind != DOCUMENTS:
         raise MismatchError(f"{os.fspath(run)}: family '{family}' has components of vectors, not topics over words")
     where = {"scheduler": scheduling.scheduler, "workers": scheduling.workers}
-    executor = open_executor(scheduling.scheduler, scheduling.workers, tls=tls)
-    try:
+    with contextlib.closing(open_executor(scheduling.scheduler, scheduling.workers, tls=tls)) as executor:
         job = Job(named, executor, options.top_words, seed, progress)
         documents = {"coherence": counting.coherence, "heldout": heldout, "unseen": unseen}
         with _Inputs(run, documents, {"reading": without_none(reading), **where}, {"tls": tls}) as inputs:
             plan = _Plan(job, inputs, options, is_all(options.metrics), notice)
             return plan.measurements(chosen)
-    finally:
-        executor.close()
 
 
 class _Inputs:

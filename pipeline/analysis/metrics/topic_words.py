@@ -6,6 +6,7 @@ of topic coherence measures", WSDM 2015. Probabilities are shares of windows.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -134,11 +135,8 @@ def _coherence(model: Model, counted: Corpus, words: int, where: tuple[Scheduler
     described = describe(model, max(words, DIVERSITY_WORDS))
     ids, top, seen = described.ids, described.words, with_tokens(model, described)
     scheduler, workers, tls = where
-    executor = open_executor(scheduler, workers, tls=tls)
-    try:
+    with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
         single, both = count(counted, top[seen, :words], executor)
-    finally:
-        executor.close()
     topic_npmi = np.full(ids.size, np.nan)
     topic_npmi[seen] = npmi(single, both, counted.manifest.documents).mean(axis=1)
     top_words = top[seen, :DIVERSITY_WORDS]

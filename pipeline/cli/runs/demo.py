@@ -8,6 +8,7 @@ folder.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Annotated
 
@@ -30,13 +31,10 @@ def execute(
     """Run the demonstration, and print its topics, three curves and the paths of its results."""
     console = console_of(sys.stdout)
     print("reading 65 annual addresses of US presidents, 1945 to 2006", flush=True)
-    view = RunView()
-    try:
+    with contextlib.closing(RunView()) as view:
         from collapsium.pipeline.workflows.demo import sample as demonstration
 
         results = demonstration.demonstrate(folder, [view])
-    finally:
-        view.close()
     table = Table("topic", "share", "most probable words", width=console.width if console.is_terminal else 110)
     for topic in results.topics:
         words = escape(plain(" ".join(word for word, _ in topic.words)))
