@@ -7,11 +7,9 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from collapsium.pipeline.analysis.labels.candidates import Classification, candidates_of, classify
 from collapsium.pipeline.analysis.labels.conditional import (
@@ -30,10 +28,10 @@ from collapsium.pipeline.engine.leakage import (
     trained_on,
 )
 from collapsium.pipeline.engine.setup.request import require_tokens
-from collapsium.pipeline.executors.base import TLS, Executor, Future
+from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
-from collapsium.pipeline.fitted_model import load_blocks, parts_for
+from collapsium.pipeline.fitted_model import load_blocks
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
 from collapsium.pipeline.monitoring.progress import shows
@@ -41,11 +39,9 @@ from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.lineage import Lineage, lineage_of
 from collapsium.storage.corpus.manifest import VECTORS
-from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import InputError, NumericalError, OptionError
 from collapsium.storage.printable import ShortRepr
 from collapsium.storage.runs.members import leaves
-from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 
@@ -78,65 +74,6 @@ def require_disjoint(named: Sequence[tuple[str, Model]], what: Scored) -> str:
         require_unseen_by_all(named, what.scored)
         require_held_out(lineage_of(what.corpus), what.scored, what.corpus.url)
     return note
-
-
-IN_DOCUMENT = (
-    "in-document likelihood: paths and proportions of each document are fitted to all its tokens with the topics held "
-    "fixed, and the same tokens are scored; sum over documents of log sum_c q(c) prod_m sum_l theta_l phi_{c_l} "
-    "(section 4.1 of Wang and Blei 2009; for topics without a tree log prod_m sum_k theta_k phi_k), divided by the "
-    "number of tokens, in nats. Not comparable with scores of held-out tokens"
-)
-ALSO_AVERAGED = "; of an ensemble, the log of the mean over its members of each document's probability"
-
-
-@dataclass(frozen=True, slots=True)
-class Logs:
-    """Log probabilities of a shard's documents in nats, and the number of its tokens."""
-
-    logs: npt.NDArray[np.float64]
-    tokens: int
-
-    def __sizeof__(self) -> int:
-        return self.logs.nbytes
-
-
-def score_in_document(
-    models: Sequence[tuple[Model, list[Future[tasks.Block]]]], corpus: Corpus, executor: Executor, seed: int
-) -> tuple[float | None, int, list[float]]:
-    """Score documents whose proportions are fitted to all their tokens.
-
-    Returns score: Score of the models' mean prediction, in nats per token; None without tokens; tokens: Number of
-    scored tokens; members: Score of each model
-    """
-    each: list[list[Logs]] = []
-    for model, blocks in models:
-        waiting = [executor.submit(_logs, model.folder.address, shard, blocks, seed) for shard in corpus.references]
-        each.append(executor.collect(waiting))
-    tokens = sum(shard.tokens for shard in each[0])
-    if not tokens:
-        return None, 0, []
-    members = [math.fsum(float(shard.logs.sum()) for shard in shards) / tokens for shards in each]
-    means = [
-        reduce(np.logaddexp, [shard.logs for shard in shards]) - math.log(len(each))
-        for shards in zip(*each, strict=True)
-    ]
-    return math.fsum(float(mean.sum()) for mean in means) / tokens, tokens, members
-
-
-def _logs(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Logs:
-    model = Model(url)
-    shard = Shard.of(reference.number, reference.documents(), **parts_for(model))
-    if not shard.pairs:
-        return Logs(np.zeros(shard.documents), 0)
-    local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "unseen"))
-    rows = tasks.gather(blocks, shard.words, complete=True)
-    table = model.family.predict(shard, local, rows, model.global_state)
-    if "document_log" in table:
-        logs = np.where(shard.lengths > 0, table["document_log"], 0.0)
-    else:
-        owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
-        logs = np.bincount(owner, shard.counts * special.log(table["probability"]), shard.documents)
-    return Logs(np.asarray(logs, dtype=np.float64), shard.tokens)
 
 
 RECONSTRUCTED = (
@@ -250,43 +187,40 @@ def evaluate(
     Raises
     ------
     OptionError
-        Neither exactly one of `heldout`, `unseen` and `in_document` is set, nor `unseen` together with `heldout`; a
-        corpus other than `unseen` holds vectors; the family has no score given labels, or was fitted without a field.
+        Neither `heldout` nor `unseen` is set; a corpus other than `unseen` holds vectors; the family has no score given
+        labels, or was fitted without a field.
     MismatchError
         A corpus has another vocabulary or kind, or not the documents or segments that were fitted.
     AbsentError
         A member of an ensemble has not ended.
     """
-    named_corpora = [source for source in (options.unseen, options.heldout, options.in_document) if source is not None]
-    if len(named_corpora) != 1 and (len(named_corpora) != 2 or options.in_document is not None):
+    if options.heldout is None and options.unseen is None:
         raise OptionError(
-            "name one corpus: `heldout` (tokens of the training documents), `unseen` (new documents) or `in_document` "
-            "(new documents, fitted and scored on the same tokens); or two, `unseen` (new documents, to be fitted) "
-            "with `heldout` (further tokens of these, to be scored)"
+            "name one corpus: `heldout` (tokens of the training documents) or `unseen` (new documents); or two, "
+            "`unseen` (new documents, to be fitted) with `heldout` (further tokens of these, to be scored)"
         )
     labels, where = (options.given_labels, options.field), (scheduling.scheduler, scheduling.workers, tls)
-    if options.heldout is not None and len(named_corpora) == 1:
+    if options.heldout is not None and options.unseen is None:
         text_options = list(without_none(reading))
         if text_options:
             raise OptionError("applies only to texts, and `heldout` takes a corpus", next(iter(text_options)))
-        return _scored(run, Scored(Corpus(options.heldout), True), False, options.seed, where, labels)
+        return _scored(run, Scored(Corpus(options.heldout), True), options.seed, where, labels)
     how: dict[str, Any] = {
         "scheduler": scheduling.scheduler,
         "workers": scheduling.workers,
         "tls": tls,
         "notice": notice,
     }
-    with documents_for(run, named_corpora[0], reading=without_none(reading), **how) as new:
+    with documents_for(run, options.unseen, reading=without_none(reading), **how) as new:
         scored = Corpus(options.heldout) if options.heldout is not None else None
-        what = Scored(new.corpus, options.unseen is None, scored)
-        score = _scored(run, what, options.in_document is not None, options.seed, where, labels)
+        what = Scored(new.corpus, False, scored)
+        score = _scored(run, what, options.seed, where, labels)
     return score if isinstance(score, Reconstruction) else replace(score, unknown=new.unknown)
 
 
 def _scored(
     run: str | os.PathLike[str],
     what: Scored,
-    in_document: bool,
     seed: int,
     where: tuple[Scheduler, int | None, TLS | None],
     labels: tuple[bool, tuple[str, ...]],
@@ -303,8 +237,6 @@ def _scored(
     named = [(name, Model(url)) for name, url in leaves(run)]
     if vectors:
         return _reconstructed(named, corpus, seed, where)
-    if in_document:
-        return _in_document(named, corpus, seed, where)
     return _evaluated(named, what, seed, where, labels)
 
 
@@ -351,26 +283,6 @@ def _evaluated(
     definition = what.definition + (AVERAGED if len(named) > 1 else "") + note
     documents = corpus.manifest.documents
     return Evaluation(score, math.exp(-score), tokens, documents, definition, members, label_score, classified)
-
-
-def _in_document(
-    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[Scheduler, int | None, TLS | None]
-) -> Evaluation:
-    """Score models on the tokens that the documents' proportions are fitted to."""
-    scheduler, workers, tls = where
-    require_same_vocabulary(named, corpus)
-    note = require_unseen_by_all(named, corpus)
-    with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
-        models = [(model, load_blocks(model, executor)) for _, model in named]
-        score, tokens, each = score_in_document(models, corpus, executor, seed)
-    if score is None:
-        raise InputError(corpus.url, "no token is left to score")
-    members = tuple(MemberScore(name, score) for (name, _), score in zip(named, each, strict=True))
-    several = len(named) > 1
-    definition = IN_DOCUMENT + (ALSO_AVERAGED if several else "") + note
-    return Evaluation(
-        score, math.exp(-score), tokens, corpus.manifest.documents, definition, members if several else ()
-    )
 
 
 def _reconstructed(

@@ -73,9 +73,6 @@ class EvaluateOptions(Options):
         description="score other documents or vectors: a corpus with the same vocabulary or columns, or "
         "texts, which are read as the model's documents were",
     )
-    in_document: Annotated[Sources, Value("CORPUS|TEXTS", text=True)] = Field(
-        None, description="score other documents on the same tokens that their proportions are fitted to"
-    )
     given_labels: bool = Field(
         False,
         description="with `unseen`: print the score given the labels alone, also for families without labels "

@@ -248,7 +248,7 @@ def commands_for(family, draw):
     yield ["evaluate", "other", "--unseen", "c", *here]
     if family == "hca":
         return
-    yield from (["evaluate", "other", "--in-document", "c", *here], ["evaluate", "other", "--coherence", "c", *here])
+    yield ["evaluate", "other", "--coherence", "c", *here]
     yield from (["split", "c", "train", "held"], ["fit", "train", "again", "--heldout", "held", *fit])
     yield ["evaluate", "again", "--heldout", "held", *here]
     yield ["predict", "other", "c", "predicted.csv", "--field", "f", *here]

@@ -17,9 +17,6 @@ as missing. With --given-labels, families without labels print this score too, u
 their prior. --field NAME scores the prediction of a label
 or covariate from the words.
 
---in-document CORPUS: new documents, fitted to and scored on the same tokens.
-Compare such scores only with each other.
-
 --coherence CORPUS: coherence (NPMI) and diversity of the topics, alone or together
 with a score.
 
@@ -76,7 +73,7 @@ def execute(
     if unused is not None and not metrics:
         raise UsageError(f"{flag_of(unused)} requires --metrics")
     if "seed" in given(options) and not _source_count(options) and not metrics:
-        raise UsageError("--seed requires --unseen, --in-document or --metrics")
+        raise UsageError("--seed requires --unseen or --metrics")
     execution = {**given(scheduling), "tls": certificates.tls}
     read = given(reading)
     record: dict[str, object] = {}
@@ -120,15 +117,13 @@ def _metric_lines(measured: pipeline.Measurement) -> list[str]:
 
 def _source_count(options: EvaluateOptions) -> int:
     """Return the number of options that name documents to score."""
-    return sum(source is not None for source in (options.heldout, options.unseen, options.in_document))
+    return sum(source is not None for source in (options.heldout, options.unseen))
 
 
 def _require_documents(options: EvaluateOptions, counted_in: object, metrics: tuple[str, ...]) -> None:
     """Refuse a command line without documents, or with options that need other documents."""
     if not _source_count(options) and counted_in is None and not metrics:
-        raise UsageError("one of the arguments --heldout --unseen --in-document --coherence --metrics is required")
-    if options.in_document is not None and _source_count(options) > 1:
-        raise UsageError("argument --in-document: not allowed with argument --heldout or --unseen")
+        raise UsageError("one of the arguments --heldout --unseen --coherence --metrics is required")
     if not _source_count(options) and (options.given_labels or options.field):
         raise UsageError("--given-labels and --field require --unseen")
 

@@ -166,10 +166,9 @@ def test_predict__writes_csv_without_lists(made, tmp_path):
 def test_texts__are_scored_as_the_corpus_of_them(made, tmp_path, capsys):
     put_lines(tmp_path / "new.jsonl", [{"id": "n", "text": "aa bb cc. dd zz zz."}])
     ingest(tmp_path / "new.jsonl", tmp_path / "new", like=made / "run")
-    for kind in ("unseen", "in_document"):
-        texts, corpus = (evaluate(made / "run", **{kind: tmp_path / name}, **WHERE) for name in ("new.jsonl", "new"))
-        assert (texts.score, texts.tokens, texts.documents) == (corpus.score, corpus.tokens, corpus.documents)
-        assert (texts.unknown.unknown, texts.unknown.tokens, corpus.unknown) == (2, 6, None)
+    texts, corpus = (evaluate(made / "run", unseen=tmp_path / name, **WHERE) for name in ("new.jsonl", "new"))
+    assert (texts.score, texts.tokens, texts.documents) == (corpus.score, corpus.tokens, corpus.documents)
+    assert (texts.unknown.unknown, texts.unknown.tokens, corpus.unknown) == (2, 6, None)
     assert coherence(made / "run", tmp_path / "new.jsonl", **WHERE) is not None
     assert main(["infer", str(made / "run"), f"{tmp_path}/new.json*", str(tmp_path / "o.csv"), "--json"]) == 0
     told = capsys.readouterr()

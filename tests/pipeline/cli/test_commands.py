@@ -284,7 +284,7 @@ def test_bad_input__is_one_line_and_leaves_nothing(capsys, small, tmp_path, name
         (["fit", "a", "b", "--seed", "x"], "--seed: expected a whole number, found 'x'"),
         (["fit", "a", "b", "--tolerance", "Auto"], "--tolerance: expected a number of 0 or more, or auto, found 'Auto'"),
         (["watch", "a", "--every", "x"], "--every: expected seconds above 0, found 'x'"),
-        (["evaluate", "run"], "one of the arguments --heldout --unseen --in-document --coherence --metrics is required"),
+        (["evaluate", "run"], "one of the arguments --heldout --unseen --coherence --metrics is required"),
     ],
 )  # fmt: skip
 def test_wrong_usage__is_one_line_with_the_nearest_option(capsys, monkeypatch, words, message):

@@ -212,7 +212,6 @@ def test_commands_on_a_corpus_without_documents__say_so(tmp_path):
         lambda: infer(run, empty, tmp_path / "out.csv", scheduler="serial"),
         lambda: evaluate(run, unseen=empty, scheduler="serial"),
         lambda: evaluate(run, heldout=empty, scheduler="serial"),
-        lambda: evaluate(run, in_document=empty, scheduler="serial"),
         lambda: fit(source, tmp_path / "r", family="lda", topics=1, heldout=empty, scheduler="serial"),
     ):
         with pytest.raises(InputError, match="the corpus is empty"):
