@@ -65,7 +65,8 @@ class OverwriteOptions(Options):
     """Replacement of results."""
 
     overwrite: bool = pydantic.Field(
-        False, description="replace what is there already; it stays if the call fails before anything takes its place"
+        False,
+        description="replace an existing output, which is kept if the call fails before the new output is complete",
     )
 
 

@@ -51,8 +51,8 @@ class LabelOptions(Options):
     given: Annotated[Texts | None, Value("LABEL,LABEL")] = Field(
         None,
         description="print the topics expected of a document with these labels: a value, field=value if "
-        "several fields have that value, or name=number for a covariate; may be repeated, and a "
-        "label that contains a comma needs a flag of its own",
+        "several fields have that value, or name=number for a covariate; may be repeated, and a label that contains a "
+        "comma needs a separate flag",
     )
     labels: bool = Field(False, description="print each label with the topics that it raises most")
     csv: Annotated[Location | None, Value("FILE")] = Field(
@@ -66,17 +66,17 @@ class EvaluateOptions(Options):
     """Documents to score, and the score's definition."""
 
     heldout: Annotated[Location | None, Value("CORPUS")] = Field(
-        None, description="score held-out tokens of the training documents or, with `unseen`, of those documents"
+        None, description="score held-out tokens of the training documents or, with `unseen`, of the unseen documents"
     )
     unseen: Annotated[Sources, Value("CORPUS|TEXTS", text=True)] = Field(
         None,
-        description="score other documents or vectors: a corpus with the same vocabulary or columns, or "
-        "texts, which are read as the model's documents were",
+        description="score other documents or vectors: a corpus with the same vocabulary or columns, or texts, which "
+        "are read like the model's documents",
     )
     given_labels: bool = Field(
         False,
-        description="with `unseen`: print the score given the labels alone, also for families without labels "
-        "(it is then the score under the prior)",
+        description="with `unseen`: print the score given only the labels, even for families without labels (it is "
+        "then the score under the prior)",
     )
     field: Annotated[Names, Value("NAME,...")] = Field(
         (),
@@ -101,7 +101,7 @@ class MetricOptions(Options):
     heading = "metrics of topics"
     metrics: Annotated[Names, Value("NAME,...")] = Field(
         (),
-        description="metrics to measure, of those listed below; or all, for all that the other options allow. "
+        description="metrics to measure, from the list below; or all, for all that the other options allow. "
         "Coherences are counted in the documents of `coherence`: texts for c_v, c_npmi and c_uci, for the others by "
         "default the training corpus",
     )
@@ -120,7 +120,7 @@ class MetricOptions(Options):
         200,
         ge=1,
         description="left-to-right and annealed-importance score at most this number of `unseen` documents, drawn at "
-        "random, as their time grows with the square of a document's length, or with its length times 3000",
+        "random, because their time grows with the square of a document's length, or with its length times 3000",
     )
 
 
@@ -148,8 +148,8 @@ class ShareOptions(Options):
     heading = "estimates"
     cluster: Annotated[str | None, Value("FIELD")] = Field(
         None,
-        description="field whose values are clusters, such as the speech that paragraphs are from: errors allow for "
-        "documents of a cluster that resemble each other",
+        description="field whose values are clusters, such as the speech that paragraphs are from: errors account for "
+        "the similarity of documents in a cluster",
     )
     level: Annotated[float, Value("F", expected="a share between 0 and 1")] = Field(
         0.95, gt=0, lt=1, description="probability of the intervals"
@@ -162,20 +162,20 @@ class EffectOptions(ShareOptions):
 
     at: Annotated[Texts, Value("FIELD[=VALUE,...]")] = Field(
         (),
-        description="predict the mean proportions with a field set to values in all documents; without values to each "
-        "level, or to 25 points of a curve. May be repeated, for all combinations",
+        description="predict the mean proportions with a field set to the given values in all documents; without "
+        "values, to each level or to 25 points of a curve. May be repeated, for all combinations",
     )
     contrast: Annotated[Texts, Value("FIELD[=A,B]")] = Field(
         (),
-        description="difference of the predictions with a field set to A and to B in all documents; without values "
-        "each level less the most frequent one, or the largest number less the smallest. May be repeated, "
+        description="difference between the predictions with a field set to A and to B in all documents; without "
+        "values, each level minus the most frequent one, or the largest number minus the smallest. May be repeated, "
         "and combined with `at`",
     )
     link: Literal["identity", "logit"] = Field(
         "identity", description="identity: effects are differences of shares; logit: of log odds (fractional logit)"
     )
     errors: Literal["robust", "classical"] = Field(
-        "robust", description="errors without `cluster`: robust (HC1), or classical, as of equal variances"
+        "robust", description="errors without `cluster`: robust (HC1), or classical, which assumes equal variances"
     )
     permutations: Annotated[int, Value("N")] = Field(
         0,
@@ -224,8 +224,9 @@ class WordChainOptions(Options):
     strength: Annotated[float | None, Value("TOKENS", unit="tokens")] = Field(
         None,
         gt=0,
-        description="tokens by which each period's words are drawn to the previous period's; large ones hold the "
-        "words constant (default: for each topic the best of 1,000 to 1,000,000 by the prediction of the last period)",
+        description="strength, in tokens, by which each period's words are smoothed towards the previous period's; a "
+        "large strength keeps the words constant (default: for each topic, the value from 1,000 to 1,000,000 that "
+        "best predicts the last period)",
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="present location of the training corpus, if it was moved"

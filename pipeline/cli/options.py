@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TEXTS = (
     "a corpus with the model's vocabulary; or texts (files, folders or globs of any format of `collapsium ingest`), "
-    "which are read as the model's documents were"
+    "which are read like the model's documents"
 )
 
 
@@ -62,8 +62,8 @@ class LogOptions(Options):
 
     log_format: Literal["text", "json"] | None = Field(
         None,
-        description="print lines to standard error: text, each line with its time (ISO 8601); or json, one "
-        "object a line with time, level, message and figures (default: a live view in a terminal, "
+        description="print lines to standard error: text, each line with its time (ISO 8601); or json, one object per "
+        "line with time, level, message and metrics (default: a live view in a terminal, "
         "else text)",
     )
 

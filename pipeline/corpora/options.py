@@ -81,9 +81,9 @@ class SourceOptions(Options):
 
     like: Annotated[Location | None, Value("RUN|CORPUS")] = Field(
         None,
-        description="read documents as a run's, a model's or a corpus's were read: the same vocabulary, "
-        "tokenizer, phrases, stop words and segments, and the same fields if the sources have "
-        "them. A function or regular expression that its record names is used only if `tokenizer` "
+        description="read documents like those in a run, a model or a corpus: with the same vocabulary, tokenizer, "
+        "phrases, stop words and segments, and the same fields if the sources have them. A function or regular "
+        "expression that its record names is used only if `tokenizer` "
         "or `segments` names it again",
     )
     format: Format | None = Field(
@@ -112,7 +112,7 @@ class SourceOptions(Options):
     )
     shard_tokens: Annotated[int | None, Value("N", unit="tokens")] = Field(
         None,
-        description="tokens in a shard, or values for vectors (default: an eighth of the corpus, between "
+        description="tokens per shard, or values for vectors (default: an eighth of the corpus, between "
         "100,000 and 2,000,000)",
     )
     max_decompressed: Annotated[Size, Value("SIZE", unit="bytes", text=True)] = Field(
@@ -155,8 +155,9 @@ class FieldOptions(Options):
     date: FieldName = Field(None, description="field of a date, stored with the document")
     date_order: Literal["day", "month"] | None = Field(
         None,
-        description="what stands first in numeric dates such as 03/04/2020 (default: what dates such as 13/04/2020 in "
-        "the same field show; if none does, or they differ, only the year of such a date counts)",
+        description="what comes first in numeric dates such as 03/04/2020 (default: the order that dates such as "
+        "13/04/2020 in the same field show; if none shows an order, or they differ, only the year of such a date is "
+        "used)",
     )
     labels: Annotated[Names, Value("FIELD,...")] = Field(
         (),
@@ -174,18 +175,18 @@ class FieldOptions(Options):
 class SideFileOptions(Options):
     """Files with labels and covariates of documents, separate from the documents."""
 
-    heading = "side files (labels and covariates in files of their own)"
+    heading = "side files (labels and covariates in separate files)"
     label_files: Annotated[Locations, Value("FILE")] = Field(
         (),
-        description="labels of the documents. Either one line a document, in the order of the documents; or "
+        description="labels of the documents. Either one line per document, in the order of the documents; or "
         ".csv, .tsv, .jsonl or .parquet records in any order, matched by document id (`id`). All "
         "fields of such records become labels, or covariates if they are numbers, unless `labels` "
         "and `covariates` choose some. NAME=FILE names the field of labels; may be repeated",
     )
     label_names: Annotated[Locations, Value("FILE")] = Field(
         (),
-        description="for label files that hold numbers from 1: a file with the names, one a line; FIELD=FILE "
-        "says which field the names are for; may be repeated",
+        description="for label files with numbers from 1: a file with the names, one per line; FIELD=FILE sets the "
+        "field that the names are for; may be repeated",
     )
     label_separator: Annotated[str | None, Value("SIGN")] = Field(
         None,
@@ -221,8 +222,8 @@ class WordOptions(Options):
         None,
         description="store the segments of each document, for families that model them: paragraphs (separated "
         "by blank lines), sentences, lines, headings:REGEX (each line that begins with a match "
-        "starts a segment; the text before the first match is a segment too), or column (the text "
-        "is a list of strings, one a segment). Segments of white space are skipped, except "
+        "starts a segment; the text before the first match is a segment too), or column (the text is a list of "
+        "strings, one per segment). Segments of white space are skipped, except "
         "entries of a list; a segment without any word of the vocabulary is stored empty "
         "(default: none)",
     )
@@ -253,7 +254,7 @@ class VectorOptions(Options):
         None, description="name of the array of vectors, if the source has several arrays"
     )
     header: Literal["yes", "no"] | None = Field(
-        None, description="whether the first line names the columns (default: yes if it holds no number)"
+        None, description="whether the first line names the columns (default: yes if it contains no number)"
     )
 
 
@@ -269,7 +270,7 @@ class AppendOptions(Options):
         description="add new words to the vocabulary if they pass the corpus's pruning rules; the ids of "
         "known words stay",
     )
-    skip_existing: bool = Field(False, description="leave out documents whose ids the corpus already has")
+    skip_existing: bool = Field(False, description="leave out documents whose ids are already in the corpus")
     format: Format | None = Field(
         None, description="format of the sources (default: recognised by the name of the first, or the corpus's)"
     )
@@ -284,8 +285,8 @@ class AppendOptions(Options):
     )
     tokenizer: Tokenizer = Field(
         None,
-        description="needed again if the corpus was ingested with `tokenizer`: code that a corpus names never "
-        "runs by itself",
+        description="needed again if the corpus was ingested with `tokenizer`: code named in a corpus never runs "
+        "without your request",
     )
     headings: Pattern = Field(
         None, description="needed again if the corpus was ingested with `segments` headings:REGEX"
@@ -333,7 +334,7 @@ class SimulateOptions(Options):
 class ReadingOptions(Options):
     """Differences between new texts and the documents that a model was fitted to."""
 
-    heading = "texts for a model (by default read as the model's documents were)"
+    heading = "texts for a model (by default read like the model's documents)"
     format: Annotated[str | None, Value("FORMAT")] = Field(
         None,
         description="format of the texts (default: recognised by the name of the first, or the format of the "
@@ -352,13 +353,13 @@ class ReadingOptions(Options):
     text: FieldName = Field(None, description="field of the text")
     vocabulary: Annotated[Words, Value("FILE", text=True)] = Field(
         None,
-        description="for files of word counts: the words that their numbers stand for, if no vocabulary file "
-        "lies next to them",
+        description="for files of word counts: the words that their numbers stand for, if there is no vocabulary file "
+        "next to them",
     )
     tokenizer: Tokenizer = Field(
         None,
-        description="needed again if the model's documents were read with `tokenizer`: code that a model "
-        "names never runs by itself",
+        description="needed again if the model's documents were read with `tokenizer`: code named in a model never "
+        "runs without your request",
     )
     headings: Pattern = Field(
         None, description="needed again if the model's documents were read with segments headings:REGEX"

@@ -167,8 +167,8 @@ class SchedulerOptions(Options):
     )
     workers: Annotated[int | None, Value("N")] = Field(
         None,
-        description="number of workers to start (default: one for each processor); for a cluster that "
-        "runs already, the number to wait for",
+        description="number of workers to start (default: one for each processor); for a running cluster, the number "
+        "to wait for",
     )
 
 
@@ -224,12 +224,12 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
         None,
         ge=1,
         description="number of iterations between two checkpoints, the first of which follows iteration 1 (default: "
-        "every 30 seconds, or less often if the fit would wait for them more than 5% of the time)",
+        "every 30 seconds, or less often if the fit would spend more than 5% of its time waiting for them)",
     )
     strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
         False,
         description="stop with an error if the workers' processors differ, or if processors or library versions have "
-        "changed since the run began, as results may then differ in the last bits (default: print a notice)",
+        "changed since the run began, because results may then differ in the last bits (default: print a notice)",
     )
 
 
@@ -240,11 +240,11 @@ class LinkOptions(Options):
     link: Annotated[str | float | None, Value("RATE", unit="bits per second")] = Field(
         None,
         description="speed of each machine's link, such as 1Gbit or 100Mbit, with a worker process on each machine: "
-        "also estimate what passes through a link in an iteration, and how long that takes",
+        "also estimate how many bytes pass through a link in an iteration, and how long that takes",
     )
     measured: Annotated[Location | None, Value("RUN")] = Field(
         None,
-        description="with `link`: a run of the same family with as many topics, such as one of a few iterations on a "
-        "part of the corpus. What its sweeps and scores took says how long an iteration takes, and whether "
-        "`local_sweeps` would balance exchange and sweeps",
+        description="with `link`: a run of the same family and number of topics, for example a few iterations on a "
+        "part of the corpus. Its times predict how long an iteration takes, and whether `local_sweeps` would balance "
+        "exchange and sweeps",
     )

@@ -131,8 +131,8 @@ class FieldOptions(Options):
     effects: Annotated[str | None, Value("FORMULA")] = Field(
         None,
         description="add a section on the effects of fields on the topics, with intervals, such as '~ party + bs(year, "
-        "df=5)': a curve along each number, and the differences of labels; or what `at` and `contrast` name (needs "
-        "the extra 'covariates')",
+        "df=5)': a curve along each number, and the differences between labels, unless `at` and `contrast` select "
+        "others (needs the extra 'covariates')",
     )
     words_by: Annotated[str | None, Value("FIELD")] = Field(
         None, description="add a section on the words that the groups of a field use more for a topic"
@@ -151,7 +151,8 @@ class PlotOptions(Options):
     what: Annotated[Names | None, Value("WHAT")] = Field(
         None,
         description="panels to draw, separated by commas: score, change, objective, topics, parameters, sizes, map, "
-        "labels, segments, time or tree (default: all that the run has, except labels, segments, time and tree)",
+        "labels, segments, time or tree (default: all for which the run has data, except labels, segments, time and "
+        "tree)",
     )
     title: Annotated[str | None, Value("TEXT")] = Field(
         None, description="title of the picture (default: the name of the run, or what is drawn over time)"
@@ -174,7 +175,7 @@ class SegmentPlotOptions(Options):
 
     heading = "segments"
     document: Annotated[str | None, Value("ID")] = Field(
-        None, description="id of the document (default: the one with most segments)"
+        None, description="id of the document (default: the document with the most segments)"
     )
     compare_with: Annotated[Location | None, Value("RUN")] = Field(
         None, description="second run, drawn next to the first with matching topics in the same colours"
@@ -235,9 +236,8 @@ class PredictOptions(Options):
     field: Annotated[str, Value("NAME")] = Field(description="the field of labels, or the covariate, to predict")
     values: Annotated[Candidates | None, Value("V,V")] = Field(
         None,
-        description="candidate values, separated by commas; may be repeated, and a value that contains a "
-        "comma needs a flag of its own (default: all labels of the field in training, or all "
-        "numbers if they are few)",
+        description="candidate values, separated by commas; may be repeated, and a value that contains a comma needs "
+        "a separate flag (default: all labels of the field in training, or all numbers if they are few)",
     )
     confusion: Annotated[Location | None, Value("FILE")] = Field(
         None,

@@ -110,9 +110,11 @@ class WeightedOptions(FamilyOptions):
         Accepts(str | os.PathLike[str] | Mapping[str, float] | None),
     ] = Field(
         None,
-        description="weights of words, by which tokens count: idf, log-tf-idf or entropy, computed from the corpus, or "
-        "a file with a word and its weight in each line (.tsv, .csv or .parquet; other words weigh 1). Words in most "
-        "documents then count little, so that topics need no list of stop words. Held-out scores still count plain "
+        description="weights of words, by which tokens are counted: idf, log-tf-idf or entropy, computed from the "
+        "corpus, or "
+        "a file with a word and its weight in each line (.tsv, .csv or .parquet; other words weigh 1). Words that "
+        "occur in most documents then count little, so no list of stop words is needed. Held-out scores still count "
+        "plain "
         "tokens (default: each token counts as one)",
     )
 

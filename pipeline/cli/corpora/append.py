@@ -1,6 +1,6 @@
 """Add documents, or vectors, to a corpus, as new shards.
 
-The new documents are read and tokenized as the corpus was. Existing shards do not
+The new documents are read and tokenized like the corpus. Existing shards do not
 change, nor does the vocabulary, unless --grow adds new words. The manifest is
 replaced last, so an interrupted append leaves the corpus unchanged.
 """

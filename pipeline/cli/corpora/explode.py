@@ -4,7 +4,7 @@ The segments of a document with id ID become documents ID#1, ID#2 and so on,
 empty segments included. Each has the title, date, labels and covariates of its
 document. Vocabulary and shards remain the same. Explode both parts of a split
 (`collapsium split`) to fit and score families without segments on segments. A
-document without segments becomes no document.
+document without segments is dropped.
 """
 
 from __future__ import annotations

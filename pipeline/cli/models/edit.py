@@ -3,8 +3,8 @@
 The run itself does not change. OUT is a model that every command reads, and from
 which a fit can begin: fit CORPUS RUN --warm OUT. Topics keep their ids.
 
-Counts stay exact. A merged topic has the sum of its parts' counts, in each document
-and of each word, and the name of the first part that has one.
+Counts stay exact. A merged topic has the sum of its parts' counts, for each document
+and each word, and the name of the first part that has one.
 
 Topics of lda and hdp can be edited, if the fit had order 0 and learned no
 parameter of the words. The model's counts are held in memory.

@@ -20,21 +20,22 @@ are the proportions at certain values, averaged over all documents, and with
 
 Errors include the uncertainty about each document's proportions, which is sampled
 with the topics fixed (in families with Dirichlet proportions; for others a notice
-says that it is missing). They are robust to unequal variances. Documents that belong together, such as paragraphs of
-a speech, need --cluster FIELD, or the intervals are too narrow.
+says that it is missing). They are robust to unequal variances. Documents that belong
+together, such as paragraphs of a speech, need --cluster FIELD, or the intervals are
+too narrow.
 
---words TOPIC compares words instead: by log-odds, which words each group of the
-formula's only field uses more often for a topic than all other documents do, or, with
---contrast A,B, than the other group does. Errors are summed over documents.
+--words TOPIC compares words instead: it shows, by log-odds, the words that each group
+of the formula's only field uses more often for a topic than all other documents or,
+with --contrast A,B, than the other group. Errors are summed over documents.
 
 --words TOPIC --over PERIOD follows the words of a topic over time, without a formula:
 the most probable words of each period (decade, '5 years', or a field of numbers), and
 the words that rise and fall. Neighbouring periods are smoothed, with the strength that
 best predicts the last one.
 
-Without RUN, --proportions and --data name CSV files of any tool, with one row per
+Without RUN, --proportions and --data name CSV files from any tool, with one row per
 document. Their rows have the same order, or the first column of the proportions
-contains ids under the name of a column of the data.
+contains ids and has the name of a column of the data.
 
 --json prints rows with topic, words, term, estimate, se, low, high, p and
 p_adjusted (over the topics, by Holm's method).
@@ -74,7 +75,7 @@ class FormulaOptions(Options):
     """The fields of the documents."""
 
     formula: Annotated[str | None, Value("FORMULA")] = Field(
-        None, description="fields and how they enter, such as '~ party + bs(year, df=5)'; required, but for `over`"
+        None, description="fields and how they enter, such as '~ party + bs(year, df=5)'; required, except with `over`"
     )
 
 
@@ -105,8 +106,8 @@ class WordsOptions(Options):
     strength: Annotated[float | None, Value("TOKENS", unit="tokens")] = Field(
         None,
         gt=0,
-        description="with `over`: tokens by which a period's words are drawn to the period before (default: the "
-        "best prediction of the last period)",
+        description="with `over`: strength, in tokens, by which a period's words are smoothed towards the previous "
+        "period (default: the strength that best predicts the last period)",
     )
 
 

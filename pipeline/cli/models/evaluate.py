@@ -5,17 +5,17 @@ training documents.
 
 --unseen CORPUS: new documents. The topic proportions are fitted to half of each
 document's tokens, and the other half is scored. For families of vectors the
-score is the error of reconstruction of new vectors.
+score is the reconstruction error of new vectors.
 
 --unseen OBSERVED --heldout SCORED: new documents, split beforehand by `collapsium
 split`. Proportions are fitted to OBSERVED, and SCORED is scored. All models are
 then scored on the same tokens, also after `collapsium explode` of both parts.
 
---unseen with labels: a second score, given the labels alone, without any word of
-the document; Kim and Oh (2017), eq. (40). Labels that training did not have count
-as missing. With --given-labels, families without labels print this score too, under
-their prior. --field NAME scores the prediction of a label
-or covariate from the words.
+--unseen with labels: a second score, given only the labels, without any word of
+the document; Kim and Oh (2017), eq. (40). Labels that did not occur in training
+count as missing. With --given-labels, families without labels print this score
+too, under their prior. --field NAME scores the prediction of a label or covariate
+from the words.
 
 --coherence CORPUS: coherence (NPMI) and diversity of the topics, alone or together
 with a score.

@@ -2,9 +2,9 @@
 
 pyldavis: one JSON file, the arguments of pyLDAvis.prepare.
 
-Topics are in the order of their ids. pyLDAvis numbers them from 0, so that a
-topic's number is its id unless ids between are unused. topic_ids in plot_opts of the
-file has the ids.
+Topics are in the order of their ids. pyLDAvis numbers them from 0, so a topic's
+number is its id unless some ids are unused. topic_ids in plot_opts of the file
+lists the ids.
 
 anndata: a file .h5ad or a folder .zarr with the counts of the training corpus, its
 labels and covariates (obs), obsm["X_topics"], varm["topics"] and uns["collapsium"].

@@ -2,10 +2,10 @@
 
 Documents of the training corpus have the proportions of the fit. Others are
 folded in: their proportions are fitted while the topics are held fixed. Texts are
-read as the model's documents were, and the number of tokens that are not in the
+read like the model's documents, and the number of tokens that are not in the
 vocabulary is printed.
 
-The name of OUT chooses the format:
+The name of OUT selects the format:
   .parquet  one row for each document: id; topics, the permanent ids of
             `collapsium topics` by falling proportion; proportions. With
             --dense: id, and one column for each topic, topic_0 and so on

@@ -11,7 +11,7 @@ This command needs the extra 'plots'. The panels, chosen with --what:
                     distances below 30 topics, or classical scaling without
                     scikit-learn; the picture shows its quality)
 
-Drawn only on request, each as a picture of its own:
+Drawn only on request, each as a separate picture:
   labels    labels and topics in the plane, at most 40 each; a label is close to
             the topics that it raises (multidimensional scaling of the weights
             of `collapsium topics --labels`)

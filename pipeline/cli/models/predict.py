@@ -3,12 +3,11 @@
 The model's family must use labels, and the field must have been part of the fit.
 The prediction is the candidate value under which the document has the lowest
 perplexity, by the mean probabilities of restarts or samples. The document's other
-labels are used, but not its own value of the field. Texts are
-read as the model's documents were. Documents without any word of the vocabulary
-have no prediction.
+labels are used, but not its value of this field. Texts are read like the model's
+documents. Documents without any word of the vocabulary have no prediction.
 
 Columns of OUT: id; predicted; score, the probability among all candidates;
-perplexity under the prediction; known, the document's own value (of several, the
+perplexity under the prediction; known, the document's actual value (of several, the
 predicted one if it is among them); and, only in .parquet, labels and scores, the
 lists of all candidates.
 """

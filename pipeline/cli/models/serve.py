@@ -2,7 +2,7 @@
 
 POST /score takes {"texts": ["...", ...]} and returns, for each text, its largest
 topics with their proportions and words, and its numbers of known and unknown words.
-"topics" and "words" set how many; "dense": true adds all proportions. GET /topics,
+"topics" and "words" set their numbers; "dense": true adds all proportions. GET /topics,
 /health and /metrics (Prometheus) describe model and load.
 
 With the file of a job, a newly published version replaces its predecessor without

@@ -3,9 +3,10 @@
 The largest topic comes first. If topics belong to labels, the label precedes the
 words. For restarts or samples, the means of their matching topics are printed, with
 their stability (1 if all members have exactly the same topic) and the number of
-members in which each was found. A consensus (`fit --combine consensus`) has topics of
-its own. Topics of trees, labels, segments and vectors are not matched: the topics of
-the first restart or the last sample are printed, with their stability.
+members in which each was found. For a consensus (`fit --combine consensus`), the
+topics of the joint model are printed. Topics of trees, labels, segments and vectors are
+not matched: the topics of the first restart or the last sample are printed, with their
+stability.
 
 Words. By default the most probable words come first, which many topics may share.
 --rank-by frex shows words that are frequent in the topic and rare in others,
@@ -18,7 +19,7 @@ name keeps its words, with a warning. The function is not called again for a top
 whose words and documents it has seen, nor for names given by `edit --rename` or by
 seeds.
 
-Labels. --given prints the topics to expect of a document with some labels, by
+Labels. --given prints the expected topics of a document with some labels, by
 decreasing proportion, with their share of the corpus. --labels prints each label
 with the topics that it raises most: the log of the factor by which it scales
 their proportion, and their share of the corpus. Families without such factors are

@@ -48,8 +48,8 @@ class ResumeOptions(Options):
     resume: Annotated[Location | None, Value("RUN")] = Field(
         None,
         description="continue a run from its last complete checkpoint, with the options of its run.json. "
-        "CORPUS and `heldout` are needed only if they were moved; of the other options, those "
-        "that end the run and options of execution may change",
+        "CORPUS and `heldout` are needed only if they were moved; of the other options, only limits of the run and "
+        "options of execution may change",
     )
 
 

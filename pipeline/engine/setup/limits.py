@@ -79,9 +79,9 @@ class Limits(Options):
     )
     tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
-        description="stop earlier, when the relative change of the quantity that `stop_on` names falls below "
-        "T; auto: when its mean over the last quarter of the iterations hardly differs from the "
-        "quarter before (default: 0, never)",
+        description="stop earlier, when the relative change of the quantity named by `stop_on` falls below T; auto: "
+        "when its mean over the last quarter of the iterations hardly differs from the previous quarter (default: 0, "
+        "never)",
     )
     stop_on: StopOn = Field(
         "counts",
@@ -99,9 +99,9 @@ class Limits(Options):
         LocalSweeps, Value("N|auto", heading=SCHEDULE, expected=f"a whole number of 1 or more, or {AUTO}")
     ] = Field(
         1,
-        description="batch schedule: sweeps of a shard before its counts are exchanged with the others; more "
-        "than one saves traffic, and each sweep gains a little less; auto: one, and a notice after the first "
-        "iterations where the exchange takes longer than the sweeps, with the number that would balance them",
+        description="batch schedule: sweeps of a shard before its counts are exchanged with the others; more than one "
+        "saves traffic, but each sweep gains a little less; auto: one sweep, and, if the exchange takes longer than "
+        "the sweeps, a notice after the first iterations with the number that would balance them",
     )
     schedule: Annotated[Schedule, Value(heading=SCHEDULE)] = Field(
         "batch",
@@ -110,9 +110,9 @@ class Limits(Options):
     )
     grow: Annotated[Grow, Value(heading=SCHEDULE)] = Field(
         "auto",
-        description="batch schedule: begin at random on a sample of the documents, an eighth or a quarter, and take in "
-        "the others as topics form, which takes a fraction of the time to the same score; auto: where the "
-        "fit begins at random (`init`) and the corpus is large enough",
+        description="batch schedule: begin at random on a sample of the documents, an eighth or a quarter, and add "
+        "the others as topics form, which reaches the same score in a fraction of the time; auto: if the fit begins "
+        "at random (`init`) and the corpus is large enough",
     )
     passes: Annotated[int, Value("N", heading=SCHEDULE)] = Field(
         1, ge=1, le=MOST, description="stochastic schedule: passes over the corpus"
@@ -124,7 +124,7 @@ class Limits(Options):
         0,
         ge=0,
         le=MAX_SAMPLES,
-        description="save S states as models, the last state among them; predictions are averaged over them",
+        description="save S states, including the last, as models whose predictions are averaged",
     )
     sample_every: Annotated[int, Value("T", unit="iterations", heading=ENSEMBLES)] = Field(
         0, ge=0, le=MOST, description="with `samples`: number of iterations between two saved states"
@@ -204,7 +204,8 @@ class StartOptions(Options):
         0.0,
         ge=0,
         le=MAX_START_STRENGTH,
-        description="lda, hdp: tokens with which the named `init` stays in each document's prior, a_k + TOKENS r_dk",
+        description="lda, hdp: weight, in tokens, of the initial proportions r in each document's prior, a_k + TOKENS "
+        "r_dk",
     )
 
 
@@ -215,8 +216,8 @@ class EnsembleOptions(Options):
         0,
         ge=0,
         le=MAX_RESTARTS,
-        description="fit R random seeds in parallel, as runs of their own under RUN/members/; `collapsium "
-        "evaluate RUN` averages their predictions",
+        description="fit R random seeds in parallel, as separate runs under RUN/members/; `collapsium evaluate RUN` "
+        "averages their predictions",
     )
     keep: Annotated[Keep, Value(heading=ENSEMBLES)] = Field(
         "all",
@@ -226,7 +227,7 @@ class EnsembleOptions(Options):
     )
     combine: Annotated[Combine, Value(heading=ENSEMBLES)] = Field(
         "predictions",
-        description="predictions: the restarts stay models of their own, whose predictions are averaged; consensus: "
+        description="predictions: the restarts remain separate models, whose predictions are averaged; consensus: "
         "the topics of all restarts and samples are matched, their proportions and topics are averaged, and one more "
         "fit begins from the averages. Its model is the run's model, for all commands; for families of flat topics: "
         "gibbs-hdp, gibbs-lda, hdp, keyword-lda, lda and vb-lda",
@@ -241,8 +242,9 @@ class FitOptions(EnsembleOptions, StartOptions, Limits):
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None,
-        description="start from the topics and proportions of another run, of any family. Its vocabulary must be that "
-        "of the corpus, or the first words of it; if it has more topics than fit, the largest are taken. Shards that "
+        description="start from the topics and proportions of another run, of any family. Its vocabulary must equal "
+        "the corpus's vocabulary, or its first words; if it has more topics than the fit, the largest are used. Shards "
+        "that "
         "both runs have in common continue from the state that a run of the same family saved (with `resume`: the new "
         "location of that run, if it was moved)",
     )

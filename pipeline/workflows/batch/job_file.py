@@ -86,7 +86,7 @@ class IngestTable(_Open):
     sources: tuple[str, ...] = Field(description="files, folders and globs; new ones are appended")
     grow: bool = Field(False, description="add new words to the vocabulary; the ids of known words stay")
     skip_existing: bool = Field(
-        False, description="leave out documents whose id the corpus already has; otherwise they are an error"
+        False, description="leave out documents whose ids are already in the corpus; otherwise they are an error"
     )
 
 
@@ -105,7 +105,7 @@ class FitTable(EnsembleOptions, StartOptions, Limits):
     model_config = ConfigDict(extra="allow")
 
     family: str = Field(description="the model family")
-    warm: bool = Field(True, description="start each fit from the version published last")
+    warm: bool = Field(True, description="start each fit from the last published version")
     warm_iterations: Annotated[int, Field(ge=1)] | None = Field(
         None, description=f"most iterations of a warm-started fit (default: {WARM_SHARE:.0%} of `iterations`)"
     )
@@ -136,7 +136,7 @@ class AlarmTable(_Table):
 
     worse_by: Annotated[float, Field(ge=0)] = Field(
         0.01,
-        description="tolerated loss of a new model against the published one: nats per held-out token or, for "
+        description="tolerated loss of a new model relative to the published one: nats per held-out token or, for "
         "vectors, share of the reconstruction error; a margin for chance is added, one over the "
         "square root of the number of held-out tokens or vectors",
     )

@@ -202,10 +202,10 @@ class CompareOptions(StartOptions, Limits):
 
     over: Annotated[Literal["families", "topics"] | None, Value(heading=_GRID)] = Field(
         None,
-        description="families: fit all of them, with many seeds; topics: find the number of topics of one family, in "
-        f"minutes: two seeds of {OVER_TOPICS['iterations']} iterations, a sample of the documents where they are many, "
-        "what tells numbers of topics apart, and a recommendation with its reason (default: topics where only `topics` "
-        "are named, else families)",
+        description="families: fit all of them, with many seeds; topics: find the number of topics for one family, in "
+        f"minutes: two seeds of {OVER_TOPICS['iterations']} iterations, a sample of the documents if there are many, "
+        "the metrics that distinguish numbers of topics, and a recommendation with its reason (default: topics if only "
+        "`topics` is given, else families)",
     )
     sample_documents: Annotated[int | None, Value("N", unit="documents", heading=_HELD_OUT)] = Field(
         None,

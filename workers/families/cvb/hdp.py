@@ -151,7 +151,7 @@ class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, coll
     hold: int | None = Field(
         None,
         ge=0,
-        description="number of first sweeps during which hyperparameters keep their initial values, as topics "
+        description="number of first sweeps during which hyperparameters keep their initial values, because topics "
         "are still alike (default: 15 with order 0 and a random start, else 0)",
     )
     split_merge_moves: Annotated[bool | None, Formerly("moves")] = Field(
@@ -165,7 +165,7 @@ class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, coll
     learn: tuple[Learned, ...] | None = Field(
         None,
         description="what to learn: alpha, gamma, pi (shares of the topics), beta, tau (shares of the words; "
-        "1/W if not learned) (default: gamma and pi with active responsibilities, as tempered ones make alpha "
+        "1/W if not learned) (default: gamma and pi with active responsibilities, because tempered ones make alpha "
         "too large; alpha too with dense ones)",
     )
 

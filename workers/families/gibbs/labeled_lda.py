@@ -37,7 +37,7 @@ class PartiallyLabeledLdaOptions(
     background: int | None = Field(
         None,
         ge=0,
-        description="number of topics that all documents share (default: as many as a label has); with 0, "
+        description="number of topics that all documents share (default: the number of topics per label); with 0, "
         "documents without labels may use all topics",
     )
 

@@ -151,8 +151,8 @@ class GibbsNcrpOptions(FamilyOptions, title="nested Chinese restaurant process: 
     )
     entry: Literal["apart", "together"] = Field(
         "apart",
-        description="initial path of a document: apart, a path of its own; together, a path that fits its "
-        "words, which ends with fewer nodes",
+        description="initial path of a document: apart, a new path; together, the path that best fits its words, "
+        "which ends with fewer nodes",
     )
     branching: tuple[int, ...] = Field(
         (3,),

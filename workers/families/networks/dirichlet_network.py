@@ -57,7 +57,7 @@ class Vectors(FamilyOptions, title="a kind of vectors"):
     otherwise: tuple[str, ...] = Field(
         (),
         max_length=MAX_PARENTS,
-        description="parents to use where one of `parents` does not exist: the first segment has no preceding one",
+        description="parents to use if one of `parents` does not exist: the first segment has no preceding one",
     )
     mixing: float = Field(
         1.0, gt=0, le=1e9, description="Dirichlet parameter of each parent's weight, if a vector has several parents"
@@ -194,7 +194,7 @@ class DirichletNetworkOptions(NetworkOptions, title="network of Dirichlet or Pit
     network: Annotated[dict[str, Vectors], Accepts(str | Mapping[str, Mapping[str, Any]])] = Field(
         description="TOML file with one table for each kind of vectors: over = corpus, label, document or "
         'segment; parents, such as ["document", "section[-1]"]; otherwise, the parents to use '
-        "where one of these does not exist"
+        "if one of these does not exist"
     )
     words_from: str | None = Field(
         None,

@@ -264,7 +264,7 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
         None,
         gt=0,
         description="initial concentration alpha of a document's topics (default: 1000 with labels, so that "
-        "topics form by labels; else 1). Labels alone predict best with alpha fixed at 1000 "
+        "topics form by labels; else 1). Predictions from labels alone are best with alpha fixed at 1000 "
         "(`learn`: gamma, weights), or at 5 if most labels are missing",
     )
     eta: float = Field(0.1, gt=0, description="Dirichlet parameter eta of each word in a topic; it is not learned")
@@ -285,8 +285,8 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
     )
     initial_topics: Annotated[Literal["labels", "lda"], Formerly("start")] = Field(
         "labels",
-        description="labels, from sweeps of LDA that tie topics to labels; lda, from sweeps "
-        "of LDA without labels, as in the paper, which mostly gives poorer bounds and predictions",
+        description="labels, from sweeps of LDA that tie topics to labels; lda, from sweeps of LDA without labels, as "
+        "in the paper, which usually gives worse bounds and predictions",
     )
     lda_sweeps: int = Field(3, ge=1, le=MAX_SWEEPS, description="number of these sweeps, made in the first iteration")
     document_sweeps: int = Field(

@@ -97,9 +97,9 @@ class VbLdaOptions(WeightedOptions, title="latent Dirichlet allocation, mean-fie
         20,
         ge=0,
         le=MAX_SWEEPS,
-        description="number of first iterations in which documents start from equal proportions instead of "
-        "their last ones, which avoids a poor local optimum at the random start; after them the "
-        "objective never decreases",
+        description="number of first iterations in which documents start from equal proportions instead of their "
+        "previous ones, which avoids a poor local optimum after a random start; afterwards the objective never "
+        "decreases",
     )
 
     @field_validator("learn")
