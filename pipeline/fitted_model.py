@@ -125,7 +125,7 @@ class Model:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return a part of the open model for the caller's own code; such parts are no public interface."""
+            """Return a part of the open model for other code; such parts are not a public interface."""
             if name.startswith("_") or not hasattr(type(self._opened), name):
                 hint = near(name, [public for public in dir(type(self)) if not public.startswith("_")])
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
@@ -164,7 +164,7 @@ class Model:
 
     @cached_property
     def topic_word(self) -> Floats:
-        """Probabilities of words, shape (topics, words), of which each row sums to 1.
+        """Probabilities of words, shape (topics, words); each row sums to 1.
 
         Row k is the topic with the permanent id k, as in `topics` and `infer`. The array takes 8 bytes for each topic
         and word. For restarts and samples it is the mean over them, or their consensus's.
@@ -528,7 +528,7 @@ class Model:
         if is_annotated(path) and load_family(model.record.family).corpus_kind != DOCUMENTS:
             raise OptionError(f"transform: '{model.record.family}' takes vectors, not counts")
         with shown("inferring proportions"), documents_for(model.folder.url, path, reading=reading) as new:
-            # A guess is no reason for a warning.
+            # A guess does not deserve a warning.
             guessed = None if new.report is None else new.report.guessed
             for line in (line for line in new.notices if line != guessed):
                 warnings.warn(line, UserWarning, stacklevel=3)
@@ -808,7 +808,7 @@ def _unknown_topic(topic: int | None, known: Sequence[int]) -> OptionError:
 
 @overwrites("out")
 def save_model(model: models.Model, out: str | os.PathLike[str]) -> None:
-    """Copy the folder that was opened, with the place of its own corpus in the record."""
+    """Copy the folder that was opened, with the location of its corpus in the record."""
     source = Folder(os.fspath(model))
     with created(Folder(out)) as target:
         for name in source.files():

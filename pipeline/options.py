@@ -51,7 +51,7 @@ class Options(BaseModel):
     """A group of options; a function with several groups takes several models."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    heading: ClassVar[str] = ""  # Heading of the group in help; by default the heading of the command's own options
+    heading: ClassVar[str] = ""  # Heading of the group in help; by default the heading of the command's options
     gone: ClassVar[Mapping[str, str]] = {}  # Options of earlier versions, with what to use instead
 
     def __init__(self, **values: Any) -> None:
@@ -146,7 +146,7 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
 
 
 def heading_of(model: type[Options], name: str) -> str:
-    """Return the heading of an option: its own, or the heading of the model that declares it."""
+    """Return the heading of an option: the one it declares, or the heading of its model."""
     own = value_of(model.model_fields[name]).heading
     if own is not None:
         return own

@@ -109,7 +109,7 @@ def table_file(out: str | os.PathLike[str] | None) -> Iterator[str | os.PathLike
 
 @dataclass(frozen=True)
 class ResultPlace:
-    """The place of a result: one that was named, or one in a temporary folder of its own."""
+    """The place of a result: one that was named, or one in a separate temporary folder."""
 
     path: str
     temporary: str | None = None  # The temporary folder

@@ -19,10 +19,10 @@ Points = Sequence[tuple[float, float]]
 Ticks = Sequence[tuple[float, str]]  # Values with their texts
 Value = TypeVar("Value")
 
-# Sizes in the chart's own units, about a pixel each on a wide screen.
+# Sizes in units of the chart, each about a pixel on a wide screen.
 WIDTH, HEIGHT = 360.0, 210.0
 LEFT, RIGHT, TOP, BOTTOM = 72.0, 12.0, 10.0, 28.0
-FAR = 1000.0  # Distance outside the chart at which positions are cut off, as they are invisible anyway
+FAR = 1000.0  # Distance outside the chart at which positions are cut off, because they are invisible anyway
 MAX_POINTS = 400
 # Share of the iterations left out of the vertical range: the first values would flatten all later ones.
 EARLY = 0.1
@@ -135,7 +135,7 @@ class Chart:
         for value, text in x_ticks:
             across = self.at(value, self.y[0])[0]
             parts.append(f'<text class="across" x="{across:.1f}" y="{self.height - 10:g}">{escape(text)}</text>')
-        # An inner picture cuts off what lies outside of it.
+        # An inner picture cuts off everything outside of it.
         box = (self.left, top, right - self.left + 2, tall)
         sizes = " ".join(f'{name}="{value:g}"' for name, value in zip(("x", "y", "width", "height"), box, strict=True))
         seen = " ".join(f"{value:g}" for value in box)

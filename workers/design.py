@@ -237,7 +237,7 @@ def names_in(extras: Mapping[str, pa.Array], documents: int) -> set[str]:
 
 
 def date_values(texts: Sequence[object], period: str = "") -> Values:
-    """Return dates as years with fractions, or as names of periods; missing where a text is no date."""
+    """Return dates as years with fractions, or as names of periods; missing where a text is not a date."""
     read = {text: None if is_missing(text) else read_date(str(text)) for text in {*texts}}
     if not period:
         years = {text: math.nan if date is None else _year_of(date.hour) for text, date in read.items()}

@@ -41,7 +41,7 @@ class DocumentSample:
 
     def _contains(self, shard: Shard, every: int) -> npt.NDArray[np.bool_]:
         """Return whether each of a shard's documents belongs to a sample, shape (documents,)."""
-        # The order of documents may follow dates or labels, so that every n-th is no fair sample.
+        # The order of documents may follow dates or labels, so every n-th document would be a biased sample.
         order = self.stream.at(place=shard.number).generator().permutation(shard.documents)
         chosen = np.zeros(shard.documents, dtype=bool)
         chosen[order[: -(-shard.documents // every)]] = True
@@ -49,7 +49,7 @@ class DocumentSample:
 
 
 def _documents(shard: AnyShard) -> Shard:
-    """Return a shard of documents; raise `TypeError` for vectors, of which there are no samples."""
+    """Return a shard of documents; raise `TypeError` for vectors, which are never sampled."""
     if isinstance(shard, VectorShard):
         raise TypeError("expected documents, found vectors")
     return shard

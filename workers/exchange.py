@@ -2,7 +2,7 @@
 
 With more hosts, a fit must not move more bytes through any of them. So each host sweeps its shards, adds up their
 changes, and sends every other host the slice of the words that this one owns. The owner adds the slices, and sends the
-sum to all hosts, which apply it to their own copies of the rows. With H hosts, (H - 1) / H of the rows' bytes leave and
+sum to all hosts, which apply it to their copies of the rows. With H hosts, (H - 1) / H of the rows' bytes leave and
 reach each of them in an iteration (reduce-scatter and all-gather; Thakur, Rabenseifner and Gropp 2005), and as changes
 are encoded (`encode`), a third of that or less. Changes are whole numbers (`Exchanges.integer_changes`), so that
 their sums do not depend on the order or the number of the hosts.
@@ -107,7 +107,7 @@ class Links(Protocol):
     def open(self) -> Send:
         """Begin to receive messages in this process, which go to `deliver`; return what sends messages from here.
 
-        What the network delays is sent again until the exchange is given up.
+        A delayed message is sent again until the exchange is abandoned.
         """
 
     def leave_thread(self) -> None:

@@ -94,7 +94,7 @@ def warn_renamed(text: str) -> None:
 def require_named(info: ValidationInfo) -> None:
     """Raise `ValueError` for the name of a file from a record.
 
-    Only users name files of options. Records have the contents, and anyone may have written them.
+    Only users name files of options. Records have the contents, and may be untrusted.
     """
     if info.context == RECORDED:
         raise ValueError("expected a table, as a record names no file")
@@ -103,7 +103,7 @@ def require_named(info: ValidationInfo) -> None:
 def complaint(error: ErrorDetails) -> str:
     """Return a validation error in plain English, with the value: ``expected a whole number, found 'x'``."""
     if error["type"] == "value_error":
-        # Our own validators name the value where it helps; a table could fill a page.
+        # Collapsium's validators name the value where it helps; a table could fill a page.
         return str(error["msg"]).removeprefix("Value error, ")
     return f"expected {plain(error)}, found {reprlib.repr(error['input'])}"
 

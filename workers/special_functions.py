@@ -1,6 +1,6 @@
 """Logarithms, exponentials and special functions that have the same bits on all processors with one target.
 
-NumPy's own logarithms and exponentials differ on processors with AVX-512, so these are compiled; SciPy's functions call
+NumPy's logarithms and exponentials differ on processors with AVX-512, so these are compiled; SciPy's functions call
 the C library's. Compiler and SciPy are imported when the first function is called, so that modules of families load
 fast.
 """

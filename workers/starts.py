@@ -100,7 +100,7 @@ def opened(shard: AnyTrainingShard) -> Shard:
 
 
 def sampled(shard: AnyTrainingShard, sample: DocumentSample) -> Shard:
-    """Return a shard with the words of a sample's documents alone."""
+    """Return a shard with only the words of a sample's documents."""
     return sample.of(opened(shard))
 
 

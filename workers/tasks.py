@@ -283,7 +283,7 @@ def block_sums(block: Block) -> Delta:
 
 
 def _timed(delta: Delta, shard: AnyShard, began: float) -> Delta:
-    """Return a delta with the seconds of its shard: an entry a shard, so that sums of deltas have them apart."""
+    """Return a delta with the seconds of its shard: an entry per shard, so that sums of deltas keep them apart."""
     seconds = {**delta.seconds, f"{SHARD_SECONDS}{shard.number}": time.perf_counter() - began}
     return Delta(delta.parts, delta.ids, seconds)
 

@@ -160,7 +160,7 @@ def evaluate(
     tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> Evaluation | Reconstruction:
-    """Score a model on held-out tokens of its own documents, or on unseen documents or vectors.
+    """Score a model on held-out tokens of its training documents, or on unseen documents or vectors.
 
     For restarts and saved samples, the mean of the predictions is scored: (17) of Teh, Kurihara and Welling (2007).
 

@@ -291,7 +291,7 @@ def _sums(
     chunks = [chunk[:, 0] for _, _, chunk in expected_tokens(model, source, part, shard, blocks)]
     tokens = np.concatenate([np.zeros(0), *chunks])
     place = {group: number for number, group in enumerate(groups)}
-    # Documents without words may have values of their own.
+    # Documents without words may have values that no other document has.
     group = np.array([place.get(text, 0) for text in texts_of(source, part, field, shard.documents)], dtype=np.int64)
     of_document = np.bincount(document, weights=tokens, minlength=shard.documents)
     cell = group[document] * shard.words.size + shard.position

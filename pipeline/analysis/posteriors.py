@@ -161,7 +161,7 @@ def store_posterior(arrays: Mapping[str, Array], url: str, part: int) -> str:
 
 
 def read_posterior(url: str, part: int, digest: str, documents: int, topics: int, scratch: str) -> SpillFiles:
-    """Read what `store_posterior` has written, of which anyone may have written other arrays."""
+    """Read the arrays that `store_posterior` has written, which may be untrusted."""
     folder = Folder(url) / f"{part:05d}"
     arrays = read_arrays(folder, digest)
     shapes = {"mean": (documents, topics), "variance": (documents, topics), "tokens": (documents,)}

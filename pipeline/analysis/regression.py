@@ -677,7 +677,7 @@ class Regression:
         for _ in range(MAX_LOGIT_STEPS):
             score, information = _summed(self._documents(_logit_moments, permuted, beta))
             matrices = symmetric(information, rank)
-            # Without a curvature, as of topics that no document has, there is no step.
+            # Without a curvature, for example of topics that no document has, there is no step.
             matrices += np.eye(rank) * (matrices[:, :1, :1] < 1e-12)
             step = np.linalg.solve(matrices, score.T[:, :, np.newaxis])[:, :, 0].T
             beta += np.clip(step, -2.0, 2.0)

@@ -167,7 +167,7 @@ def _texts_as(
 ) -> tuple[ReadOptions, dict[str, str]]:
     """Read the texts of some documents from files of a format."""
     options = history_for(history, kind).options if history is not None and history.kind in TEXTS else ReadOptions()
-    # Only ids and texts are read, and a regular expression of a record, which anyone may have written, is not run.
+    # Only ids and texts are read, and a regular expression of a record, which may be untrusted, is not run.
     rule = options.segments if options.segments is not None and not options.segments.startswith(HEADINGS) else None
     bare = ReadOptions(
         id=options.id, text=options.text, segments=rule, bad_bytes="replace", labels=FIXED.get(kind, ()),

@@ -312,7 +312,7 @@ def _members(run: Run, record: JsonObject, findings: Findings) -> Iterator[str]:
 
 
 def _events_fault(folder: Folder, size: int, digest: str) -> str:
-    """Return the fault of the events that a checkpoint refers to, in the run's folder or in its own."""
+    """Return the fault of the events that a checkpoint refers to, in the folder of the run or of the checkpoint."""
     if not folder.exists(EVENTS):
         return f"{folder.url}/{EVENTS}: the file is missing" if size else ""
     matches = hashlib.sha256(folder.read(EVENTS)[:size]).hexdigest() == digest

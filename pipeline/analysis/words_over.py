@@ -103,7 +103,7 @@ class WordsOver(ShortRepr):
     def change(self, row: int) -> Floats:
         """Return how clearly each word rises from the first to the last period: log ratios over their errors.
 
-        Errors assume independent tokens, which repeated words of a document are not: they order words, and are no
+        Errors assume independent tokens, which repeated words of a document are not: they rank words, and are not a
         test.
 
         Parameters

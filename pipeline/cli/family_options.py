@@ -96,7 +96,7 @@ def requested_family(words: Sequence[str]) -> str | None:
 
 
 def family_options(settings: Sequence[str], flags: Mapping[str, str]) -> dict[str, Any]:
-    """Gather the family's options from ``--set`` and the flags of its own."""
+    """Gather the family's options from ``--set`` and the family's flags."""
     options: dict[str, Any] = {}
     written: dict[str, str] = {}
     texts = [(f"--set {text}", text) for text in settings]

@@ -56,7 +56,7 @@ from collapsium.workers.options import (
 )
 
 _HERE = "collapsium.pipeline.cli"
-# Headings of the positional arguments, and of the options without a heading of their own
+# Headings of the positional arguments, and of the options that declare no heading
 ARGUMENTS, OPTIONS = Group("arguments", sort_key=0), Group("options", sort_key=1)
 
 DESCRIPTION = """\
@@ -156,7 +156,7 @@ def read_command(name: str, words: Sequence[str]) -> Line:
 
 
 def _present_flags(words: Sequence[str], models: Sequence[type[BaseModel]]) -> list[str]:
-    """Return the words behind a command with the present names of flags."""
+    """Return the words after a command with the present names of flags."""
     former = former_names(*models)
     names = [word.partition("=")[0].removeprefix("--").replace("-", "_") * word.startswith("--") for word in words]
     present_names(dict.fromkeys(names), former, warn_renamed)
@@ -217,7 +217,7 @@ def _root() -> App:
 
 
 def _no_command(*, options: RootOptions) -> None:
-    """Replace the command when only the program's own options are read."""
+    """Replace the command when only the options of the program are read."""
 
 
 def _settings(description: str) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def _settings(description: str) -> dict[str, Any]:
 
 
 def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] | None = None) -> Callable[..., Line]:
-    """Return the function that cyclopts fills in: it takes a command's arguments, and each option as a flag of its own.
+    """Return the function that cyclopts fills in: it takes a command's arguments, and each option as a separate flag.
 
     Cyclopts takes the first value of a repeated flag if it makes a model itself, and leaves strings to strict models.
     """
@@ -331,7 +331,7 @@ def help_of(field: FieldInfo) -> str:
 
 
 def _read(app: App, words: Sequence[str], epilog: str) -> Line:
-    """Parse the words behind a command, or behind the program's name; exit if they ask for help or the version."""
+    """Parse the words after a command, or after the program's name; exit if they ask for help or the version."""
     for flag in app.help_flags:
         app[flag].group, app[flag].help = (OPTIONS,), "show this help and exit"
     function, bound, _ = app.parse_args(list(words), exit_on_error=False, print_error=False)
@@ -354,7 +354,7 @@ def _one_line(error: CycloptsError, usage: object = "") -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
-# Exit codes. The signal of a closed pipe stays ignored, as it would end a driver whose scheduler has died.
+# Exit codes. The signal of a closed pipe stays ignored, because it would end a driver whose scheduler has died.
 FAILURE, USAGE, TAKEN_OVER, INTERRUPTED, CLOSED_PIPE = 1, 2, 5, 130, 128 + signal.SIGPIPE
 
 MAX_MESSAGE = 4000  # Letters of an error, at most; names out of files, which it repeats, may be of any length
@@ -370,7 +370,7 @@ NEW_OBJECTS = 10_000
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command."""
-    # Commands have views of their own.
+    # Commands have different views.
     with guarded_streams(), silenced(), warnings.catch_warnings():
         # Dask's dashboard then takes another port.
         warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
@@ -422,7 +422,7 @@ def _run(argv: Sequence[str] | None) -> int:
         if debug:
             raise
         if _interrupts and not isinstance(error, CollapsiumError | OSError | MemoryError):
-            # A library was interrupted and raised an error of its own.
+            # A library was interrupted and raised a different error.
             return _interrupt(form)
         text, table = _explained(error), ""
         if isinstance(error, CapacityError):

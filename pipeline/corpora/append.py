@@ -393,7 +393,7 @@ class DocumentAddition:
         self._again += known_ids[:MAX_NAMED_IDS]
 
     def _read_counted(self, paths: list[str], progress: Counting) -> Counted:
-        """Read documents of word counts; ids of all but cells follow the file's name, as they may be numbers."""
+        """Read documents of word counts; ids of all but cells follow the file's name, because they may be numbers."""
         notes: list[ChunkRecord] = []
         tables: list[pa.Table] = []
         documents = skipped = 0
@@ -541,7 +541,7 @@ def append(
     tls: TLS | None = None,
     progress: Counting = silent,
 ) -> Manifest:
-    """Add documents, or vectors, to a corpus as new shards, read as its own documents were.
+    """Add documents, or vectors, to a corpus as new shards, read like its documents.
 
     Parameters
     ----------

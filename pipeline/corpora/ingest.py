@@ -124,7 +124,7 @@ def _ingest_vectors(
 
 
 def _counted(recorded: RecordedReading, paths: list[str], history: History) -> Source:
-    """Open word counts with their own vocabulary file or, if they have none, with the recorded words."""
+    """Open word counts with their vocabulary file or, if there is none, with the recorded words."""
     options = replace(history.options, optional=())
     try:
         return open_source(paths, history.kind, options)

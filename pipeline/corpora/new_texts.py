@@ -147,7 +147,7 @@ def documents_for(
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
 ) -> Iterator[NewDocuments]:
-    """Open a corpus, or read texts as a model's own documents were read: files of any format, or texts in memory."""
+    """Open a corpus, or read texts like a model's documents: files of any format, or texts in memory."""
     with _as_files(run, sources, reading or {}) as (paths, named, in_memory_here):
         arguments = [name for name, value in named.items() if value is not None]
         if len(paths) == 1 and is_corpus(paths[0]):
@@ -358,7 +358,7 @@ def token_texts(
     scheduler: Scheduler | None = None,
     workers: int | None = None,
 ) -> Iterator[TokenTexts]:
-    """Open texts to be read as a model's own documents were read."""
+    """Open texts to be read like a model's documents."""
     with _as_files(run, texts, reading or {}) as (paths, named, _):
         recorded = recorded_reading(run)
         new = new_sources(paths, named)

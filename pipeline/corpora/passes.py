@@ -1,6 +1,6 @@
 """The two passes of ingesting texts: blocks are read and their words counted, then chunks become shards.
 
-Blocks, the order of sums, pruning and shards follow from the sources and the options alone, so the corpus has the same
+Blocks, the order of sums, pruning and shards depend only on the sources and the options, so the corpus has the same
 bits for any executor.
 """
 

@@ -41,7 +41,7 @@ OWN = (*(kind for kind in TEXTS if kind not in FIXED), "vectors")  # Formats who
 def read_side_files(
     files: SideFileRequest, paths: list[str], kind: str, options: ReadOptions
 ) -> tuple[Sides | None, ReadOptions, SideFileColumns | None]:
-    """Read side files, and return the options that are left for the documents' own fields.
+    """Read side files, and return the options that are left for the fields of the documents.
 
     A named field belongs to side files, to the documents, or to both; labels of both are united.
     """
@@ -85,7 +85,7 @@ def _columns(paths: list[str], kind: str, options: ReadOptions) -> list[str]:
 def read_appended_side_files(
     files: SideFileRequest, record: SideFileColumns | None, options: ReadOptions, fields: Mapping[str, str]
 ) -> Sides | None:
-    """Read side files of documents that are added to a corpus, as its own side files were read."""
+    """Read side files of documents that are added to a corpus, like the corpus's side files."""
     if record is None and not files.files and not files.names:
         return None
     known = record or SideFileColumns(())
@@ -289,7 +289,7 @@ def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]
 def require_named_again(name: str, options: ReadOptions, tokenizer: str | None, segments: str | None) -> None:
     """Refuse to run recorded code or regular expressions that the user does not name.
 
-    Anyone may have written the record. A function runs with the user's rights, and a regular expression may not end.
+    The record may be untrusted. A function runs with the user's rights, and a regular expression may not end.
     """
     if options.tokenizer is not None and tokenizer is None:
         raise OptionError(

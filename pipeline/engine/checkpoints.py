@@ -67,7 +67,7 @@ def require_counted(
 
 
 def _arrays(swept: tasks.Swept) -> Arrays:
-    """Return the arrays of a local state, which may lie in spill files."""
+    """Return the arrays of a local state, which may be in spill files."""
     return swept.local.to_arrays() if isinstance(swept.local, LocalState) else swept.local
 
 
@@ -182,7 +182,7 @@ class RunCheckpointer(Checkpointer):
         self._pause = max(self._min_seconds, (self._waited + self._saved_at - began) / self._max_time_share)
 
     def _due(self, iteration: int) -> bool:
-        # A run that is stopped or lost early then has something to go on from.
+        # A run that is stopped or lost early can then continue.
         if iteration == FIRST_ITERATION:
             return True
         # The first checkpoint does not shift the others.

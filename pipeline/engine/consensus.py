@@ -75,7 +75,7 @@ class JoinedReference(WarmReference):
     strength: float = 0.0
 
     def local(self, shard: AnyShard) -> None:  # noqa: ARG002
-        """Return None: the mean of several models is no local state."""
+        """Return None: the mean of several models is not a local state."""
         return
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
@@ -224,7 +224,7 @@ class Consensus:
         return self.models[0].columns
 
     def start(self, corpus: Corpus, strength: float = 0.0) -> WarmStart:
-        """Return the start of the fit from the means; hyperparameters go on from the first model."""
+        """Return the start of the fit from the means; hyperparameters continue from the first model."""
         url = self.models[0].url
         record, shards = Model(url).record, range(len(corpus.manifest.shards))
         references = [
@@ -253,7 +253,7 @@ def join(urls: Sequence[str], corpus: Corpus, executor: Executor, at_a_time: int
 def _matched_again(
     mean: Sequence[JoinedModel], models: Sequence[JoinedModel], corpus: Corpus, executor: Executor, at_a_time: int
 ) -> tuple[list[JoinedModel], float]:
-    """Match the models to a mean; lost work is done again, as nothing was changed."""
+    """Match the models to a mean; lost work is repeated, because nothing was changed."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return _round(mean, models, corpus, executor, at_a_time)

@@ -81,7 +81,7 @@ class StartBytes(NamedTuple):
 
 
 def sample_shards(corpus: Corpus) -> tuple[int, float, npt.NDArray[np.int64] | None]:
-    """Estimate from two shards the figures that the manifest does not have.
+    """Estimate from two shards the numbers that the manifest does not contain.
 
     Returns words: Words of the largest shard, extrapolated from the first by the number of pairs; growth: Exponent g: n
     shards together have n^g times the words of one; lengths: Pairs of each document of the first shard
@@ -171,7 +171,7 @@ def estimate(
 ) -> Plan:
     """Estimate the memory, disk, traffic and time of a fit, without running it.
 
-    It takes the arguments of `fit`, of which some change no resource.
+    It accepts the arguments of `fit`, some of which do not affect resources.
 
     Parameters
     ----------
@@ -339,8 +339,9 @@ class FitSizes:
     def sent(self) -> float:
         """Bytes that leave the process that sends most in an iteration.
 
-        In an exchange each process sends the changes of all parts of the vocabulary but its own, and its own part's sum
-        to all others. Otherwise the home of most blocks sends their rows to all others, for sweeps and for scores.
+        In an exchange each process sends the changes of all other parts of the vocabulary to their owners, and the sum
+        of its part to all others. Otherwise the home of most blocks sends their rows to all others, for sweeps and for
+        scores.
         """
         footprint, processes = self.footprint, self.processes
         if footprint.change_share is None:

@@ -53,7 +53,7 @@ FIRST_ITERATION = 60  # No figure is flat before this iteration
 MIN_VALUES = 4  # Values that a window needs
 # Relative difference of the two windows' means up to which a figure is flat
 MAX_CHANGE = {CHANGE: 5e-2, OBJECTIVE: 2.5e-3, SCORE: 5e-4}
-# Standard errors of the difference up to which a figure is flat too, as noise alone may cause it
+# Standard errors of the difference up to which a figure is flat too, because noise may cause it
 STANDARD_ERRORS = 1.0
 
 
@@ -264,7 +264,7 @@ class Fit:
         self._state = self._checkpointer.save_if_due(Snapshot(self.state, progress, self._history()))
 
     def _history(self) -> dict[str, float]:
-        """Return the figures of the iterations before, for a checkpoint."""
+        """Return the metrics of the previous iterations, for a checkpoint."""
         return {**self._previous, **self._windows.record()}
 
     def _sweep(self) -> Progress:
@@ -407,7 +407,7 @@ class Fit:
         return Round(swept, blocks, Summed(statistics).sums, [], self._submit_rows(blocks, due))
 
     def _leave_lost_hosts(self) -> None:
-        """Give a turn up that waits for hosts which are gone, and hand over what the others hold."""
+        """Abandon a turn that waits for hosts which are gone, and hand over the state of the others."""
         self._submitted = None
         if self._exchange is not None:
             self._exchange.interrupt()
@@ -415,7 +415,7 @@ class Fit:
         self._move_to_present_hosts()
 
     def _move_to_present_hosts(self) -> State:
-        """Hand over what the hosts of an exchange hold, after some have left or others joined; return the state."""
+        """Hand over the state of the hosts of an exchange, after some have left or others joined; return the state."""
         state, executor = self.state, self.problem.executor
         if isinstance(state.blocks, HeldParts):
             self._state = replace(state, blocks=[*state.blocks], swept=[*state.swept])
@@ -429,8 +429,8 @@ class Fit:
     ) -> tuple[list[Future[tasks.Swept]], list[Future[tasks.Block]]]:
         """Submit sweeps and sums in the order in which they are to run; return the swept shards and the new blocks.
 
-        The number of shards alone fixes the order of the sums: neighbours two by two, and so on up. A sum is submitted
-        as soon as its terms are, so that few deltas wait at a time.
+        The order of the sums depends only on the number of shards: neighbours two by two, and so on up. A sum is
+        submitted as soon as its terms are, so that few deltas wait at a time.
         """
         problem, executor = self.problem, self.problem.executor
         bounds = problem.block_bounds
@@ -557,7 +557,7 @@ class Fit:
         """Return the progress of an iteration before it is scored; `before` is the global state that it began from."""
         now, state, problem = time.perf_counter(), self.state, self.problem
         iteration = state.iteration
-        # Before the first checkpoint, as a run with such options is of no use.
+        # Before the first checkpoint, because a run with such options is of no use.
         needs_objective = self.limits.tolerance and self.limits.stop_on == OBJECTIVE
         if iteration > 0 and needs_objective and OBJECTIVE not in figures:
             raise OptionError(
@@ -731,7 +731,7 @@ def step(problem: Problem, state: State, minibatch: list[int]) -> tuple[State, D
 
 
 def require_finite(arrays: Arrays, iteration: int) -> None:
-    """Raise `NumericalError` if an array of the global state, or a figure, is not finite."""
+    """Raise `NumericalError` if an array of the global state, or a metric, is not finite."""
     for name, values in arrays.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise NumericalError(

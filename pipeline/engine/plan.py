@@ -58,7 +58,7 @@ class Scratch:
     The shards in scratch files are spread evenly over all, so that each process has its part of them.
     """
 
-    folder: str | None = None  # Folder of scratch files, on each machine its own; None where all stay in memory
+    folder: str | None = None  # Folder of scratch files, local to each machine; None if all stay in memory
     # So many of so many shards are in scratch files
     spilled: int = 1
     shards: int = 1
@@ -207,7 +207,7 @@ class Plan(ShortRepr):
     memory : dict of str to float
         Bytes of each worker process at its peak, by use.
     driver : float
-        Bytes of the driver at its peak, where it is a process of its own; else 0.
+        Bytes of the driver at its peak, if it is a separate process; else 0.
     scratch : float
         Bytes on the local disks of all machines together; 0 where all local states stay in memory.
     run : float
@@ -352,7 +352,7 @@ class Placement(ExecutorOptions):
 
 def cluster_place(scheduler: Scheduler, executor: Executor, memory: str | int | None, scratch: str | None) -> Place:
     """Return the place of a cluster on other machines."""
-    # Beyond the workers' own limit they are killed, whatever the option says.
+    # Beyond their limit, workers are killed, whatever the option says.
     limit = min(math.inf if memory is None else parse_size(memory), executor.memory or math.inf)
     threads = max(executor.workers // executor.homes, 1)
     return Place(str(scheduler), executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
@@ -379,7 +379,7 @@ def _release() -> None:
 
 @contextlib.contextmanager
 def scratch_folder(planned: Plan, executor: Executor) -> Iterator[Scratch]:
-    """Provide a folder for the scratch files of this run alone, if one is needed, and remove it on all machines.
+    """Provide a folder for the scratch files of only this run, if one is needed, and remove it on all machines.
 
     Where all workers run on this machine, folders that dead processes left in the same place are removed first.
     """

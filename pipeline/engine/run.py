@@ -80,7 +80,7 @@ def usage(executor: Executor, iterations: int) -> Event:
 
 def _peak_memory() -> int:
     """Return the most memory that this process has held, in bytes."""
-    # The figure of getrusage begins with the peak of the process that started this one (getrusage(2)).
+    # The value of getrusage begins with the peak of the process that started this one (getrusage(2)).
     with contextlib.suppress(OSError, StopIteration, ValueError):
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) * 1024
@@ -235,7 +235,7 @@ class ActiveRun:
             log.record(event) if number < sent else log.emit(event)
 
     def _require_samples(self, reached: int) -> None:
-        """Raise `DamagedError` if a sample from before the checkpoint is missing, as it cannot be made again."""
+        """Raise `DamagedError` if a sample from before the checkpoint is missing, because it cannot be made again."""
         for number, iteration in enumerate(self._sampled):
             folder = self._target.member(number)
             if iteration < reached and not folder.exists(MODEL_RECORD):
@@ -262,7 +262,7 @@ class ActiveRun:
         try:
             begins = True
             reached = time.perf_counter()
-            # No variable may hold the fit, as it holds pending sweeps.
+            # No variable may hold the fit, because it holds pending sweeps.
             for state, progress in Fit(problem, limits, checkpointer, self._snapshots):
                 if begins or progress.lost:
                     # They will be made again.
@@ -270,7 +270,7 @@ class ActiveRun:
                         if sampled > progress.iteration:
                             self._target.member(number).remove()
                 self._save_sample(problem, state, progress)
-                # Else the state would be held until the next is there.
+                # Else the state would be held until the next one exists.
                 del state
                 self._log.emit({**event_of(progress), **self._processes(problem.executor)})
                 self._elapsed, begins = progress.elapsed, False
@@ -566,7 +566,7 @@ class Ensemble:
         """Return the event of a finished member."""
         run = self._target.in_member(number)
         events = run.events()
-        # The run is at its end, but lines before that may be missing, as anyone may have written them.
+        # The run is at its end, but earlier lines may be missing, because the file may be untrusted.
         last = next((event for event in reversed(events) if event["event"] == "iteration"), {})
         end = next(event for event in reversed(events) if event["event"] == "end")
         outcome: MemberEvent = {
@@ -654,7 +654,7 @@ class Ensemble:
 
     @property
     def _chosen_by(self) -> str:
-        """The figure by which the best member is chosen."""
+        """The metric by which the best member is chosen."""
         return "objective" if self._request.heldout is None else "score"
 
     def _retain_best(self) -> None:

@@ -167,7 +167,7 @@ def save_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Cal
     """Write the summary of a model's documents, or report why there is none; return true if it was written.
 
     An error in a summary never costs the model, as the titles, dates and labels of which it is made take no part in a
-    fit. After lost work or a failure of the store, the fit goes on from its last checkpoint.
+    fit. After lost work or a failure of the store, the fit continues from its last checkpoint.
     """
     try:
         write_summary(folder, summary_of(Model(folder.url), corpus, executor))

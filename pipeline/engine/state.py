@@ -99,7 +99,7 @@ class Problem:
             self.shards[:], self.heldout[:] = self.load()
 
     def home(self, shard: int) -> int:
-        """Return the home of a shard; neighbours share one, as their deltas are added first."""
+        """Return the home of a shard; neighbours share one, because their deltas are added first."""
         return shard * self.executor.homes // len(self.shards)
 
     def block_home(self, block: int) -> int:
@@ -117,7 +117,7 @@ class Problem:
         return State(iteration, self.global_state, blocks)
 
     def folded_in(self, state: State) -> State:
-        """Return the state with local states: its own, or else states of documents folded in."""
+        """Return the state with local states: the existing ones, or else states of documents folded in."""
         if state.swept:
             return state
         # The purpose addresses random numbers, on which results depend.
@@ -201,7 +201,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state with its progress, unscored, and the figures of the iterations before: the contents of a checkpoint."""
+    """A state with its progress, unscored, and the metrics of the previous iterations: the contents of a checkpoint."""
 
     state: State
     progress: Progress

@@ -2,7 +2,7 @@
 
 A first pass selects the best examples of each topic and adds up labels, shard by shard. A second reads the selected
 documents. A third reads the probabilities of their words, a task for each block of the vocabulary. So no worker holds
-more than the proportions of a shard or one block, and the driver holds the examples alone.
+more than the proportions of a shard or one block, and the driver holds only the examples.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class TopWords:
 
 def topic_sizes(family: AnyFamily, global_state: GlobalState) -> tuple[dict[int, float], int]:
     """Return the sizes of the topics."""
-    # A description of no words has the sizes alone.
+    # A description of no words has only the sizes.
     rows = family.finished_rows(family.initial_rows(0, global_state), global_state)
     topics = family.describe(rows, global_state, 0)
     shares = topics.share if topics.parent is None else shape_of(topics.ids, topics.parent, topics.share).below
@@ -161,7 +161,7 @@ class TopicSnapshots:
         ]
 
     def forget(self) -> None:
-        """Fetch words again at the next iteration, as those that were submitted are lost."""
+        """Fetch words again at the next iteration, because the submitted tasks are lost."""
         self._fetched = -1
 
     def final_words(self, state: State) -> dict[str, list[str]]:

@@ -66,7 +66,7 @@ class CollapsedLDA(TopicEstimator):
         Count each word of a document once. Only used with AnnData.
     shard_tokens : int, optional
         Tokens of a shard; each thread sweeps one shard at a time. By default an eighth of all tokens, between 100,000
-        and 2,000,000. Other sizes give other models of similar quality. A corpus has its own shards.
+        and 2,000,000. Other sizes give other models of similar quality. A corpus keeps its shards.
     scheduler : str, path-like, distributed.Client or cluster object, optional
         Executor of `fit`: by default the active Dask client, or else threads; see `collapsium.pipeline.fit`. Workers
         on other machines need a corpus on storage that they can read. `transform` and `score` run in threads of this

@@ -25,7 +25,7 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 class Future(Generic[ResultT_co]):
     """The result of a task, which may still be pending.
 
-    Each executor has its own kind of future, which no other code looks into.
+    Futures differ between executors, and no other code looks into them.
     """
 
 

@@ -83,7 +83,7 @@ class DaskExecutor:
         self._looked, self._waiting = time.monotonic(), 0
         # Number of losses of work, and the number that each thread has seen.
         self._losses, self._seen = 0, threading.local()
-        # The workers of a cluster of our own have no resources.
+        # The workers of clusters that Collapsium starts have no resources.
         self._resources = required_resources() if cluster is None else {}
         self._members = Members(lambda: self._token, self._watch.notice, self._resources)
         self._pending_activity: concurrent.futures.Future[list[Activity]] | None = None
@@ -213,7 +213,7 @@ class DaskExecutor:
     ) -> Future[T]:
         """Submit a task, preferably to worker process `home`; others may run it if that one is lost.
 
-        With `strict` it waits for that one alone. Else a scheduler that steals work takes it from there even in use.
+        With `strict` it waits only for that one. Else a scheduler that steals work takes it from there even in use.
         """
         # Members of an ensemble submit at the same time.
         with self._numbering:
@@ -272,8 +272,8 @@ class DaskExecutor:
     ) -> T:
         """Return the answer to a request, and call `check` meanwhile, which raises an error to give up.
 
-        A request that the scheduler did not accept in time, as while it is suspended, is sent again; errors of tasks
-        are raised.
+        A request that the scheduler did not accept in time, for example while it was suspended, is sent again; errors
+        of tasks are raised.
         """
         answer = self._start(request())
         try:

@@ -77,7 +77,7 @@ def within(seconds: float, call: Callable[[], T]) -> T:
 def answer_within(client: distributed.Client, request: Callable[[], Coroutine[object, object, T]], seconds: float) -> T:
     """Return the answer to a client's request, or raise `TimeoutError`; the client itself sets no limit.
 
-    Dask raises an `OSError` when its own limit for a connection ends first; the request is then made again until
+    Dask raises an `OSError` when Dask's limit for a connection ends first; the request is then made again until
     `seconds` have passed, so that it does not matter which of the two limits ends first.
     """
     deadline = time.monotonic() + seconds
@@ -113,7 +113,7 @@ def ask_scheduler(client: distributed.Client, seconds: float, function: Callable
 
 
 def is_unanswered(error: OSError) -> bool:
-    """Return True for Dask's own limit for a connection; a connection that broke has lost its tasks too."""
+    """Return True for Dask's limit for a connection; a connection that broke has lost its tasks too."""
     return not isinstance(error, CollapsiumError | distributed.comm.CommClosedError)
 
 
@@ -123,7 +123,7 @@ def ignore_large_graphs() -> None:
 
 
 def close_client(client: distributed.Client, seconds: float) -> None:
-    """Close a client, in the background after `seconds`, as it may wait for its scheduler without limit."""
+    """Close a client, in the background after `seconds`, because it may wait for its scheduler without limit."""
     with contextlib.suppress(Exception):
         within(seconds, lambda: client.close(timeout=max(seconds, 1.0)))
 
@@ -182,7 +182,7 @@ def worker_signs(token: str, resources: Resources, dask_scheduler: distributed.S
     """Return the state of the workers for a driver whose tasks need resources."""
     now = time.time()
     signs: dict[str, SignFields] = {}
-    # Tasks that have left their thread wait for hosts of an exchange, which sweep without a task of their own.
+    # Tasks that have left their thread wait for hosts of an exchange, which sweep outside of tasks.
     waiting = (task for worker in dask_scheduler.workers.values() for task in worker.long_running)
     exchanging = any(token in str(task.key) for task in islice(waiting, MAX_TASKS))
     for address, worker in dask_scheduler.workers.items():

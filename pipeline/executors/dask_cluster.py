@@ -175,7 +175,7 @@ class _FastMessages(distributed.SchedulerPlugin):  # type: ignore[misc]
 def reach_cluster(
     scheduler: Scheduler, workers: int | None, tls: TLS | None = None, watch: Watch | None = None
 ) -> Executor:
-    """Connect to a Dask cluster that runs already, with a client of our own."""
+    """Connect to a running Dask cluster, with a separate client."""
     address = address_of(scheduler)
     security = _security_for(scheduler, address, tls)
     name = address if str(scheduler) == address else f"{scheduler}: {address}"
@@ -205,10 +205,10 @@ def reach_cluster(
 
 
 def _leave_thread_to_tasks() -> None:
-    """Free the thread of a worker in which this fit runs as a task, as it waits for tasks that may need the thread."""
+    """Free the thread of a worker in which this fit runs as a task, because its tasks may need the thread."""
     try:
         distributed.get_worker()
-    # This is no task of a worker.
+    # This is not a task of a worker.
     except ValueError:
         return
     # A thread leaves the pool once, however many executors its task opens.
@@ -268,7 +268,7 @@ def _require_answer(address: str, seconds: float, security: distributed.Security
     # `asyncio.run` would wait for a pending name lookup as it closes its loop.
     loop = asyncio.new_event_loop()
     try:
-        # Dask's own limit for the connection ends before, and says more.
+        # Dask's limit for the connection ends first, and its error says more.
         loop.run_until_complete(asyncio.wait_for(ask(), seconds + WORKER_POLL))
     except TimeoutError as error:
         raise TimeoutError(str(error) or f"no answer within {seconds:.3g} s") from None

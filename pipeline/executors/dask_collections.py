@@ -38,7 +38,7 @@ def compute_partitions(
 
 @contextlib.contextmanager
 def _client_of(scheduler: Scheduler) -> Iterator[distributed.Client | None]:
-    """Yield a client of a scheduler; None for Dask's own choice, which is its active client or threads."""
+    """Yield a client of a scheduler; None for Dask's choice, its active client or threads."""
     if not isinstance(scheduler, ClientOrCluster) and scheduler in LOCAL_SCHEDULERS:
         yield None
     elif isinstance(scheduler, ClientOrCluster) and isinstance(scheduler.source, distributed.Client):

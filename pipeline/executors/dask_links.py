@@ -1,7 +1,7 @@
 """Messages between the workers of a Dask cluster, for the exchange of changes (`workers.exchange`).
 
 They go over the connections that the workers have with one another anyway, with their encryption, straight from memory
-to memory: the scheduler sees none of them. Nothing is a result of a task, which Dask would hold and move on its own.
+to memory: the scheduler sees none of them. Nothing is a result of a task, which Dask would hold and move as it likes.
 """
 
 from __future__ import annotations

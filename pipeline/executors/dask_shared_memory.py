@@ -5,8 +5,8 @@ sockets take about 130 ms, and a copy into memory that the receiver reads takes 
 
 The frames of a large message are written to an anonymous file (memfd_create(2)). The connection carries its place:
 process, descriptor and a random name. The receiver opens it under /proc, which the system permits to no other user, and
-reads it into memory of its own (`workers.arrays.buffer_pool`). No folder has a name of it. The system frees the memory
-once no process has it open, also after SIGKILL. A file that was read waits for the next message, as fresh memory takes
+reads it into its memory (`workers.arrays.buffer_pool`). No folder has a name of it. The system frees the memory once no
+process has it open, also after SIGKILL. A file that was read waits for the next message, because fresh memory takes
 longer than the copy. Workers agree on this as they connect: each must be able to open a file of the other. Otherwise
 all goes through TLS.
 

@@ -40,7 +40,7 @@ class ClientOrCluster:
 
     @property
     def address(self) -> str:
-        """The scheduler's address; raises `OptionError` where there is none, as after the object was closed."""
+        """The scheduler's address; raises `OptionError` if there is none, for example after the object was closed."""
         address = getattr(self.source, "scheduler_address", None)
         if address is None:
             address = getattr(getattr(self.source, "scheduler", None), "address", None)

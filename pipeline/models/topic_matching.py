@@ -73,7 +73,7 @@ def same_topics(model: Model, before: Model) -> dict[int, int]:
 def lasting_ids(model: Model, before: Model) -> dict[int, int]:
     """Return the ids that topics of a model have as the successor of an earlier one, by their present ids.
 
-    A topic that lives on has the id that it had. A new one keeps its own, unless a topic of the earlier model had it:
+    A topic that lives on has the id that it had. A new topic keeps its id, unless a topic of the earlier model had it:
     then it gets the first that neither has.
     """
     same, ours = same_topics(model, before), occupied(model).tolist()

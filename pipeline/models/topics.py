@@ -39,7 +39,7 @@ Ints = npt.NDArray[np.int64]
 FREX_WEIGHT = 0.5  # omega, the weight of exclusivity in FREX, as in the R package stm
 # lambda, the weight of probability in relevance, the best value in the study of Sievert and Shirley (2014)
 RELEVANCE_WEIGHT = 0.6
-# Expected tokens of a word in a topic below which it comes after all others, as its lift is due to the prior
+# Expected tokens of a word in a topic below which it comes after all others, because its lift is due to the prior
 MIN_EXPECTED_TOKENS = 0.5
 CELLS_IN_MEMORY = 1 << 24  # Probabilities that are held in memory at a time; FREX needs all words of a topic together
 

@@ -98,7 +98,7 @@ class RunView:
         # Iteration and value of the last score of each member.
         self._last_scores: dict[int | None, tuple[int, float]] = {}
         self._status = RunStatus()
-        # The live view is drawn by a thread of its own.
+        # The live view is drawn by a separate thread.
         self._lock = threading.Lock()
         self._live: live_view.LiveView | None = None
         # True while the cursor is on a line that the next one overwrites.
@@ -162,7 +162,7 @@ class RunView:
             self._print_iteration(event)
 
     def pause(self) -> None:
-        """Write the line of the last iteration if it is due, as no further event is available."""
+        """Write the line of the last iteration if it is due, because no further event is available."""
         if self._pending is not None and self._live is None and time.monotonic() - self._last >= ITERATION_LINE_SECONDS:
             self._print_iteration(self._pending)
 

@@ -97,7 +97,7 @@ class Following:
         return [*events[:before_end], *self._member_events(), *events[before_end:]], again
 
     def _member_events(self) -> list[Event]:
-        """Return new events of members, which have files of their own; files of ended members are read once more."""
+        """Return new events of members, which have separate files; files of ended members are read once more."""
         new: list[Event] = []
         for number, tail in list(self._members.items()):
             events, _ = tail.read()

@@ -54,7 +54,7 @@ class GuardedConsole(Console):
 REFRESHES_PER_SECOND = 1  # Drawing takes 5 ms
 SPARKLINE_WIDTH = 40  # Width of the curve, in characters
 BAR_WIDTH = 40  # Width of the bar, in characters
-MAX_WORKER_LINES = 6  # Largest number of workers with a line of their own
+MAX_WORKER_LINES = 6  # Largest number of workers that have a line
 
 
 class LiveView:

@@ -1,8 +1,8 @@
 """Callback that logs a fit to MLflow (needs the extra 'mlflow').
 
-Use it with ``--callback collapsium.pipeline.monitoring.mlflow_callback:MLflow``. MLflow's own environment variables
+Use it with ``--callback collapsium.pipeline.monitoring.mlflow_callback:MLflow``. MLflow's environment variables
 apply: ``MLFLOW_TRACKING_URI``, ``MLFLOW_EXPERIMENT_NAME``, ``MLFLOW_RUN_NAME``. The run's options are logged as
-parameters, the figures of its iterations as metrics, and at the end the model as an artifact, if the run's folder is
+parameters, the metrics of its iterations as metrics, and at the end the model as an artifact, if the run's folder is
 local. The members of an ensemble are child runs of the ensemble's run.
 """
 
@@ -102,7 +102,7 @@ class MLflow:
         return {**record.get("options", {}), **record.get("limits", {}), "seed": record.get("seed")}
 
     def _log(self, member: int | None) -> None:
-        """Log the figures of the last iteration."""
+        """Log the metrics of the last iteration."""
         event = self._pending.pop(member, None)
         if event is None:
             return

@@ -1,7 +1,7 @@
 """Progress of public functions for people: one line that is updated in terminals and notebooks, and a final one.
 
 A function that `shows` decorates has the keyword ``verbose``. The outermost of such functions owns the line; those that
-it calls write into it. Commands have views of their own, and `silence` the line.
+it calls write into it. Commands have different views, and `silence` the line.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ _silent: contextvars.ContextVar[bool] = contextvars.ContextVar("collapsium_silen
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Show no lines within, because the code there has its own view."""
+    """Show no lines in the block, because the code there has another view."""
     token = _silent.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Metrics of runs for Prometheus, on the Dask scheduler's ``/metrics`` together with Dask's own."""
+"""Metrics of runs for Prometheus, on the Dask scheduler's ``/metrics`` together with Dask's metrics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RunMetrics(Collector):
         self.sources: weakref.WeakSet[Source] = weakref.WeakSet()
 
     def describe(self) -> Iterable[Metric]:
-        """Return no descriptions, as the metrics depend on the runs."""
+        """Return no descriptions, because the metrics depend on the runs."""
         return []
 
     def collect(self) -> Iterator[Metric]:

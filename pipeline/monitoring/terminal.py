@@ -69,7 +69,7 @@ class GuardedStream:
 
 
 def _written(write: Callable[..., object], *text: str) -> None:
-    """Call a method of standard output; a closed pipe is an error of its own, which ends the command in silence."""
+    """Call a method of standard output; a closed pipe raises a separate error, which ends the command in silence."""
     try:
         write(*text)
     except BrokenPipeError:

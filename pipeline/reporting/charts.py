@@ -18,7 +18,7 @@ from collapsium.storage.runs.run import Run
 Events = Sequence[Mapping[str, Any]]
 Series = list[tuple[str, list[tuple[float, float]]]]
 
-# Titles and units; all other figures are hyperparameters, shown under their own names.
+# Titles and units; all other metrics are hyperparameters, shown under their names.
 TITLES = {
     "score": ("Held-out score", "nats per token"),
     "objective": ("Objective", "nats"),

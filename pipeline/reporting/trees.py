@@ -148,7 +148,7 @@ def edge_points(
     parent_place: tuple[float, float], parent: Card, place: tuple[float, float], card: Card
 ) -> list[tuple[float, float]]:
     """Return the points of the edge from a parent to a node: start, end of the straight part, and three of a cubic."""
-    # The straight part crosses the parent's column, in which no other card lies at this height.
+    # The straight part crosses the parent's column, which has no other card at this height.
     x, y = parent_place[0] + parent.width, parent_place[1] + parent.height / 2
     child_x, child_y = place[0], place[1] + card.height / 2
     turn = child_x - STEP

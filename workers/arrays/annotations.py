@@ -3,7 +3,7 @@
 Each field of a state is annotated once: `topics: Annotated[Topics, indices("entry", below="topic")]`. The type names
 the type of the numbers, the annotation names the sizes of the array and the range of its numbers. A size is bound by
 the first array that has it, unless the caller knows it; all other arrays must agree. Kernels index by the numbers in
-states without checks, so `State.checked` checks each state from disk once, as it is read.
+states without checks, so `State.checked` checks each state from disk once, when it is read.
 """
 
 from __future__ import annotations

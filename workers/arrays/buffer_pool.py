@@ -24,7 +24,7 @@ from collapsium.workers.arrays.state import Array
 class PoolSettings:
     """Sizes by which memory is fetched and retained, in bytes."""
 
-    min_bytes: int = 1 << 20  # Smaller arrays come from NumPy's own allocator
+    min_bytes: int = 1 << 20  # Smaller arrays come from NumPy's allocator
     # Pieces are multiples of a page, large ones of a huge page
     page_bytes: int = 1 << 16
     huge_page_bytes: int = 1 << 21

@@ -1,6 +1,6 @@
 """Spill named arrays to scratch files: written once, never changed, removed with the last reference to them.
 
-Each array is a file of plain numbers, so that its rows are read, and appended, without the rest. Dask's own spilling
+Each array is a file of plain numbers, so that its rows are read, and appended, without the rest. Dask's spilling
 pickles complete objects; this does not.
 """
 

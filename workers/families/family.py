@@ -270,7 +270,7 @@ class FamilyOptions(BaseModel):
 class Predicts(ABC, Generic[GlobalStateT, RowsT, LocalT]):
     """Computation of finished models on a shard of documents or on a block of the vocabulary.
 
-    Methods change no argument in place, as a task may run twice.
+    Methods do not change arguments in place, because a task may run twice.
 
     Attributes
     ----------
@@ -576,7 +576,7 @@ class Family(Predicts[GlobalStateT, RowsT, LocalT], Generic[OptionsT, GlobalStat
 
 
 class CarriesHyperparameters(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
-    """A family whose fits can go on from the hyperparameters of another run."""
+    """A family whose fits can continue from the hyperparameters of another run."""
 
     @abstractmethod
     def carry(
@@ -593,19 +593,15 @@ class CarriesHyperparameters(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
         before : FamilyOptions
             The options of the other run.
 
-        Returns
-        -------
-        global_state : GlobalState
-            The global state, with the other run's values of hyperparameters that the options learn. Unchanged shards
-            then go on from their local states; other shards start with each topic in its column.
-        columns : int
-            Number of columns of topics. The result is None instead where local states are not compatible: all shards
-            then start from proportions and topics.
+        Returns ------- global_state : GlobalState The global state, with the other run's values of hyperparameters that
+        the options learn. Unchanged shards then continue from their local states; other shards start with each topic in
+        its column. columns : int Number of columns of topics. The result is None instead where local states are not
+        compatible: all shards then start from proportions and topics.
         """
 
 
 class Resumable(CarriesHyperparameters[OptionsT, GlobalStateT, RowsT, LocalT]):
-    """A family whose fits can also go on from the local states that another run saved of the same shards."""
+    """A family whose fits can also continue from the local states that another run saved of the same shards."""
 
     @abstractmethod
     def continue_from(

@@ -16,7 +16,7 @@ LabelBytes: TypeAlias = Annotated[npt.NDArray[np.uint8], numbers("byte", 0, 255)
 
 
 def table_faults(packed: npt.NDArray[np.uint8], context: CheckContext) -> Iterator[str]:
-    """Yield the fault of bytes that are no table of labels; bind the size `label`, their number."""
+    """Yield the fault of bytes that are not a table of labels; bind the size `label`, their number."""
     try:
         expected = len(LabelTable.unpacked(packed))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

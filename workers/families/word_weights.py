@@ -2,7 +2,7 @@
 
 Families with `WeightedOptions` take them. In a fit, a token of word w weighs as the word does or, with ``log-tf-idf``,
 the c tokens of w in a document weigh log(1 + c) times the word's weight together. `collapsium.pipeline.engine.setup`
-computes the weights from the corpus. Files of weights are read in bounded memory, as anyone may have written them.
+computes the weights from the corpus. Files of weights may be untrusted, and are read in bounded memory.
 """
 
 from __future__ import annotations

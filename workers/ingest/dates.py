@@ -1,6 +1,6 @@
 """Read dates as people write them: ISO 8601, years, Unix times, and the forms of `dateutil`, without silent guesses.
 
-A date is the day that is written: the offset of its zone is not added, as a day in a place is what people refer to.
+A date is the day that is written: the offset of its zone is not added, because people refer to the day in a place.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Date:
 
 
 class _Parserinfo(parser.parserinfo):  # type: ignore[misc]
-    """Parser that reads years of two digits by POSIX: the library's own range moves with the clock."""
+    """Parser that reads years of two digits by POSIX: the library's range moves with the clock."""
 
     def convertyear(self, year: int, century_specified: bool = False) -> int:
         if year >= 100 or century_specified:

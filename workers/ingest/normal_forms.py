@@ -77,8 +77,8 @@ def require_library(way: str, library: str | None) -> None:
 def normalised(tokens: Tokens, way: str, stops: StopWords) -> Tokens:
     """Return tokens with words replaced by their normal forms.
 
-    Stop words stay, as they are dropped by their spelling later. A word whose form is spelled like a stop word stays,
-    such as "mining", whose stem is "mine".
+    Stop words stay, because they are dropped by their spelling later. A word whose form is spelled like a stop word
+    stays, such as "mining", whose stem is "mine".
     """
     if not len(tokens.words):
         return tokens

@@ -36,7 +36,7 @@ class StopWords:
         entries = frozenset(
             lower_case(entry, options.word_rule) for entry in stop_words(options.stop_words).union(options.stop_list)
         )
-        # Parts of entries that have several words may have a meaning of their own.
+        # Parts of entries that have several words may have a different meaning.
         simple = sorted(entry for entry in entries if not any(_separates(letter) for letter in _without_ends(entry)))
         tokenized = tokenize(
             pa.array(simple, pa.large_string()), options.tokenizer, options.word_rule
@@ -71,7 +71,7 @@ class StopWords:
 
 
 def is_contraction(word: str, stops: frozenset[str]) -> bool:
-    """Return whether a word with apostrophes consists of stop words and single letters alone."""
+    """Return whether a word with apostrophes consists only of stop words and single letters."""
     plain = re.sub(f"[{_APOSTROPHES}]", "'", word)
     if plain in stops:
         return True

@@ -1,8 +1,7 @@
 """Split texts into numbered words, with work in Python for each distinct run of letters, not for each token.
 
 A kernel splits text into runs of bytes that words can contain. The pattern of words, which is matched in Python, sees
-distinct runs alone, a small part of all. The first version of the word rule yields the words of scikit-learn's
-analyzer.
+only distinct runs, a small part of all. The first version of the word rule yields the words of scikit-learn's analyzer.
 """
 
 from __future__ import annotations

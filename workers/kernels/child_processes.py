@@ -1,7 +1,7 @@
 """Compile kernels in child processes, which fill the cache of machine code that a machine's processes share.
 
 Several kernels are compiled side by side, and the process that waits for them can be interrupted at any time: the
-compiler itself would go on until a kernel is finished.
+compiler itself would continue until a kernel is finished.
 """
 
 from __future__ import annotations

@@ -222,8 +222,8 @@ def borrower(function: Callable[..., R]) -> Callable[..., R]:
     """Declare a helper that reads arrays out of tuples without counting references, and allocates none.
 
     The compiler counts references to an array whenever it is taken out of a tuple, by atomic additions that took two
-    thirds of a sweep's time where helpers take their state in tuples. A borrower counts none, as its caller has the
-    arrays.
+    thirds of a sweep's time where helpers take their state in tuples. A borrower counts none, because its caller has
+    the arrays.
     """
     return function if INTERPRETED else Helper(function, {**_INLINED, "_nrt": False})
 

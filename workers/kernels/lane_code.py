@@ -88,7 +88,7 @@ class _Code:
         return self.builder.bitcast(self.address(0, self.args[1]), vector.as_pointer())
 
     def load(self, vector: ir.VectorType, size: int) -> ir.Value:
-        """Return a vector whose numbers have `size` bytes; it need not lie on a boundary of vectors."""
+        """Return a vector whose numbers have `size` bytes; it need not be aligned to a boundary of vectors."""
         loaded = self.builder.load(self.vector_address(vector))
         loaded.align = size
         return loaded

@@ -1,6 +1,6 @@
 """Posterior proportions of documents with the topics fixed, by collapsed Gibbs sampling, and weighted sums of squares.
 
-p(z_i = k) ~ (a_dk + n_dk without i) phi_kw. Each document has its own prior a_d and its own random numbers.
+p(z_i = k) ~ (a_dk + n_dk without i) phi_kw. Each document has a prior a_d and a stream of random numbers.
 """
 
 from __future__ import annotations

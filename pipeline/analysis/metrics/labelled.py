@@ -2,7 +2,8 @@
 
 Metrics of how well documents' largest topics agree with labels, and how well proportions predict them.
 
-scikit-learn is imported by the functions, as it takes a second that commands without labels need not wait.
+scikit-learn is imported by the functions, because its import takes a second, for which commands without labels should
+not wait.
 """
 
 from __future__ import annotations

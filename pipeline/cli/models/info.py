@@ -31,7 +31,7 @@ def execute(
     *,
     output: JsonOptions,
 ) -> None:
-    """Print the kind and the figures of a folder."""
+    """Print the kind and the statistics of a folder."""
     record = pipeline.info(path)
     if output.as_json:
         print_json(record)

@@ -148,7 +148,7 @@ def execute(
 
 
 def _print_flat(run: str, entries: Sequence[pipeline.Topic]) -> None:
-    """Print the topics, the number of those that are not shown, and what the family remarks on their number."""
+    """Print the topics, the number of topics that are not shown, and the family's remark on their number."""
     from collapsium.pipeline.models import model as models
 
     shown = [topic for topic in entries if topic.level is not None or topic.share >= PRINTED.min_share]

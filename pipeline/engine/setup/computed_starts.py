@@ -50,7 +50,7 @@ def start_kernels(kind: str) -> Sequence[AnyKernel]:
 
 
 class _Progress:
-    """Sends notices of what is being computed, few enough for long starts and none for short ones."""
+    """Sends occasional notices of what is being computed, and none for short starts."""
 
     def __init__(self, kind: str, notice: Callable[[str], None]) -> None:
         self._kind, self._notice, self._last = kind, notice, time.perf_counter()

@@ -186,7 +186,7 @@ class Limits(Options):
 
 
 class StartOptions(Options):
-    """Options that choose others, and what a fit begins from."""
+    """Options that choose other options, and from which state a fit begins."""
 
     preset: Annotated[PresetName | None, Value("PRESET")] = Field(
         None,
@@ -251,7 +251,7 @@ class FitOptions(EnsembleOptions, StartOptions, Limits):
 
     @property
     def limits(self) -> Limits:
-        """The options of the loop alone, which a run records."""
+        """Only the options of the loop, which a run records."""
         return Limits(**{name: getattr(self, name) for name in LIMIT_NAMES})
 
     def with_preset(self, family: str, options: Mapping[str, Any]) -> tuple[FitOptions, dict[str, Any]]:

@@ -164,7 +164,7 @@ def _start_topics(request: Request, start: Start | None) -> int:
         return 0
     if request.start.kind != FILE_START:
         return computed_topics(request.config)
-    # A run that goes on from a checkpoint does not read its file again, and its global state is the checkpoint's.
+    # A run that continues from a checkpoint does not read its file again; its global state is the checkpoint's.
     return 1 if start is None else start.topics
 
 

@@ -121,7 +121,7 @@ class Request:
     growth: Growth | None = None  # Stages over samples of the documents; None where all iterations sweep all documents
     # The start of the documents; None where they begin at random, or from another model
     start: StartSource | None = None
-    combine: str = "predictions"  # Whether the members are joined into a model of the run's own
+    combine: str = "predictions"  # Whether the members are joined into one model of the run
     preset: str | None = None  # The preset that a new fit names, whose options are among the others
 
     def __post_init__(self) -> None:
@@ -175,7 +175,7 @@ class Request:
 
     @property
     def has_consensus(self) -> bool:
-        """True if the members are joined into a model of the run's own."""
+        """True if the members are joined into one model of the run."""
         return self.combine == CONSENSUS
 
     @property

@@ -42,7 +42,7 @@ SILENCE_ITERATIONS = 5.0  # Mean durations of an iteration without an event
 
 
 class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]
-    """Keeps the status of runs from the messages of their drivers; the scheduler's own log has only the last 1000."""
+    """Keeps the status of runs from the messages of their drivers; the scheduler's log has only the last 1000."""
 
     name = NAME
 
@@ -296,12 +296,12 @@ class Page(RequestHandler):  # type: ignore[misc]
             body += content(self.runs, self.get_query_argument("run", ""), self.get_query_argument("member", ""))
         style = STYLE + PAGE_STYLE
         self.set_header("Content-Security-Policy", f"{security_policy(style, SCRIPT)}; connect-src 'self'")
-        # Both texts are our own.
+        # Both texts are constants.
         self.write(PAGE.format(Markup(style), body, Markup(SCRIPT)))  # noqa: S704
 
 
 class Plots(IndividualPlots):  # type: ignore[misc]
-    """The list of charts that Dask's extension of JupyterLab offers, with the page's own."""
+    """The list of charts that Dask's JupyterLab extension offers, including the charts of the page."""
 
     def write(self, chunk: Any) -> None:
         """Answer with Dask's charts and the page's."""

@@ -142,7 +142,7 @@ def _draw_panel(axes: Axes, rows: Sequence[Row], field: str, error: str | None, 
 
 Matrix = npt.NDArray[np.int64]
 
-MAX_VALUES = 30  # Values with a row of their own; all others share one row
+MAX_VALUES = 30  # Largest number of values that each have a row; all others share one row
 MAX_NUMBERED = 16  # Rows up to which cells show their counts
 REST = "all others"
 # Sizes of a cell, and of the frame around the matrix, in inches.

@@ -269,7 +269,7 @@ def curves_of(effects: Effects, along: str) -> dict[str, list[int]]:
     curves: dict[str, list[int]] = {}
     for row, values in enumerate(effects.values):
         others = ", ".join(f"{name}={value}" for name, value in values.items() if name != along)
-        # A difference has its own values at the end of the term's name.
+        # A difference has its values at the end of the term's name.
         key = others if effects.kind == "prediction" else effects.terms[row].partition(" at ")[0]
         curves.setdefault(key, []).append(row)
     return {key: sorted(rows, key=lambda row: float(effects.values[row][along])) for key, rows in curves.items()}

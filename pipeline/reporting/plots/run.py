@@ -1,4 +1,4 @@
-"""Draw a run with matplotlib: its convergence, the sizes of its topics, their map, and pictures of their own."""
+"""Draw a run with matplotlib: its convergence, the sizes of its topics, their map, and separate pictures."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _named(topic: Topic) -> str:
     return " ".join([f"{topic.id}:", *(shortened(word, LETTERS) for word in words)])
 
 
-# Width of a map in a picture of its own, its font size, and the font size of a map among other panels, in points.
+# Width of a map in a separate picture, its font size, and the font size of a map among other panels, in points.
 WIDTH = 640.0
 FONT, SMALL = 9.0, 7.0
 NAME_CANDIDATES = 4  # Words for each lambda from which a topic's name is chosen
@@ -341,19 +341,10 @@ def plot(
         each run with the mean Hellinger distance between neighbouring segments; for ``time`` the period and notes on
         documents that are left out.
 
-    Raises
-    ------
-    OptionError
-        The file is no .png, .svg or .pdf; the run has no data for a panel; a picture of its own is combined with
-        others; or a document or topic does not exist.
-    MismatchError
-        The two runs have different vocabularies, or different numbers of segments.
-    MissingError
-        matplotlib is not installed.
-    OccupiedError
-        The file exists.
-    AbsentError
-        The run has nothing to draw.
+    Raises ------ OptionError The file is no .png, .svg or .pdf; the run has no data for a panel; a separate picture is
+    combined with others; or a document or topic does not exist. MismatchError The two runs have different vocabularies,
+    or different numbers of segments. MissingError matplotlib is not installed. OccupiedError The file exists.
+    AbsentError The run has nothing to draw.
     """
     kind = "" if out is None else picture_kind(out)
     pictures = tuple(dict.fromkeys(options.what or PANELS))
@@ -429,7 +420,7 @@ def _check_axes(out: object, pictures: Sequence[str], options: PlotOptions) -> N
 
 
 def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
-    """Refuse unknown panels, pictures of their own among panels, and options that apply to none of them."""
+    """Refuse unknown panels, separate pictures among panels, and options that apply to none of them."""
     for name in names:
         if name not in (*PANELS, *ALONE):
             known = (*PANELS, *ALONE)
@@ -512,7 +503,7 @@ def _panels_figure(panels: Sequence[Panel], title: str, size: Size | None, ax: A
         axes.set_title(plain(name), parse_math=False)
         draw(axes)
     for topics_map, axes in maps:
-        # Texts of a map have sizes of their own, so the map's size must be known before they are placed.
+        # Texts of a map have fixed sizes, so the map's size must be known before they are placed.
         figure.draw_without_rendering()
         if ax is None:
             figure.set_layout_engine("none")

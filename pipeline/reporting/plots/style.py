@@ -37,7 +37,7 @@ SALT = {"svg.hashsalt": "collapsium"}
 # Texts of an SVG stay texts; texts of a PDF can be searched and edited
 STYLE: Mapping[str, object] = {"font.size": 10, "svg.fonttype": "none", "pdf.fonttype": 42}
 GRID: Mapping[str, object] = {"axes.grid": True, "grid.alpha": 0.3}
-LATE = 0.1  # Share of the iterations left out of the vertical range, as their scores would flatten all later ones
+LATE = 0.1  # Share of the iterations left out of the vertical range, because their scores would flatten all later ones
 
 
 def can_draw() -> bool:

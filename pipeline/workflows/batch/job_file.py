@@ -261,7 +261,7 @@ class Job(_Table):
     def plan(self) -> dict[str, object]:
         """Return all options that determine a published model, without the corpus, by the names that they had in 0.1.
 
-        Jobs that have begun go on only where the digest of these is the same.
+        Jobs that have begun continue only if the digest of these is the same.
         """
         config = self.config
         plan = {
@@ -324,7 +324,7 @@ def _as_written(error: OptionError, path: str | os.PathLike[str]) -> SettingErro
 
 
 def keys_of(path: str | os.PathLike[str]) -> Keys:
-    """Return the options of a job as its file spells them; options that it leaves out have their own names."""
+    """Return the options of a job as its file spells them; options that it leaves out keep their names."""
     tables = read_toml(path)
     tables = {name: table for name, table in tables.items() if isinstance(table, dict)}
     named: dict[str, tuple[str, str]] = {}

@@ -132,7 +132,7 @@ def read_new_sources(context: JobContext) -> None:
 def _track_moved(context: JobContext, files: Sources) -> None:
     """Rename files in the journal that were moved or copied since they were read.
 
-    If another file has taken the old name, as when files are rotated, that file is new.
+    If another file has taken the old name, for example when files are rotated, that file is new.
     """
     sources = context.journal.sources
     known = {record["sha256"]: path for path, record in sources.items()}
@@ -293,8 +293,8 @@ class JobSteps:
     def _split(self) -> None:
         """Hold out tokens of all documents, or complete vectors.
 
-        Held-out tokens and vectors stay the same over the versions, as they are drawn by the numbers of document and
-        word.
+        Held-out tokens and vectors stay the same over the versions, because they are drawn by the numbers of document
+        and word.
         """
         parts = [self.folder / name for name in ("train", "heldout")]
         if all(part.exists(MANIFEST) for part in parts):
@@ -431,7 +431,7 @@ class JobSteps:
         return max(Model(url).record.iterations for _, url in leaves(self.run_folder.url))
 
     def _renumber(self) -> None:
-        """Give topics the ids that they had in the current version, and new topics ids of their own."""
+        """Give topics the ids that they had in the current version, and new topics unused ids."""
         base, model = self._journal.base, Model(self.run_folder.url)
         if base is None or self._context.job.holds != DOCUMENTS or self._renumbered.exists(MODEL):
             return

@@ -741,7 +741,7 @@ def compare(
         known = (*option_names(compare), *options_of_reading(corpus))
         raise OptionError(f"compare: unknown option {unknown!r}{suggestion(unknown, known)}")
     execution = {**dict(scheduling), **dict(memory), "tls": tls}
-    # The comparison splits a corpus of texts into corpora of its own, and needs it no longer.
+    # The comparison has split the corpus of texts into separate corpora, and no longer needs it.
     with place_for(out, "comparison") as place, corpus_of(corpus, words, scheduling.scheduler) as train:
         return place.with_temporary(_run(train, Folder(place.path), options, execution, sinks))
 

@@ -27,7 +27,7 @@ from collapsium.storage.errors import OccupiedError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder, ensure_free
 
-# Lines of fewer words, such as headings and greetings, join the next paragraph: they have no topic of their own
+# Lines of fewer words, such as headings and greetings, join the next paragraph: they have no distinct topic
 MIN_WORDS = 20
 
 
@@ -79,7 +79,7 @@ def written(texts: Iterable[dict[str, str | int]]) -> str:
 
 
 def write_sample_texts(out: str | os.PathLike[str]) -> int:
-    """Write the sample texts as JSON lines, an object a line.
+    """Write the sample texts as JSON lines, one object per line.
 
     Parameters
     ----------

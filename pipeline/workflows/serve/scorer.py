@@ -138,7 +138,7 @@ class ModelSource:
         if not url.endswith(".toml"):
             return cls(url, None, reading)
         job = read_job(url)
-        # A job's own file is the user's, and names what new texts are read with.
+        # A job file belongs to the user, and names how new texts are read.
         own = {name: str(job.reading[name]) for name in ("tokenizer", "segments") if job.reading.get(name)}
         return cls(url, Versions(Folder(job.batch.folder) / PUBLISHED), {**own, **reading})
 

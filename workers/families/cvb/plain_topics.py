@@ -134,7 +134,7 @@ class PlainTopicsFamily(
         )
 
     def usual_start(self) -> str:
-        """Return quick clusters, unless topics have words of their own or responsibilities are dense."""
+        """Return quick clusters, unless topics have seeds or responsibilities are dense."""
         return QUICK_CLUSTERS_START if self.options.active and not self.options.seeds else RANDOM_START
 
     def keeps_start(self) -> bool:
@@ -156,7 +156,7 @@ class PlainTopicsFamily(
         }
 
     def can_carry(self, global_state: GlobalStateT, before: OptionsT) -> bool:
-        """Return true if a fit can go on from another run, as its responsibilities are of the same kind."""
+        """Return true if a fit can continue from another run, because its responsibilities are of the same kind."""
         return (
             self.options.topics == before.topics
             and self.options.active == before.active

@@ -37,7 +37,7 @@ class Phase(Enum):
     FORMING = auto()
     # Every second sweep changes the temperature
     TEMPERATURE_SEARCH = auto()
-    # Small and large active sets are compared; the temperature search goes on
+    # Small and large active sets are compared; the temperature search continues
     ACTIVE_SET_TRIAL = auto()
     # All tokens count, nothing is tried, and hyperparameters are learned
     CONVERGING = auto()

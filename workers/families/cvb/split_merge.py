@@ -175,8 +175,8 @@ def _with_accepted(state: MovesState, size: Vector, sweep: int, sums: ScoreSums)
     )
     last_round = replace(state, moves_idle=schedule.IDLE_ROUNDS, split_tried=True)
     if not state.superfluous:
-        # The first round moves nothing, as the next ones have another alpha. Without redundant topics, there are no
-        # more: following what chance proposes costs more than it gains.
+        # The first round moves nothing, because the next rounds have another alpha. Without redundant topics, there are
+        # no more: following what chance proposes costs more than it gains.
         redundant = chosen.sure >= schedule.MIN_REDUNDANT_SHARE * alive.sum()
         return replace(state, superfluous=True) if redundant else last_round
     if not were_split and score < fallen:

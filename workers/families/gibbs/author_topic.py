@@ -120,7 +120,7 @@ class AuthorChanges(State):
 
 @dataclass(frozen=True)
 class AuthorSums(State):
-    """Sums of a sweep, of which the log joint probability of the sample is made."""
+    """Sums of a sweep, from which the log joint probability of the sample is computed."""
 
     author_choices: float  # -sum_d n_d log A_d, A_d being the document's number of authors
     word_rising: float  # sum_kw log G(b + n_kw) / G(b)
@@ -322,7 +322,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
         rows: SampledRows,
         global_state: AuthorTopicGlobalState,
     ) -> tuple[AuthorLocal, Delta]:
-        """Go on from the topics and authors of tokens that another run saved."""
+        """Continue from the topics and authors of tokens that another run saved."""
         assignments = TokenAssignments(np.array(saved["token_topic"]), np.array(saved["token_author"]))
         return _begin(shard, assignments, global_state.authors_of(shard), global_state.topic.size)
 

@@ -1,4 +1,4 @@
-"""Topics of labels by collapsed Gibbs sampling: a document's tokens have the topics of its labels alone.
+"""Topics of labels by collapsed Gibbs sampling: a document's tokens have only the topics of its labels.
 
 theta_d ~ Dir(alpha, ..., alpha) over the topics that document d may have (`AllowedTopics`), phi_k ~ Dir(eta, ..., eta).
 With several shards this is AD-LDA.
@@ -341,7 +341,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState,
         rows: SampledRows,
         global_state: LabelTopicsGlobalState,
     ) -> tuple[LabelLocal, Delta]:
-        """Go on from the topics of tokens that another run saved."""
+        """Continue from the topics of tokens that another run saved."""
         return _begin(
             shard, saved["token_topic"], global_state.allowed(LabelLists.from_shard(shard, global_state.labels))
         )

@@ -195,7 +195,7 @@ class FreeTopicsFamily(
         rows: SampledRows,
         global_state: GibbsGlobalStateT,
     ) -> tuple[GibbsLocal, Delta]:
-        """Go on from the topics of tokens that another run saved."""
+        """Continue from the topics of tokens that another run saved."""
         return self._begin(shard, saved["token_topic"], global_state.topic.size)
 
     def _begin(self, shard: Shard, token_topic: TokenTopics, columns: int) -> tuple[GibbsLocal, Delta]:

@@ -55,7 +55,7 @@ class SampledGlobalState(GlobalState, ABC):
         return self.topic.size
 
     def with_changes(self, changes: Ints | None) -> Self:
-        """Return the state after changes of n_k, of which there may be more than there are topics."""
+        """Return the state after changes of n_k, which may have more entries than there are topics."""
         return replace(self, topic=added_counts(self.topic, changes))
 
 
@@ -183,7 +183,7 @@ class TopicChanges(State):
 
 @dataclass(frozen=True)
 class SampleSums(State):
-    """Sums of a sweep, of which the log joint probability of the sample is made."""
+    """Sums of a sweep, from which the log joint probability of the sample is computed."""
 
     rising: float  # sum_dk log G(a_k + n_dk) / G(a_k)
     falling: float  # sum_d log G(A) / G(A + n_d)

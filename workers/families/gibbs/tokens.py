@@ -1,6 +1,6 @@
 """The tokens of a shard: their initial topics, sweeps in which topics may be created, and whole counts.
 
-A pair with count c is c tokens, each with a topic of its own; a pair's tokens are adjacent in arrays by token.
+A pair with count c is c tokens, which may have different topics; a pair's tokens are adjacent in arrays by token.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def count_documents(
 
 
 def document_sums(shard: Shard, concentration: float) -> dict[str, Part]:
-    """Return the sums over documents that depend on their lengths alone."""
+    """Return the sums over documents that depend only on their lengths."""
     sums = np.zeros(2)
     words.log_eta(shard.lengths.astype(np.float64), np.array([concentration]), sums)
     return {"log_eta": fresh(sums[0]), "falling": fresh(sums[1]), **corpus_sums(shard)}

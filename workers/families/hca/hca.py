@@ -140,7 +140,7 @@ class VectorPaths:
     def add_other_side(
         self, column: int, chosen: npt.NDArray[np.int64], by_word: Vector, second: Vector, ends: Vector
     ) -> None:
-        """Add the sums over some of a leaf's vectors in a column of their own."""
+        """Add the sums over some of a leaf's vectors in a separate column."""
         if not chosen.size:
             return
         place = int(self._best[chosen[0]])
@@ -617,7 +617,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         return {"error": error}
 
     def probabilities(self, rows: HcaRows, global_state: HcaGlobalState) -> Mapping[str, AnyArray]:
-        """Raise `OptionError`: the components of vectors are no probabilities."""
+        """Raise `OptionError`: the components of vectors are not probabilities."""
         raise OptionError("a tree of vectors has no topics that another fit could begin from")
 
     def infer(self, local: VectorFactors, global_state: HcaGlobalState) -> Mapping[str, AnyArray]:

@@ -151,7 +151,7 @@ class SavedTree(State):
     node_parent: Annotated[Ints, indices("topic", below="topic", low=FREE)]
 
     def faults(self, context: CheckContext) -> Iterator[str]:
-        """Yield the fault of parents that are no tree."""
+        """Yield the fault of parents that do not form a tree."""
         yield from super().faults(context)
         yield from tree_faults(self.node_parent, context.sizes["full_depth"], "node_parent")
 

@@ -219,7 +219,7 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
     starts = (FILE_START,)
 
     def footprint(self, summary: Summary) -> Footprint:
-        """Return the memory that the state of a fit takes; counts of keywords are no whole numbers."""
+        """Return the memory that the state of a fit takes; counts of keywords are not whole numbers."""
         return replace(super().footprint(summary), change_share=None)
 
     def initialise(self, summary: Summary, stream: Stream) -> KeywordGlobalState:

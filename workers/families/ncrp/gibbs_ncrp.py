@@ -7,7 +7,7 @@ path's node of level z, phi_i ~ Dir(eta_l, ..., eta_l). Topics and proportions a
 A shard creates nodes in free slots of its lane, as `gibbs_hdp` does with topics; shards that share a lane take turns,
 an iteration each, since nodes of several shards in one slot could have several parents. A node that existed when an
 iteration began keeps its parent, and its slot is free only when the sum of all shards leaves no document there: so
-where one shard empties a node below which another has created one, it stays. One shard alone samples exactly.
+where one shard empties a node below which another has created one, it stays. Only a single shard samples exactly.
 
 In a cold start the documents of the first shard join the tree one after another, and then, with the tree that results,
 all others do.
@@ -94,7 +94,7 @@ class TreeSweep:
         word_topic: Counts,
         global_state: GibbsNcrpGlobalState,
     ) -> TreeSweep:
-        """Copy what a sweep starts from."""
+        """Copy the state that a sweep starts from."""
         columns = padded(global_state.node_parent.size)
         sweep = cls(
             parent=np.array(global_state.node_parent),
@@ -338,7 +338,7 @@ class SampleProbability:
         return float(gammaln(self.seats).sum())
 
 
-MAX_LANES = 16  # Shards that create nodes in slots of their own in one iteration; more shards share slots
+MAX_LANES = 16  # Shards that create nodes in separate slots in one iteration; more shards share slots
 SPARE_PATHS = 2  # Paths for which a lane has free slots before a sweep, at least
 EXPECTED_NODES = 1000  # Assumed nodes of a tree, to estimate memory
 SIMULATED_TOKENS = 1e9  # Tokens of a simulated tree, so many that the prior is negligible

@@ -108,7 +108,7 @@ class Tree:
 
 
 def tree_faults(parents: AnyArray, depth: int, name: str) -> Iterator[str]:
-    """Yield the fault of parents that are no tree of a depth."""
+    """Yield the fault of parents that do not form a tree of a depth."""
     columns = np.asarray(parents)
     if not columns.size or columns[0] != ROOT or (columns[1:] == ROOT).any():
         yield f"expected the root in the first column of '{name}', and no other"
@@ -209,7 +209,7 @@ class DocumentEnds(State):
     document_masses: Annotated[npt.NDArray[np.float32], numbers("stored_end", MIN_MASS, 1.001)]
 
     def faults(self, context: CheckContext) -> Iterator[str]:
-        """Yield the fault of ends at columns that are no nodes."""
+        """Yield the fault of ends at columns that are not nodes."""
         yield from super().faults(context)
         if (context.global_state.fitted.node_parent[self.document_ends] == FREE).any():
             yield "expected columns of nodes in 'document_ends'"

@@ -107,7 +107,7 @@ class Plan(State):
         return nodes
 
     def shared_graph(self) -> Graph:
-        """Return the network of the shared nodes alone."""
+        """Return the network of only the shared nodes."""
         none = np.zeros(1, dtype=np.int64)
         return graph_of(self, none, (none, none[:0]))
 

@@ -265,7 +265,7 @@ def repair_tables(graph: Graph, customers: Ints, tables: Ints) -> tuple[Ints, In
     np.subtract.at(own, graph.edge_parent, tables)
     repaired = np.maximum(tables, 0)  # several shards may have removed the same one
     total = own.copy()
-    for node in range(graph.shared - 1, -1, -1):  # children first, as their tables are their parents' customers
+    for node in range(graph.shared - 1, -1, -1):  # children first, because their tables are their parents' customers
         first, last = int(graph.node_edges[node]), int(graph.node_edges[node + 1])
         if first == last:
             continue
@@ -426,7 +426,7 @@ class SampledNetwork(
     def continue_from(
         self, shard: Shard, saved: Arrays, rows: SampledRows, global_state: SampledNetworkGlobalState
     ) -> tuple[SampledLocal, Delta]:
-        """Go on from the topics of tokens that another run saved; tables are drawn anew."""
+        """Continue from the topics of tokens that another run saved; tables are drawn anew."""
         stream = Stream(0, "take", place=shard.number)
         return self._begin(shard, np.asarray(saved["token_topic"]), rows, global_state, stream)
 

@@ -208,7 +208,7 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
         rows: ExpectedRows,
         global_state: ExpectedNetworkGlobalState,
     ) -> tuple[ExpectedLocal, Delta]:
-        """Go on from the responsibilities that another run saved."""
+        """Continue from the responsibilities that another run saved."""
         return self._begin(shard, PairResponsibilities.from_arrays(saved), global_state)
 
     def _begin(

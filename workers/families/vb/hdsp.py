@@ -231,7 +231,7 @@ def _with_sum(tables: Vector, fall: Vector, alpha: float) -> Vector:
     def excess(step: float) -> float:
         return float((tables[some] / (fall[some] + low + special.exp(step))).sum()) - alpha
 
-    # An upper bound of the root, as each denominator is at least exp(step).
+    # An upper bound of the root, because each denominator is at least exp(step).
     span = special.log(tables[some].sum() / alpha)
     x = low + special.exp(optimize.brentq(excess, special.log(tables[some].min() / alpha) - 50.0, span + 50.0))
     after: Vector = np.where(some, tables / np.where(some, fall + x, 1.0), 0.0)

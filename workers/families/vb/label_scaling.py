@@ -1,7 +1,7 @@
 """Scaling functions of documents' proportions, given their labels (Kim and Oh 2017).
 
 A scaling function is a class: its initial weights, E[log R] and log E[R] of each label and topic, its part of the
-bound, and one step of its weights. Rates are log-linear: log E[R_mk] = sum_j r_mj x_jk, and sweeps see x alone.
+bound, and one step of its weights. Rates are log-linear: log E[R_mk] = sum_j r_mj x_jk, and sweeps see only x.
 
 Labels of one document interact: R_mk is a product over them. All weights move at once, from the sums of one sweep, on
 a minoriser of the bound that touches it where they are, so that it never falls. With n_m = sum_j |r_mj| and weights
@@ -229,7 +229,7 @@ class LogLinear(Scaling[LogLinearWeights]):
         return rates.log_linear
 
     def rates(self, weights: LogLinearWeights) -> LabelRates:
-        """Return w twice, as its posterior is a point."""
+        """Return w twice, because its posterior is a point."""
         return LabelRates(weights.label_topic, weights.label_topic, log_linear=weights)
 
     def initial_weights(self, log_rate: Vector) -> LogLinearWeights:

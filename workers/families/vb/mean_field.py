@@ -1,7 +1,7 @@
 """Mean-field variational inference: the base class of its families.
 
 A sweep returns its shard's E[n_kw] as a fresh total, and folding replaces the counts by the sum over the shards. A
-shard's changes act from the next iteration on, so that the number of shards changes rounding alone. Sweeps see
+shard's changes act from the next iteration on, so that the number of shards affects only rounding. Sweeps see
 exp(psi(lambda_kw)) of the words; the counts stay in their block.
 """
 

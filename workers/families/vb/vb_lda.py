@@ -174,7 +174,7 @@ class VbLda(
         """Return the next global state: the topics' totals, and a_k and b_w if they are learned.
 
         Both maximise the bound: a_k by E[log theta_dk] of the documents that have tokens, b_w by E[log phi_kw]. They
-        are held while documents begin from even proportions, as topics that are alike would drive them up.
+        are held while documents begin from even proportions, because topics that are alike would drive them up.
         """
         folded, swept = delta.read(FoldSums), delta.read(VbLdaSums)
         if folded is None:

@@ -116,7 +116,7 @@ def find_disallowed(
 ) -> None:
     """Find documents with topics that their labels do not have; twin: `naive.gibbs_labels.disallowed`.
 
-    Each label has topics of its own, and the last topics are the background's, which all documents may have. Documents
+    Each label has separate topics, and the last topics are the background's, which all documents may have. Documents
     without labels may have all topics where there is no background.
 
     Shapes: `lengths` (documents,); `token_topic` (tokens,); `disallowed` (1,).

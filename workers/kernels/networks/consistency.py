@@ -102,8 +102,8 @@ def find_unseated(
 ) -> None:
     """Find tables and customers of documents' nodes that exclude one another; twin: `naive.network_sums.unseated`.
 
-    A node has at least one table of a topic that it has customers of, and at most as many as customers; a root has
-    customers alone. Indices must be sound.
+    A node has at least one table of a topic that it has customers of, and at most as many as customers; a root has only
+    customers. Indices must be sound.
 
     Shapes: `document_nodes` (documents + 1,); `document_tokens` (documents,); `shared_customers` (shared nodes,
     topics); `fault` (1,).
@@ -115,7 +115,7 @@ def find_unseated(
     opened = np.zeros(topics, dtype=np.int64)
     for document in range(document_nodes.size - 1):
         low, high, tokens = document_nodes[document], document_nodes[document + 1], 0
-        # Children stand behind their parents, so that all customers of a node are known when it is met.
+        # Children come after their parents, so that all customers of a node are known when it is met.
         for node in range(high - 1, low - 1, -1):
             here, first, last = customers[node - low], graph.node_edges[node], graph.node_edges[node + 1]
             for entry in range(own.offsets[node - shared], own.offsets[node - shared + 1]):

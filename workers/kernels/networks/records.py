@@ -1,7 +1,7 @@
 """Arguments of the kernels of networks of probability vectors, as named tuples.
 
 A node is a probability vector. Nodes that documents share, such as the corpus's or labels' nodes, come first;
-behind them come the nodes of each document.
+after them come the nodes of each document.
 """
 
 from __future__ import annotations

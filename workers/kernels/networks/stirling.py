@@ -4,7 +4,7 @@ They follow S^{m+1}_t = S^m_{t-1} + (m - t a) S^m_t from S^0_0 = 1, with a disco
 
     V^{m+1}_t = (1 + (m - t a) V^m_t) / (1 / V^m_{t-1} + m - (t-1) a),    1 / V^m_1 = 0, V^m_t = 0 for t > m
 
-are positive, so that the recursion loses nothing. A table is packed: the rows of m = 2, 3, ..., one behind the other,
+are positive, so that the recursion loses nothing. A table is packed: the rows of m = 2, 3, ..., one after the other,
 each with t = 2 ... m, so that small m, which occur most, lie together, and V^m_t beside V^m_{t+1}.
 
 Beyond the table V is a ratio of two integrals over one contour. As sum_m S^m_t x^m / m! = f(x)^t / t! with
