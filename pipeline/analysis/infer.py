@@ -97,23 +97,39 @@ def infer(
     fitted to all their tokens with the topics held fixed. Restarts and samples whose topics were matched give the means
     of their proportions.
 
-    Parameters ---------- run : str or path-like Folder of a run or model. documents : Corpus, path, sequence of paths
-    or str, column or frame, or Dask frame, column or bag A corpus with the model's vocabulary; or texts, in files,
-    folders and globs of any format of `ingest`, or in memory, which are read like the model's documents. out : str or
-    path-like, optional File to write; by default the proportions are returned as a frame. ``.parquet`` has a row for
-    each document: id, topics (permanent ids, the largest proportion first), proportions, and a column of lists for each
-    further array that the family's `infer` returns. ``.csv`` has a row for each document and topic: id, topic,
-    proportion. ``.npy`` is a float32 matrix with a row for each document and a column for each topic; the ids are in
-    ``NAME.ids.csv``. ``.npz`` has the arrays ids, topics and proportions, such a matrix. options : InferOptions Layout
-    of the proportions' file. reading : ReadingOptions Differences between new texts and the documents that a model was
-    fitted to. scheduling : SchedulerOptions Executor of the tasks. tls : optional Certificates for a Dask cluster, as
-    for `fit`. notice : callable, optional Called with lines for the user: on the reading of texts, and a warning of
-    many unknown words. progress : callable, optional Called with the number of rows written so far.
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model.
+    documents : Corpus, path, sequence of paths or str, column or frame, or Dask frame, column or bag
+        A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, or in
+        memory, which are read like the model's documents.
+    out : str or path-like, optional
+        File to write; by default the proportions are returned as a frame. ``.parquet`` has a row for each document: id,
+        topics (permanent ids, the largest proportion first), proportions, and a column of lists for each further array
+        that the family's `infer` returns. ``.csv`` has a row for each document and topic: id, topic, proportion.
+        ``.npy`` is a float32 matrix with a row for each document and a column for each topic; the ids are in
+        ``NAME.ids.csv``. ``.npz`` has the arrays ids, topics and proportions, such a matrix.
+    options : InferOptions
+        Layout of the proportions' file.
+    reading : ReadingOptions
+        Differences between new texts and the documents that a model was fitted to.
+    scheduling : SchedulerOptions
+        Executor of the tasks.
+    tls : optional
+        Certificates for a Dask cluster, as for `fit`.
+    notice : callable, optional
+        Called with lines for the user: on the reading of texts, and a warning of many unknown words.
+    progress : callable, optional
+        Called with the number of rows written so far.
 
-    Returns ------- Inference or frame The number of rows and, for texts, of unknown tokens; or, without `out`, a row
-    for each document and a column for each topic, with the index of a pandas frame of documents, or else their ids.
-    Polars and Arrow give frames of the same library with the columns ``topic_0`` and so on, and so does a Dask
-    collection, which is not computed.
+    Returns
+    -------
+    Inference or frame
+        The number of rows and, for texts, of unknown tokens; or, without `out`, a row for each document and a column
+        for each topic, with the index of a pandas frame of documents, or else their ids. Polars and Arrow give frames
+        of the same library with the columns ``topic_0`` and so on, and so does a Dask collection, which is not
+        computed.
 
     Raises
     ------

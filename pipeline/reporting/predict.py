@@ -93,23 +93,39 @@ def predict(
     A document's other labels and covariates stay as they are; its actual value is not used. For restarts and saved
     samples, the probabilities are averaged.
 
-    Parameters ---------- run : str or path-like Folder of a run or model whose family uses labels. documents : Corpus,
-    path, sequence of paths or str, column or frame, or Dask frame, column or bag A corpus with the model's vocabulary;
-    or texts, in files, folders and globs of any format of `ingest`, or in memory, which are read like the model's
-    documents. out : str or path-like, optional Parquet file to write, or CSV without the lists; by default a frame
-    without the lists is returned. Columns: id; predicted, a string for labels or a double for covariates; score, the
-    prediction's softmax of the candidates' log probabilities of the document's tokens; perplexity, given the
-    prediction; known, the actual value (of several, the predicted one if it is among them, else the first; null without
-    one); and lists labels and scores of all candidates. For documents without a known word, predicted and perplexity
-    are null, and all scores are equal. options : PredictOptions Field to predict, and the values to choose from.
-    reading : ReadingOptions Differences between new texts and the documents that a model was fitted to. scheduling :
-    SchedulerOptions Executor of the tasks. tls : optional Certificates for a Dask cluster, as for `fit`. notice :
-    callable, optional Called with lines for the user: on the reading of texts, and a warning of many unknown words.
-    progress : callable, optional Called with the number of documents written so far.
+    Parameters
+    ----------
+    run : str or path-like
+        Folder of a run or model whose family uses labels.
+    documents : Corpus, path, sequence of paths or str, column or frame, or Dask frame, column or bag
+        A corpus with the model's vocabulary; or texts, in files, folders and globs of any format of `ingest`, or in
+        memory, which are read like the model's documents.
+    out : str or path-like, optional
+        Parquet file to write, or CSV without the lists; by default a frame without the lists is returned. Columns: id;
+        predicted, a string for labels or a double for covariates; score, the prediction's softmax of the candidates'
+        log probabilities of the document's tokens; perplexity, given the prediction; known, the actual value (of
+        several, the predicted one if it is among them, else the first; null without one); and lists labels and scores
+        of all candidates. For documents without a known word, predicted and perplexity are null, and all scores are
+        equal.
+    options : PredictOptions
+        Field to predict, and the values to choose from.
+    reading : ReadingOptions
+        Differences between new texts and the documents that a model was fitted to.
+    scheduling : SchedulerOptions
+        Executor of the tasks.
+    tls : optional
+        Certificates for a Dask cluster, as for `fit`.
+    notice : callable, optional
+        Called with lines for the user: on the reading of texts, and a warning of many unknown words.
+    progress : callable, optional
+        Called with the number of documents written so far.
 
-    Returns ------- Prediction or frame Numbers of documents and of correct predictions; or, without `out`, the columns
-    without the id, with the index of a pandas frame of documents, or else their ids. Polars and Arrow give frames of
-    the same library; a Dask collection is not computed, and gives a Dask frame.
+    Returns
+    -------
+    Prediction or frame
+        Numbers of documents and of correct predictions; or, without `out`, the columns without the id, with the index
+        of a pandas frame of documents, or else their ids. Polars and Arrow give frames of their own; a Dask collection
+        is not computed, and gives a Dask frame.
 
     Raises
     ------

@@ -593,10 +593,14 @@ class CarriesHyperparameters(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
         before : FamilyOptions
             The options of the other run.
 
-        Returns ------- global_state : GlobalState The global state, with the other run's values of hyperparameters that
-        the options learn. Unchanged shards then continue from their local states; other shards start with each topic in
-        its column. columns : int Number of columns of topics. The result is None instead where local states are not
-        compatible: all shards then start from proportions and topics.
+        Returns
+        -------
+        global_state : GlobalState
+            The global state, with the other run's values of hyperparameters that the options learn. Unchanged shards
+            then go on from their local states; other shards start with each topic in its column.
+        columns : int
+            Number of columns of topics. The result is None instead where local states are not compatible: all shards
+            then start from proportions and topics.
         """
 
 

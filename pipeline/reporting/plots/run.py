@@ -1,4 +1,4 @@
-"""Draw a run with matplotlib: its convergence, the sizes of its topics, their map, and separate pictures."""
+"""Draw a run with matplotlib: its convergence, the sizes of its topics, their map, and pictures of their own."""
 
 from __future__ import annotations
 
@@ -341,10 +341,19 @@ def plot(
         each run with the mean Hellinger distance between neighbouring segments; for ``time`` the period and notes on
         documents that are left out.
 
-    Raises ------ OptionError The file is no .png, .svg or .pdf; the run has no data for a panel; a separate picture is
-    combined with others; or a document or topic does not exist. MismatchError The two runs have different vocabularies,
-    or different numbers of segments. MissingError matplotlib is not installed. OccupiedError The file exists.
-    AbsentError The run has nothing to draw.
+    Raises
+    ------
+    OptionError
+        The file is no .png, .svg or .pdf; the run has no data for a panel; a picture of its own is combined with
+        others; or a document or topic does not exist.
+    MismatchError
+        The two runs have different vocabularies, or different numbers of segments.
+    MissingError
+        matplotlib is not installed.
+    OccupiedError
+        The file exists.
+    AbsentError
+        The run has nothing to draw.
     """
     kind = "" if out is None else picture_kind(out)
     pictures = tuple(dict.fromkeys(options.what or PANELS))
@@ -420,7 +429,7 @@ def _check_axes(out: object, pictures: Sequence[str], options: PlotOptions) -> N
 
 
 def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
-    """Refuse unknown panels, separate pictures among panels, and options that apply to none of them."""
+    """Refuse unknown panels, pictures of their own among panels, and options that apply to none of them."""
     for name in names:
         if name not in (*PANELS, *ALONE):
             known = (*PANELS, *ALONE)
