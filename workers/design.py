@@ -457,8 +457,8 @@ def _without(
         many = [name for name in names if name in shrunken]
         if many and len(names) > 1:
             raise OptionError(
-                f"{many[0]!r} has {len(shrunken[many[0]]):,} levels; a field of more than {MAX_FIXED} stands alone, "
-                f"as in + {many[0]}",
+                f"{many[0]!r} has {len(shrunken[many[0]]):,} levels; a field of more than {MAX_FIXED} must be "
+                f"a separate term, as in + {many[0]}",
                 "formula",
             )
         terms += [] if many else [term]
@@ -583,7 +583,7 @@ def _advice(column: str) -> str:
         return ""
     group = re.sub(r"\[(?:T\.)?([^\]]*)\]", r"=\1", others)
     return (
-        f"the documents with {group} are too few or too alike for a curve of their own, {curve[1]}: lower its df, add "
+        f"the documents with {group} are too few or too alike for a separate curve, {curve[1]}: lower its df, add "
         f"{others.partition('[')[0]} with + instead of *, or merge its rare levels"
     )
 

@@ -80,7 +80,7 @@ RECONSTRUCTED = (
     "reconstruction error of unseen vectors: the local state of each vector t is fitted with the model held fixed; "
     "mean over the vectors of |t - t^|^2, the squared norm of the residual of the reconstruction t^"
 )
-EACH = "; of an ensemble, the mean of its members' errors, as reconstructions are not averaged"
+EACH = "; for an ensemble, the mean of its members' errors, because reconstructions are not averaged"
 AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
 
 

@@ -235,7 +235,8 @@ class RunCheckpointer(Checkpointer):
         missing = [name for name in parts if not checkpoint.folder.exists(f"{name}/{DIGESTS}")]
         if missing:
             raise CollapsiumError(
-                f"{checkpoint.folder.url}: the workers wrote {missing[0]} to a storage of their own; expected a folder "
+                f"{checkpoint.folder.url}: the workers wrote {missing[0]} to a storage that this process cannot see; "
+                f"expected a folder "
                 "that the driver and all workers share"
             )
         return parts

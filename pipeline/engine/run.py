@@ -315,7 +315,7 @@ class ActiveRun:
             measured = SUGGESTED_AFTER - 1
             advice = exchange_advice(self._sweeping / measured, self._exchanging / measured, executor.homes)
             if advice:
-                self._log.notice(f"{advice}; this fit goes on as it is")
+                self._log.notice(f"{advice}; this fit continues unchanged")
 
     def _processes(self, executor: Executor) -> Event:
         """Return the memory and the tasks of the worker processes, where a report is due."""

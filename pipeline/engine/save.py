@@ -118,7 +118,8 @@ def save_model(
         missing = [part for part in parts if not folder.exists(part)]
         if missing:
             raise ClusterError(
-                f"{target.url}: the workers wrote {missing[0]} to a storage of their own; expected a folder that the "
+                f"{target.url}: the workers wrote {missing[0]} to a storage that this process cannot see; expected a "
+                f"folder that the "
                 "driver and all workers share"
             )
         manifest = corpus.manifest

@@ -202,7 +202,7 @@ def fields_of_metadata(metadata: object, names: Sequence[str]) -> dict[str, pa.A
         elif values.dtype == object:
             labels[name] = values.tolist()
         elif name in TAKEN and name != DATE:
-            raise OptionError(f"the name {name!r} has a meaning of its own in a corpus; rename the column", "metadata")
+            raise OptionError(f"the name {name!r} is reserved in a corpus; rename the column", "metadata")
         else:
             extras[name] = pa.array(values, pa.float64(), from_pandas=True)
     if labels:
@@ -497,7 +497,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         """Return the fields of documents that a formula names, from a frame beside them or from obs of AnnData."""
         if formula is None or as_corpus(X) is not None:
             if metadata is not None:
-                what = "a corpus, which has fields of its own" if formula is not None else "no `prevalence`"
+                what = "a corpus, whose fields are used" if formula is not None else "no `prevalence`"
                 raise OptionError(f"has no effect with {what}", "metadata")
             return {}
         metadata = X.obs if metadata is None and is_annotated(X) else metadata

@@ -116,9 +116,9 @@ class DaskExecutor:
             held = float(restart.get("rss") or 0)
             bound = f" of {size(limit)}" if limit else ""
             text = (
-                f"worker {restart.get('worker')} held {size(held)} and was restarted, as it exceeded its memory "
+                f"worker {restart.get('worker')} held {size(held)} and was restarted because it exceeded its memory "
                 f"limit{bound}; give each worker more memory, or set `memory` to less than the limit, so that more of "
-                "the fit lies on disk"
+                "the fit is kept on disk"
             )
             self._restarted = time.monotonic(), text
             self._watch.notice(text)

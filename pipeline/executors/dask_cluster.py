@@ -220,7 +220,7 @@ def _security_for(scheduler: Scheduler, address: str, tls: TLS | None) -> distri
     """Return the certificates for a scheduler: named ones, a client's or cluster's, or Dask's settings."""
     if isinstance(scheduler, ClientOrCluster):
         if tls is not None:
-            raise OptionError("expected none with a Dask client or cluster object, which has its own", "tls_ca")
+            raise OptionError("expected none with a Dask client or cluster object, which has certificates", "tls_ca")
         return scheduler.security or distributed.Security()
     if tls is not None:
         if not address.startswith("tls://"):

@@ -331,8 +331,8 @@ def chosen_of(
     taken = next((name for name, _ in covariates if name in TAKEN), None)
     if taken is not None:
         raise OptionError(
-            f"{file.path}: the covariate {taken!r} has a meaning of its own in a corpus; "
-            f"name it, `covariates` NAME={taken}"
+            f"{file.path}: the covariate {taken!r} has a reserved name in a corpus; "
+            f"rename it, `covariates` NAME={taken}"
         )
     return Chosen(labels, covariates, tuple(guesses))
 

@@ -123,7 +123,7 @@ def layout_of(options: ReadOptions, names: Sequence[str], width: int, path: str)
         fault = f"{again!r} twice" if again else "one without"
         if value_names[0] == "" and values[0] == 0:
             fault += f"; if the first column is an index, `id` -{width} makes ids of it"
-        raise InputError(path, f"expected a name of its own for each column of values, found {fault}", "header")
+        raise InputError(path, f"expected a distinct name for each column of values, found {fault}", "header")
     return Layout(values, identity, tuple(labels), value_names)
 
 

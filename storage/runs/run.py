@@ -242,7 +242,7 @@ class Run:
             fault = next((f"{name} {value}" for name, value in figures if not math.isfinite(value)), "others")
             raise NotFiniteError(
                 self.folder.url,
-                f"expected finite figures, found {fault}; no more is written, and the last checkpoint stays",
+                f"expected finite metrics, found {fault}; no more is written, and the last checkpoint stays",
                 f"iteration {event.get('iteration', 0)}",
             ) from None
 

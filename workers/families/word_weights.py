@@ -76,7 +76,7 @@ def _text_rows(content: bytes) -> Iterator[tuple[object, object]]:
             if weight is not None:
                 yield row[0], weight
             elif number > 1:
-                raise ValueError(f"expected a number behind each word ({row[1]!r} in line {number})")
+                raise ValueError(f"expected a number after each word ({row[1]!r} in line {number})")
     except csv.Error as error:
         raise ValueError(f"expected a word and its weight in each line ({error})") from None
 

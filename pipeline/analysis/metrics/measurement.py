@@ -12,7 +12,7 @@ from collapsium.pipeline.executors.base import Executor
 from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import Counting, silent
 
-OF_MEMBERS = "; of an ensemble, the mean of its members' figures"
+OF_MEMBERS = "; for an ensemble, the mean of its members' values"
 
 
 @dataclass(frozen=True)

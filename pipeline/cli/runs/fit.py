@@ -75,7 +75,7 @@ def execute(
     """Fit, and print the outcome."""
     resumed = resuming.resume
     if resumed is not None and replacing.overwrite:
-        raise UsageError("--overwrite does not apply to --resume, which goes on with the run")
+        raise UsageError("--overwrite does not apply to --resume, which continues the run")
     folder = _folder(corpus, out, resumed)
     recorded = None if resumed is None else Run(resumed).record().get("family")
     request = gather(chosen, config.config, flags, (options, execution), recorded)

@@ -137,7 +137,7 @@ class Limits(Options):
         if self.sample_every and not self.samples:
             raise OptionError(f"{self.sample_every} requires `samples`, the number of saved states", "sample_every")
         if self.samples and self.tolerance:
-            raise OptionError("counts from the last iteration, so it does not go with `tolerance`", "samples")
+            raise OptionError("counts from the last iteration, so it cannot be combined with `tolerance`", "samples")
         return self
 
     def require_used(self, *, heldout: bool) -> None:

@@ -136,7 +136,7 @@ class Request:
         seeds_of(self.corpus, self.config)
         unknown_words(self.corpus, self.config)
         if prevalence_of(self.config) is not None and self.stochastic:
-            raise OptionError("does not go with the stochastic `schedule`", PREVALENCE)
+            raise OptionError("cannot be combined with the stochastic `schedule`", PREVALENCE)
         if not LEAST_INTEGER <= self.seed <= MOST_INTEGER:
             raise OptionError(f"expected a whole number of 64 bits, found {self.seed}", "seed")
         if self.keep == "best" and not self.restarts:
@@ -162,7 +162,7 @@ class Request:
     def _require_start(self, start: StartSource) -> None:
         """Raise `OptionError` if the fit cannot begin from a start."""
         if self.warm is not None:
-            raise OptionError("goes without `warm`, which has proportions of its own", "init")
+            raise OptionError("cannot be combined with `warm`, which provides proportions", "init")
         if self.stochastic:
             raise OptionError("the stochastic schedule keeps no responsibilities that could begin from it", "init")
         start.require(self.family, self.config)
@@ -296,7 +296,7 @@ def require_combinable(family: str, schedule: str, keep: str, models: int) -> No
             "combine",
         )
     if keep == "best":
-        raise OptionError("'consensus' joins all members, so it does not go with `keep` 'best'", "combine")
+        raise OptionError("'consensus' joins all members, so it cannot be combined with `keep` 'best'", "combine")
     if models < 2:
         raise OptionError("'consensus' requires 2 models or more, by `restarts` or `samples`", "combine")
 
@@ -430,7 +430,7 @@ def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:
     if before.sampled(shards) != after.sampled(shards):
         iterations = ", ".join(str(iteration) for iteration in before.sampled(shards)) or "no iteration"
         raise OptionError(
-            f"{after.planned(shards)} does not go with the run's samples, after {iterations}, which are counted from "
+            f"{after.planned(shards)} would move the run's samples, after {iterations}, which are counted from "
             "its end; start a new run",
             "iterations",
         )

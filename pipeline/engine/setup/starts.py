@@ -50,7 +50,7 @@ class StartSource:
 
         if start == RANDOM_START:
             if strength:
-                raise OptionError("goes with `init`: random proportions are no prior", "init_strength")
+                raise OptionError("needs `init`: random proportions are not a prior", "init_strength")
             return None
         if start in COMPUTED_STARTS:
             return cls(start, strength=strength)
@@ -104,7 +104,7 @@ class StartSource:
             )
         if self.kind != FILE_START and getattr(config, "seeds", None):
             raise OptionError(
-                f"the topics of '{self.kind}' are not the topics of the seeds; seeds go with a random start or a file",
+                f"the topics of '{self.kind}' are not the topics of the seeds; seeds need a random start or a file",
                 "init",
             )
 

@@ -420,12 +420,12 @@ def _drawn_panels(
 def _check_axes(out: object, pictures: Sequence[str], options: PlotOptions) -> None:
     """Refuse what does not go with axes of the caller's figure."""
     if out is not None:
-        raise OptionError("draws in a figure of yours, which is not written; leave `out` out and save the figure", "ax")
+        raise OptionError("draws into your figure, which is not written; omit `out` and save the figure", "ax")
     if options.size is not None:
-        raise OptionError("does not go with `ax`, whose figure has a size", "size")
+        raise OptionError("cannot be combined with `ax`, whose figure has a size", "size")
     other = next((picture for picture in pictures if picture in ALONE and picture != TIME), None)
     if other is not None:
-        raise OptionError(f"does not go with `what` {other}, which needs a figure of its own", "ax")
+        raise OptionError(f"does not go with `what` {other}, which needs a separate figure", "ax")
 
 
 def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
@@ -435,7 +435,7 @@ def _check(names: Sequence[str], options: Mapping[str, object]) -> None:
             known = (*PANELS, *ALONE)
             raise OptionError(f"expected {', '.join(known)}, found {name!r}{near(name, known)}", "what")
         if name in ALONE and len(names) > 1:
-            raise OptionError(f"`what` {name}: it is a picture of its own; draw the other panels to another file")
+            raise OptionError(f"`what` {name}: it is a separate picture; draw the other panels to another file")
     for option, value in options.items():
         pictures = PICTURES_OF_OPTION[option]
         if value is not None and not set(pictures) & set(names):

@@ -267,7 +267,7 @@ class Corpora:
             return
         if self.options.sample_documents is not None:
             raise OptionError(
-                "draws documents before tokens are split off, so it goes without corpora of them", "sample_documents"
+                "draws documents before tokens are split off, so it excludes corpora of tokens", "sample_documents"
             )
         require_tokens(scored)
         scored.require_vocabulary_of(corpus.manifest.vocabulary.words_sha256, corpus.url)

@@ -102,7 +102,7 @@ class Fields:
         reserved = {*TAKEN, *((UNKNOWN_SHARE,) if options.unknown_share else ())}
         taken = next((name for name, _ in covariates if name in reserved), None)
         if taken is not None:
-            raise OptionError(f"`covariates` {taken}: has a meaning of its own in a corpus; name it, NAME={taken}")
+            raise OptionError(f"`covariates` {taken}: is a reserved name in a corpus; rename it, NAME={taken}")
         return Fields(
             options.id or "id",
             options.text or "text",

@@ -157,8 +157,8 @@ def gather_file(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
 def not_of_encoding(options: ReadOptions, fault: str) -> str:
     """Return the message about bytes that are invalid in the encoding of a text file."""
     if options.encoding is None:
-        return f"expected UTF-8 text ({fault}); {NAME_IT}, or `bad_bytes` replace goes on"
-    return f"expected text in {options.encoding} (`encoding`), found other bytes; `bad_bytes` replace goes on"
+        return f"expected UTF-8 text ({fault}); {NAME_IT}, or continue with `bad_bytes` replace"
+    return f"expected text in {options.encoding} (`encoding`), found other bytes; or continue with `bad_bytes` replace"
 
 
 def decoded(data: bytes, path: str, options: ReadOptions, into: Into, where: Callable[[], str]) -> str:

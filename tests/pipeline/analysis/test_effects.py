@@ -262,7 +262,7 @@ def test_formulas__of_any_characters_are_estimated_or_refused_in_a_line(text):
         ("~ one", {}, "the column 'one' is constant"),
         ("~ same", {}, "'same' is constant: all documents have 'x'"),
         ("~ year + twice", {}, "the column 'twice' is a combination of 'year'"),
-        ("~ bs(year, df=6) * rare", {}, "the documents with rare=z are too few or too alike for a curve of their own, bs("),
+        ("~ bs(year, df=6) * rare", {}, "the documents with rare=z are too few or too alike for a separate curve, bs("),
         ("~ key", {}, "'key' has another value in every document"),
         ("~ bs(group)", {}, "'group': expected numbers or dates, found 'a'"),
         ("~ log(zero)", {}, "not a finite number"),

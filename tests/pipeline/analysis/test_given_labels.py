@@ -403,7 +403,7 @@ def test_pictures_and_report__show_labels_and_topics(place, tmp_path):
         assert plot(place / "all", tmp_path / f"map.{kind}", what=["labels"]) == ["labels"]
         assert (tmp_path / f"map.{kind}").stat().st_size > 1000
     assert "kind=a" in (tmp_path / "map.svg").read_text(encoding="utf-8")
-    with pytest.raises(OptionError, match="picture of its own"):
+    with pytest.raises(OptionError, match="a separate picture"):
         plot(place / "all", tmp_path / "both.svg", what=["labels", "map"])
     with pytest.raises(OptionError, match="does not use labels"):
         plot(place / "lda", tmp_path / "none.svg", what=["labels"])

@@ -278,7 +278,7 @@ def test_plot__says_what_is_not_there(place, small, tmp_path):
         ({"topics": list(range(11))}, OptionError, "expected 1 to 10 topics, found 11"),
         ({"corpus": place / "new"}, MismatchError, "not the corpus that the model was fitted to"),
         ({"corpus": place / "gone"}, AbsentError, "`corpus`"),
-        ({"what": ["segments", "map"]}, OptionError, "picture of its own"),
+        ({"what": ["segments", "map"]}, OptionError, "a separate picture"),
         ({"what": ["map"], "document": "x"}, OptionError, "document: applies only to `what` segments"),
     ]
     for given_, error, text in cases:

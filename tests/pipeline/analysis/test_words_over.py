@@ -190,8 +190,8 @@ def test_panels__are_drawn_in_axes_of_the_callers_figure(run):
     for options, message in (
         ({"what": "time"}, "ax: takes one topic over time, found 2; name it"),
         ({"what": ["sizes", "map"]}, "ax: axes are for a single panel"),
-        ({"what": "map", "out": run / "map.png"}, "ax: draws in a figure of yours"),
-        ({"what": "map", "size": (3, 3)}, "size: does not go with `ax`"),
+        ({"what": "map", "out": run / "map.png"}, "ax: draws into your figure"),
+        ({"what": "map", "size": (3, 3)}, "size: cannot be combined with `ax`"),
     ):
         with pytest.raises(OptionError) as caught:
             model.plot(**options, ax=right)

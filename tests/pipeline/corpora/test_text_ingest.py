@@ -394,7 +394,7 @@ def test_line_numbers__match_the_file_in_later_blocks(tmp_path, monkeypatch):
         ("jsonl", {"phrase_count": 3}, "require `phrases`"),
         ("jsonl", {"stop_words": "klingon"}, "`stop_words` klingon: no such language"),
         ("jsonl", {"max_words": 0}, "max_words: expected 1 or more, found 0"),
-        ("jsonl", {"covariates": ["title"]}, "`covariates` title: has a meaning of its own"),
+        ("jsonl", {"covariates": ["title"]}, "`covariates` title: is a reserved name"),
         ("jsonl", {"labels": ["a=x", "a=y"]}, "`labels` a: is said twice"),
         ("jsonl", {"index_base": 0}, "index_base: applies only to svmlight, found the format jsonl"),
         ("svmlight", {"index_base": 2}, "index_base: expected 0 or 1, found 2"),

@@ -199,7 +199,7 @@ def test_each_document__has_its_share_of_unknown_words_and_so_have_appended_ones
 
 def test_the_share_of_unknown_words__is_no_covariate_and_needs_texts(tmp_path):
     put_lines(tmp_path / "texts.jsonl", [{"id": "a", "text": "ship ship", "unknown_share": 1}])
-    with pytest.raises(OptionError, match="unknown_share: has a meaning of its own"):
+    with pytest.raises(OptionError, match="unknown_share: is a reserved name"):
         ingest(tmp_path / "texts.jsonl", tmp_path / "corpus", covariates="unknown_share", unknown_share=True)
     ingest(tmp_path / "texts.jsonl", tmp_path / "own", covariates="unknown_share", scheduler="serial")
     assert Corpus(tmp_path / "own").manifest.fields == {"unknown_share": "double"}

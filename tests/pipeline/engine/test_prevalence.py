@@ -239,8 +239,8 @@ def test_a_fit_with_few_iterations__learns_after_a_third(corpora, tmp_path):
         ({"prevalence": "~ 0 + party"}, "leaves out the intercept"),
         ({"prevalence": "~ year + I(2 * year)"}, "is a combination of"),
         ({"prevalence": "~ bs(party)"}, "expected numbers or dates"),
-        ({"schedule": "stochastic", "iterations": None}, "does not go with the stochastic `schedule`"),
-        ({"learn": "alpha"}, "does not go with alpha in `learn`"),
+        ({"schedule": "stochastic", "iterations": None}, "cannot be combined with the stochastic `schedule`"),
+        ({"learn": "alpha"}, "cannot be combined with alpha in `learn`"),
         ({"order": 2}, "takes active responsibilities"),
         ({"responsibilities": "dense"}, "takes active responsibilities"),
     ],
@@ -345,7 +345,7 @@ def test_fields_of_many_levels__have_shrunken_effects(authors, family, tmp_path)
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
-        ("~ length * author", "'author' has 60 levels; a field of more than 50 stands alone"),
+        ("~ length * author", "'author' has 60 levels; a field of more than 50 must be a separate term"),
         ("~ 0 + author + length", "intercept"),
     ],
 )

@@ -365,7 +365,7 @@ def test_a_consensus_and_a_start__match_the_functions(counts, tmp_path):
     for more, text in (
         ({"combine": "consensus"}, "requires 2 models or more"),
         ({"init": "nearby"}, "init: expected random"),
-        ({"init_strength": 1.0}, "random proportions are no prior"),
+        ({"init_strength": 1.0}, "random proportions are not a prior"),
     ):
         with pytest.raises(OptionError, match=text):
             small_of(CollapsedLDA, **more).fit(counts)

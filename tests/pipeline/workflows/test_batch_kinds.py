@@ -282,16 +282,19 @@ def test_zarr_arrays_as_sources__are_files_of_their_own(tmp_path):
     [
         (QUICK.replace('"lda"', '"lda"\nsamples = 2'), "'samples': 2 requires 'sample_every'"),
         (KINDS["samples"].replace("sample_every = 2", "sample_every = 9"), "requires more than 9 iterations, found 6"),
-        (KINDS["samples"].replace("sample_every", "tolerance = 0.1\nsample_every"), "does not go with 'tolerance'"),
+        (
+            KINDS["samples"].replace("sample_every", "tolerance = 0.1\nsample_every"),
+            "cannot be combined with 'tolerance'",
+        ),
         (KINDS["restarts"].replace("restarts = 2", "restarts = -1"), "'restarts'"),
         (KINDS["restarts"].replace("restarts = 2", 'keep = "best"'), "set 'restarts' to fit several seeds"),
         (KINDS["vectors"].replace("id =", 'format = "csv"\nid ='), "'hca' takes vectors, found 'csv'"),
         (QUICK.replace("shard_tokens", 'format = "vectors"\nshard_tokens'), "'lda' takes documents, found 'vectors'"),
         (QUICK.replace('"lda"', '"lda"\ncombine = "consensus"'), "requires 2 models or more"),
-        (CONSENSUS.replace("restarts = 2", 'restarts = 2\nkeep = "best"'), "does not go with 'keep' 'best'"),
+        (CONSENSUS.replace("restarts = 2", 'restarts = 2\nkeep = "best"'), "cannot be combined with 'keep' 'best'"),
         (QUICK.replace('"lda"', '"lda"\ninit = "cluster"'), "did you mean 'clusters'"),
         (QUICK.replace('"lda"', '"lda"\ninit = "gone.parquet"'), "gone.parquet"),
-        (QUICK.replace('"lda"', '"lda"\ninit_strength = 2.0'), "random proportions are no prior"),
+        (QUICK.replace('"lda"', '"lda"\ninit_strength = 2.0'), "random proportions are not a prior"),
         (KINDS["vectors"].replace("id =", "grow = true\nid ="), "the columns of vectors are fixed"),
     ],
 )

@@ -94,7 +94,7 @@ def test_run__takes_no_event_whose_figures_are_not_finite(tmp_path, value):
     run = Run(tmp_path / "run")
     run.create(RUN)
     run.append_event({"event": "iteration", "iteration": 1, "elapsed": 1.0, "change": 0.5})
-    with pytest.raises(NotFiniteError, match=f"iteration 2: expected finite figures, found change {value}"):
+    with pytest.raises(NotFiniteError, match=f"iteration 2: expected finite metrics, found change {value}"):
         run.append_event({"event": "iteration", "iteration": 2, "elapsed": 1.0, "change": value})
     with pytest.raises(NotFiniteError, match="found others"):
         run.append_event({"event": "iteration", "iteration": 2, "elapsed": 1.0, "sizes": [[0, value]]})

@@ -81,7 +81,7 @@ class LdaOptions(PlainTopicsOptions, title="latent Dirichlet allocation, collaps
     def _prevalence_learns_alpha(self) -> LdaOptions:
         if self.prevalence is not None and {"alpha", "asymmetric-alpha"} & set(self.learn):
             raise OptionError(
-                "learns the priors of documents itself, so it does not go with alpha in `learn`", "prevalence"
+                "learns the priors of documents, so it cannot be combined with alpha in `learn`", "prevalence"
             )
         return self
 

@@ -325,8 +325,8 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState,
         if warm is not None:
             if not global_state.carried:
                 raise OptionError(
-                    "a family whose topics belong to labels begins only from a run of its own with the same labels, "
-                    "and as many topics of each",
+                    "a family whose topics belong to labels begins only from a run of the same family, with the same "
+                    "labels and as many topics for each",
                     "warm",
                 )
             drawn = draw_initial_topics(shard, allowed.topics, allowed.topics, stream, warm)

@@ -139,15 +139,17 @@ def _check_parent(network: Mapping[str, Vectors], before: list[str], name: str, 
     if parent not in network:
         raise ValueError(f"'{name}': unknown parent '{parent}'{suggestion(parent, network)}")
     if lag > 0 or (lag == 0 and parent == name) or (parent != name and parent not in before):
-        raise ValueError(f"'{name}': '{text}' is no parent; expected a kind that does not depend on it, or {name}[-1]")
+        raise ValueError(
+            f"'{name}': '{text}' cannot be a parent; expected a kind that does not depend on it, or {name}[-1]"
+        )
     child, above = network[name], network[parent]
     if SCOPES[above.over] > SCOPES[child.over] or above.over == child.over == "label":
         raise ValueError(f"'{name}': a vector over a {child.over} cannot depend on one over a {above.over}")
     if lag and not (child.over == above.over == "segment"):
-        raise ValueError(f"'{name}': '{text}': vectors over segments alone stand one after another")
+        raise ValueError(f"'{name}': '{text}': only vectors over segments have an order")
     if above.over == "segment" and (child.every < above.every and above.every % child.every):
         raise ValueError(
-            f"'{name}': every {above.every} segments of '{parent}' are no whole number of its {child.every}"
+            f"'{name}': every {above.every} segments of '{parent}' are not a multiple of its {child.every}"
         )
     if above.over == "segment" and child.every > above.every and not lag:
         raise ValueError(f"'{name}': its vectors are over more segments than the vectors of '{parent}'")
@@ -157,7 +159,9 @@ def parsed(text: str) -> tuple[str, int]:
     """Read ``name`` or ``name[-1]``; raise `ValueError` if it is neither."""
     match = PARENT.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"'{text}' is no parent; expected a name, or a name and a place before, such as section[-1]")
+        raise ValueError(
+            f"'{text}' cannot be a parent; expected a name, or a name and an earlier place, as in section[-1]"
+        )
     return match[1], int(match[2] or 0)
 
 

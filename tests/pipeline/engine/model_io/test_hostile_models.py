@@ -159,7 +159,7 @@ def test_a_checkpoint_whose_figures_are_not_finite__ends_with_a_line_before_anyt
     shutil.rmtree(run / "model")
     last = max((run / "checkpoints").glob("0*"))
     rewrite(last, "checkpoint.json", "rows/00000", lambda arrays: {**arrays, "block_active": -arrays["block_active"]})
-    with pytest.raises(NotFiniteError, match="expected finite figures"):
+    with pytest.raises(NotFiniteError, match="expected finite metrics"):
         resume(run, iterations=5, scheduler="serial")
     assert Run(run).checkpoints.latest() == 3
     assert not (run / "model").exists()

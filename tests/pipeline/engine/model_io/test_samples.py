@@ -87,7 +87,7 @@ def test_samples__count_from_the_end_which_stays(small, sampled, tmp_path):
     for more, text in (
         ({"samples": 5}, "requires more than 8 iterations, found 8"),
         ({"sample_every": 0}, "3 requires `sample_every`"),
-        ({"tolerance": 0.1}, "does not go with `tolerance`"),
+        ({"tolerance": 0.1}, "cannot be combined with `tolerance`"),
         ({"samples": -1}, "samples: expected"),
     ):
         with pytest.raises(OptionError, match=text):

@@ -171,7 +171,7 @@ def test_what_does_not_fit__is_refused_and_nothing_is_written(planted, tmp_path)
             r"expected ids of the documents of .*, found none among 2 \(such as 'x', 'y'\)",
         ),
         ({"init": good, "schedule": "stochastic"}, OptionError, "init: the stochastic schedule"),
-        ({"init": good, "warm": tmp_path / "warm"}, OptionError, "init: goes without `warm`"),
+        ({"init": good, "warm": tmp_path / "warm"}, OptionError, "init: cannot be combined with `warm`"),
         ({"init": good, "restarts": 3}, OptionError, "restarts: 3 fits of 'lda' from one file"),
         ({"init": good, "family": "ncrp"}, OptionError, "init: the family 'ncrp' begins at random only"),
     ):

@@ -35,12 +35,12 @@ BAD = {
         "network: 'a': 'over': expected 'corpus', 'label', 'document' or 'segment'",
     ),
     "unknown parent": ({"a": {"over": "segment", "parents": ["b"]}}, "'a': unknown parent 'b'"),
-    "its own parent": ({"a": {"over": "segment", "parents": ["a"]}}, "'a' is no parent"),
-    "later": ({"a": {"over": "segment", "parents": ["a[1]"]}}, "'a[1]' is no parent"),
-    "no name": ({"a": {"over": "segment", "parents": ["a b"]}}, "'a b' is no parent"),
+    "its own parent": ({"a": {"over": "segment", "parents": ["a"]}}, "'a' cannot be a parent"),
+    "later": ({"a": {"over": "segment", "parents": ["a[1]"]}}, "'a[1]' cannot be a parent"),
+    "no name": ({"a": {"over": "segment", "parents": ["a b"]}}, "'a b' cannot be a parent"),
     "in a ring": (
         {"a": {"over": "segment", "parents": ["b"]}, "b": {"over": "segment", "parents": ["a"]}},
-        "is no parent; expected a kind that does not depend on it",
+        "cannot be a parent; expected a kind that does not depend on it",
     ),
     "narrower": (
         {"a": {"over": "segment"}, "b": {"over": "document", "parents": ["a"]}},
@@ -52,12 +52,12 @@ BAD = {
     ),
     "places": (
         {"a": {"over": "document"}, "b": {"over": "segment", "parents": ["a[-1]"]}},
-        "vectors over segments alone stand one after another",
+        "only vectors over segments have an order",
     ),
     "every": ({"a": {"over": "document", "every": 2}}, "every is of vectors over segments"),
     "no whole number": (
         {"a": {"over": "segment", "every": 3}, "b": {"over": "segment", "every": 2, "parents": ["a"]}},
-        "no whole number",
+        "are not a multiple of its",
     ),
     "no field": ({"a": {"over": "label"}}, "vectors over labels name their field"),
     "a field": ({"a": {"over": "document", "field": "x"}}, "vectors over labels name their field"),
