@@ -87,11 +87,12 @@ WORDS = {
     r"cooling": "tempering",
     r"company of (?:a|each|its|the) words?": "contexts, co-occurrences",
     r"(?:no longer|not) heard from|signs? of life": "unresponsive",
-    r"strangers?": "untrusted",
+    r"strangers?|anyone (?:may have|has) written": "untrusted",
     r"flatten(?:ed|s|ing)? (?:the )?(?:weights|responsibilities|segments|corpus|corpora)": "tempered; explode",
     r"(?:files?|folders?|runs?|corpus|corpora) lies?": "is stored, are stored",
 }
 """Words of prose that are not the field's, and what the field says."""
+OWN = re.compile(r"\bof (?:its|their|our|one's|your) own\b", re.I)  # Translated: separate, different, or no word at all
 FOREIGN = {re.compile(rf"\b(?:{words})\b", re.I): rather for words, rather in WORDS.items()}
 
 
@@ -195,8 +196,8 @@ def faults_of_document(path: Path) -> Iterator[str]:
     yield from unclear_sentences(text)
     yield from foreign_words(text)
     for number, line in enumerate(text.splitlines(), 1):
-        for word in PROSE.findall(line):
-            yield f"{number}: {word!r} in prose"
+        for words in (*PROSE.findall(line), *OWN.findall(line)):
+            yield f"{number}: {words!r} in prose"
 
 
 def faults(folders: list[str]) -> Iterator[str]:

@@ -743,7 +743,7 @@ class ModelDesign:
 
 
 def unpacked_design(packed: npt.NDArray[np.uint8]) -> ModelDesign:
-    """Return the design that `ModelDesign.packed` has packed; anyone may have written it."""
+    """Return the design that `ModelDesign.packed` has packed, which may be untrusted."""
     return _unpacked(packed.tobytes())
 
 

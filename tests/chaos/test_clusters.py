@@ -118,7 +118,9 @@ def test_a_worker_that_is_killed_for_its_memory__is_named_with_its_limit_and_wha
         executor.close()
     assert len(told) == 1
     assert told[0].startswith("worker tls://127.0.0.1:")
-    assert "was restarted because it exceeded its memory limit of 600 MB; give each worker more memory, or set" in told[0]
+    assert (
+        "was restarted because it exceeded its memory limit of 600 MB; give each worker more memory, or set" in told[0]
+    )
 
 
 def test_a_worker_that_is_killed_again_and_again__ends_the_fit_with_the_reason():

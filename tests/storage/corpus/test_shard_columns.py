@@ -1,4 +1,4 @@
-"""Columns of corpora that anyone may have written: each fault is a clear line with file, column and row."""
+"""Columns of untrusted corpora: each fault is a clear line with file, column and row."""
 
 import json
 import shutil

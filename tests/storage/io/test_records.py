@@ -1,4 +1,4 @@
-"""Records that anyone may have written: each is refused in a line, at once."""
+"""Untrusted records: each is refused in a line, at once."""
 
 import contextlib
 import hashlib

@@ -100,7 +100,7 @@ def carried(state: PrevalenceState, known: PrevalenceState) -> PrevalenceState:
 
 
 def _columns(design: npt.NDArray[np.uint8]) -> object:
-    """Return the names of the columns of a packed design; None where anyone has written something else."""
+    """Return the names of the columns of a packed design; None if it is damaged or forged."""
     try:
         record = json.loads(design.tobytes())
     except ValueError:
