@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Literal, get_args, get_origin
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.errors import OptionError
+from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.summary import read_summary
 from collapsium.workers import tasks
@@ -48,6 +49,25 @@ from tests.fits import (
     states,
 )
 from tests.strategies import documents_of
+
+EFFECT_ITERATIONS = 22  # Two more than `even_sweeps` of vb-lda
+# Values of options whose type does not name others; a corpus of tests has one field of labels, which is the default
+OTHER_VALUES = {"labels": (), "weights": ("idf",), "learn": ((), ("alpha",), ("beta",), ("gamma",))}
+
+
+def other_values(name, field, value):
+    """Return values of an option that differ from its own."""
+    if name in OTHER_VALUES:
+        return [other for other in OTHER_VALUES[name] if other != value]
+    kind = field.annotation
+    choices = [choice for part in (kind, *get_args(kind)) if get_origin(part) is Literal for choice in get_args(part)]
+    if choices or bool in (kind, *get_args(kind)):
+        return [other for other in choices or (False, True) if other != value]
+    if isinstance(value, tuple) or tuple in map(get_origin, (kind, *get_args(kind))):
+        return [(0.37,), (0.05,)]
+    if int in (kind, *get_args(kind)):
+        return [other for other in (1, 2, 3, 7) if other != value]
+    return [other for other in (0.37, 0.71, 2.9, 31.0) if other != value]
 
 
 class Conformance:
@@ -371,3 +391,30 @@ class _References:
 def reference_bits(tmp_path_factory):
     """Bits and scores of a serial run."""
     return _References(tmp_path_factory.mktemp("reference"))
+
+
+class OptionsConformance(Conformance):
+    """The suite, and a search for options without effect among all of a family's options."""
+
+    @pytest.mark.long
+    def test_each_option__has_an_effect_or_is_refused(self, small, options):
+        options = {
+            name: value for name, value in options.items() if name in load_family(self.family).Options.model_fields
+        }
+        declared, idle = load_family(self.family).Options, []
+        before = self._bits_with(small, options)
+        for name, field in declared.model_fields.items():
+            if name in declared.drawn:
+                continue
+            others = other_values(name, field, options.get(name, field.default))
+            accepted = [bits for other in others if (bits := self._bits_with(small, {**options, name: other}))]
+            if accepted and all(bits == before for bits in accepted):
+                idle.append(name)
+        assert not idle, f"options without effect: {idle}"
+
+    def _bits_with(self, small, options):
+        """The state after a few iterations; None if the options are refused."""
+        try:
+            return state_bits(states(small[0], self.family, options, EFFECT_ITERATIONS)[1][-1][0])
+        except CollapsiumError:
+            return None

@@ -28,6 +28,7 @@ THOROUGH = {  # tests of what each option could break by itself
     "test_a_stopped_run__is_resumed_to_the_same_bits_and_events",
     "test_objective__is_finite_and_ascends_where_theory_says_so",
     "test_probabilities__sum_to_one",
+    "test_each_option__has_an_effect_or_is_refused",
     "test_start__one_word_one_document_one_topic",
 }
 

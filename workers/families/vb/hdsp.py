@@ -48,6 +48,7 @@ from collapsium.workers.families.vb.label_scaling import (
 )
 from collapsium.workers.families.vb.mean_field import (
     FOLD_IN_LIMITS,
+    ONE_PASS,
     MeanFieldFamily,
     even_counts,
     initial_counts,
@@ -318,9 +319,10 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
     @property
     def unused(self) -> dict[str, str]:
         """Options without effect under these options, and for each the condition under which it applies."""
+        passes = ONE_PASS if self.document_sweeps == 1 else {}
         if self.scaling == "labels":
-            return {"weight_variance": "`scaling` linear, found labels"}
-        return dict.fromkeys(("weight_shape", "weight_rate"), "`scaling` labels, found linear")
+            return {"weight_variance": "`scaling` linear, found labels", **passes}
+        return {**dict.fromkeys(("weight_shape", "weight_rate"), "`scaling` labels, found linear"), **passes}
 
     def sums_curvature(self, labels: int) -> bool:
         """Return true if the Hessian of the weights is summed, as for linear weights if labels are few."""

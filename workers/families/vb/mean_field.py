@@ -58,6 +58,7 @@ LocalT = TypeVar("LocalT", bound=DocumentTopics)
 
 MEAN_FIELD_KERNELS = (mean_field.count_products, mean_field.fold_words, prediction.pair_probability)
 MAX_SWEEPS = 10_000  # Passes over a document, at most
+ONE_PASS = {"document_tolerance": "more passes over a document than one (`document_sweeps`)"}  # Unused with one pass
 FOLD_IN_LIMITS = PassLimits(passes=100, tolerance=1e-4)
 INITIAL_TOPICS = 8  # Topics of a document at the start
 MIN_SHARE = 1e-100  # Share of a topic that a document or a word does not have: the product of two is still above zero

@@ -31,6 +31,7 @@ from collapsium.workers.families.plain_tokens import PlainSums
 from collapsium.workers.families.vb.mean_field import (
     FOLD_IN_LIMITS,
     MAX_SWEEPS,
+    ONE_PASS,
     MeanFieldFamily,
     even_counts,
     initial_counts,
@@ -101,6 +102,11 @@ class VbLdaOptions(WeightedOptions, title="latent Dirichlet allocation, mean-fie
         "previous ones, which avoids a poor local optimum after a random start; afterwards the objective never "
         "decreases",
     )
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """Options without effect under these options, and for each the condition under which it applies."""
+        return ONE_PASS if self.document_sweeps == 1 else {}
 
     @field_validator("learn")
     @classmethod

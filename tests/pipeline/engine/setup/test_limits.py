@@ -152,6 +152,12 @@ def test_options_of_the_loop__without_effect_are_refused(options, message, small
 
 WITHOUT_EFFECT = [
     ("lda", {"topics": 2, "responsibilities": "dense", "most_active": 9}, "most_active: applies only to active resp"),
+    (
+        "vb-lda",
+        {"topics": 2, "document_sweeps": 1, "document_tolerance": 0.5},
+        "document_tolerance: applies only to more",
+    ),
+    ("hdsp", {"document_sweeps": 1, "document_tolerance": 0.5}, "document_tolerance: applies only to more passes"),
     ("hdp", {"order": 2, "momentum": 0.5}, "momentum: applies only to active responsibilities; these are dense"),
     (
         "hdp",

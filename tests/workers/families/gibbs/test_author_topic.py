@@ -1,10 +1,10 @@
 import numpy as np
 
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixture
 from tests.fits import states
 
 
-class TestAuthorTopic(Conformance):
+class TestAuthorTopic(OptionsConformance):
     family = "author-topic"
     matrix = ({"topics": 4}, {"topics": 40, "alpha": 0.01})
     labelled, word_prior = True, {"eta": 0.1}

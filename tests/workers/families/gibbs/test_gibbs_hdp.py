@@ -1,9 +1,9 @@
 import numpy as np
 
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixture
 
 
-class TestGibbsHDP(Conformance):
+class TestGibbsHDP(OptionsConformance):
     family = "gibbs-hdp"
     matrix = (
         {"init_topics": 6, "beta": 10.0},

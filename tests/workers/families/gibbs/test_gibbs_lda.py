@@ -1,7 +1,7 @@
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixture
 
 
-class TestGibbsLDA(Conformance):
+class TestGibbsLDA(OptionsConformance):
     family = "gibbs-lda"
     matrix = (
         {"topics": 4},

@@ -4,10 +4,10 @@ import pytest
 
 from collapsium.pipeline import Model, fit, ingest, report, topics
 from collapsium.storage.errors import OptionError
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixture
 
 
-class TestLabeledLDA(Conformance):
+class TestLabeledLDA(OptionsConformance):
     family = "labeled-lda"
     matrix = ({},)
     labelled, word_prior = True, {"eta": 0.1}

@@ -1,7 +1,7 @@
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixture
 
 
-class TestPartiallyLabeledLDA(Conformance):
+class TestPartiallyLabeledLDA(OptionsConformance):
     family = "partially-labeled-lda"
     matrix = ({"eta": 0.3}, {"topics_per_label": 3, "background": 0})
     labelled, word_prior = True, {"eta": 0.1}

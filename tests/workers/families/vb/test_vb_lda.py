@@ -18,7 +18,7 @@ from collapsium.workers.families.family import Summary
 from collapsium.workers.families.vb.states import MeanFieldRows, VbLdaLocal
 from collapsium.workers.families.vb.vb_lda import VbLda
 from collapsium.workers.kernels.vb.records import MeanFieldTopics, PassLimits
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixtures
+from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixtures
 from tests.conftest import planted_rows
 from tests.fits import states
 from tests.naive import mean_field as naive
@@ -27,12 +27,12 @@ from tests.strategies import documents_of, shards
 FROM_THE_FIRST = {"topics": 4, "even_sweeps": 0}
 
 
-class TestMeanFieldLDA(Conformance):
+class TestMeanFieldLDA(OptionsConformance):
     family = "vb-lda"
     matrix = (
         {"topics": 4},
         FROM_THE_FIRST,
-        {"topics": 3, "even_sweeps": 2, "document_sweeps": 1, "document_tolerance": 0.0},
+        {"topics": 3, "even_sweeps": 2, "document_sweeps": 1},
         {"topics": 12, "even_sweeps": 0, "learn": ("asymmetric-alpha", "beta")},
         {"topics": 4, "even_sweeps": 0, "learn": ("alpha",)},
         {"topics": 4, "even_sweeps": 0, "weights": "log-tf-idf"},
