@@ -83,7 +83,7 @@ def test_flags_are_spelled_as_their_names():
 def test_toml_keys_are_called_as_the_keywords_of_python():
     assert set(RUN_NAMES) <= {*option_names(pipeline.fit), *LIMIT_NAMES}
     assert {*IngestOptions.model_fields} == {*option_names(pipeline.ingest)} - {
-        "sources", "corpus", "progress", "scheduler", "workers", "tls", "overwrite"
+        "sources", "corpus", "progress", "scheduler", "workers", "tls", "overwrite", "verbose"
     }  # fmt: skip
     assert {*ClusterTable.model_fields} - {"tls_ca", "tls_cert", "tls_key"} <= {*option_names(pipeline.fit)}
     assert {*InferTable.model_fields} <= {*option_names(pipeline.infer)}
