@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -74,6 +75,15 @@ class DocumentPriors:
         [(prior, columns)] = executor.collect([executor.submit(_prior, model.folder.address, blocks)])
         return DocumentPriors(model.folder.address, references, prior, columns, reported)
 
+    @cached_property
+    def model(self) -> Model:
+        """The model, which each process opens by itself."""
+        return Model(self.url)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the fields."""
+        return {name: value for name, value in self.__dict__.items() if name != "model"}
+
 
 def _prior(url: str, blocks: list[tasks.Block]) -> tuple[Floats, npt.NDArray[np.int64]]:
     model = Model(url)
@@ -118,7 +128,7 @@ def _sampled(
     coefficients: Floats, sweeps: tuple[int, int],
 ) -> Iterator[_Sampled]:  # fmt: skip
     """Sample the proportions of a part's documents; a document's numbers do not depend on the chunks."""
-    topics = _topics(Model(priors.url), arrays["words"], blocks)
+    topics = _topics(priors.model, arrays["words"], blocks)
     ends = arrays["ends"]
     key = stream.at(place=part).key()
     for first in range(0, ends.size - 1, CHUNK):

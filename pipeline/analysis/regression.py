@@ -455,18 +455,33 @@ def _settings(run: _Pass, part: int, settings: Sequence[Mapping[str, float | str
     """Return the sums of the documents' rows with fields set to given values; (settings, columns)."""
     fields, occupied, _ = run.source.fields(part, run.design.formula.names)
     taken = taken_fields(fields, run.design, occupied)
-    return np.stack([run.design.rows(_set(taken, values, run.design)).sum(axis=0) for values in settings])
+    size = next(iter(taken.values())).size
+    together = max(CHUNK // max(size, 1), 1)
+    sums = [
+        rows.sum(axis=0)
+        for first in range(0, len(settings), together)
+        for rows in _rows_of_settings(taken, settings[first : first + together], run.design)
+    ]
+    return np.stack(sums)
 
 
-def _set(fields: Mapping[str, Values], values: Mapping[str, float | str], design: Design) -> dict[str, Values]:
+def _rows_of_settings(
+    fields: Mapping[str, Values], settings: Sequence[Mapping[str, float | str]], design: Design
+) -> Floats:
+    """Return the documents' rows with fields set to given values; (settings, documents, columns).
+
+    A formula is evaluated once for all settings: that takes milliseconds, however few rows there are.
+    """
     size = next(iter(fields.values())).size
-    changed = dict(fields)
-    for name, value in values.items():
-        if design.counts[name].is_number:
-            changed[name] = np.full(size, float(value))
-        else:
-            changed[name] = np.full(size, None if value == MISSING else value, dtype=object)
-    return changed
+    changed = {name: np.concatenate([values] * len(settings)) for name, values in fields.items()}
+    for name in {name for setting in settings for name in setting}:
+        is_number = design.counts[name].is_number
+        changed[name] = changed[name].astype(np.float64 if is_number else object)
+        for place, setting in enumerate(settings):
+            if name in setting:
+                value = setting[name] if is_number or setting[name] != MISSING else None
+                changed[name][place * size : (place + 1) * size] = value
+    return design.rows(changed).reshape(len(settings), size, len(design.columns))
 
 
 class Regression:
@@ -842,10 +857,12 @@ class Regression:
         design = self.design
         varied = {name for values in settings for name in values}
         mixed = any(fields & varied and not fields <= varied for fields, _ in design.terms)
-        if mixed or not design.intercept:
+        complete = all(fields <= varied for fields, _ in design.terms)
+        if mixed or not (design.intercept or complete):
             [sums] = _summed((part,) for part in self._each(_settings, self.run, list(settings)))
             return sums / self.documents
-        means = self.gram[0] / self.documents
+        # Without an intercept, all columns depend on the values alone, as with the indicators of periods.
+        means = self.gram[0] / self.documents if design.intercept else np.zeros(len(design.columns))
         rows = np.tile(means, (len(settings), 1))
         single = {
             name: np.full(1, counts.mean) if counts.is_number else counts.values[:1]
@@ -853,8 +870,7 @@ class Regression:
             if name in design.formula.names
         }
         columns = sorted({column for name in varied for column in design.term_columns(name)})
-        for place, values in enumerate(settings):
-            rows[place, columns] = design.rows(_set(single, values, design))[0, columns]
+        rows[:, columns] = _rows_of_settings(single, settings, design)[:, 0, columns]
         return rows
 
     # -- permutations
