@@ -169,7 +169,11 @@ def _compiler_type(argument: ArgumentType | RecordType) -> numba.types.Type:
 
 
 def kernel(function: Callable[P, R]) -> Kernel[P, R]:
-    """Declare a kernel, whose parameters are annotated with their types (`argument_types`)."""
+    """Declare a kernel, whose parameters are annotated with their types (`argument_types`).
+
+    Copy arrays in loops. For an array that is assigned to a slice, the compiler adds the message about shapes that
+    differ, with all functions of strings that format it: 1.5 s of processor time in each process that compiles.
+    """
     return Kernel(function)
 
 

@@ -238,7 +238,8 @@ def choose_seeds(vectors: Float32Matrix, weights: Float64Vector, draws: Float64M
                 least = total
                 seeds[number] = chosen
                 left, best = best, left
-        distance[:] = best
+        for row in range(size):
+            distance[row] = best[row]
 
 
 @helper

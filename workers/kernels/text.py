@@ -76,9 +76,9 @@ def number_runs(
             if 2 * distinct > slots:
                 slots *= 2
                 old, hashes = hashes, np.empty(slots, dtype=np.int64)
-                hashes[:distinct] = old[:distinct]
                 table = np.full(slots, -1, dtype=np.int32)
                 for number in range(distinct):
+                    hashes[number] = old[number]
                     slot = (hashes[number] ^ (hashes[number] >> 15)) & (slots - 1)
                     while table[slot] >= 0:
                         slot = (slot + 1) & (slots - 1)

@@ -124,7 +124,8 @@ def select(
         for j in range(size):
             count[active_topics[begin + j]] = state.counts[begin + j]
         size = _pick(count, least, selection.most[document], passing)
-        selection.topics[chosen : chosen + size] = passing.topics[:size]
+        for j in range(size):
+            selection.topics[chosen + j] = passing.topics[j]
         selection.sizes[document] = size
         chosen += size
 

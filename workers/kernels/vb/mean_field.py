@@ -165,7 +165,8 @@ def sweep_mean_field(
         if first == last:
             document_topic[document] = 0.0
             continue
-        topic_counts[:] = before[document]
+        for k in range(size):
+            topic_counts[k] = before[document, k]
         _fit_document(first, last, documents, topics, limits, space)
         bound[0] += add_pairs(first, last, documents, weight, norm, word_topic)
         tokens = 0.0
@@ -423,7 +424,8 @@ def sweep_gamma_proportions(
         first, last = offsets[document], offsets[document + 1]
         begin, end = label_offsets[document], label_offsets[document + 1]
         _rates(begin, end, label, value, label_rates, rates.prior)
-        topic_counts[:] = before[document]
+        for k in range(size):
+            topic_counts[k] = before[document, k]
         u = _fit_gamma_document(first, last, documents, topics, limits, space, rates)
         if last > first:
             bound[0] += add_pairs(first, last, documents, weight, norm, word_topic)
