@@ -154,10 +154,28 @@ COLUMNS = {
 }
 
 
+def scores_table(found: Summary) -> str:
+    """Return scores on simulated corpora, the contestant with the best mean first."""
+    corpora = found.corpora("truth")
+    names = list(dict.fromkeys(name for corpus in corpora for name in found.contestants(corpus)))
+    if not names:
+        return ""
+    # A contestant that was not run on a corpus has no rank there, and comes last.
+    ranks = {name: statistics.fmean(found.mean(corpus, name, best_score) for corpus in corpora) for name in names}
+    names.sort(key=lambda name: -ranks[name] if math.isfinite(ranks[name]) else math.inf)
+    best = [found.contestants(corpus)[0] for corpus in corpora]
+    rows = []
+    for name in names:
+        cells = [found.text(corpus, name, best_score, ".3f") for corpus in corpora]
+        marked = [f"**{cell}**" if name == first else cell for cell, first in zip(cells, best, strict=True)]
+        rows.append([f"`{name}`" if name in OURS else name, *marked])
+    return table_of(["score", *corpora], rows)
+
+
 def peers_table(found: Summary) -> str:
     """Return scores, metrics, time and memory by corpus, the best score first."""
     tables = []
-    for corpus in found.corpora("peers") or found.corpora("truth"):
+    for corpus in found.corpora("peers"):
         names = found.contestants(corpus)
         shown = {
             head: form for head, form in COLUMNS.items() if any(found.values(corpus, name, form[0]) for name in names)
@@ -283,6 +301,7 @@ TABLES = {
     "shapes": shapes_table,
     "truth": truth_table,
     "stability": stability_table,
+    "scores": scores_table,
     "peers": peers_table,
     "cells": cells_table,
     "commands": commands_table,
