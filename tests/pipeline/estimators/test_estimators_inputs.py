@@ -158,7 +158,10 @@ WRONG = {
     "no word": (np.zeros((3, 2)), "the corpus is empty"),
     "no document": (np.zeros((0, 2)), "0 sample"),
     "text": (np.array([["a", "b"]]), "could not convert|Unable to convert|dtype"),
-    "dask fraction": (da.from_array(np.array([[1.0], [2.0], [0.5]]), chunks=1), "row 2, column 0"),
+    "dask fraction": (
+        da.from_array(np.array([[1.0], [2.0], [0.5]]), chunks=1),
+        "(partition 2, row 0|row 2), column 0: .* 0.5",
+    ),
     "dask negative": (da.from_array(np.array([[1.0], [-2.0]]), chunks=1), "Negative values in data"),
     "dask vector": (da.from_array(np.array([1.0]), chunks=1), "documents x words"),
 }

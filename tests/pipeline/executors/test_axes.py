@@ -86,7 +86,7 @@ def test_steps_of_a_comparison__are_whole_numbers(tmp_path):
     series = [{**course, "iteration": n, "steps": 1000 * n, "score": -7.0 - 1 / n} for n in (1, 2, 3)]
     (tmp_path / "out").mkdir()
     draw_plots(Results({"unseen": None}, rows, [], series), Folder(tmp_path / "out"))
-    draw_plot(rows, Folder(tmp_path / "out"), given_labels=False)
+    draw_plot(rows, Folder(tmp_path / "out"))
     # One picture has texts as paths, each with a comment, and the other as texts.
     for name, text in (("score-by-steps", "<!-- 2,000 -->"), ("score-by-topics", ">1,000<")):
         assert text in (tmp_path / f"out/{name}.svg").read_text()

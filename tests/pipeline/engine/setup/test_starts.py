@@ -378,7 +378,7 @@ def test_estimates__count_the_start(planted):
 
 def test_a_strength__is_refused_where_no_prior_can_have_it(planted, tmp_path):
     for options, text in (
-        ({}, "init_strength: goes with `init`"),
+        ({}, "init_strength: needs `init`: random proportions are not a prior"),
         ({"init": "clusters", "responsibilities": "dense"}, "init_strength: 'lda' with these options"),
         ({"init": "clusters", "family": "gibbs-lda"}, "init_strength: 'gibbs-lda' with these options"),
         ({"init": "clusters", "init_strength": -1.0}, "init_strength: "),
