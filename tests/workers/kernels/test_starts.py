@@ -134,6 +134,23 @@ def test_seeds_and_labels__match_k_means(seed, size, weighted, candidates):
     np.testing.assert_allclose(shares, naive.cluster_shares(vectors, centroids, 30.0), rtol=1e-4, atol=1e-9)
 
 
+@given(SEEDS, st.sampled_from([0.0, 0.5]), st.sampled_from([0.3, 1.0]))
+def test_a_mixture__is_that_of_plain_sums(seed, root_share, power):
+    generator, pairs, number = drawn(seed)
+    topics, root = generator.dirichlet(np.ones(WORDS), size=3).T.astype(np.float32), generator.dirichlet(np.ones(WORDS))
+    model = starts.Mixture(np.ascontiguousarray(topics), root, generator.normal(size=3), root_share, power)
+    shares = np.empty((pairs.offsets.size - 1, 3), dtype=np.float32)
+    starts.document_shares(pairs, number, model, shares)
+    counted = naive.table(*pairs[:3], number, WORDS)
+    np.testing.assert_allclose(shares, naive.document_shares(counted, *model), atol=1e-5)
+    leaf, rest = np.zeros((WORDS, 3)), np.zeros(WORDS)
+    starts.count_words(pairs, number, model, shares, leaf, rest)
+    expected = naive.count_words(counted, shares, model.leaf, root, root_share)
+    np.testing.assert_allclose(leaf, expected[0], atol=1e-4)
+    np.testing.assert_allclose(rest, expected[1], atol=1e-4)
+    assert leaf.sum() + rest.sum() == pytest.approx(counted.sum(), rel=1e-5)
+
+
 @given(SEEDS, st.integers(1, 6))
 def test_documents_begin_in_no_more_clusters_than_the_setting(seed, most):
     """With fewer clusters, a document is in its nearest ones, in the same proportions up to a factor."""
