@@ -2,7 +2,7 @@
 Initialisation of a fit
 =======================
 
-A fit begins with the proportions of its documents that ``init`` names: random ones, or clusters. The
+A fit begins with the proportions of its documents that ``init`` names: random ones, a mixture's, or clusters. The
 picture shows how soon each fit predicts held-out tokens.
 """
 
@@ -20,6 +20,8 @@ split("corpus", "train", "heldout", fraction=0.1)
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 colours = {
     "random": "#999999",
+    "documents": "#56B4E9",
+    "tree": "#009E73",
     "quick-clusters": "#E69F00",
     "clusters": "#D55E00",
 }

@@ -44,6 +44,8 @@ DIRECTION = 5 * 8  # A number of an iterated direction of word vectors, with pro
 SUMMED_DIRECTION = 2 * 4
 BLOCK_SHARE = 3 * 4  # A document's share of a cluster of words, and its bytes in memory
 COORDINATE = 2 * 4  # A number of a document's vector, and its copy while a sample is drawn
+WORD_SHARE = 24  # A word in a topic of a mixture: its sums, probability and logarithm
+DRAWN_SHARE = 20  # A topic of a document whose proportions are drawn or computed
 BEGUN_SHARE = 24  # A topic of a document, and of a word, while its shard's first state is made
 EVEN_SHARE = 16  # A topic of a document, where active topics are selected, and topics are even over the words
 HELD_SHARE = 8  # A topic of a document, and its proportion, from the end of a start to the first sweep
@@ -444,6 +446,8 @@ class FitSizes:
             return StartBytes(0.0, begun)
         vectors = CLUSTERS.vectors
         words = min(self.vocabulary, vectors.max_words)
+        if kind != "clusters":
+            return StartBytes(tasks * (WORD_SHARE * words + DRAWN_SHARE * shard_documents) * topics, begun)
         spread = WORD_PAIR * words**2 + COORDINATE * vectors.dimensions * documents
         directions = DIRECTION * words * (vectors.dimensions + vectors.oversampling)
         return StartBytes(spread / self.processes + directions, begun, self._held(CLUSTERS))

@@ -43,10 +43,10 @@ KINDS = (
     {"family": "hdp", "topics": 3, "restarts": 2},
     {"family": "lda", "topics": 3, "restarts": 2, "combine": "consensus"},
     {"family": "gibbs-lda", "topics": 3, "samples": 2, "sample_every": 1, "combine": "consensus"},
-    {"family": "lda", "topics": 3, "weights": "log-tf-idf", "init": "clusters", "init_strength": 2.0},
+    {"family": "lda", "topics": 3, "weights": "log-tf-idf", "init": "documents", "init_strength": 2.0},
     {"family": "hdp", "topics": 3, "restarts": 2, "init": "clusters", "combine": "consensus"},
     {"corpus": "long", "family": "lda", "topics": 6},
-    {"corpus": "long", "family": "hdp", "topics": 6, "init": "clusters", "init_strength": 1e6},
+    {"corpus": "long", "family": "hdp", "topics": 6, "init": "documents", "init_strength": 1e6},
     {"corpus": "long", "family": "lda", "topics": 6, "seeds": {"first": {"words": ["w0", "w1"], "strength": 1e4}}},
 )
 """Options of fits, and the corpus where it is not ``train``: ``long`` has documents of 100,000 tokens."""

@@ -51,14 +51,14 @@ OPTIONS = {
         {"topics": 3, "seeds": {"first": ["w0", "w1"]}},
         {"topics": 3, "weights": "log-tf-idf"},
         {"topics": 3, "weights": {"w0": 0.25, "w1": 3.0}, "seeds": {"first": ["w0", "w1"]}},
-        {"topics": 3, "init": "clusters", "init_strength": 5.0},
+        {"topics": 3, "init": "documents", "init_strength": 5.0},
         {"topics": 3, "restarts": 2, "combine": "consensus"},
     ),
     "hdp": (
         {"topics": 3},
         {"topics": 3, "order": 2},
         {"topics": 3, "weights": "idf", "init": "clusters", "init_strength": 2.0},
-        {"topics": 3, "restarts": 2, "combine": "consensus", "init": "quick-clusters", "init_strength": 2.0},
+        {"topics": 3, "restarts": 2, "combine": "consensus", "init": "tree", "init_strength": 2.0},
     ),
     "keyword-lda": (
         {"topics": 3, "seeds": {"first": ["w0", "w1"]}},

@@ -278,7 +278,7 @@ def topic_commands(model, fit, here):
         [["edit", model, "merged", "--merge", "0,1", "--rename", "0=\x1b[2J=x"], ["topics", "merged"], ["report", "merged", "m.html"]],
         [["edit", model, "joined", "--merge", "1,0"], ["infer", "joined", "c", "d.csv", *here]],
         *([["fit", "c", f"weighted-{Path(name).stem}", "--weights", name, *fit]] for name in ("log-tf-idf", "entropy", "weights.csv")),
-        *([["fit", "c", f"begun-{name}", "--init", name, *fit]] for name in ("clusters", "quick-clusters")),
+        *([["fit", "c", f"begun-{name}", "--init", name, *fit]] for name in ("clusters", "documents", "tree")),
         [["infer", model, "c", "s.parquet", *here], ["fit", "c", "begun", "--init", "s.parquet", "--init-strength", "2", *fit]],
         [["fit", "c", "warmed", "--warm", model, *fit], ["topics", "warmed"]],
         [["fit", "c", "seeded", "--seeds", "seeds.toml", *fit], ["fit", "c", "key", *fit, "--family", "keyword-lda", "--topics", "2", "--seeds", "seeds.toml"]],

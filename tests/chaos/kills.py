@@ -25,7 +25,7 @@ SECONDS_BEFORE_HANG = 240  # seconds after which a run hangs
 FITS = (
     {"family": "lda", "topics": 5, "iterations": 60},
     {"family": "hdp", "topics": 8, "iterations": 60},
-    {"family": "lda", "topics": 5, "iterations": 20, "restarts": 2, "combine": "consensus", "init": "clusters"},
+    {"family": "lda", "topics": 5, "iterations": 20, "restarts": 2, "combine": "consensus", "init": "documents"},
 )
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 

@@ -126,7 +126,7 @@ COMMANDS = {
     ],
     "edit": ["edit", "run", "made", "--merge", "0,1", "--rename", "2=by hand", "--workers", "1"],
     "name": ["topics", "run", "--name", "tests.chaos.operations:named"],
-    "fit": ["fit", "corpus", "made", "--family", "lda", *FIT, "--weights", "idf", "--init", "clusters"],
+    "fit": ["fit", "corpus", "made", "--family", "lda", *FIT, "--weights", "idf", "--init", "documents"],
     "fit-named": ["fit", "--resume", "run", "--iterations", "4", "--checkpoint-every", "1", "--scheduler", "serial", "--quiet"],
     "consensus": ["fit", "corpus", "made", "--family", "lda", *FIT, "--restarts", "2", "--combine", "consensus"],
     "samples": [

@@ -53,6 +53,20 @@ def choose_seeds(vectors, weights, draws):
     return seeds
 
 
+def document_shares(counted, leaf, root, log_share, root_share, power):
+    """Probability of each document's topic."""
+    score = counted @ np.log((1 - root_share) * leaf.astype(np.float64) + root_share * root[:, np.newaxis]) + log_share
+    weight = np.exp(power * (score - score.max(axis=1, keepdims=True)))
+    return weight / weight.sum(axis=1, keepdims=True)
+
+
+def count_words(counted, shares, leaf, root, root_share):
+    """Tokens of words in topics and in the root."""
+    own = (1 - root_share) * shares @ leaf.T.astype(np.float64)
+    held = counted * own / (own + root_share * root)
+    return held.T @ shares, (counted - held).sum(axis=0)
+
+
 def nearest(vectors, weights, centroids):
     """The nearest centroid of each vector (-1 for a vector of zero), sums and sizes by centroid, and the cosines' sum."""
     weights = weights if weights.size else np.ones(len(vectors))

@@ -100,7 +100,7 @@ def weighed_footprint(footprint: Footprint, pairs: int, weights: object) -> Foot
 
 
 FILE_START, RANDOM_START, QUICK_CLUSTERS_START = "file", "random", "quick-clusters"
-COMPUTED_STARTS: tuple[str, ...] = (QUICK_CLUSTERS_START, "clusters")
+COMPUTED_STARTS: tuple[str, ...] = (QUICK_CLUSTERS_START, "clusters", "documents", "tree")
 
 OptionsT = TypeVar("OptionsT", bound="FamilyOptions")
 GlobalStateT = TypeVar("GlobalStateT", bound="GlobalState")

@@ -16,12 +16,12 @@ import numpy as np
 from collapsium.pipeline.engine.setup.starts import ShardProportions, StartSource
 from collapsium.pipeline.engine.state import Shards
 from collapsium.pipeline.executors.base import Executor, Future, T
-from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.proportions_file import DocumentProportions, sparse_proportions
 from collapsium.workers import starts
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.family import COMPUTED_STARTS, QUICK_CLUSTERS_START
+from collapsium.workers.families.family import QUICK_CLUSTERS_START
 from collapsium.workers.kernels.jit import AnyKernel
+from collapsium.workers.kernels.starts import Mixture
 from collapsium.workers.starts import (
     CLUSTERS,
     QUICK_CLUSTERS,
@@ -44,9 +44,10 @@ PROGRESS_SECONDS = 10.0  # Seconds between notices of progress
 
 def start_kernels(kind: str) -> Sequence[AnyKernel]:
     """Return the kernels that a computed start calls."""
-    if kind == QUICK_CLUSTERS_START:
-        return starts.QUICK_CLUSTER_KERNELS
-    return (*starts.VECTOR_KERNELS, *starts.CLUSTER_KERNELS)
+    return {
+        QUICK_CLUSTERS_START: starts.QUICK_CLUSTER_KERNELS,
+        "clusters": (*starts.VECTOR_KERNELS, *starts.CLUSTER_KERNELS),
+    }.get(kind, starts.MIXTURE_KERNELS)
 
 
 class _Progress:
@@ -130,8 +131,6 @@ class ComputedStart(Sequence[Future[ShardProportions]]):
 
     def _compute(self) -> None:
         """Compute the proportions of all shards."""
-        if self._kind not in COMPUTED_STARTS:
-            raise OptionError(f"this release has no {self._kind!r}, with which the run began; fit anew", "init")
         began, submit = time.perf_counter(), self._executor.submit
         progress = _Progress(self._kind, self._notice)
         parts = _documents(self._kind, self._topics, self._shards, self._executor, self._stream, progress)
@@ -166,8 +165,11 @@ def _documents(
         return [executor.submit(_unknown, count.corpus_documents, topics) for count in counts]
     if quick:
         return _quick_clusters(executor, shards, words, topics, stream, progress)
-    word_vectors = _word_vectors(executor, shards, words, CLUSTERS.vectors, stream, progress)
-    return _clusters_of(executor, shards, words, word_vectors, topics, CLUSTERS, stream, progress)
+    if kind == "clusters":
+        word_vectors = _word_vectors(executor, shards, words, CLUSTERS.vectors, stream, progress)
+        return _clusters_of(executor, shards, words, word_vectors, topics, CLUSTERS, stream, progress)
+    root_share = starts.ROOT_SHARE if kind == "tree" else 0.0
+    return _mixture(executor, shards, words, topics, root_share, stream, progress)
 
 
 def _unknown(documents: int, topics: int) -> DocumentProportions:
@@ -347,3 +349,30 @@ def _coordinates(
             products = starts.rotated(products, -0.25, most - settings.oversampling, settings)
         directions = products
     return directions
+
+
+def _mixture(
+    executor: Executor,
+    shards: Shards,
+    words: StartWords,
+    topics: int,
+    root_share: float,
+    stream: Stream,
+    progress: _Progress,
+) -> list[Future[DocumentProportions]]:
+    """Return the topics of documents in a mixture of one topic a document, under a root if it has a share."""
+    sent = _sent(executor, words)
+    mixture: Future[Mixture] | None = None
+    for iteration in range(starts.MIXTURE_ROUNDS):
+        progress("topics of the mixture, round", iteration + 1, starts.MIXTURE_ROUNDS)
+        sums = [
+            executor.submit(starts.first_sums, shard, sent, topics, root_share, stream.at(place=number))
+            if mixture is None
+            else executor.submit(starts.next_sums, shard, sent, mixture)
+            for number, shard in enumerate(shards)
+        ]
+        total, power = _summed(executor, sums), starts.power_of(iteration)
+        mixture = executor.submit(starts.next_mixture, total, root_share, power)
+        # Otherwise tasks of all rounds would be submitted at once.
+        executor.collect([executor.submit(starts.topics_of, mixture)])
+    return [executor.submit(starts.mixture_proportions, shard, sent, mixture) for shard in shards]

@@ -196,9 +196,10 @@ class StartOptions(Options):
     init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None,
         description="initial proportions of the documents: random; clusters: by the vectors of their words; "
-        "quick-clusters: by the clusters of words that share documents; or a Parquet file, as `collapsium infer` "
-        "writes it (default: quick-clusters with lda and hdp, but random with seeds, dense responsibilities, the "
-        "stochastic schedule, or fewer than two documents a topic; random with other families)",
+        "quick-clusters: by the clusters of words that share documents; documents: one topic each, by a mixture; tree: "
+        "a mixture under a root; or a Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda "
+        "and hdp, but random with seeds, dense responsibilities, the stochastic schedule, or fewer than two documents "
+        "a topic; random with other families)",
     )
     init_strength: Annotated[float, Value("TOKENS"), Formerly("start_strength")] = Field(
         0.0,

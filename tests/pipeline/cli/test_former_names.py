@@ -53,14 +53,14 @@ def test_a_former_command__is_the_present_one(small, tmp_path, capsys):
 
 
 def test_former_keywords__are_accepted_with_a_warning(small):
-    present = estimate(small[0], **LDA, inverse_temperature=0.9, init="clusters")
+    present = estimate(small[0], **LDA, inverse_temperature=0.9, init="documents")
     with pytest.warns(RenamedWarning) as caught:
-        former = estimate(small[0], **LDA, flatten=0.9, start="clusters")
+        former = estimate(small[0], **LDA, flatten=0.9, start="documents")
     assert former.memory == present.memory
     assert {str(warning.message).split(" is now")[0] for warning in caught} == {"`flatten`", "`start`"}
     assert {warning.filename for warning in caught} == {__file__}
     with pytest.raises(OptionError, match="^init: was also given by its former name, `start`"):
-        estimate(small[0], **LDA, start="clusters", init="clusters")
+        estimate(small[0], **LDA, start="documents", init="documents")
 
 
 def test_a_former_function__is_the_present_one():
@@ -73,8 +73,8 @@ def test_former_parameters_of_estimators__are_accepted_with_a_warning():
     with pytest.warns(RenamedWarning, match="`flatten` is now called"):
         model = CollapsedLDA(flatten=0.9)
     with pytest.warns(RenamedWarning, match="`start` is now called"):
-        model.set_params(start="clusters")
-    assert (model.inverse_temperature, model.init) == (0.9, "clusters")
+        model.set_params(start="documents")
+    assert (model.inverse_temperature, model.init) == (0.9, "documents")
 
 
 def test_former_names_in_a_comparison__match_its_record():
@@ -127,14 +127,14 @@ def test_files_of_options_and_jobs__may_have_former_names(tmp_path):
     tables = {
         "batch": 'folder = "job"',
         "ingest": 'sources = ["a.jsonl"]\nmin-letters = 3',
-        "fit": 'family = "lda"\ntopics = 2\nstart = "clusters"\nflatten = 0.9',
+        "fit": 'family = "lda"\ntopics = 2\nstart = "documents"\nflatten = 0.9',
     }
     job = tmp_path / "job.toml"
     job.write_text("".join(f"[{name}]\n{text}\n" for name, text in tables.items()))
     found = read_job(job)
-    assert (found.fit.init, found.config.inverse_temperature) == ("clusters", 0.9)
+    assert (found.fit.init, found.config.inverse_temperature) == ("documents", 0.9)
     assert found.reading["min_characters"] == 3
-    assert found.plan()["start"] == "clusters"
-    job.write_text(job.read_text() + 'init = "quick-clusters"\n')
+    assert found.plan()["start"] == "documents"
+    job.write_text(job.read_text() + 'init = "tree"\n')
     with pytest.raises(OptionError, match="expected 'start' or 'init', which are one option, found both"):
         read_job(job)

@@ -352,7 +352,7 @@ def test_restarts__are_averaged_as_by_the_functions(counts, tmp_path, cls):
 
 
 def test_a_consensus_and_a_start__match_the_functions(counts, tmp_path):
-    given = {"restarts": 2, "combine": "consensus", "init": "clusters", "init_strength": 1.0, "weights": "idf"}
+    given = {"restarts": 2, "combine": "consensus", "init": "documents", "init_strength": 1.0, "weights": "idf"}
     estimator = small_of(CollapsedLDA, random_state=3, run=tmp_path / "run", **given).fit(counts)
     record = Run(tmp_path / "run").record()
     assert (record["combine"], record["start"]["kind"], record["options"]["weights"]) == (

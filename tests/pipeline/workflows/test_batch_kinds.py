@@ -221,14 +221,14 @@ def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_to
 
 def test_a_start__is_that_of_fits_that_begin_afresh(tmp_path):
     text = QUICK.replace(
-        '"lda"', '"lda"\nstart = "clusters"\nstart-strength = 2.0\nweights = "weights.csv"'
+        '"lda"', '"lda"\nstart = "documents"\nstart-strength = 2.0\nweights = "weights.csv"'
     )  # names of 0.1
     write_day(tmp_path, 1, 20)
     (tmp_path / "weights.csv").write_text(f"word,weight\n{WORDS[0]},0.5\n")
     (tmp_path / "job.toml").write_text(text)
     assert batch(tmp_path / "job.toml").outcome == "published"
     record = Run(tmp_path / "job/published/current").record()
-    assert record["start"] == {"kind": "clusters", "strength": 2.0}
+    assert record["start"] == {"kind": "documents", "strength": 2.0}
     assert record["options"]["weights"] is not None
     write_day(tmp_path, 2, 10)
     assert batch(tmp_path / "job.toml").version == 2

@@ -380,8 +380,8 @@ def test_a_strength__is_refused_where_no_prior_can_have_it(planted, tmp_path):
     for options, text in (
         ({}, "init_strength: needs `init`: random proportions are not a prior"),
         ({"init": "clusters", "responsibilities": "dense"}, "init_strength: 'lda' with these options"),
-        ({"init": "clusters", "family": "gibbs-lda"}, "init_strength: 'gibbs-lda' with these options"),
-        ({"init": "clusters", "init_strength": -1.0}, "init_strength: "),
+        ({"init": "tree", "family": "gibbs-lda"}, "init_strength: 'gibbs-lda' with these options"),
+        ({"init": "tree", "init_strength": -1.0}, "init_strength: "),
     ):
         with pytest.raises(OptionError, match=text):
             fit(planted[0], tmp_path / "run", **{**FIT, "init_strength": 5.0, **options})
@@ -416,7 +416,7 @@ def _array_bytes(arg):
     return sum(map(_array_bytes, vars(arg).values())) if hasattr(arg, "proportions") else 0
 
 
-@pytest.mark.parametrize("kind", COMPUTED_STARTS)
+@pytest.mark.parametrize("kind", ["quick-clusters", "clusters", "documents", "tree"])
 def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_shard(tmp_path, kind):
     """A worker holds its tasks with all that travels with them, so that copies would add up to the number of shards."""
     generator = np.random.default_rng(1)
@@ -432,7 +432,7 @@ def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_s
     (alone, one), (many, shards) = sent.values()
     assert one == 1
     assert shards > 8
-    # Sums of a few numbers for each shard, and no copies of words or directions.
+    # Sums of a few numbers for each shard, and no copies of words, directions or mixtures.
     assert many < 2 * alone + 1000 * shards
 
 
@@ -445,10 +445,3 @@ def test_a_computed_start__is_computed_again_for_a_shard_that_begins_anew(tmp_pa
     for before, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(before.proportions.topics, other.proportions.topics)
         np.testing.assert_array_equal(before.proportions.shares, other.proportions.shares)
-
-
-def test_a_start_that_this_release_lacks__is_refused_where_it_would_be_computed(planted):
-    problem = problem_of(planted[0], "lda", {"topics": TOPICS})
-    start = ComputedStart(StartSource("tree"), TOPICS, problem.shards, problem.executor, problem.stream, [].append)
-    with pytest.raises(OptionError, match="init: this release has no 'tree'"):
-        start[0]

@@ -70,7 +70,7 @@ FITS = {
     "few": {"family": "lda", "most_active": 3, "momentum": 0.0},
     "many": {"family": "lda", "topics": 140},
     "local sweeps": {"family": "lda", "local_sweeps": 2},
-    "start": {"family": "lda", "init": "clusters", "init_strength": 1e6},
+    "start": {"family": "lda", "init": "documents", "init_strength": 1e6},
     "hdp": {"family": "hdp"},
     "keywords": {"family": "keyword-lda", "seeds": {"first": ["w0", "w1"]}},
 }
