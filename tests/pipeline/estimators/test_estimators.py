@@ -357,7 +357,7 @@ def test_a_consensus_and_a_start__match_the_functions(counts, tmp_path):
     record = Run(tmp_path / "run").record()
     assert (record["combine"], record["start"]["kind"], record["options"]["weights"]) == (
         "consensus",
-        "clusters",
+        "documents",
         "idf",
     )
     here = small_of(CollapsedLDA, random_state=3, **given).fit(counts)
