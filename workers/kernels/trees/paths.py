@@ -260,22 +260,19 @@ def sweep_paths(
     gamma, logs, tokens = of_levels[0], of_levels[1], of_levels[4]
     levels = LevelWeights(of_levels[2], of_levels[5], of_levels[3])
     log_prior, total = log_beta(alpha), 0.0
-    for k in range(depth):
-        levels.outside[k] = topics.outside[k]
+    levels.outside[:] = topics.outside
     expected[:] = 0.0
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
         rows, times = position[first:last], counts[first:last]
-        for k in range(depth):
-            tokens[k] = previous[document, k]
+        tokens[:] = previous[document]
         number, change = 0, math.inf
         while number < stopping.passes and change >= stopping.tolerance:
             number += 1
             for k in range(depth):
                 gamma[k] = alpha[k] + tokens[k]
             _fill_level_weights(gamma, logs, levels)
-            for end in range(nodes):
-                score[end] = end_log[end]
+            score[:] = end_log
             total = _add_word_scores(rows, times, topics, levels, probability, product, score)
             total += softmax(score, q)
             _assign_levels(rows, times, topics, levels, q, tokens, expected, number == stopping.passes)
@@ -288,7 +285,7 @@ def sweep_paths(
             total -= tokens[k] * logs[k]
         for k in range(depth):
             gamma[k] = alpha[k] + tokens[k]
-            document_level[document, k] = tokens[k]
+        document_level[document] = tokens
         bound[0] += total + log_beta(gamma) - log_prior
         add_log_theta(gamma, logs, last > first, statistics.log_theta)
         for end in range(nodes):
@@ -427,18 +424,14 @@ def sweep_levels(
     passing = Passing(of_nodes[3], of_levels[2])
     vectors = LevelVectors(of_levels[5], of_levels[1], gamma, of_levels[4])
     log_prior, total = log_beta(alpha), 0.0
-    for k in range(depth):
-        vectors.outside[k] = topics.outside[k]
+    vectors.outside[:] = topics.outside
     expected[:] = 0.0
-    for pair in range(counts.size):
-        for k in range(depth):
-            pair_level[pair, k] = previous[pair, k]
+    pair_level[:] = previous
     for number in range(offsets.size - 1):
         first, last = offsets[number], offsets[number + 1]
         document = Document(position[first:last], counts[first:last], pair_level[first:last])
         for done in range(passes):
-            for k in range(depth):
-                gamma[k] = alpha[k]
+            gamma[:] = alpha
             for pair in range(first, last):
                 for k in range(depth):
                     gamma[k] += counts[pair] * pair_level[pair, k]
@@ -453,7 +446,7 @@ def sweep_levels(
             total += _assign_levels_apart(document, topics, passing, vectors, expected, done == passes - 1)
         for k in range(depth):
             gamma[k] = alpha[k] + vectors.tokens[k]
-            levels.document_level[number, k] = vectors.tokens[k]
+        levels.document_level[number] = vectors.tokens
         bound[0] += total + log_beta(gamma) - log_prior
         add_log_theta(gamma, vectors.logs, last > first, statistics.log_theta)
         for end in range(nodes):
