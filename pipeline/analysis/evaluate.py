@@ -24,16 +24,18 @@ from collapsium.pipeline.corpora.new_texts import UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.engine.leakage import (
     require_held_out,
+    require_new_documents,
     require_unseen,
     trained_on,
 )
 from collapsium.pipeline.engine.setup.request import require_tokens
-from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.fitted_model import load_blocks
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
+from collapsium.pipeline.models.training_corpus import training_corpus
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -57,6 +59,16 @@ def require_unseen_by_all(named: Sequence[tuple[str, Model]], corpus: Corpus) ->
     """Refuse documents that a model was fitted to; return an addition to the score's definition."""
     notes = [require_unseen(*_against(model, corpus)) for _, model in named]
     return next((note for note in notes if note), "")
+
+
+def require_no_training_documents(named: Sequence[tuple[str, Model]], corpus: Corpus, executor: Executor) -> None:
+    """Refuse documents with the content of training documents, if the training corpus can be read."""
+    different = {model.record.corpus: model for _, model in named}
+    for model in different.values():
+        if trained_on(model) is not None:
+            _, _, name = _against(model, corpus)
+            labelled = model.family.uses_labels
+            require_new_documents(training_corpus(model), corpus, name, executor, labelled=labelled)
 
 
 def _against(model: Model, corpus: Corpus) -> tuple[Lineage | None, Corpus, str]:
@@ -275,6 +287,8 @@ def _evaluated(
     candidates = [candidates_of(first, what.corpus, field) for field in dict.fromkeys(labels[1])]
     held = what.held(first)
     with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
+        if not known:
+            require_no_training_documents(named, what.corpus, executor)
         score, tokens, members = score_members(named, what.submit(held, executor, seed), executor)
         if score is None:
             raise InputError(corpus.url, "no token is left to score")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.models.model import Model
-from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.lineage import (
     LABELS,
     SEGMENTS,
@@ -17,7 +24,8 @@ from collapsium.storage.corpus.lineage import (
     since_common,
     token_steps,
 )
-from collapsium.storage.corpus.manifest import VECTORS
+from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
+from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.errors import MismatchError
 
 OTHER_LABELS = "; the model was fitted to these documents with other labels, so that their words are not unseen"
@@ -125,3 +133,72 @@ def require_unseen(trained: Lineage | None, scored: Corpus, name: str) -> str:
     raise MismatchError(
         f"{scored.url}: {relation.shared}; documents that were fitted are not unseen. {DOCUMENTS_ADVICE}"
     )
+
+
+T = TypeVar("T")
+
+
+# Thresholds by which unseen documents are taken for training documents, from a sample of them
+SAMPLED_SHARDS = 4  # Shards of the unseen documents that are read
+SAMPLED_DOCUMENTS = 64  # Documents of each of these that are looked up
+LEAST_WORDS = 5  # Distinct words that a document needs to be looked up; shorter documents may agree by chance
+LEAST_DOCUMENTS = 5  # Documents of the sample that a decision needs
+LEAST_SHARE = 0.5  # Share of training documents in the sample from which on the corpus is refused
+TRAINING_SHARDS = 64  # Training shards in which they are looked up
+
+
+def require_new_documents(
+    fitted: Corpus | None, scored: Corpus, name: str, executor: Executor, *, labelled: bool
+) -> None:
+    """Raise an error if unseen documents are training documents by their ids and their words.
+
+    Where the lineage of the corpora decides, no document is read.
+    """
+    if fitted is None or fitted.holds != DOCUMENTS or scored.holds != DOCUMENTS:
+        return
+    if since_common(lineage_of(fitted), lineage_of(scored)) is not None:
+        return
+    sample: dict[str, bytes] = {}
+    for reference in _spread(scored.references, SAMPLED_SHARDS):
+        documents = reference.documents()
+        long = np.flatnonzero(np.diff(documents.offsets) >= LEAST_WORDS).tolist()
+        sample.update(_fingerprints(documents, _spread(long, SAMPLED_DOCUMENTS), labelled=labelled))
+    if len(sample) < LEAST_DOCUMENTS:
+        return
+    references = _spread(fitted.references, TRAINING_SHARDS)
+    same = sum(
+        executor.collect([executor.submit(_count_same, reference, sample, labelled) for reference in references])
+    )
+    if same >= LEAST_SHARE * len(sample):
+        raise MismatchError(
+            f"{scored.url}: of {len(sample)} of its documents, {same} are in {name}, with the same ids and words; "
+            f"documents that were fitted are not unseen. {DOCUMENTS_ADVICE}"
+        )
+
+
+def _spread(items: Sequence[T], most: int) -> Sequence[T]:
+    """Return at most so many items of a sequence, at equal distances."""
+    if not items:
+        return []
+    return [items[index] for index in sorted({int(index) for index in np.linspace(0, len(items) - 1, most)})]
+
+
+def _fingerprints(documents: Documents, numbers: Sequence[int], *, labelled: bool) -> dict[str, bytes]:
+    """Return digests of the words and counts of some documents by id, and of their labels where these count."""
+    further = [column for name, column in sorted(documents.extras.items()) if name not in ("title", "date", "segments")]
+    digests = {}
+    for number in numbers:
+        low, high = documents.offsets[number], documents.offsets[number + 1]
+        digest = hashlib.sha256(documents.words[low:high].tobytes())
+        digest.update(documents.counts[low:high].tobytes())
+        digest.update(repr([column[number].as_py() for column in further] if labelled else []).encode())
+        digests[documents.ids[number].as_py()] = digest.digest()
+    return digests
+
+
+def _count_same(reference: ShardReference, sample: Mapping[str, bytes], labelled: bool) -> int:
+    """Return the number of a sample's documents in a shard."""
+    documents = reference.documents()
+    present = np.flatnonzero(np.asarray(pc.is_in(documents.ids, value_set=pa.array(list(sample)))))
+    digests = _fingerprints(documents, present.tolist(), labelled=labelled)
+    return sum(sample[identity] == digest for identity, digest in digests.items())

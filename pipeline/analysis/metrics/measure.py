@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.analysis.evaluate import (
     require_disjoint,
+    require_no_training_documents,
     require_same_vocabulary,
     require_unseen_by_all,
 )
@@ -287,6 +288,8 @@ def measure_completion(metrics: Sequence[Metric], job: Job, what: Scored) -> lis
     note = require_disjoint(job.named, what)
     first = job.named[0][1]
     held = what.held(first)
+    if not what.known:
+        require_no_training_documents(job.named, what.corpus, job.executor)
     submit = what.submit(held, job.executor, job.seed)
     values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
     total = CompletionSums()
@@ -541,6 +544,7 @@ class _Plan:
         unseen.require_documents()
         require_same_vocabulary(self.job.named, unseen)
         require_unseen_by_all(self.job.named, unseen)
+        require_no_training_documents(self.job.named, unseen, self.job.executor)
         return unseen
 
     def _scored(self) -> Scored:

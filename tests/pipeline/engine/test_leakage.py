@@ -81,6 +81,33 @@ def test_documents_that_were_fitted__are_not_unseen(place, tmp_path):
     assert evaluate(place / "known-run", unseen=place / "new").documents == Corpus(place / "new").manifest.documents
 
 
+def test_without_a_lineage__documents_that_were_fitted_are_recognised_by_their_ids_and_words(place, tmp_path):
+    write_corpus(tmp_path / "again", planted_rows(1), 30, shard_tokens=300)
+    write_corpus(tmp_path / "others", planted_rows(4), 30)
+    split(tmp_path / "again", tmp_path / "known", tmp_path / "new", documents=True, fraction=0.3)
+    for name in ("again", "known"):
+        with pytest.raises(MismatchError, match="with the same ids and words"):
+            evaluate(place / "known-run", unseen=tmp_path / name)
+    for name in ("new", "others"):
+        assert np.isfinite(evaluate(place / "known-run", unseen=tmp_path / name).score)
+    shutil.move(place / "known", tmp_path / "moved")
+    try:
+        assert np.isfinite(evaluate(place / "known-run", unseen=tmp_path / "known").score)
+    finally:
+        shutil.move(tmp_path / "moved", place / "known")
+
+
+def test_documents_with_other_labels__are_others_to_families_that_take_labels(tmp_path):
+    rows, labels = planted_rows(2), planted_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
+    write_corpus(tmp_path / "train", rows, 30, labels=labels)
+    write_corpus(tmp_path / "same", rows, 30, labels=labels, shard_tokens=300)
+    write_corpus(tmp_path / "other", rows, 30, labels=[*labels[1:], labels[0]], shard_tokens=300)
+    fit(tmp_path / "train", tmp_path / "run", family="labeled-lda", iterations=2, scheduler="serial")
+    assert evaluate(tmp_path / "run", unseen=tmp_path / "other", field=["kind"]).fields
+    with pytest.raises(MismatchError, match="with the same ids and words"):
+        evaluate(tmp_path / "run", unseen=tmp_path / "same", field=["kind"])
+
+
 def test_folds__of_one_seed_are_unseen_to_one_another_alone(place, tmp_path):
     parts = {}
     for fold in range(3):
