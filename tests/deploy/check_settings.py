@@ -22,8 +22,9 @@ def test_settings__have_the_types_of_dask():
     schema = document(Path(distributed.__file__).parent / "distributed-schema.yaml")
     parts = schema["properties"]["distributed"]["properties"]
     given = document(DEPLOY / "dask.yaml")["distributed"]
-    for name, part in given.items():
-        jsonschema.validate(part, parts[name])
+    validator = jsonschema.validators.validator_for(schema)
+    faults = [fault.message for name, part in given.items() for fault in validator(parts[name]).iter_errors(part)]
+    assert faults == []
 
 
 @pytest.mark.parametrize("path", scripts(), ids=lambda path: path.name)

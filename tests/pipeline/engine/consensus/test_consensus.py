@@ -38,7 +38,7 @@ def consensus(small, tmp_path_factory):
     return place
 
 
-def require_same(run, other):
+def assert_same(run, other):
     """Compare two consensuses, their members and their events."""
     for place in ("", "members/000", "members/001", "members/002"):
         assert bits(Model(run / place), SHARDS) == bits(Model(other / place), SHARDS)
@@ -55,14 +55,14 @@ def require_same(run, other):
 @pytest.mark.parametrize("workers", rest_long([3, 1, 8]))
 def test_a_consensus__has_the_same_bits_with_any_number_of_threads(small, consensus, tmp_path, workers):
     fit(small[0], tmp_path / "run", heldout=small[1], workers=workers, **OPTIONS)
-    require_same(tmp_path / "run", consensus)
+    assert_same(tmp_path / "run", consensus)
 
 
 @pytest.mark.long
 @pytest.mark.xdist_group("clusters")
 def test_a_consensus__has_the_same_bits_on_a_cluster(small, consensus, tmp_path, clusters):
     fit(small[0], tmp_path / "run", heldout=small[1], scheduler=clusters(3), **OPTIONS)
-    require_same(tmp_path / "run", consensus)
+    assert_same(tmp_path / "run", consensus)
 
 
 def is_iteration(number, member=None):
@@ -91,7 +91,7 @@ def test_a_consensus_that_was_stopped__continues_to_the_same_bits(small, consens
     assert verify(tmp_path / "run").broken == []
     assert not (tmp_path / "run/model").exists()
     resume(tmp_path / "run")
-    require_same(tmp_path / "run", consensus)
+    assert_same(tmp_path / "run", consensus)
     assert verify(tmp_path / "run").broken == []
 
 
@@ -100,16 +100,16 @@ def test_a_consensus_killed_without_a_word__continues_to_the_same_bits(consensus
     run = shutil.copytree(consensus, tmp_path / "run")
     shutil.rmtree(run / "model")
     resume(run)
-    require_same(run, consensus)
+    assert_same(run, consensus)
     Run(run).replace_events([event for event in Run(run).events() if event["event"] != "end"])
     resume(run)
-    require_same(run, consensus)
+    assert_same(run, consensus)
     shutil.rmtree(run / "model")
     shutil.rmtree(run / "checkpoints")
     told = [event for event in Run(run).events() if event["event"] not in ("end", "iteration")]
     Run(run).replace_events(told)
     resume(run, workers=3)
-    require_same(run, consensus)
+    assert_same(run, consensus)
 
 
 @pytest.mark.parametrize("finished", [False, True])
@@ -123,7 +123,7 @@ def test_a_consensus_without_a_whole_checkpoint__is_joined_again(consensus, tmp_
     told = []
     resume(run, sinks=[told.append])
     assert any("its members are joined again" in event.get("text", "") for event in told)
-    require_same(run, consensus)
+    assert_same(run, consensus)
 
 
 @pytest.mark.parametrize("stop", rest_long(list(STOPS), retained=(0, 2, 5)))
@@ -144,7 +144,7 @@ def test_a_consensus_that_another_has_taken_over__ends_and_leaves_nothing(small,
     assert after == {file: data for file, data in before.items() if not file.startswith("members/")}
     shutil.rmtree(run / "lock")
     resume(run)
-    require_same(run, consensus)
+    assert_same(run, consensus)
 
 
 def test_a_finished_consensus__is_left_alone(consensus, tmp_path):
