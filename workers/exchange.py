@@ -113,6 +113,9 @@ class Links(Protocol):
     def leave_thread(self) -> None:
         """Let other tasks have the thread of this one, which is going to wait for other hosts."""
 
+    def when_released(self, leave: Callable[[], None]) -> None:
+        """Have a function called once nobody needs the result of this task any more."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -184,12 +187,13 @@ class Held:
     So the scheduler moves them when a worker retires, and hears of no turn.
     """
 
-    def __init__(self, states: dict[int, HostState]) -> None:
-        self._states = states
+    def __init__(self, token: str, home: int, states: dict[int, HostState]) -> None:
+        self._token, self._home, self._states = token, home, states
 
-    def __reduce__(self) -> tuple[type[Held], tuple[dict[int, HostState]]]:
+    def __reduce__(self) -> tuple[Callable[..., Held], tuple[str, int, dict[int, HostState]]]:
         """Leave out the rows, which all hosts have."""
-        return Held, ({turn: HostState([], state.swept) for turn, state in [*self._states.items()]},)
+        states = {turn: HostState([], state.swept) for turn, state in [*self._states.items()]}
+        return _held, (self._token, self._home, states)
 
     def state(self, turn: int) -> HostState:
         """Return a state that is still needed."""
@@ -197,6 +201,12 @@ class Held:
             return self._states[turn]
         except KeyError:
             raise HostLostError("a state was lost with an exchange that was given up") from None
+
+
+def _held(token: str, home: int, states: dict[int, HostState]) -> Held:
+    """Return what a host holds, which a worker short of memory may have put on disk in the meantime."""
+    host = _hosts.get((token, home))
+    return Held(token, home, states) if host is None else host.held
 
 
 class Host:
@@ -218,7 +228,7 @@ class Host:
         self._heldout = dict(zip(part.numbers, heldout, strict=False))
         self._warm = dict(zip(part.numbers, warm, strict=False))
         self._states = {0: state}
-        self.held = Held(self._states)
+        self.held = Held(token, home, self._states)
         self._changed = threading.Condition()
         self._orders: deque[AnyOrder] = deque()
         self._inbox: dict[tuple[int, Kind], dict[int, tuple[bytes, ...]]] = {}
@@ -569,14 +579,21 @@ def join(
         blocks = list(given)
     state = HostState(blocks, dict(zip(part.numbers, swept, strict=False)))
     host = _hosts[token, home] = Host(token, home, links, part, shards, heldout, warm, state)
+    links.when_released(lambda: _forget(token, home))
     return host.held
 
 
 def leave(token: str) -> None:
     """Give an exchange up, and forget its states."""
-    interrupt(token)
-    for key in [key for key in _hosts if key[0] == token]:
-        del _hosts[key]
+    for key in [key for key in [*_hosts] if key[0] == token]:
+        _forget(*key)
+
+
+def _forget(token: str, home: int) -> None:
+    """Have a host, if it is there, give up and lose its states."""
+    host = _hosts.pop((token, home), None)
+    if host is not None:
+        host.close()
 
 
 def interrupt(token: str) -> None:
@@ -588,7 +605,7 @@ def interrupt(token: str) -> None:
 
 def has_ended(token: str) -> bool:
     """Return whether no host of this process takes part in an exchange any more."""
-    return all(key[0] != token for key in _hosts)
+    return all(key[0] != token for key in [*_hosts])
 
 
 def deliver(message: Message) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -50,6 +51,31 @@ class DaskLinks:
     def leave_thread(self) -> None:
         """Let other tasks have the thread of this one."""
         distributed.secede()
+
+    def when_released(self, leave: Callable[[], None]) -> None:
+        """Have a function called once nobody needs the result of this task any more, or its worker closes."""
+        worker = distributed.get_worker()
+        release = _Release(worker, str(worker.get_current_task()), leave)
+        adding = worker.plugin_add(release, name=release.name)
+        asyncio.run_coroutine_threadsafe(adding, worker.loop.asyncio_loop).result()
+
+
+class _Release(distributed.WorkerPlugin):  # type: ignore[misc]
+    """Calls a function once a worker releases the result of a task: its driver may be gone without a word."""
+
+    def __init__(self, worker: distributed.Worker, key: str, leave: Callable[[], None]) -> None:
+        self._worker, self._key, self._leave = worker, key, leave
+        self.name = f"collapsium-release-{key}"
+
+    def transition(self, key: distributed.worker.Key, start: str, finish: str, **others: object) -> None:  # noqa: ARG002
+        """Leave with the result; the worker is going through its plugins, so this one is removed after it."""
+        if key == self._key and finish in ("released", "forgotten"):
+            self._leave()
+            asyncio.get_running_loop().create_task(self._worker.plugin_remove(name=self.name))
+
+    def teardown(self, worker: distributed.Worker) -> None:  # noqa: ARG002
+        """Leave with the worker."""
+        self._leave()
 
 
 async def _send(worker: distributed.Worker, address: str, message: exchange.Message) -> None:

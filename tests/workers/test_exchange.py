@@ -1,5 +1,6 @@
 """Hosts that exchange the changes of their rows, in one process: the same bits as one after another."""
 
+import pickle
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -51,6 +52,9 @@ class Near:
         return send
 
     def leave_thread(self):
+        pass
+
+    def when_released(self, leave):
         pass
 
 
@@ -144,6 +148,19 @@ def test_hosts_that_wait_for_one_that_is_lost__end_and_hold_the_state_before(sma
     with pytest.raises(exchange.HostLostError):
         executor.collect([turn.blocks[0]])
     again.close()
+    executor.close()
+
+
+def test_what_a_host_holds__is_the_same_after_its_worker_had_it_on_disk(small):
+    executor = Hosts(2)
+    problem = problem_of(small[0], "lda", {"topics": 4}, executor=executor)
+    begun = Exchange.begun(problem, problem.initial_state())
+    held = executor.collect(begun._held)[1]
+    assert pickle.loads(pickle.dumps(held)) is held
+    begun.close()
+    moved = pickle.loads(pickle.dumps(held))
+    assert moved is not held
+    assert moved.state(0).blocks == []
     executor.close()
 
 

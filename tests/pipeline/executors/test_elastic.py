@@ -1,6 +1,8 @@
 """Clusters that others own: objects, scheduler files, workers that join, leave or differ, and several fits at once."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -45,13 +47,19 @@ class Computed(distributed.SchedulerPlugin):
                 self.workers[kwargs["worker"]] += 1
 
 
+def hosts_here():
+    """Names of the threads of hosts that take part in an exchange."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("collapsium-host")]
+
+
 @pytest.fixture
 def cluster():
-    """Two workers in this process, which start at once."""
+    """Two workers in this process, which start at once; whatever ends a fit, nothing of it stays in them."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
     ) as started:
         yield started
+        wait_until(lambda: not hosts_here())
 
 
 @pytest.mark.parametrize("kind", ["client", "cluster", "file"])
@@ -66,6 +74,28 @@ def test_fit__takes_a_client_a_cluster_or_a_scheduler_file_and_leaves_it_open(ki
         assert cluster.status.name == "running"
     names = [event["scheduler"] for event in events if event["event"] == "cluster"]
     assert names == [str(scheduler) if kind == "file" else cluster.scheduler_address]
+
+
+def test_a_driver_that_ends_without_a_word__leaves_nothing_in_the_workers(small, tmp_path):
+    seen = []
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
+    ) as cluster:
+        program = f"""
+import os
+from collapsium.pipeline import fit
+def end(event):
+    if event["event"] == "iteration" and event["iteration"] == 3:
+        os._exit(1)
+fit({str(small[0])!r}, {str(tmp_path / "run")!r}, scheduler={cluster.scheduler_address!r}, sinks=[end], **{OPTIONS})
+"""
+        driver = subprocess.Popen([sys.executable, "-c", program])
+        while driver.poll() is None:
+            seen += hosts_here()
+            time.sleep(0.005)
+        assert driver.returncode == 1
+        assert set(seen) == {"collapsium-host-0", "collapsium-host-1"}
+        wait_until(lambda: not hosts_here())
 
 
 def test_a_client_that_was_closed__is_refused(small, tmp_path, cluster):

@@ -29,8 +29,9 @@ class Held:
 @pytest.fixture(autouse=True)
 def _no_thread_stays():
     """Whatever a test does, closing its executors ends all of their threads."""
+    before = set(threading.enumerate())
     yield
-    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("collapsium-")]
+    names = [thread.name for thread in {*threading.enumerate()} - before if thread.name.startswith("collapsium-")]
     # Threads that sync files stay for the process.
     assert not [name for name in names if not name.startswith("collapsium-sync")]
 
