@@ -305,7 +305,7 @@ def words_over(
     chosen = sorted(names) if topics is None else [topics] if isinstance(topics, int) else list(dict.fromkeys(topics))
     for topic in chosen:
         if topic not in names:
-            raise OptionError(f"{topic}: there is no such topic", "topics")
+            raise OptionError(f"{topic!r}: there is no such topic; expected ids, then the period", "topics")
     ids = np.array(chosen, dtype=np.int64)
     source = RunSource(model.folder.address, corpus.references, ids)
     with contextlib.closing(open_executor(scheduling.scheduler, scheduling.workers, tls=tls)) as executor:
