@@ -64,7 +64,7 @@ from collapsium.pipeline.corpora.text_ingest import (
     report_of,
 )
 from collapsium.pipeline.executors.base import TLS, Executor
-from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.open import open_executor, require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
 from collapsium.pipeline.options import keywords
 from collapsium.storage.building.chunks import Chunk, write_table
@@ -619,6 +619,7 @@ def append_with_report(
         recorded = read_history(opened.folder) or recorded
         recorded = recorded.until(opened.manifest.documents)
         clean_hidden(opened)
+        require_shared(scratch, scheduler, addition.tls, target=opened.url, option="corpus")
         with contextlib.closing(open_executor(scheduler, addition.workers, tls=addition.tls)) as executor:
             adding = DocumentAddition(executor, opened, scratch, history, recorded, stops, addition, sides)
             counted = adding.read(paths, scheduler, progress)

@@ -21,7 +21,7 @@ from collapsium.pipeline.corpora.recorded_reading import (
     with_guesses_of_counts,
 )
 from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts, phrasing_of
-from collapsium.pipeline.corpora.texts_in_memory import ID, check_lazy, is_lazy, write_partition
+from collapsium.pipeline.corpora.texts_in_memory import ID, NAME, check_lazy, is_lazy, partition_of, write_partition
 from collapsium.pipeline.corpora.texts_in_memory import fields_of as columns_named
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import dask_collections, require_shared
@@ -37,7 +37,7 @@ from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.word_rule import RULE
-from collapsium.storage.errors import MismatchError, NoVocabularyError, OptionError, suggestion
+from collapsium.storage.errors import InputError, MismatchError, NoVocabularyError, OptionError, suggestion
 from collapsium.storage.io.encodings import checked_encoding
 from collapsium.storage.io.folder import Folder, ensure_free
 from collapsium.storage.readers.base import Source
@@ -206,7 +206,7 @@ def ingest(
     if corpus is None:
         with place_for(None, "corpus") as place:
             shared = Folder(place.path.rpartition("/")[0])
-            require_shared(shared, scheduling.scheduler, tls, named=False, option="corpus")
+            require_shared(shared, scheduling.scheduler, tls, target=None, option="corpus")
             ingest(sources, place.path, **dict(options), **dict(scheduling), tls=tls, progress=progress)
             return place.with_temporary(Corpus(place.path))
     if is_lazy(sources):
@@ -260,11 +260,21 @@ def _partitions(
     ensure_free(Folder(corpus))
     folder = Folder(f"{Folder(corpus).address}.{uuid.uuid4().hex[:8]}.texts")
     try:
+        require_shared(folder, scheduler, None, target=Folder(corpus).url, option="corpus")
         optional = () if options.id else (ID,)
-        rows = dask_collections().compute_partitions(texts, write_partition, (folder, fields, optional), scheduler)
+        dask, arguments = dask_collections(), (folder, fields, optional)
+        rows = dask.compute_partitions(dask.partitions(texts), write_partition, arguments, scheduler)
         if not sum(rows):
             raise OptionError("expected at least one text")
         yield folder.address
+    except InputError as error:
+        # Files of the folder are unknown to the caller.
+        head, _, file = error.path.rpartition("/")
+        if folder.address not in (head, error.path):
+            raise
+        partition = f"partition {partition_of(file)}" if head == folder.address else ""
+        where = ", ".join(filter(None, (partition, error.where)))
+        raise InputError(NAME, error.expected, where) from None
     finally:
         folder.remove()
 

@@ -20,7 +20,7 @@ from collapsium.pipeline.corpora.passes import (
     write_side_tables,
 )
 from collapsium.pipeline.executors.base import TLS, Executor
-from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.executors.open import open_executor, require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler, as_scheduler, check_scheduler, is_elsewhere
 from collapsium.storage.building.chunks import write_table
 from collapsium.storage.building.ingest_record import History, Phrasing, Report
@@ -253,9 +253,10 @@ def ingest_texts(
         counted = pa.array(words.fixed, pa.string()).filter(pa.array(like.vocabulary.tokens > 0))
         words = replace(words, stops=stops.sparing(counted))
     history = replace(history, options=replace(history.options, vocabulary=None))
-    where = (scheduler, workers)
-    with created(Folder(corpus)) as folder, contextlib.closing(open_executor(*where, tls=tls)) as executor:
-        return _write(executor, folder, sources, history, words, shard_tokens, progress, sides)
+    with created(Folder(corpus)) as folder:
+        require_shared(folder, scheduler, tls, target=Folder(corpus).url, option="corpus")
+        with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
+            return _write(executor, folder, sources, history, words, shard_tokens, progress, sides)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ Library: TypeAlias = Literal["pandas", "polars", "pyarrow"]  # Of frames that re
 
 NAME, TEXT, ID = "texts", "text", "id"
 FILE = f"{NAME}.parquet"
+PART = "part-{:07d}.parquet"  # File of a partition
 # Options of reading that apply only to files
 OF_FILES = ("values", "header", "index_base", "max_decompressed", "separator", "label_separator", "transpose")
 OF_WORDS = ("min_documents", "max_document_share", "max_words", "phrases", "phrase_count", "phrase_threshold", "like")
@@ -92,10 +93,15 @@ def write_partition(part: Any, number: int, folder: Folder, fields: Mapping[str,
         if table.num_rows:
             sink = pa.BufferOutputStream()
             pq.write_table(table, sink, compression="lz4")
-            folder.write(f"part-{number:07d}.parquet", memoryview(sink.getvalue()))
+            folder.write(PART.format(number), memoryview(sink.getvalue()))
     except OptionError as error:
         raise OptionError(f"partition {number}: {error.message}", error.parameter) from None
     return int(table.num_rows)
+
+
+def partition_of(file: str) -> int:
+    """Return the number of the partition whose texts are in a file."""
+    return int(file.removeprefix("part-").removesuffix(".parquet"))
 
 
 def rows_of(part: Any) -> Any:

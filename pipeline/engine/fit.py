@@ -70,7 +70,7 @@ class RunFolder:
         """Refuse a folder that the workers cannot read, before anything is ingested."""
         if is_elsewhere(self._scheduler):
             parent = Folder(Folder(self.run).address.rpartition("/")[0] or "/")
-            require_shared(parent, self._scheduler, tls, named=self.temporary is None)
+            require_shared(parent, self._scheduler, tls, target=parent.url if self.temporary is None else None)
 
     def ingest(self, documents: object, reading: Mapping[str, object]) -> Corpus:
         """Ingest documents into a corpus in the run's folder."""

@@ -10,10 +10,11 @@ import inspect
 import math
 import os
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast, dataclass_transform
 
 import numpy as np
 import numpy.typing as npt
@@ -121,6 +122,13 @@ WRITTEN = 100_000
 # Number of entries of a dense array that are converted to sparse ones at a time.
 CELLS = 1 << 24
 FRACTIONAL = ("error", "round")
+# Checks of scikit-learn. NaN is refused as other numbers that are no counts are, with its place.
+CHECKS: dict[str, Any] = {
+    "accept_sparse": "csr",
+    "accept_large_sparse": True,
+    "ensure_all_finite": False,
+    "ensure_non_negative": True,
+}
 
 
 def as_corpus(X: Any) -> Corpus | None:
@@ -134,11 +142,12 @@ def as_corpus(X: Any) -> Corpus | None:
 
 def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Return a checked matrix, and set or compare the columns of the estimator."""
+    if estimator.fractional not in FRACTIONAL:
+        expected = " or ".join(map(repr, FRACTIONAL))
+        raise OptionError(f"fractional: expected {expected}, found {estimator.fractional!r}")
     if not is_lazy(X):
         _require_matrix(X)
-        return validate_data(
-            estimator, X, reset=reset, accept_sparse="csr", accept_large_sparse=True, ensure_non_negative=True
-        )
+        return validate_data(estimator, X, reset=reset, **CHECKS)
     rows = dask_collections().as_rows(X)
     if rows.ndim != 2 or not np.isfinite(rows.shape[1]):
         raise InputError("X", f"expected a Dask array of documents x words, found the shape {rows.shape}")
@@ -173,19 +182,11 @@ def annotated_source(X: Any, layer: str | None, binarise: bool, fractional: str)
     return AnnotatedSource(X, ReadOptions(layer=layer, binarise=binarise, word_rule=RULE))
 
 
-def document_chunks(X: Any, most: int, fractional: str, name: str) -> Iterator[Documents]:
-    """Yield the rows of a checked matrix as chunks of documents."""
-    if fractional not in FRACTIONAL:
-        raise OptionError(f"fractional: expected {' or '.join(map(repr, FRACTIONAL))}, found {fractional!r}")
-
-    def parts() -> Iterator[Documents]:
-        first = 0
-        for part in _parts(X, most, name):
-            documents = _documents(part, first, fractional)
-            first += len(documents)
-            yield documents
-
-    return regrouped(parts(), most)
+def document_chunks(X: Any, most: int, fractional: str, first: int = 0) -> Iterator[Documents]:
+    """Yield the rows of a checked matrix, numbered from `first`, as chunks of documents."""
+    rows = most if scipy.sparse.issparse(X) else min(most, max(CELLS // X.shape[1], 1))
+    parts = (_documents(X[row : row + rows], first + row, fractional) for row in range(0, X.shape[0], rows))
+    return regrouped(parts, most)
 
 
 def fields_of_metadata(metadata: object, names: Sequence[str]) -> dict[str, pa.Array]:
@@ -271,37 +272,31 @@ def written(chunks: Iterable[Documents], folder: str, words: list[str], shard_to
     return Corpus(folder)
 
 
-def _parts(X: Any, most: int, name: str) -> Iterator[Any]:
-    """Yield a matrix in parts of rows; blocks of a Dask array are computed one after another."""
-    if not is_lazy(X):
-        rows = most if scipy.sparse.issparse(X) else min(most, max(CELLS // X.shape[1], 1))
-        for first in range(0, X.shape[0], rows):
-            yield X[first : first + rows]
-        return
-    for number in range(X.numblocks[0]):
-        block = X.blocks[number].compute()
-        if block.shape[0]:
-            yield from _parts(_checked_block(block, number, X.shape[1], name), most, name)
+class RowReading(NamedTuple):
+    """Options by which workers read the rows of a Dask collection."""
+
+    columns: int
+    fractional: str
+    estimator: str  # Name of the class, for errors
+
+    def chunks(self, block: Any, most: int, first: int = 0, where: str = "") -> Iterator[Documents]:
+        """Yield the rows of a block, numbered from `first`, as chunks of documents; `where` is the block in errors."""
+        if block.shape[1:] != (self.columns,):
+            raise InputError("X", f"expected {self.columns} columns, found {block.shape[1]}", where)
+        if not block.shape[0]:
+            return
+        checked = check_array(block, **CHECKS, estimator=self.estimator, input_name="X")
+        try:
+            yield from document_chunks(checked, most, self.fractional, first)
+        except InputError as error:
+            raise InputError(error.path, error.expected, ", ".join(filter(None, (where, error.where)))) from None
 
 
-def _checked_block(block: Any, number: int, columns: int, name: str) -> Any:
-    """Return a block of rows of a Dask array that is a matrix of counts."""
-    if block.shape[1:] != (columns,):
-        raise InputError("X", f"expected {columns} columns, found {block.shape[1]}", f"partition {number}")
-    return check_array(
-        block, accept_sparse="csr", accept_large_sparse=True, ensure_non_negative=True, estimator=name, input_name="X"
-    )
-
-
-def _write_block(block: Any, number: int, scratch: Folder, columns: int, fractional: str, name: str) -> BlockRead:
+def _write_block(block: Any, number: int, scratch: Folder, reading: RowReading) -> BlockRead:
     """Write the rows of a block to a scratch folder, beside it, with the columns' numbers as words."""
-    if not block.shape[0]:
+    parts = list(reading.chunks(block, WRITTEN, where=f"partition {number}"))
+    if not parts:
         return BlockRead((), sum_counts([]))
-    try:
-        parts = list(document_chunks(_checked_block(block, number, columns, name), WRITTEN, fractional, name))
-    except InputError as error:
-        where = error.where if "partition" in (error.where or "") else f"partition {number}, {error.where}"
-        raise InputError(error.path, error.expected, where) from None
     documents = Documents.join(parts)
     if (long := too_long(documents.counts, documents.offsets)) is not None:
         raise InputError("X", long[1], f"partition {number}, row {long[0]}")
@@ -326,11 +321,12 @@ def _documents(part: Any, first: int, fractional: str) -> Documents:
     wrong = (values > INT32_MAX) | ((values != np.floor(values)) if values.dtype.kind == "f" else False)
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
-        row = int(np.searchsorted(counts.indptr, at, side="right")) - 1
+        row, value = int(np.searchsorted(counts.indptr, at, side="right")) - 1, values[at].item()
+        shown_value = "NaN" if math.isnan(value) else repr(value)
+        advice = "; fractional='round' takes the nearest whole number" if 0 < value < INT32_MAX else ""
         raise InputError(
             "X",
-            f"expected whole counts of words from 0 to {INT32_MAX}, found {values[at].item()!r}; fractional='round' "
-            "takes the nearest whole number",
+            f"expected whole counts of words from 0 to {INT32_MAX}, found {shown_value}{advice}",
             f"row {first + row}, column {counts.indices[at]}",
         )
     counts.eliminate_zeros()
@@ -341,6 +337,9 @@ def _documents(part: Any, first: int, fractional: str) -> Documents:
         counts.data.astype(np.int32),
     )
 
+
+# A function of a model, the numbers of a chunk and of its first document, and the chunk
+Task: TypeAlias = Callable[[Fitted, int, int, Documents], T]
 
 # Number of documents in a chunk. It is fixed, because the random numbers of a document may depend on it.
 FOLD_IN_DOCUMENTS = 512
@@ -524,17 +523,16 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
         if is_lazy(X):
             return self._corpus_of_blocks(X, Folder(f"{place}/corpus"), words, extras)
-        chunks = document_chunks(X, WRITTEN, self.fractional, type(self).__name__)
+        chunks = document_chunks(X, WRITTEN, self.fractional)
         return written(with_fields(chunks, extras) if extras else chunks, f"{place}/corpus", words, shard_tokens)
 
     def _corpus_of_blocks(self, X: Any, target: Folder, words: list[str], extras: Mapping[str, pa.Array]) -> Corpus:
         """Return the corpus of a Dask array, whose blocks and shards its workers write; no row comes here."""
         scheduler, columns = as_scheduler(self.scheduler), X.shape[1]
         with created(target) as folder:
-            require_shared(folder, scheduler, None, named=False, option="run")
             scratch = folder / SCRATCH
-            arguments = (scratch, columns, self.fractional, type(self).__name__)
-            blocks = dask_collections().compute_partitions(X.rechunk({1: -1}), _write_block, arguments, scheduler)
+            dask, arguments = dask_collections(), (scratch, self._row_reading())
+            blocks = dask.compute_partitions(dask.row_blocks(X), _write_block, arguments, scheduler)
             records, numberings, first = list[ChunkRecord](), list[tuple[tuple[str, int, int], ...]](), 0
             for record in (record for block in blocks for record in block.records):
                 own = {name: column.slice(first, record.documents) for name, column in extras.items()}
@@ -560,13 +558,25 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
                 raise InputError("X", error.expected) from None
         return Corpus(target.address)
 
-    def _folder_of_run(self) -> str | None:
-        """Return the folder of `run`, for files that workers on other machines read too; None in this process."""
-        if self.run is None or not is_elsewhere(self.scheduler) or not Folder(self.run).local:
-            return None
-        parent = Path(Folder(self.run).path).parent
-        parent.mkdir(parents=True, exist_ok=True)
-        return str(parent)
+    @contextmanager
+    def _place(self) -> Iterator[str]:
+        """Provide a temporary folder that workers read too: on other machines, one beside `run`."""
+        scheduler = as_scheduler(self.scheduler)
+        if self.run is not None and is_elsewhere(scheduler) and not Folder(self.run).local:
+            folder = Folder(f"{Folder(self.run).address}.{uuid.uuid4().hex[:8]}")
+            try:
+                yield folder.address
+            finally:
+                folder.remove()
+            return
+        parent = None
+        if self.run is not None and is_elsewhere(scheduler):
+            parent = Path(Folder(self.run).path).parent
+            parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=parent) as place:
+            target = None if self.run is None else os.fspath(self.run)
+            require_shared(Folder(place), scheduler, None, target=target, option="run")
+            yield place
 
     def _annotated(self, X: Any) -> AnnotatedSource | None:
         return annotated_source(X, self.layer, bool(self.binarise), self.fractional)
@@ -597,7 +607,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         if corpus is None:
             if reset:
                 self._words = None
-            yield from document_chunks(validated(self, X, reset=reset), most, self.fractional, type(self).__name__)
+            yield from document_chunks(validated(self, X, reset=reset), most, self.fractional)
             return
         if reset:
             self._remember(corpus)
@@ -629,14 +639,26 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         verbose = None if self.verbose is None else bool(self.verbose)
         return shown(f"{activity} {type(self).__name__}", verbose)
 
-    def _each(self, X: Any, task: Callable[[int, int, Documents], Call[T]], metadata: object = None) -> Iterator[T]:
-        """Yield the result of a task for each chunk, given the numbers of the chunk and of its first document."""
-        extras, count = self._fields(X, metadata, self._fitted.formula), counter_here("documents")
+    def _row_reading(self) -> RowReading:
+        return RowReading(self.n_features_in_, self.fractional, type(self).__name__)
+
+    def _each(self, X: Any, task: Task[T], metadata: object = None) -> Iterator[T]:
+        """Yield the result of a task for each chunk of documents; rows of a Dask collection stay on its workers."""
+        extras, fitted = self._fields(X, metadata, self._fitted.formula), self._fitted
+        if is_lazy(X):
+            rows, dask, scheduler = validated(self, X, reset=False), dask_collections(), as_scheduler(self.scheduler)
+            blocks, bounds = dask.aligned_blocks(rows, FOLD_IN_DOCUMENTS, scheduler)
+            _require_rows(extras, bounds[-1])
+            arguments = (bounds, self._row_reading(), task, fitted, extras)
+            for results in dask.compute_partitions(blocks, _results_of_block, arguments, scheduler):
+                yield from results
+            return
+        count = counter_here("documents")
 
         def submitted() -> Iterator[Call[T]]:
             first, chunks = 0, self._chunks_of(X, FOLD_IN_DOCUMENTS)
             for number, documents in enumerate(with_fields(chunks, extras) if extras else chunks):
-                yield task(number, first, documents)
+                yield task, (fitted, number, first, documents)
                 first += len(documents)
                 count(first)
 
@@ -687,10 +709,7 @@ class TopicEstimator(DocumentEstimator):
             # If this fit fails, an earlier model with other columns must not be used.
             for name in ("_fitted", "n_iter_"):
                 self._forget(name)
-            with (
-                self._shown("fitting"),
-                tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=self._folder_of_run()) as place,
-            ):
+            with self._shown("fitting"), self._place() as place:
                 corpus = self._corpus_of(X, place, extras)
                 self._keep(*self._fit(corpus, place, seed, options, limits))
         self._base_seed = seed
@@ -748,22 +767,26 @@ class TopicEstimator(DocumentEstimator):
             before = getattr(self, "_fitted", None)
             if before is None:
                 self._base_seed = self._seed()
-            documents = Documents.join(list(self._chunks_of(X, FOLD_IN_DOCUMENTS, reset=before is None)))
-            shard = Shard.of(0, documents)
-            if not shard.tokens:
+                if getattr(config, "weights", None) is not None:
+                    # They are computed from all documents.
+                    raise OptionError(
+                        "expected an estimator that was fitted, as `partial_fit` sees a minibatch", "weights"
+                    )
+            step = (before, self.FAMILY, config, self._base_seed, int(self.total_documents))
+            if is_lazy(X):
                 if before is None:
-                    raise InputError("X", "expected at least one document with a word")
-                return self
-            if before is None and getattr(config, "weights", None) is not None:
-                # They are computed from all documents.
-                raise OptionError("expected an estimator that was fitted, as `partial_fit` sees a minibatch", "weights")
-            self._step(before, config, shard)
+                    self._words = None
+                rows, dask = validated(self, X, reset=before is None), dask_collections()
+                block, arguments = dask.joined(dask.row_blocks(rows)), (self._row_reading(), *step)
+                [after] = dask.compute_partitions([block], _step_of_block, arguments, as_scheduler(self.scheduler))
+            else:
+                chunks = list(self._chunks_of(X, FOLD_IN_DOCUMENTS, reset=before is None))
+                after = _stepped(chunks, self.n_features_in_, *step)
+            if after is not None:
+                self._keep(after, after.steps)
+            elif before is None:
+                raise InputError("X", "expected at least one document with a word")
         return self
-
-    def _step(self, before: Fitted | None, config: FamilyOptions, shard: Shard) -> None:
-        total = int(self.total_documents)
-        after = stepped(before, self.FAMILY, config, self._base_seed, shard, self.n_features_in_, total)
-        self._keep(after, after.steps)
 
     # Results.
 
@@ -792,11 +815,8 @@ class TopicEstimator(DocumentEstimator):
             rows = validated(self, X, reset=False)
             names = self.get_feature_names_out()
             return dask_collections().map_blocks(X, rows, _block_proportions, copy.copy(self), names)
-        fitted = self._fitted
         with self._shown("transforming with"):
-            parts = list(
-                self._each(X, lambda number, _, documents: (fitted.proportions, (number, documents)), metadata)
-            )
+            parts = list(self._each(X, _proportions, metadata))
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))
 
     def score(self, X: Any, y: object = None, *, metadata: object = None) -> float:  # noqa: ARG002
@@ -809,12 +829,8 @@ class TopicEstimator(DocumentEstimator):
         It is a held-out score only for documents that the model was not fitted to. `metadata` is as for `transform`.
         """
         check_is_fitted(self, "n_iter_")
-        fitted = self._fitted
         with self._shown("scoring with"):
-            scores = list(
-                self._each(X, lambda number, first, documents: (fitted.score, (number, first, documents)), metadata)
-            )
-        score = mean_score(scores)
+            score = mean_score(list(self._each(X, Fitted.score, metadata)))
         if score is None:
             raise InputError("X", "no token is left to score")
         return score
@@ -846,9 +862,9 @@ class TopicEstimator(DocumentEstimator):
         if len(names) != self.n_features_in_:
             raise OptionError(f"vocabulary: expected {self.n_features_in_} words, found {len(names)}")
         lengths, tokens, shares = [np.zeros(0, np.int64)], np.zeros(self.n_features_in_, np.int64), []
-        for documents, part in self._each(X, lambda number, _, some: (_shown, (self._fitted, number, some))):
-            lengths.append(documents.tokens)
-            np.add.at(tokens, documents.words, documents.counts)
+        for length, (words, counts), part in self._each(X, _described):
+            lengths.append(length)
+            tokens[words] += counts
             shares.append(part)
         length = np.concatenate(lengths)
         if not length.any():
@@ -866,14 +882,64 @@ class TopicEstimator(DocumentEstimator):
 
 
 def _block_proportions(block: Any, estimator: DocumentEstimator) -> npt.NDArray[np.float64]:
+    # Filters leave blocks without rows.
+    if not block.shape[0]:
+        return np.zeros((0, len(estimator.get_feature_names_out())))
     # Several blocks at a time would write over one another's lines.
     with silenced():
         proportions: npt.NDArray[np.float64] = estimator.transform(block)
     return proportions
 
 
-def _shown(fitted: Fitted, number: int, documents: Documents) -> tuple[Documents, npt.NDArray[np.float64]]:
-    return documents, fitted.proportions(number, documents)
+def _results_of_block(
+    block: Any,
+    number: int,
+    bounds: Sequence[int],
+    reading: RowReading,
+    task: Task[T],
+    fitted: Fitted,
+    extras: Mapping[str, pa.Array],
+) -> list[T]:
+    """Return the results of a task for the chunks of a block, whose rows begin and end at `bounds`."""
+    results, (first, last) = list[T](), bounds[number : number + 2]
+    own = {name: column.slice(first, last - first) for name, column in extras.items()}
+    chunks = reading.chunks(block, FOLD_IN_DOCUMENTS, first)
+    for documents in with_fields(chunks, own) if own else chunks:
+        results.append(task(fitted, first // FOLD_IN_DOCUMENTS, first, documents))
+        first += len(documents)
+    return results
+
+
+def _proportions(fitted: Fitted, number: int, _first: int, documents: Documents) -> npt.NDArray[np.float64]:
+    return fitted.proportions(number, documents)
+
+
+def _described(
+    fitted: Fitted, number: int, _first: int, documents: Documents
+) -> tuple[npt.NDArray[np.int64], tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]], npt.NDArray[np.float64]]:
+    """Return lengths of documents, their words with the number of their tokens, and their proportions."""
+    words, places = np.unique(documents.words, return_inverse=True)
+    counts = np.zeros(words.size, dtype=np.int64)
+    np.add.at(counts, places, documents.counts)
+    return documents.tokens, (words, counts), fitted.proportions(number, documents)
+
+
+def _step_of_block(block: Any, _number: int, reading: RowReading, *step: Any) -> Fitted | None:
+    return _stepped(list(reading.chunks(block, FOLD_IN_DOCUMENTS)), reading.columns, *step)
+
+
+def _stepped(
+    chunks: list[Documents],
+    words: int,
+    before: Fitted | None,
+    name: str,
+    config: FamilyOptions,
+    seed: int,
+    total: int,
+) -> Fitted | None:
+    """Return a model after a step on a minibatch; None where that has no tokens."""
+    shard = Shard.of(0, Documents.join(chunks)) if chunks else None
+    return None if shard is None or not shard.tokens else stepped(before, name, config, seed, shard, words, total)
 
 
 @contextmanager

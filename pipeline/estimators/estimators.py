@@ -69,8 +69,8 @@ class CollapsedLDA(TopicEstimator):
         and 2,000,000. Other sizes give other models of similar quality. A corpus keeps its shards.
     scheduler : str, path-like, distributed.Client or cluster object, optional
         Executor of `fit`: by default the active Dask client, or else threads; see `collapsium.pipeline.fit`. Workers
-        on other machines need a corpus on storage that they can read. `transform` and `score` run in threads of this
-        process, and documents of a Dask array where Dask computes it.
+        on other machines need a corpus on storage that they can read. Other methods run in threads of this process, but
+        rows of Dask collections stay on its workers.
     workers : int, optional
         Number of workers of the scheduler; by default `n_jobs`.
     memory : str or int, optional

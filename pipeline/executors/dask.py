@@ -45,7 +45,8 @@ from collapsium.pipeline.executors.liveness import (
 )
 from collapsium.pipeline.monitoring.dask_dashboard.plugin import TOPIC, install
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import ClusterError, ClusterGoneError, MismatchError
+from collapsium.storage.errors import AbsentError, ClusterError, ClusterGoneError, MismatchError
+from collapsium.storage.io.file import is_url
 from collapsium.storage.units import size
 from collapsium.workers.exchange import HostLostError, Links
 
@@ -136,6 +137,11 @@ class DaskExecutor:
             if not recent or isinstance(error, ClusterGoneError):
                 raise
             raise ClusterError(f"{str(error).rstrip('.')}: {restarted}") from error
+        except AbsentError as error:
+            if self._cluster is not None or is_url(str(error)):
+                raise
+            # This machine may have the file.
+            raise AbsentError(f"{error} on a worker's machine; name files that all machines share") from error
 
     def _read_workers(self) -> None:
         """Wait for the workers' state, and until all of them are ready for tasks."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import dask
@@ -14,7 +16,7 @@ import numpy.typing as npt
 import scipy.sparse
 
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ClientOrCluster, Scheduler
-from collapsium.storage.errors import OptionError
+from collapsium.storage.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,16 +26,78 @@ Collection: TypeAlias = Any  # A collection of Dask, or a part of it
 
 
 def compute_partitions(
-    collection: Collection, function: Callable[..., T], arguments: Sequence[object], scheduler: Scheduler
+    parts: Sequence[Collection], function: Callable[..., T], arguments: Sequence[object], scheduler: Scheduler
 ) -> list[T]:
-    """Return the results of a function of each partition, its number and arguments, computed where partitions are."""
-    call = dask.delayed(function, pure=False)
-    parts = np.ravel(np.array(collection.to_delayed(), dtype=object)).tolist()
+    """Return the results of a function of each part, its number and arguments, computed where the parts are."""
+    # The graph has the arguments once, as a model among them may be large.
+    call, shared = dask.delayed(_applied, pure=False), dask.delayed(tuple(arguments), traverse=False)
     with _client_of(scheduler) as client:
         results: tuple[T, ...] = dask.compute(
-            *(call(part, number, *arguments) for number, part in enumerate(parts)), scheduler=client
+            *(call(function, part, number, shared) for number, part in enumerate(parts)), scheduler=client
         )
     return list(results)
+
+
+def partitions(collection: Collection) -> list[Collection]:
+    """Return the partitions of a frame, column or bag."""
+    return list(np.ravel(np.array(collection.to_delayed(), dtype=object)))
+
+
+def _applied(function: Callable[..., T], part: Collection, number: int, arguments: Sequence[object]) -> T:
+    return function(part, number, *arguments)
+
+
+def row_blocks(rows: Collection) -> list[Collection]:
+    """Return the blocks of an array with all of its columns, which workers put beside one another."""
+    return [row[0] if len(row) == 1 else joined(row.tolist(), axis=1) for row in rows.to_delayed()]
+
+
+def joined(blocks: Sequence[Collection], axis: int = 0) -> Collection:
+    """Return blocks as one, dense or sparse, which a worker joins."""
+    return dask.delayed(_joined)(list(blocks), axis)
+
+
+def _joined(blocks: Sequence[Collection], axis: int) -> Collection:
+    columns = [block.shape[1] for block in blocks]
+    if not axis and min(columns) < max(columns):
+        raise InputError("X", f"expected {columns[0]} columns, found {next(n for n in columns if n != columns[0])}")
+    # Dask joins sparse matrices, but no sparse arrays.
+    if any(map(scipy.sparse.issparse, blocks)):
+        return (scipy.sparse.hstack if axis else scipy.sparse.vstack)(blocks).tocsr()
+    return np.concatenate(blocks, axis=axis)
+
+
+def aligned_blocks(rows: Collection, step: int, scheduler: Scheduler) -> tuple[list[Collection], list[int]]:
+    """Return blocks of rows that begin at multiples of `step`, and the rows at which they begin and the last one ends.
+
+    Blocks of unknown length, as frames have them, are counted first.
+    """
+    blocks, lengths = row_blocks(rows), rows.chunks[0]
+    if np.isnan(lengths).any():
+        lengths = compute_partitions(blocks, _rows_of, (), scheduler)
+    bounds = [0, *accumulate(map(int, lengths))]
+    cuts = sorted({*(begin // step * step for begin in bounds[:-1]), bounds[-1]})
+    return [_rows_between(blocks, bounds, *pair) for pair in pairwise(cuts)], cuts
+
+
+def _rows_of(block: Collection, _number: int) -> int:
+    return int(block.shape[0])
+
+
+def _rows_between(blocks: Sequence[Collection], bounds: Sequence[int], low: int, high: int) -> Collection:
+    """Return the rows from `low` to `high` of blocks that begin and end at `bounds`."""
+    pieces = []
+    for number in range(bisect_right(bounds, low) - 1, bisect_left(bounds, high)):
+        begin, end = bounds[number : number + 2]
+        start, stop = max(low - begin, 0), min(high, end) - begin
+        block = blocks[number]
+        if start < stop:
+            pieces.append(block if stop - start == end - begin else dask.delayed(_cut)(block, start, stop))
+    return pieces[0] if len(pieces) == 1 else joined(pieces)
+
+
+def _cut(block: Collection, start: int, stop: int) -> Collection:
+    return (block.tocsr() if scipy.sparse.issparse(block) else block)[start:stop]
 
 
 @contextlib.contextmanager
@@ -125,7 +189,22 @@ def as_rows(collection: Collection) -> Collection:
             width = np.ravel(first).size if not scipy.sparse.issparse(first) else first.shape[-1]
             return map_arrays(collection, _stacked, (width,), width)
         collection = collection.to_dataframe()
-    return collection.to_dask_array()
+    # A column of numbers is refused later, by its shape.
+    return (_checked(collection) if collection.ndim > 1 else collection).to_dask_array()
+
+
+def _checked(frame: Collection) -> Collection:
+    """Return a frame that refuses partitions with other columns, whose counts would be taken for other words'."""
+    return frame.map_partitions(_with_columns, list(frame.columns), enforce_metadata=False)
+
+
+def _with_columns(part: pd.DataFrame, columns: list[object], partition_info: Any = None) -> pd.DataFrame:
+    if list(part.columns) != columns:
+        pairs = zip(part.columns, columns, strict=False)
+        wrong = next((f"{other!r} for {name!r}" for other, name in pairs if other != name), None)
+        number = "a partition" if partition_info is None else f"partition {partition_info['number']}"
+        raise InputError("X", f"expected {len(columns)} columns, found {wrong or len(part.columns)}", number)
+    return part
 
 
 def _stacked(items: Iterable[Collection], width: int) -> Collection:
@@ -160,13 +239,12 @@ def map_blocks(
         import pandas as pd
 
         meta = pd.DataFrame(np.zeros((0, len(names))), columns=list(names))
-        return map_frames(collection, _framed, (function, argument, meta.columns), meta)
+        return map_frames(_checked(collection), _framed, (function, argument, meta.columns), meta)
     call, shared = dask.delayed(function), dask.delayed(argument)
-    blocks, sizes = rows.rechunk({1: -1}).to_delayed().ravel(), rows.chunks[0]
     return da.concatenate(
         [
-            da.from_delayed(call(block, shared), shape=(size, len(names)), dtype=np.float64)
-            for block, size in zip(blocks, sizes, strict=True)
+            da.from_delayed(call(block, shared), shape=(length, len(names)), dtype=np.float64)
+            for block, length in zip(row_blocks(rows), rows.chunks[0], strict=True)
         ],
         allow_unknown_chunksizes=True,
     )

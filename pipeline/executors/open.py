@@ -51,8 +51,13 @@ def open_executor(
     return dask_cluster.reach_cluster(scheduler, workers, tls, watch)
 
 
-def require_shared(folder: Folder, scheduler: Scheduler, tls: TLS | None, *, named: bool, option: str = "out") -> None:
-    """Refuse a folder of this machine that the workers of a cluster elsewhere cannot read, as one task finds out."""
+def require_shared(
+    folder: Folder, scheduler: Scheduler, tls: TLS | None, *, target: str | None, option: str = "out"
+) -> None:
+    """Refuse a folder of this machine that the workers of a cluster elsewhere cannot read, as one task finds out.
+
+    `target` is what the user named, or None for a temporary folder.
+    """
     if not is_elsewhere(scheduler) or not folder.local:
         return
     name, token = f".shared-{uuid.uuid4().hex[:8]}", uuid.uuid4().bytes
@@ -65,9 +70,9 @@ def require_shared(folder: Folder, scheduler: Scheduler, tls: TLS | None, *, nam
         executor.close()
         File(f"{folder.address}/{name}").remove()
     where = (
-        f"{folder.url}: the workers of {scheduler} cannot read it"
-        if named
-        else (f"the workers of {scheduler} cannot read a temporary folder of this machine")
+        f"the workers of {scheduler} cannot read a temporary folder of this machine"
+        if target is None
+        else f"{target}: the workers of {scheduler} cannot read it"
     )
     raise OptionError(f"{where}; name a folder that all machines share", option)
 

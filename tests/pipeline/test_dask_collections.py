@@ -1,5 +1,6 @@
 """Collections of Dask as documents, and the client of a program as its executor."""
 
+import asyncio
 import pickle
 
 import dask
@@ -169,8 +170,21 @@ def test_estimators__take_frames_and_bags_as_the_matrix_that_they_are(name):
         pd.testing.assert_index_equal(shares.index, COUNTS.index)
 
 
-def test_estimators__fit_dask_arrays_without_a_row_in_this_process(client, monkeypatch):
-    """Workers of a client write the blocks; what comes here is far smaller than a block."""
+def components(estimator, _):
+    return {"": estimator.components_}
+
+
+METHODS = {
+    "fit": components,
+    "partial_fit": components,
+    "score": lambda _, score: {"": score},
+    "to_pyldavis": lambda _, drawn: drawn,
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rows_of_dask_arrays__stay_on_the_workers(method, client, monkeypatch):
+    """What comes here is far smaller than a block, and has the bits of the matrix in memory."""
     collected, compute = [], dask_collections.compute_partitions
 
     def computed(*arguments):
@@ -178,19 +192,16 @@ def test_estimators__fit_dask_arrays_without_a_row_in_this_process(client, monke
         collected.extend(pickle.dumps(part) for part in parts)
         return parts
 
-    counts = np.random.default_rng(0).poisson(1.0, (2000, 12))
-    array, sizes = (
-        dask.array.from_array(counts, chunks=(500, 5)),
-        {"max_iter": 2, "random_state": 0, "shard_tokens": 4000},
-    )
-    expected = CollapsedLDA(2, **sizes).fit(counts)
+    counts = np.random.default_rng(0).poisson(1.0, (2000, 60))
+    array = dask.array.from_array(counts, chunks=(500, 25))
+    estimator, same = (CollapsedLDA(2, max_iter=2, random_state=0, shard_tokens=20_000).fit(counts) for _ in range(2))
     with client.as_current(), monkeypatch.context() as patch:
         patch.setattr(dask_collections, "compute_partitions", computed)
         patch.setattr(dask.array.Array, "compute", lambda _: pytest.fail("rows are collected"))
-        found = CollapsedLDA(2, **sizes).fit(array)
-    np.testing.assert_array_equal(found.components_, expected.components_)
-    assert len(collected) == 4
-    assert max(map(len, collected)) < 500 * 12
+        found = METHODS[method](estimator, getattr(estimator, method)(array))
+    for name, expected in METHODS[method](same, getattr(same, method)(counts)).items():
+        np.testing.assert_array_equal(found[name], expected)
+    assert max(map(len, collected)) < 500 * 60
 
 
 def test_fields_beside_a_dask_array__are_those_of_its_rows():
@@ -199,26 +210,42 @@ def test_fields_beside_a_dask_array__are_those_of_its_rows():
     options |= {"prevalence": "~ size + kind"}
     with dask.config.set(scheduler="synchronous"):
         found = CollapsedLDA(2, **options).fit(array, metadata=frame)
-        with pytest.raises(OptionError, match="expected a row for each of the 20 documents, found 19"):
-            CollapsedLDA(2, **options).fit(array, metadata=frame[:19])
+        score = found.score(array, metadata=frame)
+        for call in (CollapsedLDA(2, **options).fit, found.score):
+            with pytest.raises(OptionError, match="expected a row for each of the 20 documents, found 19"):
+                call(array, metadata=frame[:19])
     expected = CollapsedLDA(2, **options).fit(counts, metadata=frame)
+    assert score == expected.score(counts, metadata=frame)
     np.testing.assert_array_equal(found.components_, expected.components_)
 
 
-@pytest.mark.parametrize(("value", "text"), [(-1, "Negative values"), (0.5, "partition 1, row 2, column 3")])
-def test_a_wrong_count_in_a_dask_array__is_named_in_one_line(value, text):
+@pytest.mark.parametrize(
+    ("value", "fit", "score"),
+    [(-1, "Negative values", "Negative values"), (0.5, "partition 1, row 2, column 3", "row 9, column 3")],
+)
+def test_a_wrong_count_in_a_dask_array__is_named_in_one_line(value, fit, score):
     counts = COUNTS.to_numpy().astype(float)
+    estimator = CollapsedLDA(2, max_iter=2).fit(counts)
     counts[9, 3] = value
-    with dask.config.set(scheduler="synchronous"), pytest.raises((InputError, ValueError), match=text) as caught:
-        CollapsedLDA(2, max_iter=2).fit(dask.array.from_array(counts, chunks=(7, 4)))
-    assert "\n" not in str(caught.value)
+    array = dask.array.from_array(counts, chunks=(7, 4))
+    for method, text in (("score", score), ("fit", fit)):
+        with dask.config.set(scheduler="synchronous"), pytest.raises((InputError, ValueError), match=text) as caught:
+            getattr(estimator, method)(array)
+        assert "\n" not in str(caught.value)
 
 
-def test_estimators__refuse_partitions_of_other_columns():
-    frames = [COUNTS, COUNTS.drop(columns="d")]
+OTHERS = {"fewer": COUNTS.drop(columns="d"), "reordered": COUNTS[list("abdc")]}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "score", "transform"])
+def test_estimators__refuse_partitions_of_other_columns(other, method):
+    frames = [COUNTS, OTHERS[other]]
     parts = dd.from_map(lambda n: frames[n], [0, 1], meta=COUNTS, enforce_metadata=False)
-    with dask.config.set(scheduler="synchronous"), pytest.raises(InputError, match="partition 1.*expected 4 columns"):
-        CollapsedLDA(2, max_iter=2).fit(parts)
+    estimator, text = CollapsedLDA(2, max_iter=2).fit(COUNTS), "partition 1: expected 4 columns, found (3|'d' for 'c')"
+    with dask.config.set(scheduler="synchronous"), pytest.raises(InputError, match=text) as caught:
+        dask.compute(getattr(estimator, method)(parts))
+    assert "\n" not in str(caught.value)
 
 
 def wrong_partitions():
@@ -236,13 +263,14 @@ WRONG = {
     "other columns": (wrong_partitions, "partition 1: the frame has no column 'text'"),
     "other items": (lambda: db.from_sequence(["a b", 3], npartitions=2), "partition 1: expected strings, found int"),
     "nothing": (lambda: db.from_sequence([], npartitions=1), "expected at least one text"),
+    "no words": (lambda: db.from_sequence(["", ""], npartitions=2), "^texts: the corpus is empty"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_collections__are_refused_in_one_line_with_nothing_left(name, tmp_path):
     make, text = WRONG[name]
-    with dask.config.set(scheduler="synchronous"), pytest.raises(OptionError, match=text) as caught:
+    with dask.config.set(scheduler="synchronous"), pytest.raises((InputError, OptionError), match=text) as caught:
         ingest(make(), tmp_path / "corpus", scheduler="serial")
     assert "\n" not in str(caught.value)
     assert names(tmp_path) == []
@@ -266,7 +294,9 @@ def test_a_folder_that_workers_do_not_see__is_refused_before_texts_are_read(clie
     assert names(tmp_path) == []
 
 
-def test_a_fit_without_a_folder__runs_on_workers_that_see_temporary_files(client):
+def test_a_fit_without_a_folder__runs_on_workers_that_see_temporary_files(client, caplog):
     with client.as_current(), fit(TEXTS, **HOW) as found:
         assert isinstance(found, Model)
         assert found.transform(TEXTS[:1]).shape == (1, 2)
+    client.sync(asyncio.sleep, 0)  # The worker has forgotten what it released
+    assert not [record.message for record in caplog.records if record.levelname == "ERROR"]
