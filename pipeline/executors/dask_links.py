@@ -65,11 +65,14 @@ class _Release(distributed.WorkerPlugin):  # type: ignore[misc]
 
     def __init__(self, worker: distributed.Worker, key: str, leave: Callable[[], None]) -> None:
         self._worker, self._key, self._leave = worker, key, leave
+        self._left = False
         self.name = f"collapsium-release-{key}"
 
     def transition(self, key: distributed.worker.Key, start: str, finish: str, **others: object) -> None:  # noqa: ARG002
         """Leave with the result; the worker is going through its plugins, so this one is removed after it."""
-        if key == self._key and finish in ("released", "forgotten"):
+        # A result is often released and then forgotten.
+        if key == self._key and finish in ("released", "forgotten") and not self._left:
+            self._left = True
             self._leave()
             asyncio.get_running_loop().create_task(self._worker.plugin_remove(name=self.name))
 
