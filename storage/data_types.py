@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -54,4 +55,6 @@ DType: TypeAlias = "np.dtype[Any]"  # The dtype of an `AnyArray`
 
 def is_annotated(value: object) -> bool:
     """Return True for an AnnData object, or one with its attributes; nothing of it is read."""
-    return all(hasattr(value, name) for name in ("X", "layers", "obs", "obs_names", "var_names"))
+    # `hasattr` would read X where it is a part of a matrix on disk.
+    names, missing = ("X", "layers", "obs", "obs_names", "var_names"), object()
+    return all(inspect.getattr_static(value, name, missing) is not missing for name in names)

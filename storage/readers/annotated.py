@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.shard import EXTRAS
 from collapsium.storage.data_types import AnnotatedData, AnyArray
-from collapsium.storage.errors import InputError, OptionError, suggestion
+from collapsium.storage.errors import CollapsiumError, InputError, OptionError, suggestion
 from collapsium.storage.readers.base import checked_words
 from collapsium.storage.readers.matrices import (
     BLOCK_ENTRIES,
@@ -106,7 +106,14 @@ class AnnotatedSource(MatrixSource):
     """The rows of an AnnData object as documents; `name` names its file."""
 
     def __init__(self, adata: AnnotatedData, options: ReadOptions, name: str = NAME) -> None:
-        matrix, advice = _chosen(adata, options.layer, name)
+        try:
+            matrix, advice = _chosen(adata, options.layer, name)
+        except (CollapsiumError, MemoryError):
+            raise
+        # Parts of matrices on disk are read here; anndata and SciPy raise errors of many kinds.
+        except Exception as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(name, f"anndata cannot read its matrix ({reason}); pass an object in memory") from None
         if options.transpose is not None:
             raise OptionError("applies only to mtx and npz; transpose the AnnData object itself (adata.T)", "transpose")
         names = [str(each) for each in adata.var_names]

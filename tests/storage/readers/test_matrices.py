@@ -192,6 +192,14 @@ def test_orientation__is_that_of_the_names_and_has_to_be_said_where_they_do_not_
     np.testing.assert_array_equal(wrong, COUNTS[:5].sum(axis=1))
 
 
+class Unreadable(SimpleNamespace):
+    """An object like a view of a file whose matrix the installed SciPy cannot read."""
+
+    @property
+    def X(self):
+        raise AttributeError("'backed_csr_matrix' object has no attribute '_validate_indices'\nand more")
+
+
 NORMALISED, NEGATIVE, MISSING = (COUNTS.astype(float) for _ in range(3))
 NORMALISED[0, 0], NEGATIVE[2, 1], MISSING[3, 2] = 0.69, -1, np.nan
 TWICE = {**vars(cells(COUNTS)), "obs_names": texts(["a", *CELLS[1:-1], "a"])}
@@ -208,6 +216,11 @@ BAD = {
     "names twice": (SimpleNamespace(**TWICE), {}, "found 'a' twice.*obs_names_make_unique"),
     "words twice": (SimpleNamespace(**SAME), {}, "found 'a' twice.*var_names_make_unique"),
     "a transposed matrix": (cells(COUNTS.T), {}, "expected 7 cells .* x 5 genes .* 5 x 7; is it transposed"),
+    "a view that anndata cannot read": (
+        Unreadable(**{name: value for name, value in vars(cells(COUNTS)).items() if name != "X"}),
+        {},
+        "anndata cannot read its matrix .*_validate_indices'.; pass an object in memory",
+    ),
     "no X": (cells(None, counts=COUNTS), {}, "has no X; counts may be in a layer .*counts"),
     "no such layer": (cells(COUNTS, counts=COUNTS), {"layer": "count"}, "no layer 'count' .did you mean 'counts'"),
     "no such column": (cells(COUNTS, {"type": range(7)}), {"labels": "kind"}, "no column 'kind' of obs"),
