@@ -19,7 +19,8 @@ from collapsium.pipeline.analysis.topic_shares import SAMPLED, SummarySource
 from collapsium.pipeline.analysis.words_over import WordsOver, words_over
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.formatting import percent, plain, shortened
-from collapsium.pipeline.models.topics import Topic
+from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.reporting.options import FieldOptions
 from collapsium.pipeline.reporting.plots.effects import curves_of, most_changed, number_along, places_of, rows_of_terms
 from collapsium.pipeline.reporting.plots.time import labelled_periods
@@ -71,15 +72,13 @@ class FieldSection:
 
 
 def field_sections(
-    run: str | os.PathLike[str],
-    fields: FieldOptions,
-    effect: EffectOptions,
-    topics: Sequence[Topic],
-    documents: int,
-    source: SummarySource,
+    run: str | os.PathLike[str], fields: FieldOptions, effect: EffectOptions, source: SummarySource
 ) -> list[FieldSection]:
     """Return the sections that the options ask for."""
     _check(fields, effect)
+    if fields.effects is None and fields.words_by is None and fields.words_over is None:
+        return []
+    documents = sum(shard.documents for shard in Model(run).record.shards)
     where = SchedulerOptions(scheduler=source.scheduler, workers=source.workers)
     sections = []
     if fields.effects is not None:
@@ -87,8 +86,8 @@ def field_sections(
         with _named_as("effects", "formula"):
             views = effects_by_field(run, fields.effects, effect, posterior, where, source.tls, source.progress)
         sections.append(_effects_section(fields.effects, views, effect.level))
-    largest = [topic.id for topic in sorted(topics, key=lambda topic: -topic.share)][:WORD_TOPICS]
-    chosen = list(dict.fromkeys(fields.word_topics or largest))
+    largest = sorted(topics(run, 1), key=lambda topic: -topic.share)[:WORD_TOPICS]
+    chosen = list(dict.fromkeys(fields.word_topics or [topic.id for topic in largest]))
     reading: dict[str, Any] = {"corpus": source.corpus, "tls": source.tls, "progress": source.progress}
     reading |= {"scheduler": source.scheduler, "workers": source.workers}
     with _named_as("word_topics", "topic", "topics"):

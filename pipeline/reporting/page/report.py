@@ -526,9 +526,8 @@ def report(
     check_folding(folding.min_share, folding.levels)
     nouns = nouns_of(options.noun)
     source = SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress)
+    sections = field_sections(run, fields, effect, source)  # first, as their errors need not wait for the rest
     material = gather(run, source, ranking, effect.cluster, required=fields.effects is None)
-    documents = sum(shard.documents for shard in material.model.record.shards)
-    sections = field_sections(run, fields, effect, material.topics, documents, source)
     if not material.tree and (folding.min_share is not None or folding.levels is not None):
         raise OptionError("`min_share` and `levels` apply to trees, and this family's topics are not a tree; omit them")
     with source_files(run, options.texts) as sources:
