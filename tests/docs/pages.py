@@ -14,8 +14,6 @@ PAGES = [
     *sorted((ROOT / "docs" / "start").glob("*.md")),
     *sorted((ROOT / "docs" / "howto").glob("*.md")),
 ]
-QUICK = ("README.md",)
-"""Run by `make test`; the others take longer."""
 RUNNABLE = ("sh", "python")
 OTHERS = ("text", "toml", "ini", "json", "yaml", "{math}", "{toctree}", "{note}", "{tip}", "{warning}", "{glossary}")
 FENCE = re.compile(

@@ -1,13 +1,17 @@
 """The shell and Python blocks of the README, of Start and of the how-to guides are run as printed."""
 
 import os
+import shlex
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import OTHERS, PAGES, QUICK, ROOT, RUNNABLE, blocks_of, name_of
+from collapsium.pipeline.engine.setup import limits
+from collapsium.pipeline.workflows.demo import sample
+from tests.docs.pages import OTHERS, PAGES, ROOT, RUNNABLE, blocks_of, name_of
 
 BIN = Path(sys.executable).parent
 
@@ -21,21 +25,41 @@ def run_shell(block, folder):
     assert done.returncode == 0, f"line {block.line}: {block.text}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, id=name_of(page), marks=[] if name_of(page) in QUICK else pytest.mark.long) for page in PAGES],
-)
-def test_blocks__run_as_printed(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def run_in_process(block, folder):
+    """Run the commands of a block in this process."""
+    for line in block.text.splitlines():
+        program, *words = shlex.split(line)
+        [script] = entry_points(group="console_scripts", name=program)
+        assert script.load()(words) == 0, f"line {block.line}: {line}"
+
+
+def run_blocks(page, folder, monkeypatch, run):
+    """Run the blocks of a page in a folder, shell blocks by a function."""
+    monkeypatch.chdir(folder)
     monkeypatch.setenv("MPLBACKEND", "agg")
     names = {"__name__": "__main__"}
     for block in blocks_of(page):
         if block.reason is not None:
             continue
         if block.language == "sh":
-            run_shell(block, tmp_path)
+            run(block, folder)
         elif block.language == "python":
             exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_blocks__run_as_printed(page, tmp_path, monkeypatch):
+    run_blocks(page, tmp_path, monkeypatch, run_shell)
+
+
+def test_the_readme__runs_on_fewer_texts_in_fewer_iterations(tmp_path, monkeypatch):
+    few = sample.sample_texts()[::4]
+    monkeypatch.setattr(limits, "ITERATIONS", 5)
+    for module in ("collapsium.pipeline", "collapsium.pipeline.workflows.demo.sample"):
+        monkeypatch.setattr(f"{module}.sample_texts", lambda: few)
+    run_blocks(ROOT / "README.md", tmp_path, monkeypatch, run_in_process)
+    assert {"union.png", "union.html", "report.html"} <= {path.name for path in tmp_path.iterdir()}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
