@@ -84,22 +84,62 @@ IMPORTS_OTHERS_BY_NAME = {
 ASKED_BY_NAME = re.compile(r'"[a-z_]+" (not )?in (delta|rows|local|globals|state)\b')
 
 
+class Facts(ast.NodeVisitor):
+    """What the rules ask of a module; its syntax tree itself, of hundreds of thousands of nodes, is let go."""
+
+    def __init__(self):
+        self.functions = []  # With the class that each stands in, if any
+        self.late_imports = []  # Lines and full names of the modules that functions import
+        self.attribute_questions = []  # Lines that call hasattr, or getattr with a literal name
+        self.texts = []  # Lines and values of string literals
+        self._owners, self._depth = [None], 0
+
+    def visit_ClassDef(self, node):
+        self._owners.append(node.name)
+        self.generic_visit(node)
+        self._owners.pop()
+
+    def visit_FunctionDef(self, node):
+        self.functions.append((node, self._owners[-1]))
+        self._owners.append(None)
+        self._depth += 1
+        self.generic_visit(node)
+        self._depth -= 1
+        self._owners.pop()
+
+    def visit_AsyncFunctionDef(self, node):
+        self.visit_FunctionDef(node)
+
+    def visit_Import(self, node):
+        if self._depth:
+            self.late_imports += ((node.lineno, alias.name) for alias in node.names)
+
+    def visit_ImportFrom(self, node):
+        if self._depth:
+            self.late_imports.append((node.lineno, node.module or "."))
+
+    def visit_Call(self, node):
+        asked = node.func.id if isinstance(node.func, ast.Name) else ""
+        if asked == "hasattr" or (asked == "getattr" and isinstance(node.args[1], ast.Constant)):
+            self.attribute_questions.append(node.lineno)
+        self.generic_visit(node)
+
+    def visit_Constant(self, node):
+        if isinstance(node.value, str):
+            self.texts.append((node.lineno, node.value))
+
+
 @functools.cache
-def tree_of(path):
-    return ast.parse(path.read_text(encoding="utf-8"))
+def facts_of(path):
+    facts = Facts()
+    facts.visit(ast.parse(path.read_text(encoding="utf-8")))
+    for function, _ in facts.functions:
+        function.body = []
+    return facts
 
 
 def name_of(path):
     return str(path.relative_to(ROOT))
-
-
-def functions_of(path):
-    """Functions of a module with the class that each stands in, if any."""
-    tree = tree_of(path)
-    owners = {id(item): node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for item in node.body}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node, owners.get(id(node))
 
 
 def parameters_of(function, owner):
@@ -116,7 +156,7 @@ def parameters_of(function, owner):
 
 def test_there_are_modules_to_look_at():
     assert len(MODULES) > 300
-    assert sum(len(list(functions_of(path))) for path in MODULES) > 3000
+    assert sum(len(facts_of(path).functions) for path in MODULES) > 3000
 
 
 def test_folders__are_packages_that_are_installed():
@@ -131,7 +171,7 @@ def test_functions__take_at_most_ten_parameters_but_for_the_public_ones():
     found = []
     for path in MODULES:
         kernel = (ROOT / "workers" / "kernels") in path.parents
-        for function, owner in functions_of(path):
+        for function, owner in facts_of(path).functions:
             if function.name in public or owner in public:
                 continue
             if parameters_of(function, owner) > (KERNEL_PARAMETERS if kernel else PARAMETERS):
@@ -156,13 +196,10 @@ def test_states__are_not_asked_for_arrays_by_name(package):
 def test_families__are_not_asked_what_they_can_by_attributes():
     """Capabilities are base classes, or class attributes that every family has."""
     found = [
-        f"{name_of(path)}:{node.lineno}"
+        f"{name_of(path)}:{line}"
         for path in MODULES
         if "families" in path.parts
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and (node.func.id == "hasattr" or (node.func.id == "getattr" and isinstance(node.args[1], ast.Constant)))
+        for line in facts_of(path).attribute_questions
     ]
     assert found == []
 
@@ -179,17 +216,6 @@ def optional_distributions():
     return extras - required
 
 
-def imports_within_functions(tree):
-    """Yield the line and the full name of each module that a function imports."""
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    imports = ast.Import | ast.ImportFrom
-    for node in {inner for function in functions for inner in ast.walk(function) if isinstance(inner, imports)}:
-        if isinstance(node, ast.ImportFrom):
-            yield node.lineno, node.module or "."
-        else:
-            yield from ((node.lineno, alias.name) for alias in node.names)
-
-
 def test_functions__import_what_is_optional_or_slow_alone():
     """A command that needs none of it starts sooner; our own modules are imported late at the doors to what is slow."""
     optional, distributions = optional_distributions(), packages_distributions()
@@ -197,7 +223,7 @@ def test_functions__import_what_is_optional_or_slow_alone():
     assert not optional & {"numpy", "scipy"}
     found = []
     for path in MODULES:
-        for line, name in imports_within_functions(tree_of(path)):
+        for line, name in facts_of(path).late_imports:
             package = name.partition(".")[0]
             if package == "collapsium":
                 allowed = name_of(path) in DOORS or name_of(path).startswith("pipeline/cli/")
@@ -214,11 +240,11 @@ def test_our_modules__are_imported_by_statements():
     """Contracts see no import by a module's name in a text; public names and commands alone are found by theirs."""
     modules = {"collapsium." + name_of(path).removesuffix(".py").replace("/", ".") for path in MODULES}
     found = [
-        f"{name_of(path)}:{node.lineno} {node.value}"
+        f"{name_of(path)}:{line} {text}"
         for path in MODULES
         if name_of(path) not in NAMES_MODULES
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Constant) and node.value in modules
+        for line, text in facts_of(path).texts
+        if text in modules
     ]
     assert found == []
     importers = {name_of(path) for path in MODULES if "import_module(" in path.read_text(encoding="utf-8")}
