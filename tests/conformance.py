@@ -41,6 +41,7 @@ from tests.counting import (
 from tests.fits import (
     TIMES,
     Losing,
+    Pickling,
     arrays_of,
     bits,
     problem_of,
@@ -76,12 +77,13 @@ class Conformance:
     `family` is the family's name, `matrix` the options that each test is repeated with; `ascends` the ones under
     which the objective never falls in theory. With `labelled`, all corpora have labels, and are the same otherwise;
     `ground_truth_labels` returns the labels of documents with known topics. With `segmented`, they have segments too.
+    With `separate_processes`, `make test` runs the family in worker processes too, on behalf of families like it.
     """
 
     family: str
     matrix: tuple[dict, ...]
     ascends: tuple[dict, ...] = ()
-    labelled = segmented = False
+    labelled = segmented = separate_processes = False
     word_prior: dict = MappingProxyType({"beta": 3.0})  # the option that gives each of 30 words a prior of 0.1
     ground_truth_iterations = 80
     losing = (3, 4)  # every third wait for work fails, with checkpoints, or every fourth, without
@@ -135,8 +137,8 @@ class Conformance:
             assert node.level <= before.level + 1
             assert node.level <= before.level or node.parent == before.id
 
-    def test_counts__equal_a_recount_from_the_local_state(self, small, options):
-        problem, history = states(small[0], self.family, options, 10)
+    def test_counts__equal_a_recount_from_the_local_state(self, small, options, references):
+        problem, history = references.states(self.family, options, small)
         tokens = Corpus(small[0]).manifest.tokens
         for state, _ in history[::3]:
             rows = state.blocks[0].value.rows
@@ -163,21 +165,29 @@ class Conformance:
             assert math.isclose(total.sum() + rest.sum(), tokens, rel_tol=1e-6)
 
     @pytest.mark.xdist_group("clusters")
-    def test_bits__do_not_depend_on_the_executor(self, small, options, where, tmp_path, reference_bits, clusters):
-        self.check_bits(small, options, where, tmp_path, reference_bits, clusters)
+    def test_bits__do_not_depend_on_the_executor(self, small, options, where, tmp_path, references, clusters):
+        self.check_bits(small, options, where, tmp_path, references, clusters)
 
-    def check_bits(self, small, options, where, tmp_path, reference_bits, clusters):
+    def check_bits(self, small, options, where, tmp_path, references, clusters):
         kind, workers = where
-        scheduler = clusters(workers) if kind == "processes" else kind
         shards = len(Corpus(small[0]).manifest.shards)
-        expected = reference_bits(self.family, options, small)
-        workers = workers if kind == "threads" else None
-        run_options = {"family": self.family, "iterations": 4, "seed": 11, **options}
-        model = fit(small[0], tmp_path / "run", scheduler=scheduler, workers=workers, heldout=small[1], **run_options)
-        assert bits(model, shards) == expected["bits"]
+        expected = references.run(self.family, options, small)
+        run_options = references.fit_options(self.family, options, small)
+        if kind == "processes":
+            run_options["scheduler"] = clusters(workers)
+        else:
+            run_options |= {"scheduler": kind, "workers": workers}
+        model = fit(small[0], tmp_path / "run", **run_options)
+        assert bits(model, shards) == bits(Model(expected), shards)
         scores = scores_of(tmp_path / "run")
-        assert scores == expected["scores"]
+        assert scores == scores_of(expected)
         assert len(scores) == (2 if "schedule" in options else 4)  # after each pass, or after each iteration
+
+    def test_bits__are_the_same_when_tasks_and_their_results_are_pickled(self, small, options, references):
+        """As on the way to worker processes and back."""
+        problem = problem_of(small[0], self.family, options, executor=Pickling())
+        *_, (state, _) = Fit(problem, Limits(iterations=4))
+        assert state_bits(state) == state_bits(references.states(self.family, options, small)[1][4][0])
 
     def test_bits__do_not_depend_on_where_local_states_are_stored(self, small, options, tmp_path, monkeypatch):
         """Some or all local states in scratch files, read a few responsibilities at a time, give the bits of states in memory."""
@@ -222,52 +232,52 @@ class Conformance:
             assert state_bits(history[-1][0]) == state_bits(uninterrupted)
             assert any(progress.lost for _, progress in history)
 
-    def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(self, small, options, tmp_path):
-        self.check_resumed(small, {**options, "iterations": 6}, tmp_path)
+    def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(self, small, options, tmp_path, references):
+        self.check_resumed(small, options, tmp_path, references)
 
-    def check_resumed(self, small, options, tmp_path):
+    def check_resumed(self, small, options, tmp_path, references):
         """A run that was stopped by Ctrl-C is resumed by another executor."""
 
         def sink(event):
-            if event["event"] == "iteration" and event["iteration"] == 4:
+            if event["event"] == "iteration" and event["iteration"] == 3:
                 raise KeyboardInterrupt
 
-        fit_options = {"family": self.family, "heldout": small[1], "seed": 5, **options}
-        uninterrupted = fit(small[0], tmp_path / "uninterrupted", **fit_options)
+        uninterrupted = references.run(self.family, options, small)
+        fit_options = references.fit_options(self.family, options, small)
         with pytest.raises(KeyboardInterrupt):
-            fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=3, **fit_options)
-        resumed = resume(tmp_path / "run", scheduler="serial")
-        assert bits(resumed, 5) == bits(uninterrupted, 5)
+            fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=2, **fit_options)
+        resumed = resume(tmp_path / "run", scheduler="threads", workers=2)
+        assert bits(resumed, 5) == bits(Model(uninterrupted), 5)
         events = [
             [{name: value for name, value in event.items() if name not in TIMES} for event in Run(run).events()]
-            for run in (tmp_path / "run", tmp_path / "uninterrupted")
+            for run in (tmp_path / "run", uninterrupted)
         ]
         assert events[0] == events[1]
         assert verify(tmp_path / "run").broken == []
 
-    def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
-        problem, one_block = states(small[0], self.family, options, 4)
+    def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options, references):
+        problem, one_block = references.states(self.family, options, small)
         model = problem.family
         _, cut = states(small[0], self.family, options, 4, cuts=(0, 7, 8, 30))
         sides = []
-        for state in (cut[-1][0], one_block[-1][0]):
+        for state, _ in (cut[4], one_block[4]):
             finished = [arrays_of(model.finished_rows(block.value.rows, state.global_state)) for block in state.blocks]
             sides.append(np.concatenate([rows["word_topic"] for rows in finished]))
         # Active responsibilities are whole steps of 2^-15, of which rounding may flip one.
-        active = background_counts(one_block[-1][0].blocks[0].value.rows) is not None
+        active = background_counts(one_block[4][0].blocks[0].value.rows) is not None
         np.testing.assert_allclose(*sides, rtol=1e-5, atol=5e-3 if active else 1e-7)
 
-    def test_objective__is_finite_and_never_falls_if_it_is_a_bound(self, small, options):
-        _, history = states(small[0], self.family, options, 8)
+    def test_objective__is_finite_and_never_falls_if_it_is_a_bound(self, small, options, references):
+        _, history = references.states(self.family, options, small)
         values = [progress.figures["objective"] for _, progress in history if "objective" in progress.figures]
         assert all(math.isfinite(value) for value in values)
         assert all(math.isfinite(value) for _, progress in history for value in progress.figures.values())
         if options in self.ascends:
             assert all(after >= before - 1e-7 * abs(before) for before, after in zip(values, values[1:], strict=False))
 
-    def test_probabilities__sum_to_one(self, small, options, tmp_path):
+    def test_probabilities__sum_to_one(self, small, options, references):
         """Predictive probabilities sum to one over the vocabulary, in seen and unseen documents."""
-        model = fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **options)
+        model = Model(references.run(self.family, options, small))
         documents = Corpus(small[0]).manifest.shards[0].documents
         every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * documents))
         block = tasks.Block(0, 30, model.rows(0), Delta())
@@ -278,9 +288,10 @@ class Conformance:
             sums = np.add.reduceat(table["probability"], every.offsets[:-1])
             np.testing.assert_allclose(sums, 1.0, rtol=1e-6)
 
-    def test_warm_start__begins_from_the_model(self, small, options, tmp_path):
+    def test_warm_start__begins_from_the_model(self, small, options, tmp_path, references):
         """The model's word probabilities sum to one, and another fit of the family begins from them."""
-        model = fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", iterations=5, **options)
+        run = references.run(self.family, options, small)
+        model = Model(run)
         phi = model.family.probabilities(model.rows(0), model.global_state)["word_topic"]
         assert phi.dtype == np.float64
         assert phi.shape[0] == 30
@@ -290,7 +301,7 @@ class Conformance:
             "family": self.family,
             "scheduler": "serial",
             "iterations": 2,
-            "warm": tmp_path / "run",
+            "warm": run,
             **options,
         }
         for name, corpus in (("same", small[0]), ("other", small[1])):
@@ -312,26 +323,25 @@ class Conformance:
         evaluation = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
         assert math.isfinite(evaluation.score)
 
-    def test_commands__read_the_model(self, small, options, tmp_path):
-        self.check_commands(small, {**options, "iterations": 8}, tmp_path)
+    def test_commands__read_the_model(self, small, options, tmp_path, references):
+        self.check_commands(small, references.run(self.family, options, small), tmp_path)
 
-    def check_commands(self, small, options, tmp_path):
+    def check_commands(self, small, run, tmp_path):
         import pyarrow.parquet as pq
 
-        fit(small[0], tmp_path / "run", family=self.family, scheduler="serial", heldout=small[1], **options)
-        again = evaluate(tmp_path / "run", heldout=small[1], scheduler="serial")
-        assert math.isclose(again.score, scores_of(tmp_path / "run")[-1], rel_tol=1e-9)
+        again = evaluate(run, heldout=small[1], scheduler="serial")
+        assert math.isclose(again.score, scores_of(run)[-1], rel_tol=1e-9)
         assert math.isclose(again.perplexity, math.exp(-again.score))
-        topic_list = topics(tmp_path / "run", words=3)
+        topic_list = topics(run, words=3)
         assert math.isclose(sum(topic.share for topic in topic_list), 1.0, rel_tol=1e-6)
-        self.require_order(topic_list, Model(tmp_path / "run"))
+        self.require_order(topic_list, Model(run))
         for name, corpus in (("seen", small[0]), ("unseen", small[1])):
-            assert infer(tmp_path / "run", corpus, tmp_path / name, scheduler="serial", threshold=0.0).rows == 60
+            assert infer(run, corpus, tmp_path / name, scheduler="serial", threshold=0.0).rows == 60
             table = pq.read_table(tmp_path / name)
             sums = np.array([sum(row) for row in table.column("proportions").to_pylist()])
             assert table.column("id").to_pylist() == [str(n + 1) for n in range(60)]
             if name == "seen":
-                self.require_summary(Model(tmp_path / "run"), topic_list, table)
+                self.require_summary(Model(run), topic_list, table)
             assert (sums <= 1 + 1e-5).all()
             assert (sums > 0.3).all()
 
@@ -371,25 +381,37 @@ class Conformance:
 
 
 class _References:
-    """Serial runs to compare with, each made once."""
+    """Serial fits that several tests look at, each made once."""
 
     def __init__(self, place):
-        self.place, self.made = place, {}
+        self._place, self._runs, self._states = place, {}, {}
 
-    def __call__(self, family, options, small):
+    def run(self, family, options, small):
+        """Return the folder of a run with scores."""
         key = repr((family, small[0], sorted(options.items())))
-        if key not in self.made:
-            out = self.place / str(len(self.made))
-            fit_options = {"family": family, "iterations": 4, "seed": 11, **options}
-            model = fit(small[0], out, scheduler="serial", heldout=small[1], **fit_options)
-            held = bits(model, len(Corpus(small[0]).manifest.shards))
-            self.made[key] = {"bits": held, "scores": scores_of(out)}
-        return self.made[key]
+        if key not in self._runs:
+            out = self._place / str(len(self._runs))
+            fit(small[0], out, **self.fit_options(family, options, small))
+            self._runs[key] = out
+        return self._runs[key]
+
+    def fit_options(self, family, options, small):
+        """Return the options of that run."""
+        return {
+            "family": family, "iterations": 4, "seed": 11, "scheduler": "serial", "heldout": small[1], **options,
+        }  # fmt: skip
+
+    def states(self, family, options, small):
+        """Return a problem, and its first state and the states after ten iterations."""
+        key = repr((family, small[0], sorted(options.items())))
+        if key not in self._states:
+            self._states[key] = states(small[0], family, options, 10)
+        return self._states[key]
 
 
-@pytest.fixture(scope="session")
-def reference_bits(tmp_path_factory):
-    """Bits and scores of a serial run."""
+@pytest.fixture(scope="module")
+def references(tmp_path_factory):
+    """Runs and states to look at."""
     return _References(tmp_path_factory.mktemp("reference"))
 
 

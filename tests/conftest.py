@@ -26,10 +26,10 @@ THOROUGH = {  # tests of what each option could break by itself
     "test_counts__equal_a_recount_from_the_local_state",
     "test_bits__do_not_depend_on_the_executor",
     "test_a_stopped_run__is_resumed_to_the_same_bits_and_events",
-    "test_objective__is_finite_and_ascends_where_theory_says_so",
+    "test_objective__is_finite_and_never_falls_if_it_is_a_bound",
     "test_probabilities__sum_to_one",
     "test_each_option__has_an_effect_or_is_refused",
-    "test_start__one_word_one_document_one_topic",
+    "test_fit__accepts_one_word_one_document_and_one_topic",
 }
 
 # Clusters that wait for the next test, and look many times a second at what they do, would take a fifth of the time.
@@ -222,7 +222,8 @@ def pytest_generate_tests(metafunc):
 
     Tests of executors run on all of them with the first options, and on one of two, in turn, with the others. Tests that
     hardly depend on a family's options use every other set of them if there are more than `FEW`. `make test` runs only the
-    first options, serially, in three threads and in two processes; the rest is left to `make test-all`.
+    first options, serially, in three threads and, for families with `separate_processes`, in two processes; the rest is
+    left to `make test-all`.
     """
     for argument, source in (("options", "matrix"), ("steps", "stochastic")):
         if argument in metafunc.fixturenames and hasattr(metafunc.cls, source):
@@ -236,8 +237,9 @@ def pytest_generate_tests(metafunc):
             others = [(row, TWO_EXECUTORS[number % 2]) for number, row in enumerate(rows[1:])]
             places = [*TWO_EXECUTORS, *(name for name in EXECUTORS if name not in TWO_EXECUTORS)]
             first = [(row, where) for row in rows[:1] for where in places]
+            retained = range(2 if metafunc.cls.separate_processes else 1)
             ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in (*first, *others)]
-            metafunc.parametrize((argument, "where"), rest_long([*first, *others], retained=(0, 1)), ids=ids)
+            metafunc.parametrize((argument, "where"), rest_long([*first, *others], retained), ids=ids)
 
 
 def rest_long(cases, retained=(0,)):

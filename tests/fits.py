@@ -1,5 +1,7 @@
 """Run fits in tests, and compare their states, models and events."""
 
+import cloudpickle
+
 from collapsium.pipeline import Corpus
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.plan import Scratch
@@ -95,6 +97,14 @@ class Losing(SerialExecutor):
             self.losses += 1
             raise ClusterError("on purpose")
         return super().collect(futures, links)
+
+
+class Pickling(SerialExecutor):
+    """Passes tasks and their results on as pickled messages."""
+
+    def submit(self, function, *args, **place):
+        function, arguments = cloudpickle.loads(cloudpickle.dumps((function, self._resolved([*args]))))
+        return cloudpickle.loads(cloudpickle.dumps(super().submit(function, *arguments, **place)))
 
 
 def bits(model, shards):

@@ -36,14 +36,14 @@ class Responsibilities(Conformance):
     drawn: dict = {}  # noqa: RUF012 - never changed
 
     @pytest.mark.xdist_group("clusters")
-    def test_steps__do_not_depend_on_the_executor(self, small, steps, where, tmp_path, reference_bits, clusters):
-        self.check_bits(small, {**steps, **STEPS, "iterations": 6}, where, tmp_path, reference_bits, clusters)
+    def test_steps__do_not_depend_on_the_executor(self, small, steps, where, tmp_path, references, clusters):
+        self.check_bits(small, {**steps, **STEPS, "iterations": 6}, where, tmp_path, references, clusters)
 
-    def test_a_stopped_stochastic_run__is_resumed_to_the_same_bits_and_events(self, small, steps, tmp_path):
-        self.check_resumed(small, {**steps, **STEPS, "iterations": 6}, tmp_path)
+    def test_a_stopped_stochastic_run__is_resumed_to_the_same_bits_and_events(self, small, steps, tmp_path, references):
+        self.check_resumed(small, {**steps, **STEPS, "iterations": 6}, tmp_path, references)
 
-    def test_commands__read_the_model_of_a_stochastic_schedule(self, small, steps, tmp_path):
-        self.check_commands(small, {**steps, **STEPS}, tmp_path)
+    def test_commands__read_the_model_of_a_stochastic_schedule(self, small, steps, tmp_path, references):
+        self.check_commands(small, references.run(self.family, {**steps, **STEPS, "iterations": 6}, small), tmp_path)
 
     def test_ground_truth_topics__are_recovered_in_two_passes(self, tmp_path, steps):
         self.check_ground_truth(tmp_path, 1500, {**steps, "schedule": "stochastic", "passes": 2})

@@ -1,9 +1,10 @@
-from tests.conformance import reference_bits  # noqa: F401 - fixture
+from tests.conformance import references  # noqa: F401 - fixture
 from tests.responsibilities import Responsibilities, drawn_from_many  # noqa: F401 - fixture
 
 
 class TestLDA(Responsibilities):
     family = "lda"
+    separate_processes = True
     matrix = (
         {"topics": 4},
         {"topics": 4, "responsibilities": "dense"},

@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance import (
     Conformance,
-    reference_bits,  # noqa: F401 - fixture
+    references,  # noqa: F401 - fixture
 )
 from tests.conftest import planted, write_corpus
 

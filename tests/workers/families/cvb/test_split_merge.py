@@ -18,7 +18,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.families.cvb import schedule
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import Conformance, references  # noqa: F401 - fixture
 from tests.conftest import planted_rows, write_corpus
 from tests.counting import document_counts
 from tests.fits import Losing, problem_of, state_bits

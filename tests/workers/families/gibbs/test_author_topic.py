@@ -1,6 +1,6 @@
 import numpy as np
 
-from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import OptionsConformance, references  # noqa: F401 - fixture
 from tests.fits import states
 
 

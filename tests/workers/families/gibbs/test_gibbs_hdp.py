@@ -1,10 +1,11 @@
 import numpy as np
 
-from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import OptionsConformance, references  # noqa: F401 - fixture
 
 
 class TestGibbsHDP(OptionsConformance):
     family = "gibbs-hdp"
+    separate_processes = True
     matrix = (
         {"init_topics": 6, "beta": 10.0},
         {"init_topics": 1, "beta": 10.0},

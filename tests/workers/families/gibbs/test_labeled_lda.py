@@ -4,7 +4,7 @@ import pytest
 
 from collapsium.pipeline import Model, fit, ingest, report, topics
 from collapsium.storage.errors import OptionError
-from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import OptionsConformance, references  # noqa: F401 - fixture
 
 
 class TestLabeledLDA(OptionsConformance):

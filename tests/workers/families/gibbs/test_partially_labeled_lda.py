@@ -1,4 +1,4 @@
-from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import OptionsConformance, references  # noqa: F401 - fixture
 
 
 class TestPartiallyLabeledLDA(OptionsConformance):

@@ -7,7 +7,7 @@ from collapsium.pipeline import Corpus, Model, fit, topics, verify
 from collapsium.storage.errors import OptionError
 from tests.conformance import (
     Conformance,
-    reference_bits,  # noqa: F401 - fixture
+    references,  # noqa: F401 - fixture
 )
 from tests.workers.families.cvb.test_seeds import TRUE_TOPICS, WORDS, corpus, seeds_of, similarity  # noqa: F401
 

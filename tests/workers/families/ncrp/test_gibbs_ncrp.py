@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 from collapsium.pipeline import fit, simulate
 from collapsium.pipeline.models.model import Model
 from collapsium.workers.families.ncrp.state import levels
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import Conformance, references  # noqa: F401 - fixture
 
 
 class TestGibbsNCRP(Conformance):

@@ -15,7 +15,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.ncrp.ncrp import Ncrp
 from collapsium.workers.families.ncrp.tree import FREE, NOWHERE
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixtures
+from tests.conformance import Conformance, references  # noqa: F401 - fixtures
 from tests.conftest import planted_rows, rest_long, write_corpus
 from tests.fits import problem_of, states
 from tests.naive import tree as naive
@@ -25,6 +25,7 @@ FALL = 1e-7  # of the objective, that is rounding
 
 class TestNCRP(Conformance):
     family = "ncrp"
+    separate_processes = True
     matrix = (
         {},
         {"form": "factorised", "depth": 2, "learn": ("alpha", "gamma")},
@@ -133,7 +134,7 @@ class TestNCRP(Conformance):
         ]
         np.testing.assert_allclose(*sides, rtol=1e-4, atol=1e-4)
 
-    def test_objective__is_finite_and_ascends_where_theory_says_so(self, small, options):
+    def test_objective__is_finite_and_never_falls_if_it_is_a_bound(self, small, options):
         """But where nodes are pruned or put together; nodes that grow take nothing away."""
         _, found = states(small[0], self.family, options, 35)
         require_ascent(found)

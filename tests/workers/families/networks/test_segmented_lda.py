@@ -9,13 +9,14 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks.family import draw_vectors
 from collapsium.workers.families.networks.graph import graph_of
-from tests.conformance import reference_bits  # noqa: F401 - fixture
+from tests.conformance import references  # noqa: F401 - fixture
 from tests.fits import scores_of
 from tests.networks import NetworkConformance
 
 
 class TestSegmentedLDA(NetworkConformance):
     family = "segmented-lda"
+    separate_processes = True
     matrix = (
         {"topics": 4},
         {"topics": 20, "learn": ("strength", "discount", "asymmetric-alpha", "beta")},

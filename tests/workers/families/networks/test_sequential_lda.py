@@ -1,4 +1,4 @@
-from tests.conformance import reference_bits  # noqa: F401 - fixture
+from tests.conformance import references  # noqa: F401 - fixture
 from tests.networks import NetworkConformance
 
 

@@ -11,7 +11,7 @@ from collapsium.storage.corpus.shard import EXTRAS
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder, created
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import Conformance, references  # noqa: F401 - fixture
 from tests.conftest import planted_rows
 from tests.strategies import documents_of
 

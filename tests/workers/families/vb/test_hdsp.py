@@ -22,7 +22,7 @@ from collapsium.workers.families.vb.hdsp import Hdsp, gradient
 from collapsium.workers.families.vb.label_scaling import scaling_of
 from collapsium.workers.families.vb.states import HdspSums, MeanFieldRows
 from collapsium.workers.kernels.vb.records import DocumentLabels, MeanFieldTopics, PassLimits
-from tests.conformance import Conformance, reference_bits  # noqa: F401 - fixture
+from tests.conformance import Conformance, references  # noqa: F401 - fixture
 from tests.fits import states
 from tests.naive import gamma_proportions as naive
 from tests.strategies import shards

@@ -18,7 +18,7 @@ from collapsium.workers.families.family import Summary
 from collapsium.workers.families.vb.states import MeanFieldRows, VbLdaLocal
 from collapsium.workers.families.vb.vb_lda import VbLda
 from collapsium.workers.kernels.vb.records import MeanFieldTopics, PassLimits
-from tests.conformance import OptionsConformance, reference_bits  # noqa: F401 - fixtures
+from tests.conformance import OptionsConformance, references  # noqa: F401 - fixtures
 from tests.conftest import planted_rows
 from tests.fits import states
 from tests.naive import mean_field as naive
