@@ -116,7 +116,7 @@ def test_local_sweeps__conserve_counts(small):
 
 
 @pytest.mark.parametrize("family", rest_long(["lda", "hdp"]))
-@pytest.mark.parametrize("stop", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("stop", rest_long([2, 3, 4, 5, 6], retained=(1, 2)))
 def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(small, short, family, stop, tmp_path):
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == stop:
