@@ -10,7 +10,7 @@ from collapsium.storage.io.records import dump
 from collapsium.storage.runs.checkpoint import RECORD
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.state import LocalState
-from tests.conftest import rest_long, write_corpus
+from tests.conftest import write_corpus
 from tests.fits import bits
 
 LENGTHS = (1, 500, 513, 5_000, 100_000, 100_000)
@@ -88,7 +88,7 @@ def test_counts__are_exact_in_documents_of_any_length(corpus, tmp_path, name):
     assert bits(losing_its_model(tmp_path / "run"), 1) == bits(model, 1)
 
 
-@pytest.mark.parametrize("where", rest_long([("threads", 2), ("local", 1)]), ids=str)
+@pytest.mark.parametrize("where", [("threads", 2), pytest.param(("local", 1), marks=pytest.mark.long)], ids=str)
 def test_a_fit__ends_resumes_and_gives_a_model_that_others_take(corpus, tmp_path, where):
     given = {"family": "lda", "topics": TOPICS, "inverse_temperature": 1.0, "checkpoint_every": 1, "workers": where[1]}
     fit(corpus, tmp_path / "run", iterations=5, scheduler=where[0], **given)
