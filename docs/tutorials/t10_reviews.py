@@ -8,8 +8,8 @@ a notebook, which you can download at the end of the page.
 """
 
 # %%
-# The reviews are simulated. A fifth each is about a restaurant, a
-# hotel, a book, headphones or a barber. They are short, and most of
+# The reviews are simulated, in equal parts about a restaurant, a
+# hotel, a book, headphones and a barber. They are short, and most of
 # their words are common to all subjects.
 
 import numpy as np

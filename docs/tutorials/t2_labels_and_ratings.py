@@ -117,7 +117,7 @@ for entry in expected_topics("scaled", ["Jimmy Carter"], words=5)[:4]:
     print("   ", *entry.topic.names)
 
 # %%
-# The same for all labels: the topic that each raises most.
+# For every label, the topic that the label raises most:
 
 weights = label_topics("scaled", words=5)
 for row, name in enumerate(weights.titles):

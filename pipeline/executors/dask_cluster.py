@@ -293,7 +293,7 @@ def _warn_if_exposed(client: distributed.Client, watch: Watch) -> None:
         others = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
         watch.notice(
             f"{exposed[0]}{others} listens on all interfaces without TLS: whoever reaches it can run code there; start "
-            "schedulers and workers with --host, or with certificates (docs/howto/clusters.md, 'Who may reach it')"
+            "schedulers and workers with --host or certificates (docs/howto/clusters.md, 'Restrict who can connect')"
         )
 
 
