@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up all they need in .venv; PYTHON names the interpreter to start from.
+# `make demo` and `make test` set up their environments; PYTHON names the interpreter for them.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -34,30 +34,31 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test coverage test-all lint types contracts check docs docs-links pages deploy-check lowest dist newest hashes results bench bench-shapes bench-hosts chaos fuzz clean help
 
 help:
-	@echo "make demo       the main job on real text: ingest, fit on a local Dask cluster, topics over time, a report"
-	@echo "make test       the tests, also with the compiler off; make test-all: those that take long too"
+	@echo "make demo       fit topics to real text on a local Dask cluster: topics over time, and a report"
+	@echo "make test       the short tests, and those of kernels again without the compiler; make test-all: the long ones too"
 	@echo "make coverage   the lines that make test runs, module by module"
-	@echo "make lint types contracts    the other checks; .ci/run makes them and the tests"
-	@echo "make docs       the site of docs/, with its examples run and its links checked: build/docs/index.html"
-	@echo "make docs-links its links to other sites too, of those that this machine reaches"
-	@echo "make pages      the pages that people look at, in headless Chromium (Debian's is installed where it can be)"
-	@echo "make deploy-check    what lies in deploy/, as far as it can be checked without a cluster"
+	@echo "make lint types contracts    the other checks; .ci/run runs them and the tests"
+	@echo "make docs       the site in build/docs/index.html; runs its examples and checks its links"
+	@echo "make docs-links checks links to other sites too, as far as this machine can reach them"
+	@echo "make pages      reports and the dashboard in headless Chromium (installs Debian's Chromium if it can)"
+	@echo "make deploy-check    the files in deploy/, as far as they can be checked without a cluster"
 	@echo "make lowest     the main job with the lowest versions that pyproject.toml allows"
 	@echo "make dist       the source distribution and the wheel, in build/dist"
-	@echo "make newest     the main job from the wheel with the newest versions, on $(PYTHON) and each of PYTHONS=\"$(PYTHONS)\" that there is"
-	@echo "make hashes     deploy/requirements.txt, the container's packages with their hashes, from constraints.txt"
+	@echo "make newest     the main job from the wheel with the newest versions, on $(PYTHON) and on PYTHONS=\"$(PYTHONS)\","
+	@echo "                as far as they are installed"
+	@echo "make hashes     writes deploy/requirements.txt, the container's packages with their hashes, from constraints.txt"
 	@echo "make chaos      HISTORIES=$(HISTORIES) simulated clusters and KILLS=$(KILLS) kills of real processes: no run may be lost"
-	@echo "make fuzz       every reader, FUZZ=$(FUZZ) inputs each; HOSTILE=$(HOSTILE) changed arrays of each family's runs"
-	@echo "                HOSTILE_CORPORA=$(HOSTILE_CORPORA) hostile corpora through whole commands, and a SHARE=$(SHARE) of what may lie"
-	@echo "                in the place of each file"
-	@echo "make results    the tables and figures of docs/benchmarks/index.md, in $(OUT); it goes on where it was interrupted;"
-	@echo "                PARTS=\"$(PARTS)\" are its parts, SOURCES=... is the folder of public corpora"
-	@echo "make bench      the kernels' speed, and fits beside other libraries on a small drawn corpus"
-	@echo "make bench-shapes    fits beside other libraries on corpora of all shapes; it goes on where it was interrupted;"
-	@echo "                tables and plots in build/bench; CORPORA=... is their folder, SOURCES=... that of public files,"
-	@echo "                GRID, NAMES, COUNTS (of topics), CONTESTANTS, VARY, ITERATIONS, ROUNDS, LIMIT, RESULTS the rest"
-	@echo "make bench-hosts     one fit on 1 to 16 hosts of this machine, by the speed of their links (Linux, root, gcc); it goes"
-	@echo "                on where it was interrupted; table in build/bench-hosts; HOSTS, LINKS, TOKENS, ITERATIONS, OPTIONS"
+	@echo "make fuzz       FUZZ=$(FUZZ) inputs for every reader, HOSTILE=$(HOSTILE) changed arrays of each family's runs,"
+	@echo "                HOSTILE_CORPORA=$(HOSTILE_CORPORA) hostile corpora through whole commands, and each file replaced by a pipe,"
+	@echo "                a link or other bytes (SHARE=$(SHARE) of the cases)"
+	@echo "make results    the tables and figures of docs/benchmarks/index.md, in $(OUT); continues after an interruption;"
+	@echo "                PARTS=\"$(PARTS)\" selects parts, SOURCES=... is the folder of public corpora"
+	@echo "make bench      times of kernels, and fits compared with other libraries on a small simulated corpus"
+	@echo "make bench-shapes    fits compared with other libraries on many corpora; continues after an interruption;"
+	@echo "                tables and plots in build/bench; CORPORA=... is their folder, SOURCES=... the folder of public files,"
+	@echo "                and GRID, NAMES, COUNTS (of topics), CONTESTANTS, VARY, ITERATIONS, ROUNDS, LIMIT and RESULTS set the rest"
+	@echo "make bench-hosts     one fit on 1 to 16 simulated hosts, for several link speeds (Linux, root, gcc); continues after an"
+	@echo "                interruption; table in build/bench-hosts; HOSTS, LINKS, TOKENS, ITERATIONS and OPTIONS set its size"
 
 $(DEMO_READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(DEMO)
@@ -74,8 +75,8 @@ demo: $(DEMO_READY)
 	rm -rf build/demo
 	$(DEMO)/bin/collapsium demo build/demo
 
-# Kernels run twice: compiled, and as plain Python, where an index out of range is an error. Some tests wait for what they
-# have stopped or killed, so there is a process more than processors.
+# Kernels run twice: compiled, and as plain Python, where an index out of range is an error. Some tests wait for processes
+# that they have stopped or killed, so there is one process more than processors.
 test: $(READY)
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" $(APART) tests
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m "kernels and not long" tests/workers
@@ -89,7 +90,7 @@ coverage: $(READY)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-# For releases and nights: the tests that take long, all option matrices, faults, fuzzing, pages and deployment too.
+# Nightly and before releases: also the long tests, all option matrices, faults, fuzzing, pages and deployment.
 test-all: $(READY)
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup tests
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m kernels tests
@@ -137,7 +138,7 @@ $(PAGES_READY): $(READY)
 pages: $(PAGES_READY)
 	$(BIN)/python -m tests.pages
 
-# dask-kubernetes brings the schemas of its kinds; what it would install to run is of no use here.
+# Only the schemas of dask-kubernetes are needed, so its dependencies are not installed.
 $(DEPLOY_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[deploy]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps dask-kubernetes
@@ -168,7 +169,7 @@ dist: $(READY)
 
 newest: dist
 	for python in $(PYTHON) $(PYTHONS); do \
-		$$python --version || { echo "$$python is not there: not tried"; continue; }; \
+		$$python --version || { echo "$$python is not installed: skipped"; continue; }; \
 		rm -rf build/newest; \
 		$(UV) venv --python $$python build/newest/venv && \
 		$(UV) pip install --python build/newest/venv "$$(echo build/dist/*.whl)[$(subst $(space),$(comma),$(EXTRAS))]" && \
@@ -176,7 +177,7 @@ newest: dist
 		build/newest/venv/bin/python -m tests.main_job build/newest/job $(EXTRAS) || exit 1; \
 	done
 
-# Only names, versions and hashes: where packages come from is the installer's own setting.
+# Only names, versions and hashes: the installer's settings say where packages come from.
 COMPILE := $(UV) pip compile --python-version 3.11 --python-platform x86_64-unknown-linux-gnu --generate-hashes --no-header \
 	--no-annotate --no-emit-index-url --no-emit-find-links --constraint constraints.txt
 
@@ -197,7 +198,7 @@ results: $(BENCH_READY)
 	cp docs/benchmarks/index.md $(OUT)/index.md
 	$(BIN)/python -m tests.benchmarks.results report $(OUT)/results.jsonl $(OUT)/index.md --figures $(OUT)
 
-# An option of the comparison, where its variable is set.
+# An option of the comparison, if its variable is set.
 option = $(if $($(1)),--$(2) '$($(1))')
 
 RESULTS ?= build/bench/results.jsonl
@@ -229,8 +230,8 @@ chaos: $(READY)
 	$(BIN)/python -m tests.chaos.operations
 	$(BIN)/python -m pytest -q tests/chaos/test_clusters.py
 
-# What is found is written to build/fuzz/READER. Hostile corpora go through whole commands with kernels that check bounds,
-# which are compiled for it once, and then with the compiler off.
+# Failing inputs are written to build/fuzz/READER. Hostile corpora go through whole commands with kernels that check bounds,
+# and then with the compiler off.
 fuzz: $(READY)
 	$(BIN)/python -m tests.chaos.hostile_paths 0 $(HOSTILE_CORPORA)
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m tests.chaos.hostile_paths $(HOSTILE_CORPORA) $(HOSTILE_CORPORA)
