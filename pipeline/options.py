@@ -147,9 +147,9 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
 
 def heading_of(model: type[Options], name: str) -> str:
     """Return the heading of an option: the one it declares, or the heading of its model."""
-    own = value_of(model.model_fields[name]).heading
-    if own is not None:
-        return own
+    heading = value_of(model.model_fields[name]).heading
+    if heading is not None:
+        return heading
     owner = next(base for base in model.__mro__ if name in vars(base).get("__annotations__", {}))
     return owner.heading if issubclass(owner, Options) else ""
 
@@ -215,14 +215,14 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:
-        own = [
+        written = [
             parameter for parameter in inspect.signature(function).parameters.values() if parameter.name not in models
         ]
-        parameters = [*own, *(parameter for model in models.values() for parameter in _parameters(model))]
+        parameters = [*written, *(parameter for model in models.values() for parameter in _parameters(model))]
         known = {parameter.name: parameter for parameter in sorted(parameters, key=lambda parameter: parameter.kind)}
-        is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in own)
+        is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in written)
         # Documents and callables, besides numbers, are no options.
-        plain = {parameter.name for parameter in own}
+        plain = {parameter.name for parameter in written}
         required = [
             parameter.name
             for parameter in known.values()

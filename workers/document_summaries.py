@@ -190,9 +190,9 @@ def explained(
     words = {}
     for column, (topic, share) in enumerate(zip(topics.tolist(), shares.tolist(), strict=True)):
         if topic in explaining and share > 0.0:
-            own = expected[:, column]
-            order = np.argsort(-own, kind="stable")[:most]
-            words[topic] = order[own[order] >= MIN_TOKENS].astype(np.int64)
+            counts = expected[:, column]
+            order = np.argsort(-counts, kind="stable")[:most]
+            words[topic] = order[counts[order] >= MIN_TOKENS].astype(np.int64)
     return words
 
 
@@ -210,9 +210,9 @@ def segmented_documents(
         number = int(segments[row])
         if number < 2:
             break
-        own = np.asarray(shares[ends[row] - number : ends[row]], dtype=np.float64)
-        topics = np.argsort(-own.sum(axis=0), kind="stable")[:SHOWN_TOPICS].astype(np.int64)
-        distance, along = mean_hellinger_distance(own) or 0.0, means_over_runs(own[:, topics]).T
+        segment_shares = np.asarray(shares[ends[row] - number : ends[row]], dtype=np.float64)
+        topics = np.argsort(-segment_shares.sum(axis=0), kind="stable")[:SHOWN_TOPICS].astype(np.int64)
+        distance, along = mean_hellinger_distance(segment_shares) or 0.0, means_over_runs(segment_shares[:, topics]).T
         documents.append(Segmented(number, shard, row, distance, topics, along))
     return tuple(documents)
 

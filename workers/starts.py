@@ -510,9 +510,9 @@ def power_of(iteration: int) -> float:
 
 def even_mixture(words: int, topics: int, root_share: float) -> Mixture:
     """Return a mixture of even topics, under which tokens are shared evenly."""
-    each = 1.0 / max(words, 1)
-    leaf = np.full((words, topics), each, dtype=np.float32)
-    return Mixture(leaf, np.full(words, each), np.zeros(topics), root_share, 1.0)
+    share = 1.0 / max(words, 1)
+    leaf = np.full((words, topics), share, dtype=np.float32)
+    return Mixture(leaf, np.full(words, share), np.zeros(topics), root_share, 1.0)
 
 
 def first_sums(

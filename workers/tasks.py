@@ -304,10 +304,10 @@ def score(
 ) -> list[Score]:
     """Return the scores of the held-out pairs of some shards' documents, or of a sample of them; vectors have none."""
     scores = []
-    for shard, own in zip(heldout, swept, strict=True):
+    for shard, documents in zip(heldout, swept, strict=True):
         pairs = cast(Shard, open_shard(shard))
         pairs = pairs if sample is None else sample.of(pairs)
-        scores.append(score_local(model, pairs, local_state(model, own.local), blocks, global_state))
+        scores.append(score_local(model, pairs, local_state(model, documents.local), blocks, global_state))
     return scores
 
 
@@ -362,6 +362,8 @@ def _blas() -> str:
     folder = np.__path__[0].rstrip("/")
     libraries = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
     # SciPy may have loaded another library.
-    own = [library for library in libraries if str(library["filepath"]).startswith((folder, f"{folder}.libs"))]
-    names = {f"{library['internal_api']} {library.get('architecture', '')}".strip() for library in own or libraries}
+    of_numpy = [library for library in libraries if str(library["filepath"]).startswith((folder, f"{folder}.libs"))]
+    names = {
+        f"{library['internal_api']} {library.get('architecture', '')}".strip() for library in of_numpy or libraries
+    }
     return ", ".join(sorted(names))

@@ -264,7 +264,9 @@ def evaluate_together(
     corpus = Corpus(heldout)
     require_tokens(corpus)
     members = [(f"{number:03d}", leaves(run)) for number, run in enumerate(runs)]
-    named = [(f"{first}/{name}" if name else first, Model(url)) for first, own in members for name, url in own]
+    named = [
+        (f"{first}/{name}" if name else first, Model(url)) for first, named_urls in members for name, url in named_urls
+    ]
     return _evaluated(named, Scored(corpus, True), 0, (scheduler, workers, tls))
 
 

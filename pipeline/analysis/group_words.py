@@ -214,9 +214,9 @@ def words_by(
         for first in range(0, source.parts, window):
             parts = range(first, min(first + window, source.parts))
             submitted = [executor.submit(_sums, source, part, field, groups, blocks) for part in parts]
-            for part, (words, own, own_squares) in zip(parts, executor.collect(submitted), strict=True):
-                sums[:, :, words] += own
-                squares += own_squares
+            for part, (words, part_sums, part_squares) in zip(parts, executor.collect(submitted), strict=True):
+                sums[:, :, words] += part_sums
+                squares += part_squares
                 progress(part + 1)
     pairs = _compared(groups, options.contrast)
     probability = np.concatenate(

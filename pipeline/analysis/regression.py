@@ -216,7 +216,7 @@ class Effects(ShortRepr):
         ]
         columns = ["topic", "words", *(self.terms[row].removeprefix(f"{self._field}=") for row in rows)]
         topics = zip(self.topics.tolist(), self.words, cells, strict=True)
-        return html.table(columns, [(html.Html(str(topic)), words, *own) for topic, words, own in topics])
+        return html.table(columns, [(html.Html(str(topic)), words, *values) for topic, words, values in topics])
 
 
 def _finite(value: float) -> float | None:
@@ -444,8 +444,10 @@ def _units(run: _Pass, part: int, posterior: Mapping[str, Array] | None, permute
         members = _members(chunk.keys) if run.cluster is not None else {None: list(range(len(tokens)))}
         for key, places in members.items():
             if key is None:
-                own = tokens[places]
-                alone += np.stack([(own > 0.0).sum(axis=0), own.sum(axis=0), (own**2).sum(axis=0)])
+                unclustered = tokens[places]
+                alone += np.stack(
+                    [(unclustered > 0.0).sum(axis=0), unclustered.sum(axis=0), (unclustered**2).sum(axis=0)]
+                )
             else:
                 clusters[key] = clusters.get(key, np.zeros(tokens.shape[1])) + tokens[places].sum(axis=0)
     return clusters, alone
@@ -505,11 +507,11 @@ class Regression:
         """Yield the results of a task for each part, in their order; with posteriors and permuted fields on request."""
 
         def submitted(part: int) -> Future[T]:
-            own: list[object] = []
+            part_inputs: list[object] = []
             if by_document:
-                own.append(None if self.posteriors is None else self.posteriors[part])
-                own.append(None if permuted is None else next(permuted))
-            return self.executor.submit(task, arguments[0], part, *own, *arguments[1:])
+                part_inputs.append(None if self.posteriors is None else self.posteriors[part])
+                part_inputs.append(None if permuted is None else next(permuted))
+            return self.executor.submit(task, arguments[0], part, *part_inputs, *arguments[1:])
 
         return self._windows(submitted)
 
@@ -552,9 +554,9 @@ class Regression:
         self.spread: Future[frozenset[str]] = self.executor.submit(frozenset, spread)
         self.design = fit_design(formula, self.counts, total.documents, total.known)
         for name in formula.names:
-            own = self.counts[name]
-            if not own.is_number and (own.counts == 1).any():
-                level = level_text(own.values[int((own.counts == 1).argmax())])
+            field_counts = self.counts[name]
+            if not field_counts.is_number and (field_counts.counts == 1).any():
+                level = level_text(field_counts.values[int((field_counts.counts == 1).argmax())])
                 self.notes.append(f"{name}: {level!r} has a single document, whose interval is too narrow.")
         columns = len(self.design.columns)
         self.run = _Pass(self.source, self.design, np.eye(columns), self.weigh, cluster)

@@ -269,14 +269,14 @@ def _submit_completion(
     executor: Executor,
 ) -> list[Future[Predicted]]:
     """Submit a task for each shard that predicts its held-out tokens."""
-    own = {
+    fitted_shards = {
         (shard.documents, shard.ids_sha256): number for number, shard in reversed(list(enumerate(model.record.shards)))
     }
     has_more_words = words < model.record.vocabulary.words
     beyond = executor.submit(_beyond, model.folder.address, blocks, words) if has_more_words else None
     submitted = []
     for reference, part in zip(training.references, parts, strict=True):
-        fitted = own.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None
+        fitted = fitted_shards.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None
         arguments = (model.folder.address, reference, part, fitted, blocks, words, beyond)
         submitted.append(executor.submit(_predict_completion, *arguments))
     return submitted

@@ -86,11 +86,11 @@ def example_snippets(
             document = summary.examples[example.document]
             if document.id not in texts:
                 continue
-            own = [names[word] for word in example.words]
-            weights = {**dict.fromkeys(words.get(topic.id, ()), 1.0), **dict.fromkeys(own, 2.0)}
+            example_words = [names[word] for word in example.words]
+            weights = {**dict.fromkeys(words.get(topic.id, ()), 1.0), **dict.fromkeys(example_words, 2.0)}
             text = texts[document.id] if options.word_rule == FIRST_RULE else composed(texts[document.id])
             # A text without the example's words is another document with the same id.
-            if options.tokenizer is None and not has_words(text, own, form, options.word_rule):
+            if options.tokenizer is None and not has_words(text, example_words, form, options.word_rule):
                 strange.add(document.id)
             else:
                 snippets[topic.id, example.document] = passage(text, weights, form, options.word_rule)

@@ -414,9 +414,9 @@ def _errors(
     spread = squared.sum(axis=0) - 2 * overall * weighted.sum(axis=0) + overall**2 * squares.sum()
     prior = np.maximum(spread, 0.0) / max(float(squares.sum()), 1e-300)
     within = np.maximum(squared - 2 * shares * weighted + shares**2 * squares[:, None], 0.0)
-    own = within / np.maximum(squares, 1e-300)[:, None]
+    measured = within / np.maximum(squares, 1e-300)[:, None]
     weight = PRIOR_DOCUMENTS
-    variance = (documents[:, None] * own + weight * prior) / (documents[:, None] + weight)
+    variance = (documents[:, None] * measured + weight * prior) / (documents[:, None] + weight)
     errors: Floats = np.sqrt(variance * squares[:, None]) / np.maximum(tokens, 1e-300)[:, None]
     return errors
 

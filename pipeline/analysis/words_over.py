@@ -328,8 +328,8 @@ def words_over(
         for first in range(0, source.parts, window):
             parts = range(first, min(first + window, source.parts))
             submitted = [executor.submit(_tokens, source, part, field, periods, blocks) for part in parts]
-            for part, (own, sums) in zip(parts, executor.collect(submitted), strict=True):
-                tokens[:, :, own] += sums
+            for part, (word_ids, sums) in zip(parts, executor.collect(submitted), strict=True):
+                tokens[:, :, word_ids] += sums
                 progress(part + 1)
     probability = np.empty_like(tokens)
     evidence, strength, gain = np.empty(tokens.shape[:2]), np.empty(ids.size), np.empty(ids.size)

@@ -1,4 +1,4 @@
-"""Names and modules of commands, their arguments, the options that are given, and names in messages.
+"""Names and modules of commands, their arguments, the options that are named, and names in messages.
 
 A command is the function `execute` of its module, whose docstring is its help. A positional argument is described by a
 `Parameter` of cyclopts; a keyword argument is a model of options, whose fields are flags.
@@ -68,7 +68,7 @@ def argument(metavar: str, text: str) -> Parameter:
     return Parameter(metavar=metavar, help=text)
 
 
-def given(*models: Options) -> dict[str, Any]:
+def named_options(*models: Options) -> dict[str, Any]:
     """Return the options that the command line names."""
     return {
         name: getattr(model, name)

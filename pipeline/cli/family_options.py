@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from collapsium.pipeline.cli.command import given
+from collapsium.pipeline.cli.command import named_options
 from collapsium.pipeline.engine.setup.limits import (
     RUN_NAMES,
     Keys,
@@ -138,7 +138,7 @@ def gather(
     """Combine ``--config``, ``--set`` and the flags, in ascending order of precedence."""
     family = chosen.family or recorded
     written = read_config(config, family) if config is not None else {}
-    own, named = family_options(chosen.settings, flags), given(*options)
+    settings, named = family_options(chosen.settings, flags), named_options(*options)
     family = family or written.get("family")
     written.pop("family", None)
     if family is None:
@@ -147,12 +147,12 @@ def gather(
     if config is not None:
         former = former_names_of(family)
         table = read_toml(config)
-        keys = Keys.of(config, (key for key in table if option_of(key, former) not in {*named, *own}), former)
+        keys = Keys.of(config, (key for key in table if option_of(key, former) not in {*named, *settings}), former)
     known = load_family(family).Options.model_fields
-    own = present_names(own, former_names(load_family(family).Options), warn_renamed)
-    for name in own:
+    settings = present_names(settings, former_names(load_family(family).Options), warn_renamed)
+    for name in settings:
         if name in RUN_NAMES:
             raise OptionError(f"--set: '{name}' is not an option of a family; use `{name}` instead")
         if name not in known:
             raise OptionError(f"--set: unknown option '{name}' of family '{family}'{suggestion(name, known)}")
-    return FamilyRequest(family, {**written, **own, **named}, keys)
+    return FamilyRequest(family, {**written, **settings, **named}, keys)

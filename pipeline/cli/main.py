@@ -130,7 +130,9 @@ def parse(words: Sequence[str]) -> tuple[Line, bool]:
 def read_command(name: str, words: Sequence[str]) -> Line:
     """Return a parsed command line, without the program's options."""
     module = load_command(name)
-    has_family = any(each.kind is each.VAR_KEYWORD for each in inspect.signature(module.execute).parameters.values())
+    has_family = any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(module.execute).parameters.values()
+    )
     families = import_module(f"{_HERE}.family_options") if has_family else None
     heading, family = ("", None) if families is None else families.options_of(words)
     words = _present_flags(words, [*models_of(module.execute).values(), *([] if family is None else [family])])
@@ -185,7 +187,9 @@ def arguments_of(run: Callable[..., object]) -> dict[str, str]:
 def models_of(run: Callable[..., object]) -> dict[str, type[Options]]:
     """Return the models of a command's options by parameter."""
     parameters = inspect.signature(run, eval_str=True).parameters.values()
-    return {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
+    return {
+        parameter.name: parameter.annotation for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY
+    }
 
 
 def usage_of(run: Callable[..., object]) -> str:
@@ -269,7 +273,7 @@ def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] 
         return Line(call, values)
 
     vars(line)["__signature__"] = inspect.Signature(parameters)
-    line.__annotations__ = {each.name: each.annotation for each in parameters}
+    line.__annotations__ = {keyword.name: keyword.annotation for keyword in parameters}
     return line
 
 

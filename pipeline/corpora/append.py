@@ -172,11 +172,11 @@ def _require_own(corpus: Corpus, addition: Addition) -> None:
 
 def _require_columns(corpus: Corpus, sources: DenseSource) -> None:
     """Refuse vectors with other columns; files without names need the same number."""
-    own, columns = corpus.vocabulary.words, sources.columns()
-    if len(own) != len(columns):
-        raise MismatchError(f"{sources.name}: has {len(columns)} columns of values; {corpus.url} has {len(own)}")
-    if sources.named and list(own) != columns:
-        ours, theirs = next(pair for pair in zip(own, columns, strict=True) if pair[0] != pair[1])
+    names, columns = corpus.vocabulary.words, sources.columns()
+    if len(names) != len(columns):
+        raise MismatchError(f"{sources.name}: has {len(columns)} columns of values; {corpus.url} has {len(names)}")
+    if sources.named and list(names) != columns:
+        ours, theirs = next(pair for pair in zip(names, columns, strict=True) if pair[0] != pair[1])
         raise MismatchError(f"{sources.name}: has a column {theirs!r} where {corpus.url} has {ours!r}")
 
 
@@ -199,9 +199,9 @@ def _select(
     for part in _sided(sources, sides):
         fields = {name: str(column.type) for name, column in part.extras.items()}
         if fields != corpus.manifest.fields:
-            own, new = (", ".join(sorted(names)) or "none" for names in (corpus.manifest.fields, fields))
+            expected, new = (", ".join(sorted(names)) or "none" for names in (corpus.manifest.fields, fields))
             raise MismatchError(
-                f"{sources.file}: expected vectors with the further fields {own}, as in {corpus.url}, found {new}"
+                f"{sources.file}: expected vectors with the further fields {expected}, as in {corpus.url}, found {new}"
             )
         is_known = pc.is_in(part.ids, value_set=known)
         again = part.ids.filter(is_known)
@@ -497,9 +497,9 @@ class DocumentAddition:
         }
         for note in counted.notes:
             if _named_alike(dict(note.columns)) != _named_alike(fields):
-                own, new = (", ".join(sorted(names)) or "none" for names in (fields, dict(note.columns)))
+                expected, new = (", ".join(sorted(names)) or "none" for names in (fields, dict(note.columns)))
                 raise MismatchError(
-                    f"{note.origins[0][0]}: expected documents with the further fields {own}, as in "
+                    f"{note.origins[0][0]}: expected documents with the further fields {expected}, as in "
                     f"{self._corpus.url}, found {new}"
                 )
 

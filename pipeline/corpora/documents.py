@@ -71,9 +71,9 @@ def ingest_documents(
             raise OptionError("expected at least one text")
         with tempfile.TemporaryDirectory(prefix=TEMPORARY, ignore_cleanup_errors=True) as temporary:
             path = write_texts(table, temporary)
-            here = "serial" if scheduler == "serial" else "threads"
+            local = "serial" if scheduler == "serial" else "threads"
             with named_texts(path):
-                ingest(path, corpus, format="parquet", scheduler=here, **how)
+                ingest(path, corpus, format="parquet", scheduler=local, **how)
     history = read_history(Folder(corpus))
     notice = None if history is None else unspaced_notice(history.report, "`tokenizer`")
     if notice is not None:

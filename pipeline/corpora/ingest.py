@@ -292,8 +292,8 @@ def _ingest_as(
     named = {field.name: getattr(options, field.name) for field in fields_of(options)}
     history = history_like(recorded, paths, named, format, sides=bool(side_files.files))
     _require_files(history.kind, options, side_files)
-    sides, own, side_record = read_side_files(side_files, paths, history.kind, history.options)
-    history = replace(history, options=own, side_files=side_record)
+    sides, reading, side_record = read_side_files(side_files, paths, history.kind, history.options)
+    history = replace(history, options=reading, side_files=side_record)
     return ingest_like(recorded, NewSources(paths, format, named), corpus, history=history, sides=sides, **how)
 
 

@@ -161,9 +161,9 @@ def documents_for(
         recorded = recorded_reading(run)
         new = new_sources(paths, named)
         # Workers elsewhere do not see the temporary file of texts in memory.
-        here = "threads" if in_memory_here and scheduler is not None and is_elsewhere(scheduler) else scheduler
+        executor = "threads" if in_memory_here and scheduler is not None and is_elsewhere(scheduler) else scheduler
         with temporary_folder(run, scheduler) as place:
-            how: dict[str, Any] = {"scheduler": here, "workers": workers, "tls": tls, "progress": progress}
+            how: dict[str, Any] = {"scheduler": executor, "workers": workers, "tls": tls, "progress": progress}
             with as_headings(named):
                 ingest_like(recorded, new, place.url, **how)
             documents = new_documents(recorded, Corpus(place.url), read_history(place) or History(""))
@@ -179,11 +179,11 @@ def _as_files(
     run: str | os.PathLike[str], documents: DocumentSource, reading: Reading
 ) -> Iterator[tuple[list[str], Reading, bool]]:
     """Provide the paths of documents and how they are read; texts in memory are in a temporary file."""
-    given = paths_or_texts(documents)
-    if not isinstance(given, TextsInMemory):
-        yield list(given), reading, False
+    sources = paths_or_texts(documents)
+    if not isinstance(sources, TextsInMemory):
+        yield list(sources), reading, False
         return
-    table, named = table_as_recorded(recorded_reading(run).history, in_memory(given.texts), reading)
+    table, named = table_as_recorded(recorded_reading(run).history, in_memory(sources.texts), reading)
     with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
         path = write_texts(table, place)
         with named_texts(path):
@@ -256,8 +256,8 @@ def is_corpus(path: str) -> bool:
 
 def names_corpus(sources: DocumentSource) -> bool:
     """Return whether sources of documents are a single corpus, and not texts."""
-    given = paths_or_texts(sources)
-    return not isinstance(given, TextsInMemory) and len(given) == 1 and is_corpus(given[0])
+    named = paths_or_texts(sources)
+    return not isinstance(named, TextsInMemory) and len(named) == 1 and is_corpus(named[0])
 
 
 def fields_named(history: History | None, texts: DocumentSource, reading: Reading) -> dict[str, str]:

@@ -68,10 +68,10 @@ def read_side_files(
         )
     sides = Sides(content.files, guesses=content.guesses)
     record = SideFileColumns(tuple(sorted(sides.columns)), content.labels, content.covariates, options.id)
-    own = replace(options, labels=left["labels"], covariates=left["covariates"])
+    reading = replace(options, labels=left["labels"], covariates=left["covariates"])
     if kind not in OWN and content.fields:
-        own = replace(own, id=None)
-    return sides, own, record
+        reading = replace(reading, id=None)
+    return sides, reading, record
 
 
 def _columns(paths: list[str], kind: str, options: ReadOptions) -> list[str]:
@@ -265,9 +265,9 @@ def _require_of_format(kind: str, arguments: Mapping[str, Any], others: Sequence
     if kind in TEXTS:
         return
     having = "has vectors" if kind == "vectors" else "has word counts"
-    own = (*others, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
+    allowed = (*others, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
     for name, value in arguments.items():
-        if name in READING and name not in own and value is not False and value not in (None, ()):
+        if name in READING and name not in allowed and value is not False and value not in (None, ()):
             flag = "headings" if name == "segments" and str(value).startswith(HEADINGS) else name
             raise OptionError(f"applies only to texts; the format {kind} {having}", flag)
 
@@ -312,11 +312,11 @@ def _require_stop_words_as_recorded(name: str, options: ReadOptions, arguments: 
     named, recorded = (set((names or STOP_WORDS).split(",")) for names in (languages, options.stop_words))
     if named == recorded and set(words) == set(options.stop_list):
         return
-    own = [
+    lists = [
         "" if not stop_words else f" and a list of {len(stop_words):,} words"
         for stop_words in (words, options.stop_list)
     ]
     raise OptionError(
-        f"`stop_words` {','.join(sorted(named))}{own[0]}: the documents of {name} were read with "
-        f"{','.join(sorted(recorded))}{own[1]}, as new ones must be"
+        f"`stop_words` {','.join(sorted(named))}{lists[0]}: the documents of {name} were read with "
+        f"{','.join(sorted(recorded))}{lists[1]}, as new ones must be"
     )

@@ -89,14 +89,16 @@ def simulate(
     config = make_options(family, options, option_names(simulate), drawing=True)
     drawing = cast("SimulatingFamily", make_family(family, config))
     vectors = drawing.corpus_kind == VECTORS
-    each = _require_sizes(drawing, family, sizes.documents, sizes.words, sizes.tokens)
+    document_tokens = _require_sizes(drawing, family, sizes.documents, sizes.words, sizes.tokens)
     if sizes.shard_tokens is not None and sizes.shard_tokens < 1:
         raise OptionError(f"expected 1 or more, found {sizes.shard_tokens}", "shard_tokens")
     stream = Stream(sizes.seed, "simulate")
     topics, global_state = drawing.draw_model(
-        Summary(sizes.documents, sizes.words, int(sizes.documents * each)), stream
+        Summary(sizes.documents, sizes.words, int(sizes.documents * document_tokens)), stream
     )
-    size = max(round((sizes.shard_tokens or even_shard_tokens(int(sizes.documents * each))) / each), 1)
+    size = max(
+        round((sizes.shard_tokens or even_shard_tokens(int(sizes.documents * document_tokens))) / document_tokens), 1
+    )
     names = [f"{'x' if vectors else 'w'}{number:0{len(str(sizes.words - 1))}d}" for number in range(sizes.words)]
     with place_for(corpus, "corpus") as target, created(Folder(target.path)) as folder:
         truth = ModelWriter(folder / "truth")
@@ -105,7 +107,7 @@ def simulate(
         cuts, parts = _write_topics(truth, topics, global_state, sizes.words, vectors=vectors)
         for place, first in enumerate(range(0, sizes.documents, size)):
             ids = numbered_ids(first + 1, min(size, sizes.documents - first))
-            drawn, table = _draw_shard(drawing, topics, global_state, ids, each, stream.at(place=place))
+            drawn, table = _draw_shard(drawing, topics, global_state, ids, document_tokens, stream.at(place=place))
             add(drawn)
             sink = pa.BufferOutputStream()
             # No two proportions are equal, so a dictionary would only cost time; split byte streams compress.
@@ -143,11 +145,11 @@ def _require_sizes(drawing: SimulatingFamily, family: str, documents: int, words
         raise OptionError(f"family '{family}' draws vectors; `words` is their number of columns", "tokens")
     if not vectors and tokens is None:
         raise OptionError("`tokens` is required: the mean number of tokens of a document")
-    each = float(words) if tokens is None else tokens
-    for name, value in (("documents", documents), ("words", words), ("tokens", each)):
+    document_tokens = float(words) if tokens is None else tokens
+    for name, value in (("documents", documents), ("words", words), ("tokens", document_tokens)):
         if not value >= 1:
             raise OptionError(f"expected 1 or more, found {value}", name)
-    return each
+    return document_tokens
 
 
 def _write_topics(
@@ -174,10 +176,10 @@ def _draw_shard(
     parts: list[Any] = []
     tables = []
     for number, first in enumerate(range(0, len(ids), size), start=1):
-        own = ids.slice(first, size)
-        drawn, theta = drawing.simulate(topics, global_state, len(own), tokens, stream.at(iteration=number))
-        parts.append(replace(drawn, ids=own))
-        tables.append(_table(own, theta))
+        chunk_ids = ids.slice(first, size)
+        drawn, theta = drawing.simulate(topics, global_state, len(chunk_ids), tokens, stream.at(iteration=number))
+        parts.append(replace(drawn, ids=chunk_ids))
+        tables.append(_table(chunk_ids, theta))
     drawn_: Documents | Vectors = type(parts[0]).join(parts)
     return drawn_, pa.concat_tables(tables)
 

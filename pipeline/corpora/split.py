@@ -66,9 +66,9 @@ def split(
     if (train is None) != (heldout is None):
         raise OptionError("name both folders, or none", "heldout" if heldout is None else "train")
     held = _held(options)
-    given = paths_or_texts(corpus)
-    if held is not None and train is None and isinstance(given, TextsInMemory):
-        texts = in_memory(given.texts)
+    documents = paths_or_texts(corpus)
+    if held is not None and train is None and isinstance(documents, TextsInMemory):
+        texts = in_memory(documents.texts)
         texts = list(texts) if not hasattr(texts, "__len__") else texts
         mask = held.among(document_draws(0, len(texts), options.seed))
         return _rows(texts, ~mask), _rows(texts, mask)

@@ -218,7 +218,7 @@ class RunCheckpointer(Checkpointer):
         """Submit the writing of each part by the worker that holds it."""
         began, submit = time.monotonic(), self._executor.submit
         self._require_ownership()
-        checkpoint = self._run.checkpoints.own(state.iteration)
+        checkpoint = self._run.checkpoints.writable(state.iteration)
         with self._discarding(state.iteration):
             for number, block in enumerate(state.blocks):
                 self._writing[_rows(number)] = submit(write_block, checkpoint, number, block)
@@ -228,7 +228,7 @@ class RunCheckpointer(Checkpointer):
 
     def _written(self, state: State) -> dict[str, str]:
         """Wait for the parts; return their digests."""
-        checkpoint, writing = self._run.checkpoints.own(state.iteration), self._writing
+        checkpoint, writing = self._run.checkpoints.writable(state.iteration), self._writing
         parts = {"global_state": checkpoint.write("global_state", state.global_state.to_arrays())}
         parts.update(zip(writing, self._executor.collect(list(writing.values())), strict=True))
         self._writing = {}
@@ -254,7 +254,7 @@ class RunCheckpointer(Checkpointer):
         return state
 
     def _record(self, snapshot: Snapshot, parts: dict[str, str]) -> CheckpointRecord:
-        folder = self._run.checkpoints.own(snapshot.state.iteration).folder
+        folder = self._run.checkpoints.writable(snapshot.state.iteration).folder
         events = self._run.save_events(self._events_before, folder)
         return CheckpointRecord(
             iteration=snapshot.state.iteration,

@@ -120,22 +120,22 @@ class Overlaps:
     """Sums of products of joined topics and a model's topics, in steps, which add exactly."""
 
     products: Ints  # Sums over words or documents; int64 (joined topics, topics of the model)
-    # Sums of the squares of each; int64 (joined topics,)
+    # Sums of the squares of each; int64 (joined topics,) and (topics of the model,)
     joined: Ints
-    own: Ints
+    member: Ints
 
     def __add__(self, other: Overlaps) -> Overlaps:
         """Return the sum over the words or documents of both."""
-        return Overlaps(self.products + other.products, self.joined + other.joined, self.own + other.own)
+        return Overlaps(self.products + other.products, self.joined + other.joined, self.member + other.member)
 
     @staticmethod
-    def of(joined: Floats, own: Floats, weights: Floats) -> Overlaps:
+    def of(joined: Floats, member: Floats, weights: Floats) -> Overlaps:
         """Return the overlaps of values in whole steps; every sum is below 2^53, so that any order gives its bits."""
         weighted = joined * weights[:, np.newaxis]
         return Overlaps(
-            (weighted.T @ own).astype(np.int64),
+            (weighted.T @ member).astype(np.int64),
             (weighted * joined).sum(axis=0).astype(np.int64),
-            (own * own * weights[:, np.newaxis]).sum(axis=0).astype(np.int64),
+            (member * member * weights[:, np.newaxis]).sum(axis=0).astype(np.int64),
         )
 
     @property
@@ -146,8 +146,8 @@ class Overlaps:
     @property
     def cosines(self) -> Floats:
         """Cosines of proportions; 0 where all of a topic's are rounded to 0."""
-        joined, own = (np.sqrt(np.maximum(sums, 1).astype(np.float64)) for sums in (self.joined, self.own))
-        return self.products / joined[:, np.newaxis] / own
+        joined, member = (np.sqrt(np.maximum(sums, 1).astype(np.float64)) for sums in (self.joined, self.member))
+        return self.products / joined[:, np.newaxis] / member
 
 
 def total_overlaps(parts: Sequence[list[Overlaps]]) -> list[Overlaps]:
@@ -165,8 +165,8 @@ def word_overlaps(mean: Sequence[JoinedModel], models: Sequence[JoinedModel], bl
     weights = np.ones(len(joined))
     results = []
     for model in models:
-        own = np.rint(np.sqrt(_word_topic(model, block)[:, list(model.topics)]) * WORD_STEPS)
-        results.append(Overlaps.of(joined, own, weights))
+        member = np.rint(np.sqrt(_word_topic(model, block)[:, list(model.topics)]) * WORD_STEPS)
+        results.append(Overlaps.of(joined, member, weights))
     return results
 
 
@@ -179,8 +179,8 @@ def document_overlaps(
     joined = np.rint(sums / len(mean) * DOCUMENT_STEPS)
     results = []
     for model in models:
-        own = np.rint(_document_topic(model, shard.number, every)[:, list(model.topics)] * DOCUMENT_STEPS)
-        results.append(Overlaps.of(joined, own, lengths))
+        member = np.rint(_document_topic(model, shard.number, every)[:, list(model.topics)] * DOCUMENT_STEPS)
+        results.append(Overlaps.of(joined, member, lengths))
     return results
 
 
@@ -313,10 +313,12 @@ def _assigned(similar: Floats, first: JoinedModel, model: JoinedModel) -> tuple[
     """Match joined topics and a model's one to one with the largest sum of similarities; seeded ones to themselves."""
     from scipy import optimize
 
-    joined, own = np.asarray(first.columns)[:, np.newaxis], np.asarray(model.topics)[np.newaxis]
-    seeded = (joined < model.fixed) | (own < model.fixed)
+    joined, topic_ids = np.asarray(first.columns)[:, np.newaxis], np.asarray(model.topics)[np.newaxis]
+    seeded = (joined < model.fixed) | (topic_ids < model.fixed)
     # Similarities are at most 2 each, so that a pair of the same seeds outweighs all others.
-    similar = np.where(seeded & (joined != own), -1.0, similar) + np.where(seeded & (joined == own), 4.0, 0.0)
+    similar = np.where(seeded & (joined != topic_ids), -1.0, similar) + np.where(
+        seeded & (joined == topic_ids), 4.0, 0.0
+    )
     places, topics = optimize.linear_sum_assignment(similar, maximize=True)
     allowed = similar[places, topics] >= 0.0
     return places[allowed], topics[allowed]

@@ -113,7 +113,10 @@ class EditedModel:
         mixing = np.zeros((counts.shape[1], self.topics))
         counts[:, place], mixing[place, np.arange(self.topics)] = self.counts, 1.0
         entries = [
-            DocumentEntries.summed(each.owner, place[each.topic], each.count, each.rest) for each in self.entries
+            DocumentEntries.summed(
+                member_entries.owner, place[member_entries.topic], member_entries.count, member_entries.rest
+            )
+            for member_entries in self.entries
         ]
         return self.changed(counts, entries, mixing)
 

@@ -489,11 +489,11 @@ class FitSizes:
         """
         if self.matched <= 1 or self.models.consensus:
             return 0.0
-        own = PROCESS_BYTES.get(self.place.scheduler, PROCESS_BYTES["worker"])
+        process = PROCESS_BYTES.get(self.place.scheduler, PROCESS_BYTES["worker"])
         shard = self.matched * (self.footprint.shown * self.words + self._largest(1, 0))
         tasks = self.place.threads * (shard + self.footprint.swept * self.words)
         rows = self.matched * self.footprint.shown * self.vocabulary
-        return own + VOCABULARY_WORD * self.vocabulary + rows + tasks
+        return process + VOCABULARY_WORD * self.vocabulary + rows + tasks
 
     def _largest(self, copies: int, words: int) -> float:
         """Return the bytes of some copies of the proportions of the largest shard, or of as many rows of words."""

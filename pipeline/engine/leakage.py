@@ -117,15 +117,15 @@ def require_unseen(trained: Lineage | None, scored: Corpus, name: str) -> str:
     """Raise an error if unseen documents are training documents by lineage."""
     if trained is None:
         return ""
-    own = lineage_of(scored)
-    relation = shared_documents(trained, own, name)
+    lineage = lineage_of(scored)
+    relation = shared_documents(trained, lineage, name)
     if relation.shared is None:
         return ""
     if scored.holds == VECTORS:
         return SAME_VECTORS
-    if _labels_apart(trained, own):
+    if _labels_apart(trained, lineage):
         return OTHER_LABELS
-    if shared_tokens(trained, own, name).disjoint:
+    if shared_tokens(trained, lineage, name).disjoint:
         raise MismatchError(
             f"{scored.url}: has held-out tokens of the documents of {name}, which are scored with `heldout`; documents "
             f"that were fitted are not unseen. {DOCUMENTS_ADVICE}"

@@ -102,11 +102,11 @@ def summary_of(
     number_of = {key: number for number, key in enumerate(shown_documents)}
     topics = []
     for topic in ids.tolist():
-        own = np.flatnonzero(chosen.topic == topic)
-        keys = [(int(chosen.shard[index]), int(chosen.row[index])) for index in own]
+        chosen_indices = np.flatnonzero(chosen.topic == topic)
+        keys = [(int(chosen.shard[index]), int(chosen.row[index])) for index in chosen_indices]
         of_topic = tuple(
             Example(document=number_of[key], share=float(chosen.share[index]), words=words.get((*key, topic), ()))
-            for index, key in zip(own, keys, strict=True)
+            for index, key in zip(chosen_indices, keys, strict=True)
         )
         largest = int(total.largest[topic]) if topic < total.largest.size else 0
         mean = float(total.sums[topic]) / max(total.documents, 1) if total.fields and topic < total.sums.size else None

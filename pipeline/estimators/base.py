@@ -173,8 +173,8 @@ def _require_matrix(X: Any) -> None:
 def annotated_source(X: Any, layer: str | None, binarise: bool, fractional: str) -> AnnotatedSource | None:
     """Return the documents of an AnnData object; None for other data."""
     if not is_annotated(X):
-        for name, given in (("layer", layer is not None), ("binarise", binarise)):
-            if given:
+        for name, is_named in (("layer", layer is not None), ("binarise", binarise)):
+            if is_named:
                 raise OptionError(f"applies only to AnnData, found {type(X).__name__}", name)
         return None
     if fractional != "error":
@@ -224,8 +224,8 @@ def with_fields(chunks: Iterable[Documents], extras: Mapping[str, pa.Array]) -> 
     for documents in chunks:
         last = first + len(documents)
         if last <= rows:
-            own = {name: column.slice(first, len(documents)) for name, column in extras.items()}
-            yield dataclasses.replace(documents, extras=own)
+            columns = {name: column.slice(first, len(documents)) for name, column in extras.items()}
+            yield dataclasses.replace(documents, extras=columns)
         first = last
     _require_rows(extras, first)
 
@@ -466,11 +466,13 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
                 raise OptionError(
                     f"expected no {name!r}, which is the parameter `{parameter}` (found {value!r})", "options"
                 )
-        own = {name: getattr(self, name) for name in (*self.family_options(), "init", "init_strength")}
+        chosen = {name: getattr(self, name) for name in (*self.family_options(), "init", "init_strength")}
         if self.preset is not None:
             # Parameters at their defaults are not named; the others take precedence.
-            own = {name: value for name, value in own.items() if not np.array_equal(value, defaults[name].default)}
-        options = {**own, **further, self.TOPICS: self.n_components}
+            chosen = {
+                name: value for name, value in chosen.items() if not np.array_equal(value, defaults[name].default)
+            }
+        options = {**chosen, **further, self.TOPICS: self.n_components}
         options = {name: python_value(value) for name, value in options.items()}
         names = (*LIMIT_NAMES, *WHERE, *START_NAMES)
         limits = {name: options.pop(name) for name in names if name in options}
@@ -535,10 +537,10 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             blocks = dask.compute_partitions(dask.row_blocks(X), _write_block, arguments, scheduler)
             records, numberings, first = list[ChunkRecord](), list[tuple[tuple[str, int, int], ...]](), 0
             for record in (record for block in blocks for record in block.records):
-                own = {name: column.slice(first, record.documents) for name, column in extras.items()}
-                if own:
-                    write_table(scratch, side_table(record.name), pa.table(own))
-                records.append(dataclasses.replace(record, sided=bool(own)))
+                block_columns = {name: column.slice(first, record.documents) for name, column in extras.items()}
+                if block_columns:
+                    write_table(scratch, side_table(record.name), pa.table(block_columns))
+                records.append(dataclasses.replace(record, sided=bool(block_columns)))
                 numberings.append((("", first + 1, record.documents),))
                 first += record.documents
             _require_rows(extras, first)
@@ -721,14 +723,14 @@ class TopicEstimator(DocumentEstimator):
         """Return a model of a corpus, and its iterations; a fit in this process without `run` writes no run."""
         where = {name: limits.pop(name) for name in WHERE if name in limits}
         scheduler = as_scheduler(self.scheduler)
-        here = scheduler in ("threads", "serial")
+        in_process = scheduler in ("threads", "serial")
         where.update(scheduler=scheduler, memory=python_number(self.memory))
         workers = python_number(self.workers)
         where["workers"] = workers if workers is not None or is_elsewhere(scheduler) else self._threads()
         members = {"restarts": python_number(self.restarts), "combine": self.combine}
         init = {name: limits.pop(name) for name in START_NAMES if name in limits}
         alone = not (members["restarts"] or limits.get("samples") or self.combine != "predictions")
-        if here and self.run is None and alone and not any(init.values()):
+        if in_process and self.run is None and alone and not any(init.values()):
             settings, config = FitOptions(seed=seed, **limits), make_options(self.FAMILY, options)
             request = new_request(corpus, self.FAMILY, config, settings)
             return fit_here(request, Placement(**where))

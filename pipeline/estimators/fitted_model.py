@@ -95,8 +95,8 @@ class Fitted(ShortRepr):
 
     def components(self, concentration: float) -> npt.NDArray[np.float64]:
         """Return pseudo-counts of words, phi_kw (B + E[n_k]) = b_w + E[n_kw]."""
-        own = self.family.word_concentration(self.global_state)
-        total = concentration if own is None else own
+        declared = self.family.word_concentration(self.global_state)
+        total = concentration if declared is None else declared
         rows = int(self.topics[-1]) + 1
         # Entries that no block describes have the prior mean.
         pseudo_counts, tokens = (
@@ -106,10 +106,10 @@ class Fitted(ShortRepr):
         for block in self.blocks:
             described = self.family.describe(block.rows, self.global_state, block.high - block.low)
             # The description may include deleted topics.
-            here = described.ids < rows
-            ids = described.ids[here]
-            pseudo_counts[ids[:, np.newaxis], described.words[here] + block.low] = described.probability[here]
-            tokens[ids] = described.share[here] * self.tokens
+            in_range = described.ids < rows
+            ids = described.ids[in_range]
+            pseudo_counts[ids[:, np.newaxis], described.words[in_range] + block.low] = described.probability[in_range]
+            tokens[ids] = described.share[in_range] * self.tokens
         pseudo_counts *= (total + tokens)[:, np.newaxis]
         return pseudo_counts if self.topics.size == rows else pseudo_counts[self.topics]
 

@@ -152,9 +152,11 @@ class MeanStates(ModelStates):
                 raise DamagedError(files.folder.url, "expected each column to match one topic of the mean at most")
         self.columns: npt.NDArray[np.int64] = np.array([member.columns for member in record.members], dtype=np.int64)
         # The mean has the columns of one of the models.
-        each = np.arange(self.columns.shape[1])
-        first = next((n for n, own in enumerate(self.columns) if np.array_equal(np.sort(own), each)), None)
-        if first is None or not each.size:
+        all_columns = np.arange(self.columns.shape[1])
+        first = next(
+            (n for n, columns in enumerate(self.columns) if np.array_equal(np.sort(columns), all_columns)), None
+        )
+        if first is None or not all_columns.size:
             raise DamagedError(models[0].files.folder.url, "expected a model that has all columns of the mean")
         self._first = self.models[first]
 

@@ -42,8 +42,8 @@ def distances(first: Model, other: Model) -> Floats:
     cuts = sorted(cut for cut in {*first.record.blocks, *other.record.blocks} if cut < words)
     for low, high in zip(cuts, [*cuts[1:], words], strict=True):
         parts = [np.sqrt(_probability(model, low, high)) for model in (first, other)]
-        here = parts[0].T @ parts[1]
-        overlap = here if overlap is None else overlap + here
+        part_overlap = parts[0].T @ parts[1]
+        overlap = part_overlap if overlap is None else overlap + part_overlap
     if overlap is None:
         raise ValueError("a model has at least one block")
     result: Floats = np.sqrt(np.clip(1.0 - overlap, 0.0, 1.0))

@@ -31,8 +31,8 @@ def load_function(name: str, option: str) -> Callable[..., object]:
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise OptionError(f"expected module:function or module:Class, found {name!r}", option)
-    here = os.getcwd()  # noqa: PTH109 - an entry of sys.path
-    sys.path.append(here)
+    folder = os.getcwd()  # noqa: PTH109 - an entry of sys.path
+    sys.path.append(folder)
     try:
         target: Any = importlib.import_module(module)
         for part in attribute.split("."):
@@ -44,7 +44,7 @@ def load_function(name: str, option: str) -> Callable[..., object]:
     except Exception as error:
         raise OptionError(f"`{option}` {name}: {type(error).__name__}: {error}") from None
     finally:
-        sys.path.remove(here)
+        sys.path.remove(folder)
     if not callable(function):
         raise OptionError(f"`{option}` {name}: expected a callable, found {type(function).__name__}")
     return cast("Callable[..., object]", function)

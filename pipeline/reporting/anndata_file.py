@@ -69,7 +69,7 @@ def write_anndata(opened: models.Model, corpus: Corpus, out: str | os.PathLike[s
             _write_counts(group, corpus, offsets, progress)
         if made.is_file():
             File(path).put(made)
-        for file in sorted(each for each in made.rglob("*") if each.is_file()):
+        for file in sorted(made_path for made_path in made.rglob("*") if made_path.is_file()):
             File(f"{path}/{file.relative_to(made)}").put(file)
     return len(ids)
 

@@ -108,12 +108,12 @@ def unclear_labels(table: LabelTable, shares: Mapping[str, Effects], topics: Seq
     overall = {topic.id: topic.share for topic in topics}
     places = {name: place for place, name in enumerate(table.names)}
     unclear = set()
-    for field, own in shares.items():
-        mean = np.array([overall.get(topic, 0.0) for topic in own.topics.tolist()])
-        t = float(stats.t.isf(0.025 / max(mean.size, 1), own.df))
-        for row, values in enumerate(own.values):
+    for field, field_shares in shares.items():
+        mean = np.array([overall.get(topic, 0.0) for topic in field_shares.topics.tolist()])
+        t = float(stats.t.isf(0.025 / max(mean.size, 1), field_shares.df))
+        for row, values in enumerate(field_shares.values):
             place = places.get((field, str(values[field])))
-            if place is not None and not (np.abs(own.estimate[row] - mean) > t * own.se[row]).any():
+            if place is not None and not (np.abs(field_shares.estimate[row] - mean) > t * field_shares.se[row]).any():
                 unclear.add(place)
     return unclear
 

@@ -248,18 +248,18 @@ def _table(ids: pa.Array, candidate_scores: CandidateScores, candidates: Candida
         pa.array(scores.max(axis=1)),
         pa.array(perplexity, mask=empty),
         pa.array(
-            [_shown(own, place, values) for own, place in zip(candidate_scores.known, best.tolist(), strict=True)]
+            [_shown(actual, place, values) for actual, place in zip(candidate_scores.known, best.tolist(), strict=True)]
         ),
         pa.ListArray.from_arrays(offsets, kinds.take(pa.array(np.tile(np.arange(several), best.size)))),
         pa.ListArray.from_arrays(offsets, pa.array(scores.ravel())),
     ]
     return pa.Table.from_arrays(
-        [column.cast(own.type) for column, own in zip(columns, schema, strict=True)], schema=schema
+        [column.cast(expected.type) for column, expected in zip(columns, schema, strict=True)], schema=schema
     )
 
 
-def _shown(own: tuple[Any, ...], best: int, values: Sequence[Any]) -> Any:
+def _shown(actual: tuple[Any, ...], best: int, values: Sequence[Any]) -> Any:
     """Return a document's actual value; of several, the predicted one if it is among them."""
-    if best >= 0 and values[best] in own:
+    if best >= 0 and values[best] in actual:
         return values[best]
-    return own[0] if own else None
+    return actual[0] if actual else None

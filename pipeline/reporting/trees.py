@@ -81,12 +81,12 @@ def _line_starts(widths: Sequence[float], space: float, width: float) -> list[in
     """Return the index of each line's first word."""
     first: list[int] = []
     end = 0.0
-    for number, own in enumerate(widths):
-        if first and end + space + own <= width:
-            end += space + own
+    for number, name_width in enumerate(widths):
+        if first and end + space + name_width <= width:
+            end += space + name_width
         else:
             first.append(number)
-            end = own
+            end = name_width
     return first
 
 

@@ -49,7 +49,7 @@ def summary(corpus: Corpus) -> JsonObject:
         owner = np.repeat(np.arange(labels.offsets.size - 1), np.diff(labels.offsets))
         for name in dict.fromkeys(fields):
             mine = (fields == name)[labels.position]
-            values.setdefault(name, set()).update(value for own, value in labels.names if own == name)
+            values.setdefault(name, set()).update(value for field, value in labels.names if field == name)
             more = np.array([mine.sum(), np.unique(owner[mine]).size], dtype=np.int64)
             counts[name] = counts[name] + more if name in counts else more
     result: JsonObject = {}

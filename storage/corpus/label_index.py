@@ -105,9 +105,9 @@ def numbered(labels: Labels | None, table: LabelTable, documents: int) -> Number
     """Encode the labels and covariates of documents by a table."""
     labels = labels or Labels.none(documents)
     places = {name: place for place, name in enumerate(table.names)}
-    own = np.array([places.get(name, -1) for name in labels.names], dtype=np.int64)
+    table_places = np.array([places.get(name, -1) for name in labels.names], dtype=np.int64)
     owner = np.repeat(np.arange(documents), np.diff(labels.offsets))
-    label = own[labels.position] if labels.position.size else np.zeros(0, dtype=np.int64)
+    label = table_places[labels.position] if labels.position.size else np.zeros(0, dtype=np.int64)
     owners, numbers, values = [owner[label >= 0]], [label[label >= 0]], [np.ones(int((label >= 0).sum()))]
     for place, number in enumerate(table.numbers, start=len(table.names)):
         column = labels.numbers.get(number.name)
@@ -153,17 +153,17 @@ class _LabelCounts:
         self.columns |= set(labels.numbers)
         for name in self.fields - set(self._taken) if self._taken else ():
             labels = labels.without(name)
-        each = np.diff(labels.offsets)
+        label_counts = np.diff(labels.offsets)
         for place, count in enumerate(np.bincount(labels.position, minlength=len(labels.names)).tolist()):
             if count:
                 self.counts[labels.names[place]] = self.counts.get(labels.names[place], 0) + count
-        has = each > 0
+        has = label_counts > 0
         for name, values in self.values.items():
             column = labels.numbers.get(name)
             if column is not None:
                 values.append(column[~np.isnan(column)])
                 has = has | ~np.isnan(column)
-        self.most, self.labelled = max(self.most, int(each.max(initial=0))), self.labelled + int(has.sum())
+        self.most, self.labelled = max(self.most, int(label_counts.max(initial=0))), self.labelled + int(has.sum())
 
 
 def _number_field(corpus: Corpus, name: str, values: npt.NDArray[np.float64]) -> NumberField:

@@ -77,7 +77,7 @@ class Labels(ShortRepr):
     def without(self, name: str) -> Labels:
         """Return the labels without a field."""
         numbers = {key: values for key, values in self.numbers.items() if key != name}
-        keep = np.array([own != name for own, _ in self.names], dtype=bool)
+        keep = np.array([field != name for field, _ in self.names], dtype=bool)
         if keep.all():
             return Labels(self.names, self.offsets, self.position, numbers)
         retained = keep[self.position]

@@ -81,8 +81,8 @@ def _coded(flat: pa.StructArray) -> tuple[npt.NDArray[np.int64], tuple[Name, ...
     width = len(values.dictionary)
     raw = np.asarray(numbers_of(fields.indices), dtype=np.int64) * width + numbers_of(values.indices)
     distinct, inverse = np.unique(raw, return_inverse=True)
-    own, each = fields.dictionary.to_pylist(), values.dictionary.to_pylist()
-    names = [(str(own[code // width]), str(each[code % width])) for code in distinct.tolist()]
+    field_names, value_texts = fields.dictionary.to_pylist(), values.dictionary.to_pylist()
+    names = [(str(field_names[code // width]), str(value_texts[code % width])) for code in distinct.tolist()]
     order = sorted(range(len(names)), key=names.__getitem__)
     rank = np.empty(len(names), dtype=np.int64)
     rank[order] = np.arange(len(names))

@@ -186,8 +186,8 @@ class Shard(ShortRepr):
         offsets, words = running[self.offsets], self.words[occurs]
         weights = None if self.weights is None else self.weights[pairs]
         counts = self.counts[pairs]
-        own = self.labels, segments, weights, self.design
-        return Shard(self.number, offsets, words, renumbered[position], counts, *own)
+        attached = self.labels, segments, weights, self.design
+        return Shard(self.number, offsets, words, renumbered[position], counts, *attached)
 
     @staticmethod
     def of(

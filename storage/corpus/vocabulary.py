@@ -81,9 +81,9 @@ def as_spelled_in(vocabulary: Sequence[str], words: Sequence[str]) -> list[str]:
     exact, by_spelling = set(vocabulary), {spelled(word, RULE): word for word in vocabulary}
     taken, spellings = set(words), []
     for word in words:
-        own = word if word in exact else by_spelling.get(spelled(word, RULE), word)
-        spellings.append(word if own in taken else own)
-        taken.add(own)
+        spelling = word if word in exact else by_spelling.get(spelled(word, RULE), word)
+        spellings.append(word if spelling in taken else spelling)
+        taken.add(spelling)
     return spellings
 
 

@@ -194,10 +194,10 @@ def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded)
 
 def _make_inside(name: str, folders: dict[str, str]) -> None:
     """Make a folder within another one, and its parents; add their paths to the folders' paths, by name."""
-    parent, _, own = name.rpartition("/")
+    parent, _, leaf = name.rpartition("/")
     if parent not in folders:
         _make_inside(parent, folders)
-    folders[name] = f"{folders[parent]}/{own}"
+    folders[name] = f"{folders[parent]}/{leaf}"
     os.mkdir(folders[name])  # noqa: PTH102
 
 

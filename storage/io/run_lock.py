@@ -334,8 +334,8 @@ class RunLock:
         """Raise `TakenOverError` unless the newest lock is this one."""
         numbers = numbers_in(self._folder)
         try:
-            own = bool(numbers) and numbers[-1] == self.generation > 0
-            if own and self._nonce.encode() in self._folder.read(file_of(self.generation)):
+            is_newest = bool(numbers) and numbers[-1] == self.generation > 0
+            if is_newest and self._nonce.encode() in self._folder.read(file_of(self.generation)):
                 return
         except AbsentError:
             pass

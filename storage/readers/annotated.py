@@ -116,7 +116,7 @@ class AnnotatedSource(MatrixSource):
             raise InputError(name, f"anndata cannot read its matrix ({reason}); pass an object in memory") from None
         if options.transpose is not None:
             raise OptionError("applies only to mtx and npz; transpose the AnnData object itself (adata.T)", "transpose")
-        names = [str(each) for each in adata.var_names]
+        names = [str(word) for word in adata.var_names]
         _require_distinct_words(name, names)
         ids = _ids_of(adata, options, name)
         opened = readable(matrix, name)
@@ -141,7 +141,7 @@ class AnnotatedSource(MatrixSource):
 def _chosen(adata: AnnotatedData, layer: str | None, name: str) -> tuple[Any, str]:
     """Return the matrix of a layer, or X, and advice on other layers for errors."""
     layers = [str(key) for key in adata.layers]
-    others = [each for each in layers if each != layer]
+    others = [other for other in layers if other != layer]
     advice = f"; counts may be in a layer (`layer`): {named(others)}" if others else ""
     if layer is None:
         if adata.X is None:
@@ -167,7 +167,7 @@ def _ids_of(adata: AnnotatedData, options: ReadOptions, name: str) -> pa.Array:
     if options.id is not None:
         return distinct_ids(name, [str(value) for value in _column(adata, options.id, "id", name)])
     advice = "; adata.obs_names_make_unique() tells them apart"
-    return distinct_ids(name, [str(each) for each in adata.obs_names], advice)
+    return distinct_ids(name, [str(cell) for cell in adata.obs_names], advice)
 
 
 def _column(adata: AnnotatedData, field: str, option: str, name: str) -> list[object]:

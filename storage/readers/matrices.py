@@ -649,7 +649,7 @@ def _ids_near(path: str, options: ReadOptions) -> pa.Array | None:
 
 def distinct_ids(name: str, ids: Sequence[str], advice: str = "") -> pa.Array:
     """Return ids as an array; raise an error if one occurs twice."""
-    array = pa.array([clean(each) for each in ids], pa.string())
+    array = pa.array([clean(text) for text in ids], pa.string())
     if len(set(ids)) < len(ids):
         raise InputError(name, f"expected distinct ids of documents, found {repeated(ids)!r} twice{advice}")
     return array

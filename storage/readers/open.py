@@ -154,9 +154,9 @@ def _format_inside(path: str, recorded: str | None) -> str | None:
     if recorded in names and recorded in TEXTS:
         return recorded
     if len(names) > 1:
-        each = [f"{len(some):,} of {kind} (such as {some[0]})" for kind, some in names.items()]
+        counted = [f"{len(some):,} of {kind} (such as {some[0]})" for kind, some in names.items()]
         raise OptionError(
-            f"{path}: holds files of several formats: {', '.join(each)}; choose one with `format`, which leaves the "
+            f"{path}: holds files of several formats: {', '.join(counted)}; choose one with `format`, which leaves the "
             "others out"
         )
     only = next(iter(names), "text")

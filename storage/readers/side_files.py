@@ -257,9 +257,9 @@ class Sides:
         return unmatched
 
 
-def merged(own: Mapping[str, pa.Array], other: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+def merged(first: Mapping[str, pa.Array], other: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """Return the merged columns of the same documents."""
-    columns = dict(own)
+    columns = dict(first)
     for name, column in other.items():
         if name not in columns:
             columns[name] = column

@@ -393,8 +393,8 @@ class ArchiveFile:
                 for rows in _rows(self.name, file, _Header(self.name, file, self._array)):
                     chunk, last = chunk_of(self, rows), first + len(rows)
                     more = tuple(label.slice(first, last - first) for label in labels)
-                    own = chunk.ids if ids is None else ids.slice(first, last - first)
-                    yield VectorChunk(chunk.values, own, (*chunk.labels, *more))
+                    chunk_ids = chunk.ids if ids is None else ids.slice(first, last - first)
+                    yield VectorChunk(chunk.values, chunk_ids, (*chunk.labels, *more))
                     first = last
 
     def _column(self, archive: zipfile.ZipFile, name: str) -> pa.Array:
@@ -517,8 +517,8 @@ def _require_there(path: str, array: Any, limit: int | None) -> None:
     if expected > FEW_CHUNKS:
         # Zarr would look up each chunk, for minutes if the metadata claims millions, so files are counted instead.
         names = (name.rsplit("/", 1)[-1] for name in folder.files())
-        each = math.prod(array.shards) // math.prod(array.chunks) if array.shards else 1
-        present = each * sum(not name.startswith(".") and name != "zarr.json" for name in names)
+        chunks_per_file = math.prod(array.shards) // math.prod(array.chunks) if array.shards else 1
+        present = chunks_per_file * sum(not name.startswith(".") and name != "zarr.json" for name in names)
         if expected > MISSING_CHUNKS * (present + FEW_CHUNKS):
             raise InputError(path, f"expected most of its {expected} chunks, found {present}")
     total = expected * math.prod(array.chunks) * array.dtype.itemsize

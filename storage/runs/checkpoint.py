@@ -103,11 +103,11 @@ class Checkpoints:
     def at(self, iteration: int) -> Checkpoint:
         """Return the newest finished checkpoint of an iteration, else the one that would be written."""
         finished = [place for place in self._places() if place.iteration == iteration and self._is_finished(place)]
-        return Checkpoint(self._folder(finished[-1])) if finished else self.own(iteration)
+        return Checkpoint(self._folder(finished[-1])) if finished else self.writable(iteration)
 
-    def own(self, iteration: int) -> Checkpoint:
+    def writable(self, iteration: int) -> Checkpoint:
         """Return the checkpoint of an iteration in the folder of this generation."""
-        return Checkpoint(Folder(self._folder(_Place(iteration, self._own)).url))
+        return Checkpoint(Folder(self._folder(_Place(iteration, self._written_generation)).url))
 
     @property
     def generation(self) -> int:
@@ -118,18 +118,18 @@ class Checkpoints:
         return max((place.generation for place in self._places()), default=0)
 
     @property
-    def _own(self) -> int:
+    def _written_generation(self) -> int:
         return max(self._generation, 1)
 
     def publish(self, record: CheckpointRecord) -> None:
         """Make a complete checkpoint the latest, and remove all but the last two."""
-        own = _Place(record.iteration, self._own)
+        published = _Place(record.iteration, self._written_generation)
         record = record.model_copy(update={"generation": self._generation})
-        self._folder(own).write(RECORD, dump(record.model_dump(mode="json")))
+        self._folder(published).write(RECORD, dump(record.model_dump(mode="json")))
         self._name(record.iteration)
-        before = {place.iteration: place for place in self._places() if place != own and self._is_finished(place)}
+        before = {place.iteration: place for place in self._places() if place != published and self._is_finished(place)}
         retained = [before[number] for number in sorted(before) if number < record.iteration][1 - RETAINED :]
-        self._remove(place for place in self._places() if place not in (*retained, own))
+        self._remove(place for place in self._places() if place not in (*retained, published))
 
     def go_back(self, iteration: int) -> None:
         """Make an older checkpoint the latest, and remove the later ones, which are damaged."""
@@ -156,7 +156,7 @@ class Checkpoints:
 
     def discard(self, iteration: int) -> None:
         """Remove the files of a checkpoint that could not be finished."""
-        place = self.own(iteration).folder
+        place = self.writable(iteration).folder
         # A leftover folder does no harm, and another error is being reported.
         with contextlib.suppress(StoreError):
             if not place.exists(RECORD):

@@ -124,9 +124,9 @@ def single_model_of(url: str | os.PathLike[str]) -> str:
 
 def member_of(url: str | os.PathLike[str], number: int) -> str:
     """Return the folder of a restart or a sample of a run."""
-    restarts = {own: run.folder.url for own, run in restarts_of(url)}
-    folders = restarts or {own: place.url for own, place in enumerate(samples_of(url))}
+    restarts = {member: run.folder.url for member, run in restarts_of(url)}
+    folders = restarts or {member: place.url for member, place in enumerate(samples_of(url))}
     if number not in folders:
-        known = ", ".join(str(own) for own in folders) or "no members"
+        known = ", ".join(str(member) for member in folders) or "no members"
         raise OptionError(f"`member` {number}: {Folder(url).url} has {known}")
     return folders[number]

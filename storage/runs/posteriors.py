@@ -45,5 +45,5 @@ class PosteriorRecord(BaseModel):
         except AbsentError:
             return None
         known = {name: value for name, value in record.items() if name not in ("format", "version")}
-        own = check(PosteriorRecord, known, f"{folder.url}/{RECORD}")
-        return own if own.model_copy(update={"digests": ()}) == self else None
+        saved = check(PosteriorRecord, known, f"{folder.url}/{RECORD}")
+        return saved if saved.model_copy(update={"digests": ()}) == self else None

@@ -201,13 +201,13 @@ def _aligned_shape(name: str, delta: Delta, ids: Arrays) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _rows(dims: tuple[str, ...], own_ids: Arrays, ids: Arrays) -> npt.NDArray[np.int64] | None:
+def _rows(dims: tuple[str, ...], array_ids: Arrays, ids: Arrays) -> npt.NDArray[np.int64] | None:
     """Return the row of an array for each id of its first dim, -1 for none; None where it has all of them."""
-    if not dims or dims[0] not in ids or own_ids[dims[0]].size == ids[dims[0]].size:
+    if not dims or dims[0] not in ids or array_ids[dims[0]].size == ids[dims[0]].size:
         return None
-    own, every = own_ids[dims[0]], ids[dims[0]]
+    present, every = array_ids[dims[0]], ids[dims[0]]
     rows = np.full(every.size, -1, dtype=np.int64)
-    rows[np.searchsorted(every, own)] = np.arange(own.size)
+    rows[np.searchsorted(every, present)] = np.arange(present.size)
     return rows
 
 
@@ -221,8 +221,10 @@ def _fill_with_sum(values: Array, arrays: Sequence[Array], rows: Sequence[npt.ND
         chunk = total = values[low : low + size]
         for number, (array, row) in enumerate(zip(arrays, rows, strict=True)):
             into = room[array.dtype] if number else chunk
-            own = array[low : low + size] if row is None else _rows_by_number(array, row[low : low + size], into)
-            total = np.add(total, own, out=chunk, casting="same_kind") if number else own
+            rows_of_array = (
+                array[low : low + size] if row is None else _rows_by_number(array, row[low : low + size], into)
+            )
+            total = np.add(total, rows_of_array, out=chunk, casting="same_kind") if number else rows_of_array
 
 
 def _rows_by_number(array: Array, rows: npt.NDArray[np.int64], room: Array) -> Array:

@@ -289,19 +289,19 @@ def _field_types(cls: type[State]) -> tuple[_FieldType, ...]:
         optional = nullable or field.default is not dataclasses.MISSING
         state = hint if isinstance(hint, type) and issubclass(hint, State) else None
         number = hint if hint in NUMBERS else None
-        given = next((mark for mark in marks if isinstance(mark, Declared)), None)
-        if given is None and number is not None and UNSAVED not in marks:
-            given = numbers("", 0, 1) if number is bool else numbers()
-        if given is not None and not given.dtypes:
+        declared = next((mark for mark in marks if isinstance(mark, Declared)), None)
+        if declared is None and number is not None and UNSAVED not in marks:
+            declared = numbers("", 0, 1) if number is bool else numbers()
+        if declared is not None and not declared.dtypes:
             dtypes = number_types(hint) if number is None else (np.dtype(NUMBERS[number]).str[1:],)
             if not dtypes:
                 raise TypeError(f"expected number types of {cls.__name__}.{field.name}: its type names several")
-            given = replace(given, dtypes=dtypes)
+            declared = replace(declared, dtypes=dtypes)
         sizes = next((mark.names for mark in marks if isinstance(mark, SizeNames)), {})
-        missing = (nullable and SAVED not in marks) or (given is not None and given.optional)
+        missing = (nullable and SAVED not in marks) or (declared is not None and declared.optional)
         saved = UNSAVED not in marks
         field_types.append(
-            _FieldType(field.name, number, state, optional, missing, given, saved, sizes, field.metadata)
+            _FieldType(field.name, number, state, optional, missing, declared, saved, sizes, field.metadata)
         )
     return _cached_field_types.setdefault(cls, tuple(field_types))
 

@@ -43,17 +43,17 @@ class DocumentEntries:
         """Return the entries after topics were merged into the first of them."""
         left = prior.sum() - np.bincount(self.owner, weights=prior[self.topic], minlength=self.documents)
         growth = np.where(left > 0.0, self.rest / np.where(left > 0.0, left, 1.0), 0.0)
-        own = np.isin(self.topic, topics)
+        is_merged = np.isin(self.topic, topics)
         some = np.zeros(self.documents, dtype=bool)
-        some[self.owner[own]] = True
+        some[self.owner[is_merged]] = True
         absent = prior[topics].sum() - np.bincount(
-            self.owner[own], weights=prior[self.topic[own]], minlength=self.documents
+            self.owner[is_merged], weights=prior[self.topic[is_merged]], minlength=self.documents
         )
         shares = np.where(some, np.minimum(growth * np.maximum(absent, 0.0), self.rest), 0.0)
         receivers = np.flatnonzero(some)
         return DocumentEntries.summed(
             np.concatenate([self.owner, receivers]),
-            np.concatenate([np.where(own, topics[0], self.topic), np.full(receivers.size, topics[0])]),
+            np.concatenate([np.where(is_merged, topics[0], self.topic), np.full(receivers.size, topics[0])]),
             np.concatenate([self.count, shares[receivers]]),
             self.rest - shares,
         )

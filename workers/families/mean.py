@@ -59,7 +59,9 @@ class MeanRows(Rows):
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Return the models' rows of consecutive runs of words."""
-        return cls(tuple(type(own[0]).joined(own) for own in zip(*(part.models for part in parts), strict=True)))
+        return cls(
+            tuple(type(models[0]).joined(models) for models in zip(*(part.models for part in parts), strict=True))
+        )
 
     def counted(self) -> Self:
         """Return the rows that score held-out tokens."""
@@ -121,16 +123,18 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
     def fold_in(self, shard: AnyShard, rows: MeanRows, global_state: MeanGlobalState, stream: Stream) -> MeanLocalState:
         """Fold documents into every model, each with the random numbers that it would have alone."""
         parts = zip(self.models, rows.models, global_state.models, strict=True)
-        return MeanLocalState(tuple(model.fold_in(shard, own, state, stream) for model, own, state in parts))
+        return MeanLocalState(
+            tuple(model.fold_in(shard, member_rows, state, stream) for model, member_rows, state in parts)
+        )
 
     def averaged(self, documents: Iterable[LocalState], global_state: MeanGlobalState) -> MeanDocuments:
         """Return the means of finished models' training documents, which are read one model after another."""
         tokens: list[Floats] = []
 
         def shares() -> Iterator[Floats]:
-            for model, own, state in zip(self.models, documents, global_state.models, strict=True):
-                tokens.append(model.document_lengths(own))
-                yield model.infer(own, state)["document_topic"]
+            for model, local, state in zip(self.models, documents, global_state.models, strict=True):
+                tokens.append(model.document_lengths(local))
+                yield model.infer(local, state)["document_topic"]
 
         total, _ = self._matched(shares())
         return MeanDocuments(total / len(self.models), tokens[0])
@@ -144,7 +148,7 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
     def probabilities(self, rows: MeanRows, global_state: MeanGlobalState) -> Arrays:
         """Return the mean probabilities of words, over the models that have a match for the topic."""
         parts = zip(self.models, rows.models, global_state.models, strict=True)
-        topics = (model.probabilities(own, state)["word_topic"] for model, own, state in parts)
+        topics = (model.probabilities(member_rows, state)["word_topic"] for model, member_rows, state in parts)
         total, matches = self._matched(topics)
         return {"word_topic": total / np.maximum(matches, 1.0)}
 
@@ -183,8 +187,10 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
 
     def figures(self, global_state: MeanGlobalState) -> dict[str, float]:
         """Return the means of the models' hyperparameters."""
-        each = [model.figures(state) for model, state in zip(self.models, global_state.models, strict=True)]
-        return {name: float(np.mean([figures[name] for figures in each if name in figures])) for name in each[0]}
+        by_model = [model.figures(state) for model, state in zip(self.models, global_state.models, strict=True)]
+        return {
+            name: float(np.mean([figures[name] for figures in by_model if name in figures])) for name in by_model[0]
+        }
 
     def word_concentration(self, global_state: MeanGlobalState) -> float | None:
         """Return B of the first model, whose family and options all models share."""
@@ -196,14 +202,15 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
         They are added in the order of the models, one after another, so that one model's are in memory at a time.
         """
         total, matches = np.zeros((0, 0)), np.zeros(self.columns.shape[1])
-        for number, own in enumerate(values):
+        for number, member_values in enumerate(values):
             places = np.flatnonzero(self.columns[number] != ABSENT)
-            if self.columns[number].max(initial=ABSENT) >= own.shape[1]:
+            if self.columns[number].max(initial=ABSENT) >= member_values.shape[1]:
                 raise DamagedError(
-                    f"member {number}", f"expected columns below {own.shape[1]}, found {self.columns[number].max()}"
+                    f"member {number}",
+                    f"expected columns below {member_values.shape[1]}, found {self.columns[number].max()}",
                 )
             if not number:
-                total = np.zeros((len(own), self.columns.shape[1]))
-            total[:, places] += np.asarray(own, dtype=np.float64)[:, self.columns[number, places]]
+                total = np.zeros((len(member_values), self.columns.shape[1]))
+            total[:, places] += np.asarray(member_values, dtype=np.float64)[:, self.columns[number, places]]
             matches[places] += 1.0
         return total, matches

@@ -80,12 +80,12 @@ def candidates_of(
     """Return the candidate values of a field; an error says more where the documents are known."""
     require_expectations(model)
     table = require_table(model)
-    own = [value for name, value in table.names if name == field]
-    if own:
-        labels = list(dict.fromkeys(own if values is None else [str(label) for label in values]))
+    known_values = [value for name, value in table.names if name == field]
+    if known_values:
+        labels = list(dict.fromkeys(known_values if values is None else [str(label) for label in values]))
         for label in labels:
-            if label not in own:
-                raise OptionError(f"unknown {field} '{label}'{suggestion(label, own)}", "values")
+            if label not in known_values:
+                raise OptionError(f"unknown {field} '{label}'{suggestion(label, known_values)}", "values")
         if not labels:
             raise OptionError(f"expected one {field} or more, found none", "values")
         return Candidates(field, tuple(labels))
@@ -163,13 +163,15 @@ def _score_range(
     shard = load_labelled(models[0], reference, first, last)
     labels = shard.labels or Labels.none(shard.documents)
     grid = _ProbabilityGrid.of(shard, labels.without(candidates.field), require_table(models[0]))
-    rows = [tasks.gather(own, shard.words, complete=True) for own in blocks]
+    rows = [tasks.gather(member_blocks, shard.words, complete=True) for member_blocks in blocks]
     logs = np.empty((shard.documents, len(candidates.values)))
     values: Sequence[str | float] = candidates.values
     for column, value in enumerate(values):
         labelled = replace(grid.shard, labels=grid.others.set_to(candidates.field, value))
         parts = zip(models, blocks, rows, strict=True)
-        probabilities = [_probability(model, labelled, own, words, seed) for model, own, words in parts]
+        probabilities = [
+            _probability(model, labelled, member_blocks, words, seed) for model, member_blocks, words in parts
+        ]
         logs[:, column] = grid.logs(sum(probabilities[1:], start=probabilities[0]) / len(probabilities))
     return CandidateScores(logs, shard.lengths, _known(labels, candidates))
 
@@ -187,8 +189,8 @@ def _known(labels: Labels, candidates: Candidates) -> list[tuple[Any, ...]]:
         numbers = labels.numbers.get(candidates.field, np.full(documents, np.nan)).tolist()
         return [() if math.isnan(number) else (number,) for number in numbers]
     value = {place: value for place, (name, value) in enumerate(labels.names) if name == candidates.field}
-    each = np.split(labels.position, labels.offsets[1:-1])
-    return [tuple(value[label] for label in own.tolist() if label in value) for own in each]
+    by_document = np.split(labels.position, labels.offsets[1:-1])
+    return [tuple(value[label] for label in positions.tolist() if label in value) for positions in by_document]
 
 
 @dataclass(frozen=True)
@@ -226,8 +228,8 @@ class _ProbabilityGrid:
 
     def logs(self, probability: Floats) -> Floats:
         """Return the log probability of each document's tokens."""
-        each = self.counts * special.log(np.maximum(probability, MIN_PROBABILITY))[self.place]
-        return np.bincount(self.owner, each, self.documents).astype(np.float64)
+        token_logs = self.counts * special.log(np.maximum(probability, MIN_PROBABILITY))[self.place]
+        return np.bincount(self.owner, token_logs, self.documents).astype(np.float64)
 
 
 def _kinds(others: Labels, table: LabelTable, documents: int) -> tuple[Ints, Ints]:
@@ -297,13 +299,13 @@ class Tally:
 
     def add(self, scores: CandidateScores, values: Sequence[Value]) -> None:
         """Count documents with words and at least one value; pairs are counted in documents with exactly one."""
-        for own, best in zip(scores.known, scores.best.tolist(), strict=True):
-            if not own or best < 0:
+        for actual, best in zip(scores.known, scores.best.tolist(), strict=True):
+            if not actual or best < 0:
                 continue
             self.documents += 1
-            self.right += values[best] in own
-            if len(own) == 1:
-                self.pairs[own[0], values[best]] += 1
+            self.right += values[best] in actual
+            if len(actual) == 1:
+                self.pairs[actual[0], values[best]] += 1
 
     def classes(self) -> list[Value]:
         """Return the actual and predicted values of documents with exactly one value, ascending."""
@@ -339,7 +341,7 @@ def scored(field: str, tally: Tally) -> Classification:
     if not single:
         return Classification(field, tally.documents, 0, accuracy, None, None, (), (), CLASSIFIED)
     place = {value: number for number, value in enumerate(classes)}
-    known, predicted = np.array([(place[own], place[other]) for own, other in tally.pairs]).T
+    known, predicted = np.array([(place[actual], place[chosen]) for actual, chosen in tally.pairs]).T
     weights = np.array(list(tally.pairs.values()))
     options = {"labels": np.arange(len(classes)), "sample_weight": weights, "zero_division": 0.0}
     precision, recall, f1, _ = metrics.precision_recall_fscore_support(known, predicted, **options)

@@ -238,9 +238,9 @@ def metrics_of(names: Sequence[str]) -> tuple[Metric, ...]:
     return tuple(dict.fromkeys(known[_plain(name)] for name in names))
 
 
-def require_used(metrics: Sequence[Metric], given: Mapping[str, object]) -> None:
+def require_used(metrics: Sequence[Metric], options: Mapping[str, object]) -> None:
     """Refuse options that no metric uses; values that are None are not given."""
-    for option, value in given.items():
+    for option, value in options.items():
         if value is not None and not any(metric.needs in USES[option] for metric in metrics):
             named = ", ".join(metric.name for metric in metrics)
             users = ", ".join(metric.name for metric in METRICS.values() if metric.needs in USES[option])

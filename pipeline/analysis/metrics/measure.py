@@ -137,11 +137,11 @@ def _of_shard(url: str, reference: ShardReference, number: int, rows: Ints) -> R
             for first in range(0, shard.documents, DOCUMENTS_AT_A_TIME):
                 some = slice(first, first + DOCUMENTS_AT_A_TIME)
                 expected = lengths[some] * (theta[some] @ phi.T)
-                here = slice(*shard.offsets[[first, min(first + DOCUMENTS_AT_A_TIME, shard.documents)]])
-                words = column[here] - start - low
+                pairs = slice(*shard.offsets[[first, min(first + DOCUMENTS_AT_A_TIME, shard.documents)]])
+                words = column[pairs] - start - low
                 inside = (words >= 0) & (words < len(phi))
                 counts = np.zeros_like(expected)
-                np.add.at(counts, (owner[here][inside] - first, words[inside]), shard.counts[here][inside])
+                np.add.at(counts, (owner[pairs][inside] - first, words[inside]), shard.counts[pairs][inside])
                 total += residual_sums(counts, expected, lengths[some])
     return total
 
@@ -372,9 +372,9 @@ def measure(
     chosen = metrics_of(options.metrics)
     sample = options.sample_documents
     sampled = None if sample == MetricOptions.model_fields["sample_documents"].default else sample
-    given = {"label_field": options.label_field, "coherence": counting.coherence, "sample_documents": sampled}
+    required = {"label_field": options.label_field, "coherence": counting.coherence, "sample_documents": sampled}
     if not is_all(options.metrics):
-        require_used(chosen, given)
+        require_used(chosen, required)
     texts = [
         source for source in (counting.coherence, heldout, unseen) if source is not None and not names_corpus(source)
     ]

@@ -305,9 +305,11 @@ def c_npmi(probabilities: Probabilities) -> Floats:
 def u_mass(probabilities: Probabilities) -> Floats:
     """Return the mean of log((p_ij + epsilon) / p_j) over words i and more probable words j (Mimno et al. 2011)."""
     later, earlier = np.tril_indices(probabilities.word.shape[1], -1)
-    given = probabilities.word[:, earlier]
-    ratio = (probabilities.joint[:, later, earlier] + EPSILON) / np.where(given > 0, given, 1.0)
-    mean: Floats = np.where(given > 0, np.log(ratio), 0.0).mean(axis=1)
+    earlier_probability = probabilities.word[:, earlier]
+    ratio = (probabilities.joint[:, later, earlier] + EPSILON) / np.where(
+        earlier_probability > 0, earlier_probability, 1.0
+    )
+    mean: Floats = np.where(earlier_probability > 0, np.log(ratio), 0.0).mean(axis=1)
     return mean
 
 
@@ -451,9 +453,9 @@ def measure_words(metrics: Sequence[Metric], job: Job) -> list[Measurement]:
         topics: dict[int, float] = {}
         chosen = [top_words(model, job.words_of(metric)) for _, model in job.named]
         if metric.name == "exclusivity":
-            each = [exclusivity(model, *of_model) for (_, model), of_model in zip(job.named, chosen, strict=True)]
-            values = [float(scores.mean()) for scores in each]
-            topics = dict(zip(chosen[0][0].tolist(), each[0].tolist(), strict=True))
+            by_model = [exclusivity(model, *of_model) for (_, model), of_model in zip(job.named, chosen, strict=True)]
+            values = [float(scores.mean()) for scores in by_model]
+            topics = dict(zip(chosen[0][0].tolist(), by_model[0].tolist(), strict=True))
         else:
             values = [DIVERSITIES[metric.name](words) for _, words in chosen]
         measurements.append(measurement(metric, job.named, values, {"words": chosen[0][1].shape[1]}, topics))
@@ -483,11 +485,11 @@ def measure_in_documents(metrics: Sequence[Metric], job: Job, corpus: Corpus) ->
         absent = absent or lacking(single, "the documents")
         for metric in metrics:
             if metric.name == "npmi":
-                each = npmi(single, both, documents).mean(axis=1)
+                by_topic = npmi(single, both, documents).mean(axis=1)
             else:
-                each = CONFIRMATIONS[metric.name](Probabilities.of_documents(single, both, documents))
-            values[metric.name].append(float(each.mean()))
-            topics[metric.name] = dict(zip(ids.tolist(), each.tolist(), strict=True))
+                by_topic = CONFIRMATIONS[metric.name](Probabilities.of_documents(single, both, documents))
+            values[metric.name].append(float(by_topic.mean()))
+            topics[metric.name] = dict(zip(ids.tolist(), by_topic.tolist(), strict=True))
     figures = {"words": words, "documents": documents}
     return [
         measurement(metric, job.named, values[metric.name], figures, topics[metric.name], absent) for metric in metrics
@@ -516,10 +518,10 @@ def measure_in_windows(metrics: Sequence[Metric], job: Job, texts: TokenTexts) -
     measurements = []
     for metric in metrics:
         counted = counts[sizes.index(WINDOWS[metric.name] or 0)]
-        each = [CONFIRMATIONS[metric.name](Probabilities.of(counted, pairs, words)) for words in numbered]
+        by_model = [CONFIRMATIONS[metric.name](Probabilities.of(counted, pairs, words)) for words in numbered]
         figures = {"words": numbered[0].shape[1], "texts": counted.texts, "size": WINDOWS[metric.name]}
-        topics = dict(zip(chosen[0][0].tolist(), each[0].tolist(), strict=True))
-        values = [float(values.mean()) for values in each]
+        topics = dict(zip(chosen[0][0].tolist(), by_model[0].tolist(), strict=True))
+        values = [float(values.mean()) for values in by_model]
         absent = lacking(counted.word[numbered[0]], "the texts")
         measurements.append(measurement(metric, job.named, values, figures, topics, absent))
     return measurements

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, given
+from collapsium.pipeline.cli.command import argument, named_options
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import counted
@@ -35,7 +35,7 @@ def execute(
 ) -> None:
     """Explode, and print the sizes of the new corpus."""
     with counting("exploding") as progress:
-        manifest = pipeline.explode(corpus, out, **given(replacing), progress=progress)
+        manifest = pipeline.explode(corpus, out, **named_options(replacing), progress=progress)
     if output.as_json:
         print_json(manifest.record())
         return

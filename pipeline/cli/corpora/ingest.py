@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, given
+from collapsium.pipeline.cli.command import argument, named_options
 from collapsium.pipeline.cli.options import JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json, print_report
 from collapsium.pipeline.corpora.options import IngestOptions
@@ -69,7 +69,7 @@ def execute(
     """Ingest, and print the sizes of the corpus."""
     from collapsium.storage.building import ingest_record
 
-    named = given(options, replacing, scheduling)
+    named = named_options(options, replacing, scheduling)
     with counting("ingesting") as progress:
         manifest = pipeline.ingest(
             sources,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, given
+from collapsium.pipeline.cli.command import argument, named_options
 from collapsium.pipeline.cli.family_options import FamilyFlags, gather
 from collapsium.pipeline.corpora.options import SimulateOptions
 from collapsium.pipeline.formatting import counted
@@ -37,7 +37,7 @@ def execute(
     request = gather(chosen, None, flags, (options,))
     with counting("simulating") as progress:
         manifest = pipeline.simulate(
-            corpus, family=request.family, progress=progress, **given(replacing), **request.options
+            corpus, family=request.family, progress=progress, **named_options(replacing), **request.options
         )
     vectors = load_family(request.family).corpus_kind == VECTORS
     kind, number = ("columns", request.options["words"]) if vectors else ("tokens", manifest.tokens)

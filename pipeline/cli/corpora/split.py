@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, given
+from collapsium.pipeline.cli.command import argument, named_options
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import SplitOptions
@@ -45,7 +45,7 @@ def execute(
 ) -> None:
     """Split, and print the sizes of both parts."""
     with counting("splitting") as progress:
-        pipeline.split(corpus, train, heldout, **given(options, replacing), progress=progress)
+        pipeline.split(corpus, train, heldout, **named_options(options, replacing), progress=progress)
     folders = {"train": train, "heldout": heldout}
     if output.as_json:
         print_json({part: Corpus(folder).manifest.record() for part, folder in folders.items()})

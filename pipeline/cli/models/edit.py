@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, given, in_flags
+from collapsium.pipeline.cli.command import argument, in_flags, named_options
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.edit_options import EditOptions
@@ -40,7 +40,7 @@ def execute(
     output: JsonOptions,
 ) -> None:
     """Edit the topics, and print what became of them."""
-    edited = pipeline.edit(run, out, **given(options, replacing))
+    edited = pipeline.edit(run, out, **named_options(options, replacing))
     if output.as_json:
         print_json(asdict(edited))
         return

@@ -51,7 +51,7 @@ from pydantic import BeforeValidator, Field
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions
-from collapsium.pipeline.cli.command import UsageError, argument, given, in_flags
+from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.edit_options import names_by_topic
@@ -142,7 +142,7 @@ def execute(
     if figure.picture is not None:
         from collapsium.pipeline.reporting.plots import effects as plots
     if words.over is not None or words.strength is not None:
-        followed = _followed(run, words, given(options, posterior, tables, formula), scheduling, certificates)
+        followed = _followed(run, words, named_options(options, posterior, tables, formula), scheduling, certificates)
         if figure.picture is not None:
             plots.write_words(followed, figure.picture, title=figure.title, names=figure.names)
         _print_words_over(followed, output.as_json)
@@ -154,7 +154,12 @@ def execute(
             raise UsageError("--words requires a RUN")
         sides = _sides(options.contrast)
         compared = _compared(
-            run, words.words, formula.formula, given(options, posterior, tables) | sides, scheduling, certificates
+            run,
+            words.words,
+            formula.formula,
+            named_options(options, posterior, tables) | sides,
+            scheduling,
+            certificates,
         )
         if figure.picture is not None:
             plots.write_words(compared, figure.picture, title=figure.title, names=figure.names)
@@ -163,12 +168,12 @@ def execute(
     if (run is None) != (tables.proportions is not None and tables.data is not None):
         raise UsageError("expected either a RUN, or --proportions and --data")
     if run is None:
-        unused = next(iter(given(posterior, scheduling)), None)
+        unused = next(iter(named_options(posterior, scheduling)), None)
         if unused is not None:
             raise UsageError(f"{flag_of(unused)} requires a RUN")
-        estimates = pipeline.table_effects(tables.proportions, tables.data, formula.formula, **given(options))
+        estimates = pipeline.table_effects(tables.proportions, tables.data, formula.formula, **named_options(options))
     else:
-        named = given(options, posterior, scheduling)
+        named = named_options(options, posterior, scheduling)
         with counting("estimating", "read") as progress:
             estimates = pipeline.effects(run, formula.formula, **named, tls=certificates.tls, progress=progress)
     if figure.picture is not None:
@@ -184,7 +189,7 @@ def execute(
 def _check_picture(figure: PictureOptions) -> None:
     """Refuse a picture that could not be written, before any work is done."""
     if figure.picture is None:
-        unused = next(iter(given(figure)), None)
+        unused = next(iter(named_options(figure)), None)
         if unused is not None:
             raise UsageError(f"{flag_of(unused)} requires --picture")
         return
@@ -225,7 +230,7 @@ def _followed(
     if words.strength is not None:
         named["strength"] = words.strength
     with counting("following", "read") as progress:
-        named |= {**given(scheduling), "tls": certificates.tls, "progress": progress}
+        named |= {**named_options(scheduling), "tls": certificates.tls, "progress": progress}
         return pipeline.words_over(run, words.words, words.over, **named)
 
 
@@ -242,7 +247,7 @@ def _compared(
     if unused is not None:
         raise UsageError(f"{flag_of(unused)} does not apply to --words")
     with counting("comparing", "read") as progress:
-        named |= {**given(scheduling), "tls": certificates.tls, "progress": progress}
+        named |= {**named_options(scheduling), "tls": certificates.tls, "progress": progress}
         return pipeline.words_by(run, topic, _field(formula), **named)
 
 

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Annotated
 from collapsium import pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import listing
 from collapsium.pipeline.analysis.options import CoherenceOptions, EvaluateOptions, MetricOptions
-from collapsium.pipeline.cli.command import UsageError, argument, given, in_flags
+from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
 from collapsium.pipeline.cli.options import JsonOptions, print_notice, with_unknown
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
@@ -69,17 +69,17 @@ def execute(
     """Print the score, the coherence, or both."""
     counted_in, metrics = counting_in.coherence, measuring.metrics
     _require_documents(options, counted_in, metrics)
-    unused = next((name for name in given(measuring) if name != "metrics"), None)
+    unused = next((name for name in named_options(measuring) if name != "metrics"), None)
     if unused is not None and not metrics:
         raise UsageError(f"{flag_of(unused)} requires --metrics")
-    if "seed" in given(options) and not _source_count(options) and not metrics:
+    if "seed" in named_options(options) and not _source_count(options) and not metrics:
         raise UsageError("--seed requires --unseen or --metrics")
-    execution = {**given(scheduling), "tls": certificates.tls}
-    read = given(reading)
+    execution = {**named_options(scheduling), "tls": certificates.tls}
+    read = named_options(reading)
     record: dict[str, object] = {}
     lines: list[str] = []
     if _source_count(options):
-        score = pipeline.evaluate(run, **given(options), notice=print_notice, **execution, **read)
+        score = pipeline.evaluate(run, **named_options(options), notice=print_notice, **execution, **read)
         record.update(with_unknown(_without_empty(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
     if counted_in is not None and not metrics:
@@ -95,7 +95,7 @@ def execute(
         lines += [f"defined as {coherent.definition}"]
     if metrics:
         documents = {name: getattr(options, name) for name in ("heldout", "unseen", "seed")}
-        named = {**given(measuring, counting_in), **documents, **execution, **read}
+        named = {**named_options(measuring, counting_in), **documents, **execution, **read}
         with counting("measuring") as progress:
             measured = pipeline.measure(
                 run, **named, notice=lambda line: print_notice(in_flags(line)), progress=progress

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, given, in_flags
+from collapsium.pipeline.cli.command import argument, in_flags, named_options
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
@@ -49,7 +49,7 @@ def execute(
     """Export, and print the sizes of the export."""
     with counting("exporting", "read") as progress:
         exported = pipeline.export(
-            run, out, **given(options, replacing, tables, scheduling), tls=certificates.tls, progress=progress
+            run, out, **named_options(options, replacing, tables, scheduling), tls=certificates.tls, progress=progress
         )
     documents = f", {exported.documents:,} documents" if exported.documents else ""
     print(f"{out}: {exported.topics:,} topics{documents}")

@@ -27,7 +27,7 @@ from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.options import InferOptions
-from collapsium.pipeline.cli.command import argument, given
+from collapsium.pipeline.cli.command import argument, named_options
 from collapsium.pipeline.cli.options import TEXTS, JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
@@ -55,7 +55,7 @@ def execute(
     output: JsonOptions,
 ) -> None:
     """Infer, and print the number of rows."""
-    named = given(options, replacing, reading, scheduling)
+    named = named_options(options, replacing, reading, scheduling)
     with counting("inferring") as progress:
         inferred = pipeline.infer(
             run,

@@ -33,7 +33,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import UsageError, argument, given, in_flags
+from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
 from collapsium.pipeline.cli.options import SharesJsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import plain
@@ -70,7 +70,7 @@ def execute(
     output: SharesJsonOptions,
 ) -> None:
     """Draw, and print the names of the panels."""
-    named = given(options, replacing, of_segments, of_periods, folds, of_topics)
+    named = named_options(options, replacing, of_segments, of_periods, folds, of_topics)
     of_time = options.what == ("time",)
     if output.as_json and not of_time:
         raise UsageError("--json requires --what time alone")

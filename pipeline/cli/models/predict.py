@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, given
+from collapsium.pipeline.cli.command import argument, named_options
 from collapsium.pipeline.cli.options import TEXTS, JsonOptions, print_notice, print_unknown, with_unknown
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.corpora.options import ReadingOptions
@@ -48,7 +48,7 @@ def execute(
     output: JsonOptions,
 ) -> None:
     """Predict, and print the accuracy where it is known."""
-    named = given(options, replacing, reading, scheduling)
+    named = named_options(options, replacing, reading, scheduling)
     if options.values is not None:
         from collapsium.pipeline.analysis.labels import candidates
         from collapsium.pipeline.models.model import Model

@@ -21,7 +21,7 @@ from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.options import EffectOptions
-from collapsium.pipeline.cli.command import argument, given, in_flags
+from collapsium.pipeline.cli.command import argument, in_flags, named_options
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
@@ -62,7 +62,7 @@ def execute(
         summary = pipeline.report(
             run,
             out,
-            **given(options, fields, effect, ranking, folds, scheduling),
+            **named_options(options, fields, effect, ranking, folds, scheduling),
             overwrite=output.overwrite,
             tls=certificates.tls,
             progress=progress,

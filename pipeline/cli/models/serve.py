@@ -16,7 +16,7 @@ import sys
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, given
+from collapsium.pipeline.cli.command import argument, named_options
 from collapsium.pipeline.workflows.serve.options import ServeOptions
 
 EPILOG = """examples:
@@ -32,4 +32,4 @@ def execute(
     options: ServeOptions,
 ) -> None:
     """Serve until interrupted."""
-    pipeline.serve(run, **given(options), notice=lambda line: print(line, file=sys.stderr, flush=True))
+    pipeline.serve(run, **named_options(options), notice=lambda line: print(line, file=sys.stderr, flush=True))

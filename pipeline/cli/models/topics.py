@@ -54,7 +54,7 @@ from typing import Annotated, Any
 from collapsium import pipeline
 from collapsium.pipeline.analysis.labels.lift import MIN_OVERALL
 from collapsium.pipeline.analysis.options import LabelOptions, NamerOptions, TopicOptions
-from collapsium.pipeline.cli.command import UsageError, argument, given
+from collapsium.pipeline.cli.command import UsageError, argument, named_options
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.formatting import plain, times
@@ -109,7 +109,7 @@ def execute(
     from collapsium.pipeline.reporting.plots.tree import check_files, write_files
 
     words, namer = options.words, options.name
-    if namer is None and given(naming):
+    if namer is None and named_options(naming):
         raise UsageError("--texts requires --name")
     folding = dict(folds)
     if labels.given is not None and labels.labels:
@@ -117,7 +117,7 @@ def execute(
     if labels.csv is not None and not labels.labels:
         raise UsageError("--csv requires --labels")
     if labels.given is not None or labels.labels:
-        if namer is not None or given(ranking, files, folds):
+        if namer is not None or named_options(ranking, files, folds):
             raise UsageError(
                 "--name, --rank-by, --rank-weight, --picture, --graphml, --min-share and --levels cannot be combined "
                 "with --given or --labels"
@@ -125,18 +125,18 @@ def execute(
         shown = PRINTED.words if words is None else words
         _print_labelled(run, labels, shown, as_json=output.as_json, overwrite=replacing.overwrite)
         return
-    check_files(files.picture, files.graphml, **given(replacing))
+    check_files(files.picture, files.graphml, **named_options(replacing))
     trees.check_folding(**folding)
     if namer is not None:
-        _name(run, namer, given(naming, ranking))
-    entries = pipeline.topics(run, PRINTED.words if words is None else words, **given(ranking))
-    for name, value in given(folds).items():
+        _name(run, namer, named_options(naming, ranking))
+    entries = pipeline.topics(run, PRINTED.words if words is None else words, **named_options(ranking))
+    for name, value in named_options(folds).items():
         if any(topic.level is None for topic in entries):
             raise OptionError(f"`{name}` {value}: the family's topics are not a tree; leave the option out")
     title, count = f"{run}: {len(entries):,} nodes", len(entries)
     drawn = PRINTED.words_in_pictures if words is None else words
     write_files(entries, files.picture, files.graphml, title=title, words=drawn, **folding)
-    if given(folds):
+    if named_options(folds):
         entries = trees.fold(entries, **folding)
     if output.as_json:
         several = any(topic.stability is not None for topic in entries)

@@ -29,7 +29,7 @@ from typing import Annotated
 from pydantic import BaseModel
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, given
+from collapsium.pipeline.cli.command import argument, named_options
 from collapsium.pipeline.cli.options import LineJsonOptions, LogOptions, QuietOptions
 from collapsium.pipeline.cli.output import LAYOUT, print_error
 from collapsium.pipeline.monitoring.console import LogLines, RunView
@@ -81,7 +81,7 @@ def execute(
     warnings, steps = partial(_log_warning, view.log), partial(_log_step, view.log)
     sinks: list[Callable[[Event], None]] = [warnings] if silence.quiet else [warnings, view, steps]
     try:
-        outcome = pipeline.batch(job, **given(options), sinks=sinks)
+        outcome = pipeline.batch(job, **named_options(options), sinks=sinks)
     except TakenOverError as error:
         _print_record(output, job, {"outcome": "taken-over", "error": str(error)})
         raise

@@ -13,7 +13,7 @@ import shlex
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import COMMAND_LINE, argument, given
+from collapsium.pipeline.cli.command import COMMAND_LINE, argument, named_options
 from collapsium.pipeline.cli.options import JsonOptions, LogOptions, QuietOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.executors.schedulers import CertificateOptions, MemoryOptions, SchedulerOptions
@@ -65,7 +65,7 @@ def execute(
     comparison = None
     try:
         comparison = pipeline.compare(
-            corpus, out, sinks=sinks, tls=certificates.tls, **given(options, replacing, scheduling, memory)
+            corpus, out, sinks=sinks, tls=certificates.tls, **named_options(options, replacing, scheduling, memory)
         )
     except BaseException:
         if begun and Folder(out).exists():

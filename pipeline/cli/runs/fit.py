@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import UsageError, argument, given
+from collapsium.pipeline.cli.command import UsageError, argument, named_options
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
 from collapsium.pipeline.cli.options import CallbackOptions, JsonOptions, LogOptions, QuietOptions, callbacks_of
 from collapsium.pipeline.cli.output import print_json
@@ -89,7 +89,7 @@ def execute(
     try:
         with request.named():
             if resumed is None:
-                pipeline.fit(corpus, folder, family=request.family, sinks=sinks, **given(replacing), **named)
+                pipeline.fit(corpus, folder, family=request.family, sinks=sinks, **named_options(replacing), **named)
             else:
                 named.update({} if request.family == recorded else {"family": request.family})
                 pipeline.resume(folder, corpus=corpus, sinks=sinks, **named)
@@ -189,6 +189,6 @@ def _print_outcome_of_members(
 def _print_consensus(folder: str, members: Sequence[Event], joined: Event) -> None:
     """Print the outcome of an ensemble whose members were joined."""
     scores = [member["score"] for member in members if "score" in member]
-    own = f", score {joined['score']:.4f}" if "score" in joined else ""
+    score = f", score {joined['score']:.4f}" if "score" in joined else ""
     text = f"; the members' scores are {min(scores):.4f} to {max(scores):.4f} nats per held-out token" if scores else ""
-    print(f"{folder}: consensus of {counted(len(members), 'member')}{own}{text}; see `collapsium topics {folder}`")
+    print(f"{folder}: consensus of {counted(len(members), 'member')}{score}{text}; see `collapsium topics {folder}`")

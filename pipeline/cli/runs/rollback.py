@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, given
+from collapsium.pipeline.cli.command import argument, named_options
 from collapsium.pipeline.workflows.batch.job_file import RollbackOptions
 
 EPILOG = """examples:
@@ -24,4 +24,4 @@ def execute(
     options: RollbackOptions,
 ) -> None:
     """Roll back, and print the number of the current version."""
-    print(f"{job}: version {pipeline.rollback(job, **given(options))} is current")
+    print(f"{job}: version {pipeline.rollback(job, **named_options(options))} is current")

@@ -212,12 +212,12 @@ def _seed_table(address: str, digest: str, seeds: Sequence[Any]) -> SeedTable:  
     vocabulary = Corpus(address).vocabulary
     ids = {word: number for number, word in enumerate(vocabulary.words)}
     named_words = list(dict.fromkeys(word for topic in seeds for word in topic.words))
-    own = dict(zip(named_words, as_spelled_in(vocabulary.words, named_words), strict=True))
-    unknown = [word for word in named_words if own[word] not in ids]
+    spelling = dict(zip(named_words, as_spelled_in(vocabulary.words, named_words), strict=True))
+    unknown = [word for word in named_words if spelling[word] not in ids]
     if unknown:
         named = named_unknown(unknown, vocabulary.words)
         raise OptionError(f"expected words of the vocabulary; it has no {named}", SEEDS)
-    entries = [(k, ids[own[word]], topic.strength) for k, topic in enumerate(seeds) for word in topic.words]
+    entries = [(k, ids[spelling[word]], topic.strength) for k, topic in enumerate(seeds) for word in topic.words]
     topics, words, strength = (np.array(values) for values in zip(*entries, strict=True))
     # Words that were appended to a vocabulary may have no tokens yet.
     counts = strength.astype(np.float64) * np.maximum(vocabulary.tokens[words], 1)
@@ -257,12 +257,12 @@ def weights_of(corpus: Corpus, config: FamilyOptions, executor: Executor, shards
     tokens = corpus.vocabulary.tokens.astype(np.float64)
     # Tokens of a pair of one token each weigh log 2 for words that do not occur.
     counted = np.where(tokens > 0, sums[0], special.log(2.0)) if config.log_counts else np.maximum(tokens, 1.0)
-    each = counted / np.maximum(tokens, 1.0)
+    per_token = counted / np.maximum(tokens, 1.0)
     total = float(tokens.sum())
     mean = float((weights * tokens).sum()) / total
     weights = np.maximum(weights, SMALLEST_WEIGHT * mean) if mean > 0.0 else np.ones_like(weights)
-    weights *= total / float((weights * each * tokens).sum())
-    return WordWeights(weights.astype(np.float32), (weights * each).astype(np.float32))
+    weights *= total / float((weights * per_token * tokens).sum())
+    return WordWeights(weights.astype(np.float32), (weights * per_token).astype(np.float32))
 
 
 def count_sums(shard: AnyShard | ShardOnDisk) -> tuple[npt.NDArray[np.int32], Vector]:

@@ -261,7 +261,7 @@ class FitOptions(EnsembleOptions, StartOptions, Limits):
         if not chosen:
             return self, dict(options)
         declared = load_family(family).Options
-        own = {name: chosen.pop(name) for name in list(chosen) if name in FitOptions.model_fields}
+        loop_options = {name: chosen.pop(name) for name in list(chosen) if name in FitOptions.model_fields}
         unknown = next((name for name in chosen if name not in declared.model_fields), None)
         if unknown is not None:
             raise OptionError(
@@ -269,7 +269,7 @@ class FitOptions(EnsembleOptions, StartOptions, Limits):
             )
         named = {name: getattr(self, name) for name in self.model_fields_set}
         options = present_names(options, former_names(declared), warn_renamed)
-        return FitOptions(**{**own, **named}), {**chosen, **options}
+        return FitOptions(**{**loop_options, **named}), {**chosen, **options}
 
 
 class MovedOptions(Options):
@@ -356,12 +356,12 @@ def written_once(
     """Return the table and the key of each option of a file; refuse an option that is spelled in two ways."""
     written: dict[str, tuple[str, str]] = {}
     for table, keys in tables.items():
-        own: dict[str, str] = {}
+        spelled: dict[str, str] = {}
         for key in keys:
-            before = own.setdefault(option_of(key, former), key)
+            before = spelled.setdefault(option_of(key, former), key)
             if before != key:
                 raise SettingError(path, f"expected {before!r} or {key!r}, which are one option, found both", table)
-        written |= {name: (table, key) for name, key in own.items()}
+        written |= {name: (table, key) for name, key in spelled.items()}
     return written
 
 

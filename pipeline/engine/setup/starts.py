@@ -142,8 +142,8 @@ class ShardProportions:
 
     def __sizeof__(self) -> int:
         """Return the bytes of its arrays."""
-        own = self.proportions
-        return own.offsets.nbytes + own.topics.nbytes + own.shares.nbytes
+        proportions = self.proportions
+        return proportions.offsets.nbytes + proportions.topics.nbytes + proportions.shares.nbytes
 
     def local(self, shard: AnyShard) -> Arrays | None:  # noqa: ARG002
         """Return None: there is no saved local state."""
@@ -151,16 +151,18 @@ class ShardProportions:
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
         """Return the documents' proportions; topics are even over the shard's words."""
-        own = self.proportions
-        theta = np.zeros((own.documents, own.width), dtype=np.float32)
-        theta[np.repeat(np.arange(own.documents), np.diff(own.offsets)), own.topics] = own.shares
-        unknown = np.flatnonzero(~own.known & (shard.lengths > 0))
+        proportions = self.proportions
+        theta = np.zeros((proportions.documents, proportions.width), dtype=np.float32)
+        theta[np.repeat(np.arange(proportions.documents), np.diff(proportions.offsets)), proportions.topics] = (
+            proportions.shares
+        )
+        unknown = np.flatnonzero(~proportions.known & (shard.lengths > 0))
         if unknown.size:
-            drawn = stream.generator().random((unknown.size, own.width)) + LEAST_NOISE
+            drawn = stream.generator().random((unknown.size, proportions.width)) + LEAST_NOISE
             theta[unknown] = drawn / drawn.sum(axis=1, keepdims=True)
         arrays = {"document_topic": theta}
         if self.strength:
-            arrays["document_strength"] = np.where(own.known, self.strength, 0.0).astype(np.float32)
+            arrays["document_strength"] = np.where(proportions.known, self.strength, 0.0).astype(np.float32)
         return arrays
 
 

@@ -248,12 +248,14 @@ def _references(source: WarmSource, model: Model, corpus: Corpus, topics: int | 
     ids, share = _occupied(model)
     chosen = sorted(np.argsort(-share, kind="stable")[:topics])
     largest, total_share = tuple(int(topic) for topic in ids[chosen]), float(share[chosen].sum())
-    own = {(row.documents, row.ids_sha256): number for number, row in reversed(list(enumerate(model.record.shards)))}
+    shards_of_model = {
+        (row.documents, row.ids_sha256): number for number, row in reversed(list(enumerate(model.record.shards)))
+    }
     references = []
     for number, row in enumerate(corpus.manifest.shards):
         key = (row.documents, row.ids_sha256)
         same = model.record.shards[number : number + 1]
-        in_model = number if same and (same[0].documents, same[0].ids_sha256) == key else own.get(key)
+        in_model = number if same and (same[0].documents, same[0].ids_sha256) == key else shards_of_model.get(key)
         references.append(
             WarmReference(
                 model.folder.address,

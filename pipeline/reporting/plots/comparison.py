@@ -62,22 +62,22 @@ def _draw_scores(axes: Axes, rows: Sequence[Row]) -> None:
     for row in rows:
         cells.setdefault(label_of(row, topics=False), []).append(row)
     families = list(dict.fromkeys(row["family"] for row in rows))
-    for number, (label, own) in enumerate(cells.items()):
-        family = own[0]["family"]
+    for number, (label, points) in enumerate(cells.items()):
+        family = points[0]["family"]
         starts = [other for other, others in cells.items() if others[0]["family"] == family]
         style: dict[str, Any] = {
             "color": COLOURS[families.index(family) % len(COLOURS)],
             "linestyle": LINES[starts.index(label) % len(LINES)],
             "linewidth": 1.6,
         }
-        own.sort(key=lambda row: int(row["topics"] or 0))
-        scores, errors = [row["score"] for row in own], [row["score_error"] or 0.0 for row in own]
-        if own[0]["topics"] is None:
+        points.sort(key=lambda row: int(row["topics"] or 0))
+        scores, errors = [row["score"] for row in points], [row["score_error"] or 0.0 for row in points]
+        if points[0]["topics"] is None:
             axes.axhline(scores[0], label=f"{plain(label)} (own K)", **style)
             axes.axhspan(scores[0] - errors[0], scores[0] + errors[0], color=style["color"], alpha=0.12, linewidth=0)
         else:
             style |= {"marker": MARKS[number % len(MARKS)], "markersize": 5, "capsize": 3}
-            axes.errorbar([row["topics"] for row in own], scores, errors, label=plain(label), **style)
+            axes.errorbar([row["topics"] for row in points], scores, errors, label=plain(label), **style)
     counts = sorted({row["topics"] for row in rows if row["topics"] is not None})
     axes.set_xticks(counts, [f"{count:,}" for count in counts])
     if counts:

@@ -121,8 +121,8 @@ class FitTable(EnsembleOptions, StartOptions, Limits):
     def with_preset(self) -> tuple[FitOptions, dict[str, Any]]:
         """Return the options of a fit that the table names, and the family's, with the preset's beneath."""
         named = self.model_fields_set & (FitOptions.model_fields.keys() - {"warm"})
-        own = {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
-        return FitOptions(**{name: getattr(self, name) for name in named}).with_preset(self.family, own)
+        family_options = {name.replace("-", "_"): value for name, value in (self.model_extra or {}).items()}
+        return FitOptions(**{name: getattr(self, name) for name in named}).with_preset(self.family, family_options)
 
 
 class InferTable(_Table):
@@ -330,8 +330,8 @@ def keys_of(path: str | os.PathLike[str]) -> Keys:
     named: dict[str, tuple[str, str]] = {}
     for table, field in Job.model_fields.items():
         model = field.annotation
-        own = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
-        named = {name: (f"[{table}]", name) for name in own} | named
+        fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+        named = {name: (f"[{table}]", name) for name in fields} | named
     with contextlib.suppress(OptionError):
         config = load_family(str(tables.get("fit", {}).get("family"))).Options
         named |= {name: ("[fit]", name) for name in config.model_fields}

@@ -163,10 +163,10 @@ def studied(rows: Sequence[JsonObject], urls: Mapping[str, Sequence[str]], heldo
             )
         before[row["family"]] = row["topics"], scores
         others = [stability(model, [other for other in models if other is not model]) for model in models]
-        each = [topic for of_model in others for topic in of_model.values()]
-        if each:
-            row["stability"] = float(np.mean([topic.value for topic in each]))
-            row["found_again"] = float(np.mean([topic.support for topic in each])) / (len(models) - 1)
+        matched = [topic for of_model in others for topic in of_model.values()]
+        if matched:
+            row["stability"] = float(np.mean([topic.value for topic in matched]))
+            row["found_again"] = float(np.mean([topic.support for topic in matched])) / (len(models) - 1)
         best = models[int(np.argmax(row["scores"]))]
         row["remark"] = best.family.remark(best.global_state)
         row["words"] = [[word for word, _ in topic.words] for topic in topics(best.folder.url, WORDS)]
@@ -372,8 +372,8 @@ class Fitter:
         if fits.folder.exists():
             # A process died before it wrote the run's record.
             fits.folder.remove()
-        given = {**cell.options, **cell.limits, **options.fit_options, "seed": options.seed, "restarts": cell.restarts}
-        fit(train, fits.folder.url, family=cell.family, heldout=heldout, **given, **where)
+        named = {**cell.options, **cell.limits, **options.fit_options, "seed": options.seed, "restarts": cell.restarts}
+        fit(train, fits.folder.url, family=cell.family, heldout=heldout, **named, **where)
         return fits
 
 

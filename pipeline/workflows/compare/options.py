@@ -70,10 +70,10 @@ def parse_vary(texts: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
         parsed = [parse_setting(f"{option}={value.strip()}") for value in COMMA.split(values) if value.strip()]
         if not (equals and option and parsed and bool(dot) == bool(owner)):
             raise OptionError(f"--vary: expected OPTION=V,V or FAMILY.OPTION=V,V, found {text!r}")
-        own = vary.setdefault(owner or EVERY, {})
-        if parsed[0][0] in own:
+        varied = vary.setdefault(owner or EVERY, {})
+        if parsed[0][0] in varied:
             raise OptionError(f"--vary {name.strip()}: is given twice")
-        own[parsed[0][0]] = [value for _, value in parsed]
+        varied[parsed[0][0]] = [value for _, value in parsed]
     return vary
 
 
@@ -166,8 +166,10 @@ def _parsed(value: object, info: ValidationInfo) -> dict[str, Any]:
         value = (parse_vary if name == "vary" else parse_settings)(names_of(value, name))
     # What is no mapping is refused later.
     return {
-        owner: present_names(own, former_names(*_options_of(owner)), warn_renamed) if isinstance(own, Mapping) else own
-        for owner, own in value.items()
+        owner: present_names(settings, former_names(*_options_of(owner)), warn_renamed)
+        if isinstance(settings, Mapping)
+        else settings
+        for owner, settings in value.items()
     }
 
 
@@ -321,7 +323,9 @@ class CompareOptions(StartOptions, Limits):
         """
         record = self.model_dump(mode="json", exclude={"heldout", "coherence"})
         for name in ("settings", "vary"):
-            record[name] = {owner: first_names(own, *_options_of(owner)) for owner, own in record[name].items()}
+            record[name] = {
+                owner: first_names(settings, *_options_of(owner)) for owner, settings in record[name].items()
+            }
         return first_names(record, CompareOptions)
 
 
@@ -353,8 +357,8 @@ class Cell:
     @property
     def work(self) -> float:
         """Relative work of all fits, with their starts and scores."""
-        each = FAMILY_WORK.get(self.family, 1.0) * (WORK_OF_TOKENS + (self.topics or ESTIMATED_TOPICS))
-        return (self.iterations + OTHER_WORK) * self.restarts * each
+        iteration_work = FAMILY_WORK.get(self.family, 1.0) * (WORK_OF_TOKENS + (self.topics or ESTIMATED_TOPICS))
+        return (self.iterations + OTHER_WORK) * self.restarts * iteration_work
 
 
 def cells_of(options: CompareOptions, shards: int) -> list[Cell]:

@@ -139,8 +139,8 @@ class ModelSource:
             return cls(url, None, reading)
         job = read_job(url)
         # A job file belongs to the user, and names how new texts are read.
-        own = {name: str(job.reading[name]) for name in ("tokenizer", "segments") if job.reading.get(name)}
-        return cls(url, Versions(Folder(job.batch.folder) / PUBLISHED), {**own, **reading})
+        recorded = {name: str(job.reading[name]) for name in ("tokenizer", "segments") if job.reading.get(name)}
+        return cls(url, Versions(Folder(job.batch.folder) / PUBLISHED), {**recorded, **reading})
 
     def current(self) -> int | None:
         """Return the number of the published version; None for a run."""

@@ -137,7 +137,7 @@ def test_generations__rise_above_those_that_have_begun_a_checkpoint(tmp_path):
     for generation in (1, 2, 3):
         with run.held() as owner:
             assert owner.generation == generation
-            place = run.checkpoints.own(12).folder
+            place = run.checkpoints.writable(12).folder
             place.write("global_state/x", b"")
     assert (run.folder / "checkpoints").names() == ["00000012", "00000012-0002", "00000012-0003"]
 

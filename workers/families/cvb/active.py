@@ -256,8 +256,8 @@ def _chunks(shard: Shard, local: Arrays, moving: Moving | None) -> Iterator[Docu
     for chunk in document_chunks(shard, local):
         if rounded:
             counted = chunk.pairs if moving is None else moving.before(chunk)
-            own = None if pseudo is None else pseudo[chunk.document : chunk.document + chunk.documents]
-            yield chunk.exactly_counted(counted, own)
+            chunk_pseudo = None if pseudo is None else pseudo[chunk.document : chunk.document + chunk.documents]
+            yield chunk.exactly_counted(counted, chunk_pseudo)
         else:
             yield chunk
 

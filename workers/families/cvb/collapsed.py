@@ -317,9 +317,9 @@ class CollapsedFamily(
     def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Local:
         """Fit the counts of unseen documents under fixed topics."""
         parameters, shard = self.predictive_parameters(rows, global_state), self.weighed(shard, rows)
-        own = self.own_priors(shard.design, global_state, parameters)
+        document_priors = self.own_priors(shard.design, global_state, parameters)
         phi = word_probability(rows, global_state, parameters)
-        priors = (parameters.topics,) if own is None else (own.priors, own.place)
+        priors = (parameters.topics,) if document_priors is None else (document_priors.priors, document_priors.place)
         return DenseDocuments(fold_in_counts(shard, phi, *priors)).with_design(shard.design)
 
     def predict(self, heldout: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT) -> Arrays:
@@ -526,13 +526,13 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
     bits = count_bits(summary, config)
     # Counts and their changes; where they are floats, rows have both only with momentum.
     changed = (bits or 32) // 8 * config.topics + 8.0
-    own = changed if bits or config.momentum else 0.0
+    between_sweeps = changed if bits or config.momentum else 0.0
     if summary.stochastic:
         # At the end, the documents are folded in.
         document, chunk = 4.0 * config.topics, 6.0 * CHUNK_RESPONSIBILITIES
         return Footprint(counts, counts, 2 * counts, counts, 0.0, document, chunk, proportions=proportions)
     return Footprint(
-        rows=4 * config.topics + max(own, 8.0) + moment_bytes,
+        rows=4 * config.topics + max(between_sweeps, 8.0) + moment_bytes,
         shown=counts + moment_bytes,
         swept=counts + 8 + moment_bytes,
         delta=changed + moment_bytes,

@@ -338,9 +338,9 @@ def finished_counts(rows: CollapsedRows, parameters: Parameters) -> Counts | Vec
         return counts
     (place, seeds), exact = parameters.seeds, counts.astype(np.float64)
     words = np.flatnonzero(place >= 0)
-    own = rows.active_counts[words] + seeds[place[words]]
-    share = settings.weight * (settings.even + own)
-    exact[words] = own + (rows.background[words] / share.sum(axis=1))[:, np.newaxis] * share
+    counted = rows.active_counts[words] + seeds[place[words]]
+    share = settings.weight * (settings.even + counted)
+    exact[words] = counted + (rows.background[words] / share.sum(axis=1))[:, np.newaxis] * share
     return exact
 
 

@@ -132,11 +132,11 @@ def own_priors(design: DocumentRows, state: PrevalenceState, parameters: Paramet
 class Learning:
     """Sums over a shard's documents from which coefficients are learned; none where all have the same prior."""
 
-    def __init__(self, own: OwnPriors | None) -> None:
-        columns, topics = (0, 0) if own is None else (own.design.shape[1], own.priors.shape[1])
-        self._own = own
-        self._weight = np.zeros(0 if own is None else len(own.design))
-        levels = 0 if own is None else own.level_count
+    def __init__(self, priors: OwnPriors | None) -> None:
+        columns, topics = (0, 0) if priors is None else (priors.design.shape[1], priors.priors.shape[1])
+        self._priors = priors
+        self._weight = np.zeros(0 if priors is None else len(priors.design))
+        levels = 0 if priors is None else priors.level_count
         self._sums = kernels.CoefficientSums(
             np.zeros((columns, topics)), np.zeros((columns * (columns + 1) // 2, topics)),
             *np.zeros((2, levels, topics)),
@@ -144,32 +144,32 @@ class Learning:
 
     def add(self, chunk: DocumentChunk) -> None:
         """Add the sums of a chunk after its sweep."""
-        own = self._own
-        if own is None:
+        priors = self._priors
+        if priors is None:
             return
-        places = own.place[chunk.document : chunk.document + chunk.documents]
-        lengths = _lengths(chunk.pairs) if own.learned or own.multiplies else np.zeros(0)
+        places = priors.place[chunk.document : chunk.document + chunk.documents]
+        lengths = _lengths(chunk.pairs) if priors.learned or priors.multiplies else np.zeros(0)
         weight = None
-        if own.multiplies:
-            total = own.priors.sum(axis=1)[places] + own.rest
+        if priors.multiplies:
+            total = priors.priors.sum(axis=1)[places] + priors.rest
             weight = np.asarray(digamma(total + lengths) - digamma(total))
         self._weight += np.bincount(places, weight, self._weight.size)
-        if own.learned:
-            self._add_derivatives(own, chunk, places, lengths)
+        if priors.learned:
+            self._add_derivatives(priors, chunk, places, lengths)
 
     def _add_derivatives(
-        self, own: OwnPriors, chunk: DocumentChunk, places: npt.NDArray[np.int32], lengths: Vector
+        self, priors: OwnPriors, chunk: DocumentChunk, places: npt.NDArray[np.int32], lengths: Vector
     ) -> None:
-        pairs, topics = chunk.pairs, own.priors.shape[1]
+        pairs, topics = chunk.pairs, priors.priors.shape[1]
         step = max(CELLS // topics, 1)
         moments = kernels.CountMoments(*np.empty((3, min(step, chunk.documents), topics)))
-        least = 1.0 if own.multiplies else kernels.LEAST_CURVATURE
+        least = 1.0 if priors.multiplies else kernels.LEAST_CURVATURE
         for first in range(0, chunk.documents, step):
             last = min(first + step, chunk.documents)
             offsets, lists = pairs.offsets[first : last + 1], chunk.active.offsets[first : last + 1]
             documents = kernels.DocumentPriors(
-                own.design,
-                own.priors,
+                priors.design,
+                priors.priors,
                 np.ascontiguousarray(places[first:last]),
                 np.ascontiguousarray(lengths[first:last]),
             )
@@ -179,22 +179,22 @@ class Learning:
             kernels.count_moments(
                 pairs._replace(offsets=offsets), chunk.active._replace(offsets=lists), part, documents, moments
             )
-            kernels.coefficient_sums(documents, own.levels, moments, own.held, own.rest, least, self._sums)
+            kernels.coefficient_sums(documents, priors.levels, moments, priors.held, priors.rest, least, self._sums)
 
     def parts(self) -> dict[str, Part]:
         """Return `PrevalenceSums`."""
-        own, weight = self._own, self._weight
-        if own is None:
+        priors, weight = self._priors, self._weight
+        if priors is None:
             return {}
         parts = {
-            "prior_total": fresh((weight[:, np.newaxis] * own.priors).sum(axis=0)),
+            "prior_total": fresh((weight[:, np.newaxis] * priors.priors).sum(axis=0)),
             "prior_weight": fresh(weight.sum()),
-            "log_prior_total": fresh((weight * own.log_total).sum()),
+            "log_prior_total": fresh((weight * priors.log_total).sum()),
         }
-        if own.learned:
+        if priors.learned:
             parts["prevalence_gradient"] = fresh(self._sums.gradient)
             parts["prevalence_curvature"] = fresh(self._sums.curvature)
-            if own.level_count:
+            if priors.level_count:
                 parts["level_tables"] = fresh(self._sums.level_tables)
                 parts["level_growth"] = fresh(self._sums.level_growth)
         return parts

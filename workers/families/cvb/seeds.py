@@ -74,11 +74,11 @@ def _read(path: str) -> JsonObject:
 def _topics_of(value: object) -> Iterator[SeededTopic]:
     """Yield the topics of a table by name, of lists of words or of tables, or of a list of tables."""
     if isinstance(value, Mapping):
-        for name, own in value.items():
-            yield _topic({**(own if isinstance(own, Mapping) else {"words": own}), "name": name})
+        for name, seeds in value.items():
+            yield _topic({**(seeds if isinstance(seeds, Mapping) else {"words": seeds}), "name": name})
     elif isinstance(value, Sequence):
-        for own in value:
-            yield own if isinstance(own, SeededTopic) else _topic(own)
+        for topic in value:
+            yield topic if isinstance(topic, SeededTopic) else _topic(topic)
     else:
         raise ValueError(f"expected a table of names and words, found {reprlib.repr(value)}")
 

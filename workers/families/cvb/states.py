@@ -465,9 +465,11 @@ class SpilledLocal(LocalState):
 
     def pseudo_counts(self) -> Numbers | None:
         """Return the tokens of a start that stays in each document's prior, shape (documents,); None without one."""
-        own = self.files.get("start_counts")
+        start_counts = self.files.get("start_counts")
         return (
-            self.files.get("document_pseudo") if own is None else summed_by_document(self.files["document_lists"], own)
+            self.files.get("document_pseudo")
+            if start_counts is None
+            else summed_by_document(self.files["document_lists"], start_counts)
         )
 
 

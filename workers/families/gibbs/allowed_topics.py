@@ -68,19 +68,19 @@ class AllowedTopics:
 
     def counts(self) -> Ints:
         """Return how many topics each document may have."""
-        own = np.diff(self.labels.document_labels) * self.sizes.per_label + self.sizes.background
-        counts: Ints = np.where(own > 0, own, self.topics)
+        allowed = np.diff(self.labels.document_labels) * self.sizes.per_label + self.sizes.background
+        counts: Ints = np.where(allowed > 0, allowed, self.topics)
         return counts
 
     def topic(self, document: Ints, index: Ints) -> Ints:
         """Return topics by their index among those that a document may have."""
         per_label, background = self.sizes
         first, label = self.labels.document_labels, self.labels.document_label
-        own = np.diff(first)[document] * per_label
+        label_topics = np.diff(first)[document] * per_label
         entry = np.minimum(first[document] + index // per_label, label.size)
         of_label = np.append(label, 0)[entry].astype(np.int64) * per_label + index % per_label
-        others = index - own + (self.topics - background if background else 0)
-        topic: Ints = np.where(index < own, of_label, others)
+        others = index - label_topics + (self.topics - background if background else 0)
+        topic: Ints = np.where(index < label_topics, of_label, others)
         return topic
 
     def flat(self) -> tuple[Ints, Ints, Ints]:

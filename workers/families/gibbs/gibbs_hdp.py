@@ -121,8 +121,8 @@ class GibbsHdpGlobalState(SampledGlobalState):
     def slots_of(self, shard: int) -> Slots:
         """Return the slots of a shard's new topics."""
         lane, columns, free = shard % self.lanes, self.free.size, np.flatnonzero(self.free)
-        own = [int(slot) for slot in free[free % self.lanes == lane]]
-        return Slots(self.gamma, own, columns + (lane - columns) % self.lanes, self.lanes)
+        lane_slots = [int(slot) for slot in free[free % self.lanes == lane]]
+        return Slots(self.gamma, lane_slots, columns + (lane - columns) % self.lanes, self.lanes)
 
 
 @dataclass(frozen=True)

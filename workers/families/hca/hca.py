@@ -118,10 +118,10 @@ class VectorPaths:
         statistics = TreeStatistics(self.by_node, self.second, self.ends, self.sums)
         nodes, mean = np.ascontiguousarray(loadings[:-1]), np.ascontiguousarray(loadings[-1])
         if global_state.separate_factors and local is not None and local.document_spread is not None:
-            own = FactorPosterior(np.array(local.document_factors), np.array(local.document_spread))
-            self._spread = own.covariance
+            factors = FactorPosterior(np.array(local.document_factors), np.array(local.document_spread))
+            self._spread = factors.covariance
             gaussian_tree = GaussianTree(nodes, mean, paths, quadratic, end_log, tau)
-            sweep_factors(shard.values, gaussian_tree, MIN_SHARE, own, posterior, statistics)
+            sweep_factors(shard.values, gaussian_tree, MIN_SHARE, factors, posterior, statistics)
         else:
             gaussian_tree = GaussianTree(nodes, mean, paths, covariance, end_log - 0.5 * log_determinant, tau)
             sweep_components(shard.values, gaussian_tree, MIN_SHARE, posterior, statistics)
@@ -147,10 +147,10 @@ class VectorPaths:
         share = np.where(self._ends[chosen] == place, self._masses[chosen].astype(np.float64), 0.0).sum(axis=1)
         location = self._factors[chosen]
         spread = self._spread[chosen] if self._spread is not None else self._covariance[self._best[chosen]]
-        own = np.einsum("n,nk->k", share, spread[:, -1] + location[:, -1:] * location)
+        moments = np.einsum("n,nk->k", share, spread[:, -1] + location[:, -1:] * location)
         by_word[:, column] = np.einsum("n,nw->w", share * location[:, -1], self._values[chosen])
         path = np.append(self._tree.columns[self._paths[place]], column)
-        second[column, path] = second[path, column] = np.append(own, own[-1])
+        second[column, path] = second[path, column] = np.append(moments, moments[-1])
         second[column, -1] = second[-1, column] = float(share @ location[:, -1])
         ends[column] = float(share.sum())
 
@@ -220,9 +220,9 @@ def _cluster(shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, st
     columns, clustering = global_state.fitted.node_parent.size, global_state.clustering
     seeds, label = clustering.seeds, np.full(shard.documents, -1, dtype=np.int32)
     if clustering.stage == SEEDING:
-        own = vector_hashes(shard, stream.at(purpose="start", iteration=0))
-        place = np.minimum(np.searchsorted(seeds, own), seeds.size - 1)
-        label[:] = np.where(seeds[place] == own, place, -1)
+        hashes = vector_hashes(shard, stream.at(purpose="start", iteration=0))
+        place = np.minimum(np.searchsorted(seeds, hashes), seeds.size - 1)
+        label[:] = np.where(seeds[place] == hashes, place, -1)
     else:
         present = np.flatnonzero(clustering.cluster_counts > 0)
         centres = np.ascontiguousarray((rows.word_node[:, present] / clustering.cluster_counts[present]).T)
@@ -410,14 +410,14 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         """Return the memory that the state of a fit takes: sums, those saved, and probes, by column and node."""
         options = self.options
         columns = max(options.max_nodes, max(SEEDS_PER_LEAF, options.depth) * options.sizes()[-1] + 1) + 1
-        own = 8.0 * options.depth + 12.0 * 4 + (8.0 * options.depth**2 if options.form == "factorised" else 0.0)
+        document = 8.0 * options.depth + 12.0 * 4 + (8.0 * options.depth**2 if options.form == "factorised" else 0.0)
         return Footprint(
             rows=24.0 * columns,
             shown=24.0 * columns,
             swept=48.0 * columns,
             delta=16.0 * columns,
             pair=0.0,
-            document=own,
+            document=document,
             chunk=0.0,
         )
 

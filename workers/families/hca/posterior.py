@@ -170,16 +170,16 @@ def expanded(moves: Moves, sums: Sums, passes: Vector, prior: Prior, tau: float)
         below.setdefault(int(node), [])
         below.setdefault(int(tree.parents[node]), []).extend([int(node), *below[int(node)]])
     for node in map(int, tree.columns):
-        own, rest = float(sums.second[node, node]), [*below[node], *([-1] if node == 0 else [])]
-        if not own > 0.0 or passes[node] < 1.0:
+        square, rest = float(sums.second[node, node]), [*below[node], *([-1] if node == 0 else [])]
+        if not square > 0.0 or passes[node] < 1.0:
             continue
         inside = sums.second[np.ix_(rest, rest)]
         weights = np.linalg.lstsq(inside, sums.second[rest, node])[0] if rest else np.zeros(0)
-        left = own - float(weights @ sums.second[rest, node])
-        if not left > MIN_REMAINDER * own:
+        left = square - float(weights @ sums.second[rest, node])
+        if not left > MIN_REMAINDER * square:
             continue
         scale = float(np.sqrt(passes[node] / left))
-        gain += 0.5 * (own - passes[node]) + passes[node] * special.log(scale)
+        gain += 0.5 * (square - passes[node]) + passes[node] * special.log(scale)
         last = len(sums.second) - 1
         sources[node] = [
             (node, scale),

@@ -102,9 +102,9 @@ class _GroupingScores:
         value = gaussian.evidence(self.sums.moved(moves), moves.tree.columns, self.prior, self.components.tau)
         value += nested.sticks_bound(moves.tree, sticks, brought, self.gamma)
         for leaf, mapping in enumerate(maps):
-            own = self.sums.second[np.ix_(chains.nodes[leaf], chains.nodes[leaf])]
+            second = self.sums.second[np.ix_(chains.nodes[leaf], chains.nodes[leaf])]
             value += chains.mass[leaf] * float(np.linalg.slogdet(mapping)[1])
-            value -= 0.5 * float(np.trace(mapping @ own @ mapping.T) - np.trace(own))
+            value -= 0.5 * float(np.trace(mapping @ second @ mapping.T) - np.trace(second))
         return moves, brought, value
 
     def _mapped(self, chains: _Chains, moves: Moves) -> list[Vector]:

@@ -179,29 +179,31 @@ class _Pool:
 
     def alone(self, leaf: int) -> float:
         """Return a chain's evidence."""
-        own = np.ix_(self.nodes[leaf], self.nodes[leaf])
-        return self.evidence(self.second[own], self.products[own])
+        chain = np.ix_(self.nodes[leaf], self.nodes[leaf])
+        return self.evidence(self.second[chain], self.products[chain])
 
     def together(self, first: int, other: int, mass: Vector) -> _Pair:
         """Return the merge of two chains, with the largest directions of both spans, weighted by their vectors."""
         size = self.nodes.shape[1]
         nodes = np.concatenate([self.nodes[first], self.nodes[other]])
-        here = np.ix_(nodes, nodes)
+        merged = np.ix_(nodes, nodes)
         weight = np.repeat(np.sqrt(mass[[first, other]] / mass[[first, other]].sum()), size)
-        value, vector = np.linalg.eigh(self.gram[here] * np.outer(weight, weight))
+        value, vector = np.linalg.eigh(self.gram[merged] * np.outer(weight, weight))
         value, vector = value[-size:], vector[:, -size:]
         if value[0] <= MIN_EIGENVALUE * value[-1]:
             return _Pair(np.zeros((size, 2 * size)), -np.inf)
-        maps: Vector = (vector * weight[:, np.newaxis] / value).T @ self.gram[here]
+        maps: Vector = (vector * weight[:, np.newaxis] / value).T @ self.gram[merged]
         second = np.zeros((size, size))
         entropy = 0.0
         for place, chain in enumerate((first, other)):
             mapping = maps[:, place * size : (place + 1) * size]
-            own = self.second[np.ix_(self.nodes[chain], self.nodes[chain])]
-            mapped = mapping @ own @ mapping.T
-            entropy += mass[chain] * np.linalg.slogdet(mapping)[1] - 0.5 * float(np.trace(mapped) - np.trace(own))
+            second_moments = self.second[np.ix_(self.nodes[chain], self.nodes[chain])]
+            mapped = mapping @ second_moments @ mapping.T
+            entropy += mass[chain] * np.linalg.slogdet(mapping)[1] - 0.5 * float(
+                np.trace(mapped) - np.trace(second_moments)
+            )
             second += mapped
-        return _Pair(maps, entropy + self.evidence(second, maps @ self.products[here] @ maps.T))
+        return _Pair(maps, entropy + self.evidence(second, maps @ self.products[merged] @ maps.T))
 
 
 def _near(nodes: Ints, gram: Vector) -> tuple[Ints, Ints]:

@@ -103,10 +103,10 @@ class KeywordGlobalState(CollapsedGlobalState):
         """Return the state with E[m_kw] = E[n_kw] P(keyword | w, k), from E[n_kw] of the keywords."""
         after, word_prior = self, self.beta / self.vocabulary
         for _ in range(SWITCH_ROUNDS):
-            own = after.keyword_probability
+            switched = after.keyword_probability
             effective = after.effective_totals[self.keyword_topics]
             general = (np.maximum(cells - after.keyword_counts, 0.0) + word_prior) / effective
-            after = replace(after, keyword_counts=cells * own / np.maximum(own + general, 1e-300))
+            after = replace(after, keyword_counts=cells * switched / np.maximum(switched + general, 1e-300))
         return after
 
 
@@ -139,14 +139,14 @@ def effective(rows: CollapsedRows, global_state: KeywordGlobalState) -> tuple[Co
         return rows, after
     place, inside = _places(rows.word_number, global_state)
     topic = global_state.keyword_topics[inside]
-    own = global_state.keyword_probability[inside] * totals[topic]
+    from_keywords = global_state.keyword_probability[inside] * totals[topic]
     changed: dict[str, Any] = {}
     for name in ("word_topic", "word_active"):
         before = getattr(rows, name)
         if before is not None:
             values = np.array(before)
             general = np.maximum(values[place, topic] - global_state.keyword_counts[inside], 0.0)
-            values[place, topic] = general + own
+            values[place, topic] = general + from_keywords
             changed[name] = values
     return replace(rows, **changed), after
 

@@ -530,9 +530,9 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
         logs = WordLogs.of(global_state, tree, moves.apply(rows.word_topic), totals, point=global_state.point)
         joined = initialisation.joined_documents(shard, global_state, stream)
         everything = bool(joined.all())
-        part, own = (shard, local) if everything else initialisation.select_documents(shard, local, joined)
+        part, part_local = (shard, local) if everything else initialisation.select_documents(shard, local, joined)
         stopping = StoppingRule(self.options.document_sweeps, 0.0)
-        paths = DocumentPaths(part, own.document_level, own.pair_level, logs, end_log, stopping)
+        paths = DocumentPaths(part, part_local.document_level, part_local.pair_level, logs, end_log, stopping)
         after = paths.local()
         if not everything:
             after = initialisation.merge_documents(shard, local, after, joined)

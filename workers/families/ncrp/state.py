@@ -321,8 +321,8 @@ class GibbsNcrpGlobalState(GlobalState):
         if shard // self.lanes % turns != iteration % turns:
             return None
         lane, columns, free = shard % self.lanes, self.free.size, np.flatnonzero(self.free)
-        own = [int(slot) for slot in free[free % self.lanes == lane]]
-        return Slots(self.gamma, own, columns + (lane - columns) % self.lanes, self.lanes)
+        lane_slots = [int(slot) for slot in free[free % self.lanes == lane]]
+        return Slots(self.gamma, lane_slots, columns + (lane - columns) % self.lanes, self.lanes)
 
     def with_slots(self, count: int) -> Self:
         """Return the state with at least a number of slots."""

@@ -244,11 +244,11 @@ class DocumentEnds(State):
         owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
         masses = self.document_masses.astype(np.float64)
         for shift in range(int(np.diff(lists).max(initial=0))):  # ends with those so many places behind
-            here = np.flatnonzero(owner[: owner.size - shift] == owner[shift:])
-            both = masses[here] * masses[here + shift]
-            np.add.at(sums, (ends[here], ends[here + shift]), both)
+            pairs = np.flatnonzero(owner[: owner.size - shift] == owner[shift:])
+            both = masses[pairs] * masses[pairs + shift]
+            np.add.at(sums, (ends[pairs], ends[pairs + shift]), both)
             if shift:
-                np.add.at(sums, (ends[here + shift], ends[here]), both)
+                np.add.at(sums, (ends[pairs + shift], ends[pairs]), both)
         return sums
 
 

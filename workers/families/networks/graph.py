@@ -81,8 +81,13 @@ class Plan(State):
         if (every[scope == SEGMENT] < 1).any() or self.kinds[self.word_kind, 0] < DOCUMENT:
             yield "expected words of documents or segments, and segments that are counted from 1, in 'kinds'"
         child, parent, lag, _ = self.links.T
-        own = child == parent
-        if (parent > child).any() or (lag[own] >= 0).any() or (lag > 0).any() or (scope[parent[own]] != SEGMENT).any():
+        is_lag = child == parent
+        if (
+            (parent > child).any()
+            or (lag[is_lag] >= 0).any()
+            or (lag > 0).any()
+            or (scope[parent[is_lag]] != SEGMENT).any()
+        ):
             yield "expected parents that stand before their children in 'links'"
         if (scope[parent] > scope[child]).any() or ((scope[parent] == LABEL) & (scope[child] == LABEL)).any():
             yield "expected parents over no less than their children are over in 'links'"
@@ -229,13 +234,13 @@ def _labels(shard: Shard, plan: Plan) -> Lists:
 def graph_of(plan: Plan, segments: Ints, labels: Lists) -> Graph:
     """Return the network of documents."""
     documents = segments.size - 1
-    each = np.diff(segments)
+    lengths = np.diff(segments)
     shared = plan.shared_nodes()
     first_own = sum(nodes.size for nodes in shared)
     sizes = np.zeros((documents, len(plan.kinds)), dtype=np.int64)
     for kind, (scope, every, _) in enumerate(plan.kinds):
         if scope >= DOCUMENT:
-            sizes[:, kind] = 1 if scope == DOCUMENT else -(-each // every)
+            sizes[:, kind] = 1 if scope == DOCUMENT else -(-lengths // every)
     nodes = first_own + np.concatenate([[0], np.cumsum(sizes.sum(axis=1))]).astype(np.int64)
     begins = nodes[:-1, np.newaxis] + np.cumsum(sizes, axis=1) - sizes
     layout = _Layout(plan, shared, sizes, begins, labels)
@@ -244,8 +249,8 @@ def graph_of(plan: Plan, segments: Ints, labels: Lists) -> Graph:
         node_kind[layout.members(kind)[0]] = kind
     child, parent, mixing = layout.edges()
     node_edges = np.searchsorted(child, np.arange(nodes[-1] + 1)).astype(np.int64)
-    document = np.repeat(np.arange(documents), each)
-    place = np.arange(document.size) - np.repeat(segments[:-1], each)
+    document = np.repeat(np.arange(documents), lengths)
+    place = np.arange(document.size) - np.repeat(segments[:-1], lengths)
     scope, every, _ = plan.kinds[plan.word_kind]
     segment_node = begins[document, plan.word_kind] + (place // every if scope == SEGMENT else 0)
     of_documents = np.flatnonzero(plan.kinds[:, 0] == DOCUMENT)
@@ -283,10 +288,10 @@ class _Layout:
         parts = []
         for kind in range(len(self.plan.kinds)):
             nodes = self.members(kind)
-            own = np.flatnonzero(self.plan.links[:, 0] == kind)
+            links = np.flatnonzero(self.plan.links[:, 0] == kind)
             missing = np.zeros(nodes[0].size, dtype=bool)
             for last in (0, 1):
-                for link in own[self.plan.links[own, 3] == last]:
+                for link in links[self.plan.links[links, 3] == last]:
                     at, parent = self._link(int(link), nodes)
                     if last:
                         at, parent = at[missing[at]], parent[missing[at]]

@@ -233,8 +233,8 @@ class NetworkSampler:
         topic, number = np.empty(tokens, dtype=np.uint16), np.empty(tokens, dtype=np.int32)
         topics, token_topic = self.global_state.alpha.size, self.counts.token_topic
         count_node_topics(pairs.offsets, pairs.counts, token_topic, topics, offsets, topic, number)
-        own = OwnTokens(offsets, topic[: offsets[-1]].copy(), number[: offsets[-1]].copy())
-        counts = SampledCounts(EdgeTables(*self.tables), own)
+        node_tokens = OwnTokens(offsets, topic[: offsets[-1]].copy(), number[: offsets[-1]].copy())
+        counts = SampledCounts(EdgeTables(*self.tables), node_tokens)
         return SampledLocal(self.graph, self.shard.lengths, counts, token_topic=token_topic)
 
     def shared_changes(self) -> SharedChanges:
@@ -261,10 +261,10 @@ def _with_more_room(tables: NewTableEntries, more: int) -> NewTableEntries:
 
 def repair_tables(graph: Graph, customers: Ints, tables: Ints) -> tuple[Ints, Ints]:
     """Return tables that their customers allow, after shards have changed them independently."""
-    own = customers.copy()
-    np.subtract.at(own, graph.edge_parent, tables)
+    tokens = customers.copy()
+    np.subtract.at(tokens, graph.edge_parent, tables)
     repaired = np.maximum(tables, 0)  # several shards may have removed the same one
-    total = own.copy()
+    total = tokens.copy()
     for node in range(graph.shared - 1, -1, -1):  # children first, because their tables are their parents' customers
         first, last = int(graph.node_edges[node]), int(graph.node_edges[node + 1])
         if first == last:
@@ -371,13 +371,13 @@ class SampledNetwork(
         b + i a and m - 1 - t a of p(n, s) that a and 1 - a stand for; alpha and B by Minka's fixed point.
         """
         options = self.options
-        after, own = with_changes(global_state, delta), delta.read(SampledSums)
-        if own is None:
+        after, swept = with_changes(global_state, delta), delta.read(SampledSums)
+        if swept is None:
             # The start sweeps nothing.
             return after
         shared = sweep_shared(after, stream, move=options.tables, count_joins="discount" in options.learn)
         after = replace(after, shared_customers=shared.customers, shared_tables=shared.tables)
-        sums = own.plus(shared.sums)
+        sums = swept.plus(shared.sums)
         if "strength" in options.learn:
             after = replace(after, strength=draw_strengths(after, sums, options.strength_mean, stream))
         if "discount" in options.learn:
@@ -396,11 +396,11 @@ class SampledNetwork(
 
     def objective(self, global_state: SampledNetworkGlobalState, delta: Delta) -> dict[str, float]:
         """Return log p(w, z, s) given the hyperparameters, in nats: (4) of the paper, and LDA's terms of words."""
-        own, word_sums = delta.read(SampledSums), delta.read(WordSums)
-        if own is None or word_sums is None:
+        swept, word_sums = delta.read(SampledSums), delta.read(WordSums)
+        if swept is None or word_sums is None:
             return {}
         after = with_changes(global_state, delta)
-        sums = own.plus(sweep_shared(after, Stream(0), move=False).sums)
+        sums = swept.plus(sweep_shared(after, Stream(0), move=False).sums)
         number = np.arange(sums.tables.shape[1])
         factors = global_state.strength[:, np.newaxis] + global_state.discount[:, np.newaxis] * number
         rises, total = (sums.tables * special.log(factors)).sum(), global_state.priors.total
@@ -465,8 +465,13 @@ class SampledNetwork(
         sampler = NetworkSampler.of(shard, graph, global_state, self.options, local.token_topic, rows.word_topic)
         sampler.tables = local.counts.tables.record
         statistics = sampler.run(stream)
-        own = slice(graph.shared, None)
-        nodes = NodeTotals(graph.node_kind[own], graph.is_root[own], statistics.customers[own], statistics.tables[own])
+        unshared = slice(graph.shared, None)
+        nodes = NodeTotals(
+            graph.node_kind[unshared],
+            graph.is_root[unshared],
+            statistics.customers[unshared],
+            statistics.tables[unshared],
+        )
         sums = SampledSums.of(nodes, statistics, global_state, stream)
         parts = {
             "word_topic": word_changes(rows.word_topic, sampler.counts.word_topic[:, :topics]),

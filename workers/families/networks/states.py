@@ -259,19 +259,21 @@ class SampledDocuments(NetworkDocuments):
         yield from super().faults(context)
         if self.counts is None:
             return
-        tables, own, graph = self.counts.tables.record, self.counts.own.record, self.graph
+        tables, node_tokens, graph = self.counts.tables.record, self.counts.own.record, self.graph
         entries, topics, lengths = tables.topic.size, context.sizes["topic"], np.asarray(self.document_tokens)
         if (tables.start + tables.entries > entries).any() or tables.entries.sum(dtype=np.int64) != entries:
             yield f"expected {entries} entries in 'table_entries', at places that 'table_start' has"
         customers, fault = np.zeros((graph.shared, topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
-        find_unseated(graph.record, np.asarray(graph.document_nodes), lengths, tables, own, topics, customers, fault)
+        find_unseated(
+            graph.record, np.asarray(graph.document_nodes), lengths, tables, node_tokens, topics, customers, fault
+        )
         if fault[0] == OTHER_TOKENS or lengths.max(initial=0) > MAX_CUSTOMERS:
             yield "expected the tokens of each document in 'own_tokens'"
         if fault[0] == UNSEATED or tables.entries[: graph.node_edges[graph.shared]].any():
             yield "expected tables that have customers, and customers that have tables, in 'table_number'"
-        yield from self.token_faults(own, customers, context)
+        yield from self.token_faults(node_tokens, customers, context)
 
-    def token_faults(self, own: OwnTopics, customers: Ints, context: CheckContext) -> Iterator[str]:
+    def token_faults(self, node_tokens: OwnTopics, customers: Ints, context: CheckContext) -> Iterator[str]:
         """Yield the faults of the tokens, which a finished model does not have."""
         yield from ()
 
@@ -280,7 +282,7 @@ class SampledDocuments(NetworkDocuments):
 class SampledLocal(SampledDocuments, SampledTokens):
     """Local state with sampled tables."""
 
-    def token_faults(self, own: OwnTopics, customers: Ints, context: CheckContext) -> Iterator[str]:
+    def token_faults(self, node_tokens: OwnTopics, customers: Ints, context: CheckContext) -> Iterator[str]:
         """Yield the faults of tokens that the documents' counts or the global state do not have."""
         shard = context.shard
         if shard is None or shard.of_vectors:
@@ -289,7 +291,7 @@ class SampledLocal(SampledDocuments, SampledTokens):
         # The keys are random and not recorded, so that nobody can make other topics of the same sum.
         generator = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
         keys = generator.integers(0, 1 << 64, context.sizes["topic"], dtype=np.uint64)
-        find_unlisted(pairs.offsets, pairs.counts, np.asarray(self.token_topic), own, keys, unlisted)
+        find_unlisted(pairs.offsets, pairs.counts, np.asarray(self.token_topic), node_tokens, keys, unlisted)
         if unlisted[0] >= 0:
             yield "expected the topics of each node's tokens in 'own_topic'"
         if not (customers <= np.asarray(context.global_state.shared_customers)).all():
@@ -428,15 +430,15 @@ class ExpectedSums(State):
         strength, discount, total = global_state.strength, global_state.discount, global_state.concentration
         occupied = nodes.customers > 0
         below, top = occupied & ~nodes.is_root, occupied & nodes.is_root
-        own = nodes.kind[below]
-        b, a, opened = strength[own], discount[own], nodes.tables[below].astype(np.float64)
+        kinds = nodes.kind[below]
+        b, a, opened = strength[kinds], discount[kinds], nodes.tables[below].astype(np.float64)
         with_discount = a > 0
         ratio = b[with_discount] / a[with_discount]
         opened[with_discount] = ratio * (digamma(ratio + opened[with_discount]) - digamma(ratio))
         log_q = digamma(b + nodes.customers[below]) - digamma(b)
         return cls(
-            opened=np.bincount(own, opened, strength.size).astype(np.float64),
-            log_q=np.bincount(own, log_q, strength.size).astype(np.float64),
+            opened=np.bincount(kinds, opened, strength.size).astype(np.float64),
+            log_q=np.bincount(kinds, log_q, strength.size).astype(np.float64),
             log_eta=float((digamma(total) - digamma(total + nodes.customers[top])).sum()),
         )
 

@@ -143,35 +143,35 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
         a_k <- sum E[s_jk] / sum [psi(A + M_j) - psi(A)] over roots, and b_w likewise.
         """
         options = self.options
-        changes, own = delta.read(ExpectedTopicChanges), delta.read(ExpectedRound)
+        changes, swept = delta.read(ExpectedTopicChanges), delta.read(ExpectedRound)
         topic = global_state.topic if changes is None else np.maximum(global_state.topic + changes.topic, 0.0)
         after = replace(global_state, topic=topic)
-        if own is None:
+        if swept is None:
             # The start sweeps nothing.
             return after
-        after = replace(after, shared_customers=own.shared_customers, shared_log_absent=own.shared_log_absent)
+        after = replace(after, shared_customers=swept.shared_customers, shared_log_absent=swept.shared_log_absent)
         graph, (after, statistics) = after.plan.shared_graph(), expect_shared(after)
         totals: NodeTotals[Vector] = NodeTotals(graph.node_kind, graph.is_root, statistics.customers, statistics.tables)
         shared = ExpectedSums.of(totals, global_state)
-        opened, log_q = own.sums.opened + shared.opened, own.sums.log_q + shared.log_q
+        opened, log_q = swept.sums.opened + shared.opened, swept.sums.log_q + shared.log_q
         if "strength" in options.learn:
             learned = (1.0 + opened) / (1.0 / options.strength_mean + log_q)
             after = replace(after, strength=np.where(opened > 0, np.maximum(learned, MIN_PARAMETER), after.strength))
-        log_eta = own.sums.log_eta + shared.log_eta
-        if own.alpha_numerator is not None and log_eta < 0:
-            numerator = own.alpha_numerator + statistics.alpha_numerator
+        log_eta = swept.sums.log_eta + shared.log_eta
+        if swept.alpha_numerator is not None and log_eta < 0:
+            numerator = swept.alpha_numerator + statistics.alpha_numerator
             numerator = np.full(options.topics, numerator.mean()) if "alpha" in options.learn else numerator
             after = replace(after, alpha=np.maximum(numerator / -log_eta, MIN_PARAMETER))
-        if own.tables_of_words is not None:
+        if swept.tables_of_words is not None:
             rate = float((digamma(global_state.beta + after.topic) - digamma(global_state.beta)).sum())
             if rate > 0:
-                after = replace(after, beta=max(own.tables_of_words / rate, MIN_PARAMETER))
+                after = replace(after, beta=max(swept.tables_of_words / rate, MIN_PARAMETER))
         return expect_shared(after)[0]
 
     def objective(self, global_state: ExpectedNetworkGlobalState, delta: Delta) -> dict[str, float]:
         """Return sum c log sum_k E[nu_j]'(k) phi'_kw, in nats: each word given all others; no bound, it may fall."""
-        own = delta.read(ExpectedRound)
-        return {} if own is None else {"objective": own.log_likelihood}
+        swept = delta.read(ExpectedRound)
+        return {} if swept is None else {"objective": swept.log_likelihood}
 
     def kernels(self, global_state: ExpectedNetworkGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
@@ -236,8 +236,8 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
         words = ExpectedWordCounts(word_topic, global_state.topic + priors.total, changes, priors.word, int(False))
         learn_alpha = self.options.learns_alpha
         responsibilities, results = _sweep(shard, local, global_state, words, learn_alpha=learn_alpha)
-        own, statistics = slice(graph.shared, None), results.statistics
-        kinds, is_root = graph.node_kind[own], graph.is_root[own]
+        unshared, statistics = slice(graph.shared, None), results.statistics
+        kinds, is_root = graph.node_kind[unshared], graph.is_root[unshared]
         nodes: NodeTotals[Vector] = NodeTotals(kinds, is_root, statistics.customers, statistics.tables)
         parts: dict[str, Part] = {
             "word_topic": change(changes, "word", "topic"),
@@ -276,10 +276,10 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
             "moved": fresh(float(np.abs(changes.word_topic).sum())),
         }
         if "beta" in self.options.learn:
-            prior, here = global_state.priors.word, after[after > 0]
-            present = -special.expm1(-here)  # as if many pairs each gave a little
-            tables = present * prior * (digamma(prior + here / present) - digamma(prior))
-            parts["tables_of_words"] = fresh(float(np.minimum(tables, here).sum()))
+            prior, counts = global_state.priors.word, after[after > 0]
+            present = -special.expm1(-counts)  # as if many pairs each gave a little
+            tables = present * prior * (digamma(prior + counts / present) - digamma(prior))
+            parts["tables_of_words"] = fresh(float(np.minimum(tables, counts).sum()))
         return ExpectedRows(after), Delta(parts)
 
     def fold_in(
@@ -317,8 +317,8 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
 
 def local_state(shard: Shard, graph: Graph, responsibilities: PairResponsibilities, topics: int) -> ExpectedLocal:
     """Return the local state with responsibilities of a shard's pairs."""
-    own = count_own_tokens(shard, graph, responsibilities, topics)
-    return ExpectedLocal(graph, shard.lengths, own, responsibilities)
+    node_tokens = count_own_tokens(shard, graph, responsibilities, topics)
+    return ExpectedLocal(graph, shard.lengths, node_tokens, responsibilities)
 
 
 def count_own_tokens(
@@ -326,14 +326,14 @@ def count_own_tokens(
 ) -> OwnExpectedTokens:
     """Return E[n_jk] and Z[n_jk] of nodes' own tokens."""
     pairs, room = graph.node_pairs(shard), responsibilities.pair_topic.size
-    own = OwnExpectedTopics(
+    counted = OwnExpectedTopics(
         np.zeros(pairs.offsets.size, np.int64),
         np.empty(room, np.uint16),
         np.empty(room, np.float32),
         np.empty(room, np.float32),
     )
-    count_expected_node_topics(pairs.offsets, pairs.counts, responsibilities.record, topics, own)
-    offsets, *entries = own
+    count_expected_node_topics(pairs.offsets, pairs.counts, responsibilities.record, topics, counted)
+    offsets, *entries = counted
     return OwnExpectedTokens(offsets, *(values[: int(offsets[-1])].copy() for values in entries))
 
 
@@ -342,10 +342,10 @@ def _draw_responsibilities(shard: Shard, topics: int, stream: Stream) -> PairRes
     generator, some = stream.generator(), min(INITIAL_TOPICS, topics)
     segments = segments_of(shard)
     tokens = np.concatenate([[0], np.cumsum(shard.counts, dtype=np.int64)])
-    each = np.diff(tokens[segments.pairs])
+    lengths = np.diff(tokens[segments.pairs])
     document = np.repeat(np.arange(shard.documents), np.diff(segments.documents))
     before = tokens[segments.pairs[:-1]] - tokens[shard.offsets[:-1]][document]
-    first = np.ones(each.size, dtype=bool)
+    first = np.ones(lengths.size, dtype=bool)
     first[1:] = (document[1:] != document[:-1]) | (before[1:] // TOKENS_TOGETHER != before[:-1] // TOKENS_TOGETHER)
     unit = np.repeat(np.cumsum(first) - 1, np.diff(segments.pairs))
     units = int(first.sum())

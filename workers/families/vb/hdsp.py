@@ -166,11 +166,11 @@ def _expected_proportions(documents: npt.NDArray[np.int64], labels: DocumentLabe
     sets: dict[tuple[bytes, bytes], int] = {}
     place, first = np.empty(documents.size, dtype=np.int64), []
     for row, document in enumerate(documents.tolist()):
-        own = slice(int(offsets[document]), int(offsets[document + 1]))
-        key = label[own].tobytes(), value[own].tobytes()
+        entries = slice(int(offsets[document]), int(offsets[document + 1]))
+        key = label[entries].tobytes(), value[entries].tobytes()
         if key not in sets:
             sets[key] = len(sets)
-            first.append(own)
+            first.append(entries)
         place[row] = sets[key]
     ends = np.cumsum([0, *(span.stop - span.start for span in first)], dtype=np.int64)
     theta = np.empty((len(sets), prior.size))
@@ -406,12 +406,12 @@ class Hdsp(
         kinds = STATISTICS_PER_LABEL * (2 if table.numbers else 1)
         hessian = 2 * labels if self.options.sums_curvature(labels) else 0
         # Sums, and the rates.
-        each = 8.0 * labels * topics * (kinds + 5 + hessian)
+        sums_bytes = 8.0 * labels * topics * (kinds + 5 + hessian)
         known = 12.0 * sum(table.documents) / max(summary.documents, 1) + 12.0 * len(table.numbers) + 8.0
         return per_word(
             topics_footprint(topics, summary),
             rows=LABEL_ARRAYS * 8.0 * labels * topics / words,
-            swept=each / words,
+            swept=sums_bytes / words,
             document=known,
         )
 

@@ -289,8 +289,8 @@ def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector,
     """
     hessian = np.moveaxis(curvature, 2, 0) + np.eye(len(gradient)) / variance
     direction = _solved(hessian, gradient.T).T
-    each = np.abs(direction) * reach[:, np.newaxis]
-    farthest = np.minimum(each.sum(axis=0), most * np.abs(direction).max(axis=0, initial=0.0))
+    change = np.abs(direction) * reach[:, np.newaxis]
+    farthest = np.minimum(change.sum(axis=0), most * np.abs(direction).max(axis=0, initial=0.0))
     x = special.log1p(farthest)
     for _ in range(MAX_NEWTON_STEPS):
         small = x < 1e-4
