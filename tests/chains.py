@@ -39,12 +39,12 @@ def chained(seed, directions, words=30, noise=0.3, each=200):
     second, by_node, square, count = np.zeros((size, size)), np.zeros((words, size)), 0.0, 0
     ends = np.zeros(size - 1)
     mean = generator.normal(scale=2.0, size=words)
-    for leaf, own in zip(np.flatnonzero(tree.levels == depth), directions, strict=True):
+    for leaf, direction in zip(np.flatnonzero(tree.levels == depth), directions, strict=True):
         number = int(generator.integers(each // 2, each * 2))
         x = generator.normal(size=(number, depth))
-        t = x @ own + mean + noise * generator.normal(size=(number, words))
+        t = x @ direction + mean + noise * generator.normal(size=(number, words))
         turn = np.linalg.qr(generator.normal(size=(depth, depth)))[0]
-        loadings = turn @ own
+        loadings = turn @ direction
         covariance = np.linalg.inv(np.eye(depth) + loadings @ loadings.T / noise**2)
         y = (t - mean) @ loadings.T @ covariance / noise**2
         path = np.append(tree.path(int(leaf))[1:], size - 1)

@@ -63,7 +63,7 @@ def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None, labels=Non
     with created(Folder(path)) as folder:
         writer = CorpusWriter(folder, vocabulary, shard_tokens)
         documents = segmented_of(rows, ids) if segmented else documents_of(rows, ids)
-        extras = {} if labels is None else {"labels": pa.array([labels_of(each) for each in labels], LABELS)}
+        extras = {} if labels is None else {"labels": pa.array([labels_of(pairs) for pairs in labels], LABELS)}
         writer.add(replace(documents, extras={**documents.extras, **extras}))
         writer.finish([f"w{n}" for n in range(vocabulary)])
     return path
@@ -82,9 +82,9 @@ def write_halves(place, rows, vocabulary):
     return str(train), str(heldout)
 
 
-def labels_of(each):
+def labels_of(pairs):
     """A document's labels in the form of a corpus, from (field, value)."""
-    return [{"field": name, "value": value} for name, value in each]
+    return [{"field": name, "value": value} for name, value in pairs]
 
 
 def planted_rows(seed, documents=60, words=30, topics=3, tokens=40):
@@ -107,8 +107,8 @@ def planted(seed, documents=60, words=30, topics=3, tokens=40):
 
 def planted_labels(theta):
     """Labels of documents, one for each topic that has a tenth of it; some documents have none."""
-    each = [[("kind", f"topic {place}") for place in np.flatnonzero(row > 0.1)] for row in theta]
-    return [[] if number % 11 == 3 else own for number, own in enumerate(each)]
+    by_document = [[("kind", f"topic {place}") for place in np.flatnonzero(row > 0.1)] for row in theta]
+    return [[] if number % 11 == 3 else labels for number, labels in enumerate(by_document)]
 
 
 def dealt(rows, seed):
@@ -117,10 +117,10 @@ def dealt(rows, seed):
     found = []
     for row in rows:
         many = int(generator.integers(1, 5)) if row else int(generator.integers(0, 3))
-        each = {
+        held = {
             word: generator.multinomial(count, generator.dirichlet(np.full(many, 0.5))) for word, count in row.items()
         }
-        found.append([{word: int(n[place]) for word, n in each.items() if n[place]} for place in range(many)])
+        found.append([{word: int(n[place]) for word, n in held.items() if n[place]} for place in range(many)])
     return found
 
 

@@ -49,13 +49,19 @@ def draw_sources(folder: Path) -> None:
     for name, documents in (("train", 150), ("unseen", 40)):
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
             for number in range(documents):
-                own = draw.sample(range(TOPICS), 2)
+                document_topics = draw.sample(range(TOPICS), 2)
                 paragraphs = [
-                    " ".join(draw.choice(topics[own[draw.random() < 0.3]]) for _ in range(draw.randint(4, 14)))
+                    " ".join(
+                        draw.choice(topics[document_topics[draw.random() < 0.3]]) for _ in range(draw.randint(4, 14))
+                    )
                     for _ in range(draw.randint(1, 4))
                 ]
-                record = {"id": f"{name}-{number}", "text": "\n\n".join(paragraphs), "stars": own[0] + draw.random()}
-                record["tag"] = [f"tag{topic}" for topic in own]
+                record = {
+                    "id": f"{name}-{number}",
+                    "text": "\n\n".join(paragraphs),
+                    "stars": document_topics[0] + draw.random(),
+                }
+                record["tag"] = [f"tag{topic}" for topic in document_topics]
                 file.write(json.dumps(record) + "\n")
     (folder / "network.toml").write_text(DIAMOND, encoding="utf-8")
     (folder / "seeds.toml").write_text(f"first = {topics[0][:3]}\nsecond = {topics[1][:3]}\n", encoding="utf-8")

@@ -20,10 +20,10 @@ LABELS = {
 
 def needed(fields):
     """The options that a family cannot do without, by the fields of its configuration."""
-    given = {"topics": 4, "network": DIAMOND}
+    options = {"topics": 4, "network": DIAMOND}
     if "seeds" in fields and fields["seeds"].is_required():
-        given["seeds"] = {"first": ["w0", "w1"]}
-    return {name: value for name, value in given.items() if name in fields}
+        options["seeds"] = {"first": ["w0", "w1"]}
+    return {name: value for name, value in options.items() if name in fields}
 
 
 class NetworkConformance(Conformance):

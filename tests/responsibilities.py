@@ -83,13 +83,13 @@ class Responsibilities(Conformance):
 
     def test_steps__are_refused_where_variances_are_asked_for(self, small, options, tmp_path):
         global_state = problem_of(small[0], self.family, options).global_state
-        given = {"family": self.family, "scheduler": "serial", **STEPS, "iterations": 1, **options}
+        settings = {"family": self.family, "scheduler": "serial", **STEPS, "iterations": 1, **options}
         if global_state.moments:
             with pytest.raises(OptionError, match="schedule: 'stochastic' requires `order` 0"):
-                fit(small[0], tmp_path / "run", **given)
+                fit(small[0], tmp_path / "run", **settings)
             assert not (tmp_path / "run").exists()
         else:
-            assert fit(small[0], tmp_path / "run", **given).record.iterations == 1
+            assert fit(small[0], tmp_path / "run", **settings).record.iterations == 1
 
     @pytest.mark.long
     def test_active_responsibilities__predict_as_well_as_dense_ones(self, drawn_from_many, tmp_path):
@@ -108,7 +108,7 @@ class Responsibilities(Conformance):
 def drawn_from_many(tmp_path_factory):
     """A training and a held-out corpus of 2000 documents that are drawn from a few of many topics each."""
     place = tmp_path_factory.mktemp("drawn")
-    given = {"documents": 2000, "words": 500, "tokens": 80, "topics": MANY, "alpha": 0.02, "beta": 20.0}
-    simulate(place / "whole", family="lda", seed=4, shard_tokens=50_000, **given)
+    options = {"documents": 2000, "words": 500, "tokens": 80, "topics": MANY, "alpha": 0.02, "beta": 20.0}
+    simulate(place / "whole", family="lda", seed=4, shard_tokens=50_000, **options)
     split(place / "whole", place / "train", place / "heldout", seed=1)
     return str(place / "train"), str(place / "heldout")

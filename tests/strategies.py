@@ -27,11 +27,11 @@ def documents_of(rows, ids=None):
 
 def segmented_of(documents, ids=None):
     """Make Documents of lists of segments, each a {word: count}."""
-    each = documents_of([segment for document in documents for segment in document])
+    joined = documents_of([segment for document in documents for segment in document])
     ids = [str(n + 1) for n in range(len(documents))] if ids is None else ids
     counts = np.array([len(document) for document in documents], dtype=np.int64)
-    extras = {"segments": segment_lists(counts, np.diff(each.offsets))}
-    return Documents(pa.array(ids, pa.string()), each.offsets[running(counts)], each.words, each.counts, extras)
+    extras = {"segments": segment_lists(counts, np.diff(joined.offsets))}
+    return Documents(pa.array(ids, pa.string()), joined.offsets[running(counts)], joined.words, joined.counts, extras)
 
 
 def shard_of(documents):

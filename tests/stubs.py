@@ -111,7 +111,9 @@ class Writer:
             recorded, made = typing.get_args(result)
             named = {**parameters, place: f"{place}: str | os.PathLike[str]"}
             unnamed = {**parameters, place: f"{place}: None = ..."}
-            return "\n".join(declared(each, kind, overload=True) for each, kind in ((named, recorded), (unnamed, made)))
+            return "\n".join(
+                declared(variant, kind, overload=True) for variant, kind in ((named, recorded), (unnamed, made))
+            )
 
         def declared(parameters: typing.Mapping[str, str], kind: object, *, overload: bool) -> str:
             before, arguments = "@overload\n" if overload else "", ", ".join(parameters.values())

@@ -228,7 +228,7 @@ def test_functions__import_what_is_optional_or_slow_alone():
             if package == "collapsium":
                 allowed = name_of(path) in DOORS or name_of(path).startswith("pipeline/cli/")
             else:
-                known = {canonicalize_name(each) for each in distributions.get(package, [package])}
+                known = {canonicalize_name(distribution) for distribution in distributions.get(package, [package])}
                 # They import Bokeh and pandas, which are optional.
                 allowed = package in SLOW or bool(optional & known) or name in NEED_OPTIONAL
             if not allowed:

@@ -20,7 +20,7 @@ def run_command(description, commands, arguments=None):
             kind = type(value[0]) if several else type(value)
             many = {"nargs": "+"} if several else {}
             command.add_argument(f"--{option}", type=kind, default=value, help="default: %(default)s", **many)
-    given = vars(parser.parse_args(arguments))
-    if "out" in given:
-        given["out"].mkdir(parents=True, exist_ok=True)
-    commands[given.pop("which")][0](**given)
+    parsed = vars(parser.parse_args(arguments))
+    if "out" in parsed:
+        parsed["out"].mkdir(parents=True, exist_ok=True)
+    commands[parsed.pop("which")][0](**parsed)

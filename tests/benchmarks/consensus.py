@@ -31,9 +31,9 @@ COLUMNS = (
 )
 
 
-def agreement(one, other):
+def agreement(first, other):
     """Return the mean stability of a model's topics in another."""
-    return float(np.mean([topic.value for topic in stability(one, [other]).values()]))
+    return float(np.mean([topic.value for topic in stability(first, [other]).values()]))
 
 
 def require_disjoint(runs):

@@ -124,10 +124,10 @@ def _write_proportions(path, theta):
 def _compared(model, found, true, phi):
     """Return coverage and slopes over the topics that were found."""
     words = [int(word[1:6]) for word in model.vocabulary.words]
-    own = np.zeros_like(phi)
+    fitted = np.zeros_like(phi)
     topics = found.topics.tolist()
-    own[:, words] = model.topic_word[topics]
-    alike = np.sqrt(own) @ np.sqrt(phi).T
+    fitted[:, words] = model.topic_word[topics]
+    alike = np.sqrt(fitted) @ np.sqrt(phi).T
     places, matches = linear_sum_assignment(-alike)
     good = alike[places, matches] > FOUND
     terms = [place for place, term in enumerate(true.terms) if term != "Intercept"]
@@ -245,8 +245,8 @@ def speed(reviews, out, documents, topics, iterations, rounds):
             fit(train, out / "speed" / "run", family="lda", prevalence=formula, **options)
             seconds.append(time.process_time() - began)
         if number:  # The first two fits wait for the compiler.
-            plain, own = seconds
-            report(out, which="speed", topics=topics, lda=plain, prevalence=own, ratio=own / plain)
+            plain, with_fields = seconds
+            report(out, which="speed", topics=topics, lda=plain, prevalence=with_fields, ratio=with_fields / plain)
 
 
 COMMANDS = {  # the function, its paths, and its options with their defaults

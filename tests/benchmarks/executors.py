@@ -56,8 +56,8 @@ def main():
             with tempfile.TemporaryDirectory() as place:
                 first[kind], seconds = measure(options, kind, Path(place) / "run")
             sums[kind] = sum(seconds[SETTLED:])
-            each = " ".join(f"{value:.2f}" for value in seconds)
-            print(f"{kind}: {first[kind]:.2f} s to the end of iteration 1, then {each}", flush=True)
+            times = " ".join(f"{value:.2f}" for value in seconds)
+            print(f"{kind}: {first[kind]:.2f} s to the end of iteration 1, then {times}", flush=True)
         ratios.append(sums["local"] / sums["threads"])
         starts.append(first["local"] - first["threads"])
     print(f"local / threads: {statistics.median(ratios):.3f} ({', '.join(f'{ratio:.3f}' for ratio in sorted(ratios))})")

@@ -85,17 +85,17 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--peers", nargs="*", default=["tomotopy", "gensim"])
-    given = parser.parse_args()
-    data, topics = Data.read(given.corpus), len(Model(given.run).topics())
-    calls = {"collapsium": ours(given.run, given.corpus, given.workers)}
-    if "tomotopy" in given.peers:
-        calls["tomotopy"] = tomotopy_inference(data, topics, given.workers)
-    if "gensim" in given.peers:
-        calls["gensim"] = gensim_inference(data, given.run, given.workers)
+    arguments = parser.parse_args()
+    data, topics = Data.read(arguments.corpus), len(Model(arguments.run).topics())
+    calls = {"collapsium": ours(arguments.run, arguments.corpus, arguments.workers)}
+    if "tomotopy" in arguments.peers:
+        calls["tomotopy"] = tomotopy_inference(data, topics, arguments.workers)
+    if "gensim" in arguments.peers:
+        calls["gensim"] = gensim_inference(data, arguments.run, arguments.workers)
     # Kernels are compiled or loaded before.
     calls["collapsium"]()
     spent = {name: [] for name in calls}
-    for _ in range(given.repeats):
+    for _ in range(arguments.repeats):
         for name, call in calls.items():
             began, processor = time.perf_counter(), processor_seconds()
             call()
@@ -103,7 +103,13 @@ def main():
     documents, tokens = len(data.documents()), int(data.counts.sum())
     for name, pairs in spent.items():
         seconds, processor = np.median(pairs, axis=0).tolist()
-        line = {"library": name, "documents": documents, "tokens": tokens, "topics": topics, "workers": given.workers}
+        line = {
+            "library": name,
+            "documents": documents,
+            "tokens": tokens,
+            "topics": topics,
+            "workers": arguments.workers,
+        }
         line |= {"seconds": round(seconds, 3), "processor_seconds": round(processor, 3)}
         line |= {"documents_a_second": round(documents / seconds)}
         print(json.dumps({**line, "documents_a_processor_second": round(documents / processor)}), flush=True)

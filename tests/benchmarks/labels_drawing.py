@@ -106,14 +106,14 @@ def found(run):
 
 def divergences(truth, fit):
     """KL divergences of found topics from true ones, shape (true, found), in nats."""
-    own, other = truth.topics[:, np.newaxis] + 1e-12, fit.topics[np.newaxis] + 1e-12
-    return (own * np.log(own / other)).sum(axis=2)
+    true, fitted = truth.topics[:, np.newaxis] + 1e-12, fit.topics[np.newaxis] + 1e-12
+    return (true * np.log(true / fitted)).sum(axis=2)
 
 
 def matched(truth, fit):
     """Give each true topic a found one, so that the sum of the divergences is the least; and its total variation."""
-    _, own = linear_sum_assignment(divergences(truth, fit))
-    return own, 0.5 * np.abs(truth.topics - fit.topics[own]).sum(axis=1)
+    _, matches = linear_sum_assignment(divergences(truth, fit))
+    return matches, 0.5 * np.abs(truth.topics - fit.topics[matches]).sum(axis=1)
 
 
 def pooled(truth, fit):
@@ -122,12 +122,12 @@ def pooled(truth, fit):
     A topic that was found twice is one whose proportions are the sum; a label raises it by the mean of w over p.
     """
     nearest = divergences(truth, fit).argmin(axis=0)
-    own, _ = matched(truth, fit)
-    nearest[own] = np.arange(own.size)
+    matches, _ = matched(truth, fit)
+    nearest[matches] = np.arange(matches.size)
     share = fit.share * (fit.tokens >= 1.0)
-    share[own] = np.maximum(share[own], 1e-12)
+    share[matches] = np.maximum(share[matches], 1e-12)
     result = np.empty(truth.weights.shape)
-    for topic in range(own.size):
+    for topic in range(matches.size):
         part = np.where(nearest == topic, share, 0.0)
         result[:, topic] = np.log(np.exp(fit.log_weights) @ part / part.sum())
     return result
@@ -142,11 +142,11 @@ def agreement(truth, log_weights):
     """Compare 1/w: Spearman's rho and mean absolute error, as they come and with each label's scale made the true one."""
     true = np.log(truth.weights)
     scaled = centred(log_weights) + true.mean(axis=1, keepdims=True)
-    own = np.exp(-true)
+    true_weights = np.exp(-true)
     return {
         "rho": float(spearmanr(centred(true).ravel(), centred(log_weights).ravel()).statistic),
         "rho_raw": float(spearmanr(true.ravel(), log_weights.ravel()).statistic),
         "rho_scaled": float(spearmanr(true.ravel(), scaled.ravel()).statistic),
-        "mae": float(np.abs(own - np.exp(-scaled)).mean()),
-        "mae_raw": float(np.abs(own - np.exp(-log_weights)).mean()),
+        "mae": float(np.abs(true_weights - np.exp(-scaled)).mean()),
+        "mae_raw": float(np.abs(true_weights - np.exp(-log_weights)).mean()),
     }

@@ -58,13 +58,15 @@ def kept(train, test, out, shares, restarts, iterations, etas, sweeps, seed):
         less = thinned(part, out / f"part-{share:g}", share, seed)
         whole = thinned(train, out / f"train-{share:g}", share, seed)
         for scaling in ("labels", "linear"):
-            own = {**HELD, "scaling": scaling, "iterations": iterations, "seed": seed}
+            common = {**HELD, "scaling": scaling, "iterations": iterations, "seed": seed}
             tried = []
             for number, setting in enumerate(SETTINGS):
-                run = fitted(less, out / f"try-{share:g}-{scaling}-{number}", **own, **setting)
+                run = fitted(less, out / f"try-{share:g}-{scaling}-{number}", **common, **setting)
                 tried.append(perplexity(run, valid))
             best = SETTINGS[int(np.argmin(tried))]
-            last = fitted(whole, out / f"run-{share:g}-{scaling}-{best['alpha']:g}", restarts=restarts, **own, **best)
+            last = fitted(
+                whole, out / f"run-{share:g}-{scaling}-{best['alpha']:g}", restarts=restarts, **common, **best
+            )
             found = {
                 "kept": share,
                 "scaling": scaling,
@@ -86,12 +88,15 @@ def kept(train, test, out, shares, restarts, iterations, etas, sweeps, seed):
 def partially(train, test, out, etas, sweeps, seed):
     """Perplexities of partially labeled LDA with all labels."""
     rows = []
-    for each in (2, 5):
+    for per_label in (2, 5):
         for eta in etas:
-            name, options = f"plda-{each}-{eta:g}", {"topics_per_label": each, "eta": eta, "iterations": sweeps}
+            name, options = (
+                f"plda-{per_label}-{eta:g}",
+                {"topics_per_label": per_label, "eta": eta, "iterations": sweeps},
+            )
             run = fitted(train, out / name, family="partially-labeled-lda", seed=seed, **options)
-            rows.append({"topics_per_label": each, "eta": eta, "perplexity": perplexity(run, test)})
-            print(f"partially labeled LDA, all labels, {each} topics a label, eta {eta:g}: {rows[-1]['perplexity']:.1f}",
+            rows.append({"topics_per_label": per_label, "eta": eta, "perplexity": perplexity(run, test)})
+            print(f"partially labeled LDA, all labels, {per_label} topics a label, eta {eta:g}: {rows[-1]['perplexity']:.1f}",
                   flush=True)  # fmt: skip
     return rows
 
@@ -101,11 +106,13 @@ def draw_kept(rows, partial, out):
 
     def paint(axes):
         for scaling in ("labels", "linear"):
-            own = [row for row in rows if row["scaling"] == scaling]
-            lines(axes, [row["kept"] for row in own], [row["perplexity"] for row in own], f"hdsp, {scaling}")
-        for each, style in ((2, "--"), (5, ":")):
-            best = min(row["perplexity"] for row in partial if row["topics_per_label"] == each)
-            axes.axhline(best, color="0.3", linestyle=style, label=f"partially labeled LDA, {each} a label, all labels")
+            points = [row for row in rows if row["scaling"] == scaling]
+            lines(axes, [row["kept"] for row in points], [row["perplexity"] for row in points], f"hdsp, {scaling}")
+        for per_label, style in ((2, "--"), (5, ":")):
+            best = min(row["perplexity"] for row in partial if row["topics_per_label"] == per_label)
+            axes.axhline(
+                best, color="0.3", linestyle=style, label=f"partially labeled LDA, {per_label} a label, all labels"
+            )
         axes.set(xlabel="share of training labels kept", ylabel="perplexity given labels")
 
     saved(out / "kept.png", [paint])
@@ -119,14 +126,14 @@ def eta(train, out, etas, topics, iterations, seed):
     rows = []
     print("model   eta  topics with 99% of the tokens  with more than one token  alpha")
     for name, corpus in (("HDP", bare), ("HDSP", train)):
-        for each in etas:
-            own = {"family": "hdsp", "topics": topics, "eta": each, "iterations": iterations, "seed": seed}
-            state = Model(fitted(corpus, out / f"{name.lower()}-{each:g}", **own)).global_state
+        for value in etas:
+            options = {"family": "hdsp", "topics": topics, "eta": value, "iterations": iterations, "seed": seed}
+            state = Model(fitted(corpus, out / f"{name.lower()}-{value:g}", **options)).global_state
             tokens = np.sort(state.topic_total)[::-1]
             held = int(np.searchsorted(np.cumsum(tokens), 0.99 * tokens.sum()) + 1)
-            row = {"model": name, "eta": each, "held": held, "used": int((tokens > 1.0).sum())}
+            row = {"model": name, "eta": value, "held": held, "used": int((tokens > 1.0).sum())}
             rows.append({**row, "alpha": float(state.prior.sum()), "tokens": tokens.tolist()})
-            print(f"{name:5s}  {each:4.2f}  {held:29d}  {row['used']:24d}  {rows[-1]['alpha']:5.1f}", flush=True)
+            print(f"{name:5s}  {value:4.2f}  {held:29d}  {row['used']:24d}  {rows[-1]['alpha']:5.1f}", flush=True)
     draw_eta(rows, out)
     note = "held: topics that hold 99% of the tokens; used: topics with more than one token. HDP: hdsp without labels."
     write(out, "eta", {"rows": rows}, [table(rows, ("model", "eta", "held", "used", "alpha"))], note)
@@ -155,13 +162,13 @@ def copied(corpus, out, field=None):
         for reference in opened.references:
             documents = reference.documents()
             lists = documents.extras["labels"].to_pylist()
-            own = [[label for label in row or () if label["field"] == field] for row in lists]
-            chosen = np.array([field is None or len(labels) == 1 for labels in own], dtype=bool)
+            field_labels = [[label for label in row or () if label["field"] == field] for row in lists]
+            chosen = np.array([field is None or len(labels) == 1 for labels in field_labels], dtype=bool)
             if chosen.any():
                 labels = (
                     {}
                     if field is None
-                    else {"labels": pa.array([labels for labels in own if len(labels) == 1], LABELS)}
+                    else {"labels": pa.array([labels for labels in field_labels if len(labels) == 1], LABELS)}
                 )
                 writer.add_shard(replace(documents.take(chosen), extras=labels))
         writer.finish(list(opened.vocabulary.words))

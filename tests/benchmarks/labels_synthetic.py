@@ -35,8 +35,8 @@ def recovered(out, truth, counts, has, restarts, seed, **options):
     if not corpus.exists():
         write(corpus, counts, has)
     if not Run(run).model.exists("model.json") and not (Path(run) / "members").exists():
-        own = {"topics": 2 * truth.share.size, "restarts": restarts, "keep": "best", "scheduler": "serial"}
-        fit(corpus, run, family="hdsp", seed=seed, **own, **options)
+        settings = {"topics": 2 * truth.share.size, "restarts": restarts, "keep": "best", "scheduler": "serial"}
+        fit(corpus, run, family="hdsp", seed=seed, **settings, **options)
     return found(run)
 
 
@@ -64,13 +64,13 @@ def synthetic(out, documents, tokens, seeds, restarts):
         has = generator.random((documents, 4)) < 0.5
         counts, _ = bags(truth, has, tokens, 1.0, generator)
         fitted = recovered(out, truth, counts, has, restarts, seed, **BARS)
-        own, far = matched(truth, fitted)
+        matches, far = matched(truth, fitted)
         weights = pooled(truth, fitted)
         row = {"seed": seed, "worst": float(far.max()), **agreement(truth, weights)}
         row["recovered"] = bool(row["worst"] < NEAR and row["rho"] >= ORDERED)
         print(f"{seed:4d}  {row['worst']:29.3f}  {row['rho']:14.3f}  {row['recovered']}", flush=True)
         rows.append(row)
-        last = last or (truth, fitted, own, weights)
+        last = last or (truth, fitted, matches, weights)
     draw_synthetic(*last, out)
     good = sum(row["recovered"] for row in rows)
     note = f"all topics within {NEAR} in total variation, rho of weights at least {ORDERED}: {good} of {seeds} seeds"
@@ -78,9 +78,9 @@ def synthetic(out, documents, tokens, seeds, restarts):
     written(out, "synthetic", {"rows": rows, "recovered": good}, [table(rows, names)], f"{note}. {COMPARED}")
 
 
-def draw_synthetic(truth, fitted, own, weights, out):
+def draw_synthetic(truth, fitted, matches, weights, out):
     """Draw true and found topics, and log weights less each label's mean, as heat maps of the first seed."""
-    pairs = [("true topics", truth.topics), ("inferred topics", fitted.topics[own])]
+    pairs = [("true topics", truth.topics), ("inferred topics", fitted.topics[matches])]
     logs = [("true weights", centred(np.log(truth.weights)).T), ("inferred weights", centred(weights).T)]
 
     def painter(title, values, most, kind):
@@ -133,9 +133,9 @@ def by(rows, name, figures):
     """Average rows that have the same value, with standard errors."""
     means = []
     for value in dict.fromkeys(row[name] for row in rows):
-        own, mean = [row for row in rows if row[name] == value], {name: value}
+        chosen, mean = [row for row in rows if row[name] == value], {name: value}
         for figure in figures:
-            found_ = [row[figure] for row in own]
+            found_ = [row[figure] for row in chosen]
             mean[figure] = statistics.mean(found_)
             mean[f"{figure}_error"] = statistics.stdev(found_) / len(found_) ** 0.5 if len(found_) > 1 else 0.0
         means.append(mean)

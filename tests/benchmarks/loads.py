@@ -101,8 +101,8 @@ def run_of(out, family, options, tokens, topics):
         [family, *map(str, options), *(str(v) for v in options.values() if isinstance(v, str)), str(tokens)]
     )
     if not (run / "model" / "model.json").exists():
-        given = {**number, **options, **named}
-        fit(corpus, run, family=family, iterations=2, grow="never", scheduler="threads", workers=1, **given)
+        settings = {**number, **options, **named}
+        fit(corpus, run, family=family, iterations=2, grow="never", scheduler="threads", workers=1, **settings)
     return run
 
 
@@ -174,10 +174,10 @@ def line(run, rounds):
     first = [statistics.median(values) for values in zip(*(restored(run) for _ in range(rounds)), strict=True)]
     second = [statistics.median(values) for values in zip(*(opened(run) for _ in range(rounds)), strict=True)]
     size = sum(path.stat().st_size for path in (run / "checkpoints").rglob("*") if path.is_file()) / 1e6
-    (corpus, load, checks), (open_, own) = first, second
+    (corpus, load, checks), (open_, checked) = first, second
     cells = [f"{size:.0f}", *(f"{1e3 * seconds:.1f}" for seconds in (corpus, load, checks)), f"{checks / load:.1%}"]
     cells.append(f"{checks / (corpus + load):.1%}")
-    return [*cells, *(f"{1e3 * seconds:.1f}" for seconds in (open_, own)), f"{own / open_:.1%}"]
+    return [*cells, *(f"{1e3 * seconds:.1f}" for seconds in (open_, checked)), f"{checked / open_:.1%}"]
 
 
 def main():
@@ -188,15 +188,15 @@ def main():
     for name, value in (("tokens", 10_000_000), ("topics", 100), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=value, help="default: %(default)s")
     parser.add_argument("--fit", action="store_true", help="only fit")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     print("| family | MB | corpus | checkpoint | checks | share | of both | model | checks | share |")
     print("| --- |" + " ---: |" * 9)
-    for family in given.families:
+    for family in arguments.families:
         for options in CASES[family]:
-            run = run_of(given.out, family, options, given.tokens, given.topics)
+            run = run_of(arguments.out, family, options, arguments.tokens, arguments.topics)
             shown = " ".join(str(v) if isinstance(v, str) else k for k, v in options.items() if k != "max_nodes")
-            if not given.fit:
-                print(f"| `{family}` {shown} | {' | '.join(line(run, given.rounds))} |", flush=True)
+            if not arguments.fit:
+                print(f"| `{family}` {shown} | {' | '.join(line(run, arguments.rounds))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,9 @@ def measure(topics, documents, alpha, seed, place):
     drawn = {"documents": documents, "words": 500, "tokens": 100, "topics": topics, "alpha": alpha, "seed": seed}
     simulate(place / "corpus", family="lda", **drawn)
     split(place / "corpus", place / "train", place / "heldout", seed=1)
-    given = {"family": "hdp", "heldout": place / "heldout", "seed": seed, "score_every": 200}
-    fit(place / "train", place / "known", topics=topics, split_merge_moves=False, **given)
-    fit(place / "train", place / "found", **given)
+    options = {"family": "hdp", "heldout": place / "heldout", "seed": seed, "score_every": 200}
+    fit(place / "train", place / "known", topics=topics, split_merge_moves=False, **options)
+    fit(place / "train", place / "found", **options)
     known, found = last(place / "known"), last(place / "found")
     return planted(place / "corpus", place, topics), int(found["topics_99"]), found["score"], known["score"]
 
@@ -54,21 +54,21 @@ def main():
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--alpha", type=float, default=0.1, help="a_k of the documents that are drawn (default: 0.1)")
     parser.add_argument("--seeds", type=int, default=10)
-    given = parser.parse_args()
-    for topics in given.topics:
+    arguments = parser.parse_args()
+    for topics in arguments.topics:
         near, worse = 0, []
-        for seed in range(given.seeds):
+        for seed in range(arguments.seeds):
             with tempfile.TemporaryDirectory() as place:
-                truth, found, score, known = measure(topics, given.documents, given.alpha, seed, Path(place))
+                truth, found, score, known = measure(topics, arguments.documents, arguments.alpha, seed, Path(place))
             near += abs(found - truth) <= 0.1 * truth
             worse.append(known - score)
             print(
                 f"{topics} planted, seed {seed}: {found} of {truth}, {score:.4f}; from the number {known:.4f}",
                 flush=True,
             )
-        few = sum(loss <= 0.005 for loss in worse)
+        nearly_equal = sum(loss <= 0.005 for loss in worse)
         print(
-            f"{topics} planted: {near} of {given.seeds} within 10%; {few} at most 0.005 worse, mean {np.mean(worse):.4f}"
+            f"{topics} planted: {near} of {arguments.seeds} within 10%; {nearly_equal} at most 0.005 worse, mean {np.mean(worse):.4f}"
         )
 
 

@@ -41,17 +41,17 @@ def main():
         "--modapte", type=Path, metavar="TEST", help="file for the test part; LINES is the training part"
     )
     parser.add_argument("--more-than", type=int, default=300, help="documents of a topic (default: 300)")
-    given = parser.parse_args()
-    found = [document for document in documents(given.archive) if document[2].strip()]
-    if given.modapte:
-        for name, path in (("TRAIN", given.lines), ("TEST", given.modapte)):
+    arguments = parser.parse_args()
+    found = [document for document in documents(arguments.archive) if document[2].strip()]
+    if arguments.modapte:
+        for name, path in (("TRAIN", arguments.lines), ("TEST", arguments.modapte)):
             print(
                 f"{write(path, [newswire for newswire in found if newswire[4] == name and newswire[1]], True)} documents in {path}"
             )
         return
     counts = Counter(topic for newswire in found for topic in set(newswire[1]))
-    frequent = {topic for topic, count in counts.items() if count > given.more_than}
-    kept = write(given.lines, [newswire for newswire in found if frequent & set(newswire[1])], False)
+    frequent = {topic for topic, count in counts.items() if count > arguments.more_than}
+    kept = write(arguments.lines, [newswire for newswire in found if frequent & set(newswire[1])], False)
     print(f"{kept} documents of {', '.join(sorted(frequent))}")
 
 

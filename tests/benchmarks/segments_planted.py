@@ -92,12 +92,12 @@ def planted(out, seeds, documents, segments, tokens, topics, words, iterations):
                 shutil.rmtree(old, ignore_errors=True)  # drawn anew, and the same
             truth = draw(family, place / "corpus", documents, segments, tokens, topics, words, seed)
             explode_corpus(Corpus(place / "corpus"), place / "flat")
-            given = {"topics": topics, "iterations": iterations, "seed": seed}
+            options = {"topics": topics, "iterations": iterations, "seed": seed}
             learn = ("alpha", "beta", "strength")
-            own = fitted(place / "corpus", place / "run", family=family, learn=learn, **given)
-            lda = fitted(place / "flat", place / "lda", family="gibbs-lda", learn=("alpha", "beta"), **given)
-            found, beside = compared(own, truth, "segment_topic"), compared(lda, truth, "document_topic")
-            strength = float(Model(own).global_state.strength[1])
+            segment_run = fitted(place / "corpus", place / "run", family=family, learn=learn, **options)
+            lda = fitted(place / "flat", place / "lda", family="gibbs-lda", learn=("alpha", "beta"), **options)
+            found, beside = compared(segment_run, truth, "segment_topic"), compared(lda, truth, "document_topic")
+            strength = float(Model(segment_run).global_state.strength[1])
             row = {"family": family, "seed": seed, "b": truth.strength, "found b": strength, **found}
             row["LDA's segments"] = beside["segments"]
             row["holds"] = bool(

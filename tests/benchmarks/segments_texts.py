@@ -52,15 +52,17 @@ def nips(papers, out, topics, iterations, samples, share, seed):
     prepare(papers, out, share, seed)
     rows = []
     for many in topics:
-        given = {"topics": many, "iterations": iterations, "samples": samples, "sample_every": 20, "seed": seed}
+        options = {"topics": many, "iterations": iterations, "samples": samples, "sample_every": 20, "seed": seed}
         cells = (
             ("segmented-lda", "segmented-lda", "", {"learn": (*LEARN, "strength", "discount")}),
             ("LDA on documents", "gibbs-lda", "", {"learn": LEARN}),
             ("LDA on segments", "gibbs-lda", "-flat", {"learn": LEARN}),
         )
-        for name, family, flat, own in cells:
+        for name, family, flat, cell_options in cells:
             began = time.perf_counter()
-            run = fitted(out / f"train{flat}", out / f"{name.replace(' ', '-')}-{many}", family=family, **own, **given)
+            run = fitted(
+                out / f"train{flat}", out / f"{name.replace(' ', '-')}-{many}", family=family, **cell_options, **options
+            )
             spent = time.perf_counter() - began
             found = evaluate(run, unseen=out / f"observed{flat}", heldout=out / f"scored{flat}")
             row = {"model": name, "K": many, "perplexity": found.perplexity, "seconds": spent}
@@ -110,13 +112,15 @@ def prince(text, out, topics, iterations, samples, seeds):
     chapters(text, out, seeds)
     rows = []
     for seed in range(seeds):
-        given = {"topics": topics, "iterations": iterations, "seed": seed}
-        given.update(samples=samples, sample_every=20)
-        for family, flat, own in (
+        options = {"topics": topics, "iterations": iterations, "seed": seed}
+        options.update(samples=samples, sample_every=20)
+        for family, flat, cell_options in (
             ("sequential-lda", "", {"learn": ("beta", "strength", "discount")}),
             ("gibbs-lda", "-flat", {"learn": LEARN}),
         ):
-            run = fitted(out / f"train-{seed}{flat}", out / f"{family}-{seed}", family=family, **own, **given)
+            run = fitted(
+                out / f"train-{seed}{flat}", out / f"{family}-{seed}", family=family, **cell_options, **options
+            )
             score = evaluate(run, heldout=out / f"heldout-{seed}{flat}").score
             name = "segment_topic" if family == "sequential-lda" else "document_topic"
             places = sorted((run / "members").glob("[0-9]*")) if (run / "members").exists() else [run]

@@ -102,9 +102,9 @@ def ask(connection, texts, **options):
 def in_batches(port, batches, clients, **options):
     """Ask for batches of texts by several clients at once; return the seconds that it took, and the answers by status."""
 
-    def work(own):
+    def work(batch):
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-            return [ask(connection, texts, **options) for texts in own]
+            return [ask(connection, texts, **options) for texts in batch]
 
     began = time.perf_counter()
     with ThreadPoolExecutor(clients) as pool:
@@ -217,18 +217,18 @@ def main():
     parser.add_argument("--load", type=float, default=0.0, help="seconds of load at four fifths of the rate")
     parser.add_argument("--publish", type=float, default=60.0, help="seconds between two versions under load")
     parser.add_argument("--peers", nargs="*", default=["gensim", "tomotopy"])
-    given = parser.parse_args()
-    texts = [json.loads(line)["text"] for line in Path(given.texts).read_text(encoding="utf-8").splitlines()]
-    batches = [texts[first : first + given.batch] for first in range(0, len(texts), given.batch)]
-    singles = texts[: given.singles]
-    batch_seconds = measure_service(given.run, singles, batches, given.threads)
-    if given.load:
-        keep_under_load(given.run, batches, given.threads, given.load, batch_seconds / 4, given.publish)
-    if "gensim" in given.peers:
-        measure_peer("gensim", gensim_inference(given.run), singles, batches)
-    if "tomotopy" in given.peers:
-        topics = len(Model(given.run).topics())
-        measure_peer("tomotopy", tomotopy_inference(texts, topics, given.threads), singles, batches)
+    arguments = parser.parse_args()
+    texts = [json.loads(line)["text"] for line in Path(arguments.texts).read_text(encoding="utf-8").splitlines()]
+    batches = [texts[first : first + arguments.batch] for first in range(0, len(texts), arguments.batch)]
+    singles = texts[: arguments.singles]
+    batch_seconds = measure_service(arguments.run, singles, batches, arguments.threads)
+    if arguments.load:
+        keep_under_load(arguments.run, batches, arguments.threads, arguments.load, batch_seconds / 4, arguments.publish)
+    if "gensim" in arguments.peers:
+        measure_peer("gensim", gensim_inference(arguments.run), singles, batches)
+    if "tomotopy" in arguments.peers:
+        topics = len(Model(arguments.run).topics())
+        measure_peer("tomotopy", tomotopy_inference(texts, topics, arguments.threads), singles, batches)
 
 
 if __name__ == "__main__":

@@ -100,8 +100,8 @@ def test_classifiers__match_scikit_learn_tuned_on_a_share(place, compared):
     assert row["tuned"] == {"alpha": alpha, "fit_prior": prior}
     model = MultinomialNB(alpha=alpha, fit_prior=prior).fit(words, lesson.target)
     found = [lesson.classes[number] for number in model.predict(unseen.words)]
-    own = scored("kind", tallied(unseen, found))
-    assert (row["accuracy"], row["macro_f1"]) == (own.accuracy, own.macro_f1)
+    expected = scored("kind", tallied(unseen, found))
+    assert (row["accuracy"], row["macro_f1"]) == (expected.accuracy, expected.macro_f1)
     by_hand = [
         guess in known
         for known, guess, size in zip(unseen.values, found, unseen.lengths, strict=True)
@@ -117,9 +117,9 @@ def test_lda_and_a_machine__have_labels_beside_topics(place):
     theta = np.full((90, 2), 0.5)
     features = with_labels(theta, known).toarray()
     assert features.shape == (90, 2 + len(table))
-    labels = [[label["value"] for label in each if label["field"] == "place"] for each in column(train, "labels")]
-    for row, own in zip(features, labels, strict=True):
-        assert sorted(own) == [table.names[n][1] for n in np.flatnonzero(row[2:-1])]
+    labels = [[label["value"] for label in pairs if label["field"] == "place"] for pairs in column(train, "labels")]
+    for row, document_labels in zip(features, labels, strict=True):
+        assert sorted(document_labels) == [table.names[n][1] for n in np.flatnonzero(row[2:-1])]
     stars = np.array([np.nan if number is None else number for number in column(train, "stars")])
     np.testing.assert_allclose(features[:, -1], np.nan_to_num((stars - np.nanmean(stars)) / np.nanstd(stars)))
 
@@ -135,7 +135,7 @@ def test_classifiers__learn_what_there_is_to_learn(name):
     known = LabelledCorpus(csr_matrix(counts), csr_matrix((60, 0)), [(f"k{value}",) for value in target])
     lesson = TrainingExamples.of(known, 1, "here")
     found, _ = learned(name, known.words, known.words, lesson, 0)
-    assert found == [own for (own,) in known.values]
+    assert found == [label for (label,) in known.values]
 
 
 def test_a_number__is_predicted_too(place, monkeypatch):

@@ -56,8 +56,8 @@ def test_the_command__adds_libraries_to_a_comparison(small, tmp_path, peer):
     assert left_out == []
     assert -20.0 < row["score"] < -1.0
     if peer == "scikit-learn":  # whose fits come out the same wherever they are made
-        own = types.SimpleNamespace(topics=3, alpha=0.1, beta=3.0, workers=1, seed=0)
-        model = PEERS[peer](Data.read(small[0]), own)
+        settings = types.SimpleNamespace(topics=3, alpha=0.1, beta=3.0, workers=1, seed=0)
+        model = PEERS[peer](Data.read(small[0]), settings)
         model.step(6)
         assert row["score"] == pytest.approx(score(Data.read(small[1]), *model.estimate()), rel=1e-6)
     assert row["perplexity"] == math.exp(-row["score"])

@@ -16,8 +16,8 @@ def sample(request):
     """A shard, topics of its tokens, counts by word and topic, and a_k: two topics a document."""
     generator = np.random.default_rng(0)
     shard, topics = shard_of(generator), request.param
-    own = np.repeat(generator.integers(0, topics, (shard.documents, 2)), shard.lengths, axis=0)
-    z = own[np.arange(shard.tokens), generator.integers(0, 2, shard.tokens)].astype(np.uint16)
+    document_topics = np.repeat(generator.integers(0, topics, (shard.documents, 2)), shard.lengths, axis=0)
+    z = document_topics[np.arange(shard.tokens), generator.integers(0, 2, shard.tokens)].astype(np.uint16)
     row = np.zeros((shard.words.size, padded(topics)), dtype=np.int32)
     np.add.at(row, (np.repeat(shard.position, shard.counts), z), 1)
     prior = np.zeros(padded(topics))
@@ -55,9 +55,9 @@ def test_list_documents(benchmark, sample, tables):
 
 def test_draw_tables(benchmark, sample):
     shard, z, _, prior = sample
-    given = listed(shard, z, prior, False)
-    list_documents(*given)
-    offsets, topic, count = given[3]
+    arguments = listed(shard, z, prior, False)
+    list_documents(*arguments)
+    offsets, topic, count = arguments[3]
     benchmark(draw_tables, topic[: offsets[-1]], count[: offsets[-1]], prior, Stream(0).key(), np.zeros(prior.size))
 
 

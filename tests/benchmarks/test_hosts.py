@@ -22,7 +22,7 @@ def record_of(cell, seconds, moved=(0, 0), bits="same", iterations=20):
 
 
 def by_name(*pairs):
-    return {cell.name: record_of(cell, *given) for cell, *given in pairs}
+    return {cell.name: record_of(cell, *fields) for cell, *fields in pairs}
 
 
 def test_busiest__adds_up_each_host_in_both_directions():

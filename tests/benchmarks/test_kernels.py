@@ -246,7 +246,7 @@ def run_sweep_active(benchmark, state, power):
         for values, first in zip((running.totals, *running.rows), (start.totals, *start.rows), strict=True):
             values[:] = first
 
-    given = (
+    arguments = (
         state.pairs,
         state.active_topics,
         state.sparse,
@@ -255,7 +255,7 @@ def run_sweep_active(benchmark, state, power):
         running,
         ActiveState(state.sparse.starts, *made),
     )
-    benchmark.pedantic(sweep_active, args=given, setup=again, rounds=ROUNDS, warmup_rounds=1)
+    benchmark.pedantic(sweep_active, args=arguments, setup=again, rounds=ROUNDS, warmup_rounds=1)
     state.tell(benchmark)
     owner = np.repeat(np.arange(state.rest.size), np.diff(state.lists))
     tokens = np.bincount(owner, weights=made[1], minlength=state.rest.size) + made[2]
@@ -337,8 +337,8 @@ def test_sweep_stochastic(benchmark, state):
         Batches(BATCH_DOCUMENTS, DOCUMENT_PASSES, rates, scales),
         MovingCounts(moved, totals, left),
     )
-    given = document_pairs(shard), priors, batches, counts, found, tables
-    benchmark.pedantic(sweep_stochastic, args=given, setup=again, rounds=ROUNDS, warmup_rounds=1)
+    arguments = document_pairs(shard), priors, batches, counts, found, tables
+    benchmark.pedantic(sweep_stochastic, args=arguments, setup=again, rounds=ROUNDS, warmup_rounds=1)
     benchmark.extra_info["pairs"] = shard.pairs
     np.testing.assert_allclose(found.sum(axis=1), shard.lengths, rtol=1e-4)
     np.testing.assert_allclose(totals.sum(), shard.tokens, rtol=1e-3)

@@ -35,8 +35,8 @@ def test_a_topic_found_twice__counts_once(seed):
     found = Found(
         share[order], truth.topics[source[order]], np.log(truth.weights)[:, source[order]] + scales, np.full(6, 9.0)
     )
-    own, far = matched(truth, found)
-    assert np.array_equal(source[order][own], np.arange(5))
+    matches, far = matched(truth, found)
+    assert np.array_equal(source[order][matches], np.arange(5))
     assert far.max() < 1e-9
     score = agreement(truth, pooled(truth, found))
     assert score["rho"] > 1.0 - 1e-9

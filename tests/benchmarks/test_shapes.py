@@ -100,8 +100,8 @@ def test_grid__alternates_over_rounds_with_ensembles_last():
 
 
 def test_grid__of_fewer_iterations_takes_no_more_samples_than_it_has():
-    one = with_settings(Grid.read(DEFAULT), None, None, 25).contestants["tomotopy tuned"]
-    assert (one.samples - 1) * one.sample_every < one.iterations == 25
+    contestant = with_settings(Grid.read(DEFAULT), None, None, 25).contestants["tomotopy tuned"]
+    assert (contestant.samples - 1) * contestant.sample_every < contestant.iterations == 25
 
 
 @pytest.mark.parametrize(
@@ -231,8 +231,8 @@ def test_run__appends_and_goes_on_where_it_was(small, tmp_path, capsys):
     folder.mkdir()
     for part, path in zip(("train", "test"), small, strict=True):
         (folder / f"tiny-{part}").symlink_to(path)
-    few = "--topics 3 --iterations 3 --workers 1"
-    words = ["run", str(folder), str(tmp_path / "results.jsonl"), *few.split()]
+    flags = "--topics 3 --iterations 3 --workers 1"
+    words = ["run", str(folder), str(tmp_path / "results.jsonl"), *flags.split()]
     bench.main([*words, "--contestants", "lda"])
     (first,) = records.read(tmp_path / "results.jsonl")
     assert first["error"] == ""

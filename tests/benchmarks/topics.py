@@ -82,11 +82,11 @@ def fit_peer(name, data, corpora, options, seed):
     """Fit another library; return proportions of training and test documents, and the topics' words."""
     # scikit-learn refuses a prior of a word above 1.
     prior = {"alpha": ALPHA, "beta": min(BETA, len(data.words))}
-    given = SimpleNamespace(topics=options["topics"], workers=options.get("workers", 1), seed=seed, **prior)
-    peer = PEERS[name](Data.read(corpora[0]), given)
+    settings = SimpleNamespace(topics=options["topics"], workers=options.get("workers", 1), seed=seed, **prior)
+    peer = PEERS[name](Data.read(corpora[0]), settings)
     peer.step(options.get("iterations", ITERATIONS[name]))
     train, phi = peer.estimate()
-    return train, folded(Corpus(corpora[1]), phi, given.alpha), lambda count: largest(phi, count)
+    return train, folded(Corpus(corpora[1]), phi, settings.alpha), lambda count: largest(phi, count)
 
 
 def folded(corpus, phi, alpha):
@@ -151,9 +151,9 @@ def table(results):
         lines += [f"## {name}", "", f"| model | seeds | {' | '.join(FIGURES[figure] for figure in shown)} | source |"]
         lines.append(f"| --- | ---: | {' | '.join('---:' for _ in shown)} | --- |")
         for model, options in dict.fromkeys((row["model"], row["options"]) for row in rows):
-            own = [row["figures"] for row in rows if (row["model"], row["options"]) == (model, options)]
-            cells = [mean_and_deviation([figures.get(figure) for figures in own]) for figure in shown]
-            lines.append(f"| {model} | {len(own)} | {' | '.join(cells)} | {options} |")
+            measured = [row["figures"] for row in rows if (row["model"], row["options"]) == (model, options)]
+            cells = [mean_and_deviation([figures.get(figure) for figures in measured]) for figure in shown]
+            lines.append(f"| {model} | {len(measured)} | {' | '.join(cells)} | {options} |")
         for model, published, source in PUBLISHED.get(name, []):
             cells = [f"{published[figure]:.3f}" if figure in published else "" for figure in shown]
             lines.append(f"| {model} | | {' | '.join(cells)} | {source} |")
@@ -161,39 +161,39 @@ def table(results):
     return "\n".join(lines)
 
 
-def run(given):
+def run(arguments):
     """Fit what is missing, and write the results after each fit."""
-    given.out.mkdir(parents=True, exist_ok=True)
-    path = given.out / "results.json"
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / "results.json"
     results = json.loads(path.read_text()) if path.exists() else []
-    options = {"family": given.family, "topics": given.topics, **dict(given.set)}
-    contestants = [given.name, *given.peers] if not given.without_ours else given.peers
-    for data in read_data_sets(given.data):
-        if given.only and data.name not in given.only:
+    options = {"family": arguments.family, "topics": arguments.topics, **dict(arguments.set)}
+    contestants = [arguments.name, *arguments.peers] if not arguments.without_ours else arguments.peers
+    for data in read_data_sets(arguments.data):
+        if arguments.only and data.name not in arguments.only:
             continue
         with tempfile.TemporaryDirectory(prefix="collapsium-") as name:
             place = Path(name)
             corpora = write_corpora(data, place / "corpora")
             for model in contestants:
-                own = options if model == given.name else {"topics": options["topics"]}
-                shown = ", ".join(f"{key} = {value}" for key, value in own.items())
-                for seed in range(given.seeds):
+                model_options = options if model == arguments.name else {"topics": options["topics"]}
+                shown = ", ".join(f"{key} = {value}" for key, value in model_options.items())
+                for seed in range(arguments.seeds):
                     key = {"data": data.name, "model": model, "seed": seed, "options": shown}
                     if any(key.items() <= result.items() for result in results):
                         continue
                     began = time.perf_counter()
-                    if model == given.name:
-                        parts = fit_ours(data, corpora, place, own, seed)
+                    if model == arguments.name:
+                        parts = fit_ours(data, corpora, place, model_options, seed)
                     else:
-                        parts = fit_peer(model, data, corpora, own, seed)
+                        parts = fit_peer(model, data, corpora, model_options, seed)
                     seconds = time.perf_counter() - began
                     figures = {**figures_of(data, corpora, *parts), "seconds": seconds}
                     results.append({**key, "figures": figures})
                     path.write_text(json.dumps(results, indent=1))
-                    (given.out / "table.md").write_text(table(results))
+                    (arguments.out / "table.md").write_text(table(results))
                     text = ", ".join(f"{FIGURES[figure]} {value:.3f}" for figure, value in figures.items())
                     print(f"{data.name}, {model}, seed {seed}: {text}", flush=True)
-    print((given.out / "table.md").read_text() if results else "nothing was fitted")
+    print((arguments.out / "table.md").read_text() if results else "nothing was fitted")
 
 
 def names(text):

@@ -78,9 +78,9 @@ def jacm(corpus, out):
         train, test = out / f"train-{fold}", out / f"test-{fold}"
         if not train.exists():
             split(corpus, train, test, folds=5, fold=fold, seed=1)
-        own = {"restarts": RESTARTS, "keep": "best", "iterations": 100, "tolerance": 1e-5, "stop_on": "objective"}
+        fixed = {"restarts": RESTARTS, "keep": "best", "iterations": 100, "tolerance": 1e-5, "stop_on": "objective"}
         runs = {
-            "variational": {"family": "ncrp", "posterior": "dirichlet", "compare": False, **own},
+            "variational": {"family": "ncrp", "posterior": "dirichlet", "compare": False, **fixed},
             "Gibbs": {
                 "family": "gibbs-ncrp",
                 "learn": (),
@@ -119,16 +119,16 @@ def principal(train, test, components):
 
 def digits(train, test, out):
     """Print reconstruction errors, ours in both forms, the paper's and PCA's."""
-    own = values_of(train), values_of(test)
+    parts = values_of(train), values_of(test)
     print("depth  form         nodes  seconds  train   test  (the paper: nodes, train, test)    PCA train, test")
     for depth, (nodes, *paper) in DIGITS.items():
-        flat = principal(*own, depth)
+        flat = principal(*parts, depth)
         for form in ("conditional", "factorised"):
             options = {"family": "hca", "depth": depth, "max_nodes": nodes, "form": form, "iterations": 60}
             run, seconds = fitted(train, out / f"{form}-{depth}", **options)
             errors = [evaluate(run, unseen=vectors).reconstruction_error for vectors in (train, test)]
-            there = len(topics(run))
-            line = f"{depth:5d}  {form:11s}  {there:5d}  {seconds:7.1f}  {errors[0]:5.1f}  {errors[1]:5.1f}"
+            found_nodes = len(topics(run))
+            line = f"{depth:5d}  {form:11s}  {found_nodes:5d}  {seconds:7.1f}  {errors[0]:5.1f}  {errors[1]:5.1f}"
             print(f"{line}  ({nodes}, {paper[0]}, {paper[1]})    {flat[0]:.1f}, {flat[1]:.1f}", flush=True)
     print("defined as", evaluate(run, unseen=test).definition)
 
@@ -137,10 +137,10 @@ def shown(model, family):
     """A model's tree, the tokens or vectors below each node, and what each node has: words' chances, or loadings."""
     rows = [model.rows(block) for block in range(len(model.blocks))]
     if family == "hca":
-        each = [np.abs(block.loadings(model.global_state)) for block in rows]
+        blocks = [np.abs(block.loadings(model.global_state)) for block in rows]
     else:
-        each = [model.family.probabilities(block, model.global_state)["word_topic"] for block in rows]
-    table = np.concatenate(each)
+        blocks = [model.family.probabilities(block, model.global_state)["word_topic"] for block in rows]
+    table = np.concatenate(blocks)
     return *tree_of(model.global_state, family), table / (table.sum(axis=0) + 1e-300)
 
 
@@ -155,14 +155,14 @@ def distances(model, truth, family):
     """Whether the shape is the true one, of nodes with a hundredth; and by level how far off the worst node is."""
     tree, passes, found = shown(model, family)
     true, _, drawn = shown(truth, family)
-    there = np.flatnonzero((tree.levels >= 0) & (passes >= 0.01 * passes[0]))
-    kept = set(there.tolist())
+    present = np.flatnonzero((tree.levels >= 0) & (passes >= 0.01 * passes[0]))
+    kept = set(present.tolist())
     shape = sorted(
         sum(int(child) in kept for child in tree.children(node)) for node in tree.children(0) if node in kept
     )
     worst = []
     for level in range(int(true.levels.max()) + 1):
-        ours, theirs = there[tree.levels[there] == level], np.flatnonzero(true.levels == level)
+        ours, theirs = present[tree.levels[present] == level], np.flatnonzero(true.levels == level)
         far = 0.5 * np.abs(found[:, ours, np.newaxis] - drawn[:, np.newaxis, theirs]).sum(axis=0)
         worst.append(float(far.min(axis=0).max()) if ours.size else 1.0)
     return shape == [3, 3, 3], worst
@@ -200,8 +200,8 @@ def main():
     sizes = {"documents": 5000, "words": 200, "tokens": 200, "iterations": 300, "seeds": 10}
     for name, size in sizes.items():
         command.add_argument(f"--{name}", type=int, default=size)
-    given = vars(parser.parse_args())
-    {"jacm": jacm, "digits": digits, "simulated": simulated}[given.pop("which")](**given)
+    parsed = vars(parser.parse_args())
+    {"jacm": jacm, "digits": digits, "simulated": simulated}[parsed.pop("which")](**parsed)
 
 
 if __name__ == "__main__":

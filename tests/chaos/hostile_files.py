@@ -83,13 +83,13 @@ def pipe(path):
 
 def listener(path):
     """Put a socket there."""
-    here = Path.cwd()
+    folder = Path.cwd()
     os.chdir(path.parent)
     try:
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(path.name)
     finally:
-        os.chdir(here)
+        os.chdir(folder)
 
 
 KINDS = {

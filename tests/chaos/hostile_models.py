@@ -305,9 +305,9 @@ def safely(task):
 
 def some_changes(base, generator, runs):
     """Draw groups of arrays of a run, an array of each, and a kind of change."""
-    there = list(groups(base))
+    present = list(groups(base))
     for _ in range(runs):
-        group = there[generator.integers(len(there))]
+        group = present[generator.integers(len(present))]
         names = sorted(read_arrays(Folder(group[0] / group[2])))
         yield *group, names[generator.integers(len(names))], list(MUTATIONS)[generator.integers(len(MUTATIONS))]
 

@@ -240,19 +240,19 @@ def _changed(value, draw):
 
 def commands_for(family, draw):
     """The whole path of one family: of a hostile corpus, and of a model of a sound one that meets a hostile one."""
-    here = ["--scheduler", "serial"]
-    fit = ["--family", family, *FAMILIES[family], "--iterations", "2", "--quiet", *here]
+    serial = ["--scheduler", "serial"]
+    fit = ["--family", family, *FAMILIES[family], "--iterations", "2", "--quiet", *serial]
     yield from (["info", "c"], ["verify", "c"], ["fit", "c", "run", *fit], ["verify", "run"], ["topics", "run"])
-    yield from (["report", "run", "run.html"], ["infer", "run", "c", "own.csv", *here])
-    yield from (["fit", "sound", "other", *fit], ["infer", "other", "c", "out.csv", *here])
-    yield ["evaluate", "other", "--unseen", "c", *here]
+    yield from (["report", "run", "run.html"], ["infer", "run", "c", "own.csv", *serial])
+    yield from (["fit", "sound", "other", *fit], ["infer", "other", "c", "out.csv", *serial])
+    yield ["evaluate", "other", "--unseen", "c", *serial]
     if family == "hca":
         return
-    yield ["evaluate", "other", "--coherence", "c", *here]
+    yield ["evaluate", "other", "--coherence", "c", *serial]
     yield from (["split", "c", "train", "held"], ["fit", "train", "again", "--heldout", "held", *fit])
-    yield ["evaluate", "again", "--heldout", "held", *here]
-    yield ["predict", "other", "c", "predicted.csv", "--field", "f", *here]
-    yield from draw.choice(topic_commands(draw.choice(["run", "other"]), fit, here))
+    yield ["evaluate", "again", "--heldout", "held", *serial]
+    yield ["predict", "other", "c", "predicted.csv", "--field", "f", *serial]
+    yield from draw.choice(topic_commands(draw.choice(["run", "other"]), fit, serial))
     yield draw.choice([
         ["explode", "c", "flat"],
         ["split", "c", "a", "b", "--documents"],
@@ -267,7 +267,7 @@ def hostile_name(words, documents):
     return "=\x1b[2Jx\u202e"
 
 
-def topic_commands(model, fit, here):
+def topic_commands(model, fit, serial):
     """Ways to weigh, begin, join, edit and name the topics of a hostile corpus, or of a model, as far as a family has them."""
     pairs = [("w0", "0.5"), ("w1", "3"), ("=1+1", "2")]
     Path("weights.csv").write_text("".join(f"{word},{weight}\n" for word, weight in pairs))
@@ -276,14 +276,14 @@ def topic_commands(model, fit, here):
     return [
         [named, ["export", model, "csv", "--to", "csv"], ["report", model, "named.html"], ["verify", model]],
         [["edit", model, "merged", "--merge", "0,1", "--rename", "0=\x1b[2J=x"], ["topics", "merged"], ["report", "merged", "m.html"]],
-        [["edit", model, "joined", "--merge", "1,0"], ["infer", "joined", "c", "d.csv", *here]],
+        [["edit", model, "joined", "--merge", "1,0"], ["infer", "joined", "c", "d.csv", *serial]],
         *([["fit", "c", f"weighted-{Path(name).stem}", "--weights", name, *fit]] for name in ("log-tf-idf", "entropy", "weights.csv")),
         *([["fit", "c", f"begun-{name}", "--init", name, *fit]] for name in ("clusters", "documents", "tree")),
-        [["infer", model, "c", "s.parquet", *here], ["fit", "c", "begun", "--init", "s.parquet", "--init-strength", "2", *fit]],
+        [["infer", model, "c", "s.parquet", *serial], ["fit", "c", "begun", "--init", "s.parquet", "--init-strength", "2", *fit]],
         [["fit", "c", "warmed", "--warm", model, *fit], ["topics", "warmed"]],
         [["fit", "c", "seeded", "--seeds", "seeds.toml", *fit], ["fit", "c", "key", *fit, "--family", "keyword-lda", "--topics", "2", "--seeds", "seeds.toml"]],
-        [["fit", "c", "joined", "--restarts", "2", "--combine", "consensus", *fit], ["topics", "joined"], ["infer", "joined", "c", "j.csv", *here]],
-        [["evaluate", model, "--metrics", "all", "--unseen", "c", "--coherence", "c", *here]],
+        [["fit", "c", "joined", "--restarts", "2", "--combine", "consensus", *fit], ["topics", "joined"], ["infer", "joined", "c", "j.csv", *serial]],
+        [["evaluate", model, "--metrics", "all", "--unseen", "c", "--coherence", "c", *serial]],
     ]  # fmt: skip
 
 

@@ -176,8 +176,8 @@ class SimulatedExecutor:
     def _run(self, future):
         if future is None:
             return
-        here = future.home is not None and self.fate.draw("home", self._steps) < 0.8
-        place = future.home % self.homes if here else int(self.fate.draw("place", self._steps) * self.homes)
+        at_home = future.home is not None and self.fate.draw("home", self._steps) < 0.8
+        place = future.home % self.homes if at_home else int(self.fate.draw("place", self._steps) * self.homes)
         worker, name = self._alive[place], future.function.__name__
         if self.fate.happens("task", 0.05, name, self._steps):  # it takes the worker with it
             self._lose(worker)

@@ -46,9 +46,9 @@ def test_ports__are_open_to_this_machine_only():
 
 def test_dask__has_certificates_and_boards_have_no_password():
     for name in ("scheduler", "worker", "driver"):
-        own = SERVICES[name]["environment"]
-        assert own["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
-        assert own["DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT"] == "/tls/cert.pem"
+        variables = SERVICES[name]["environment"]
+        assert variables["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
+        assert variables["DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT"] == "/tls/cert.pem"
         assert "tls:/tls" in SERVICES[name]["volumes"]
     assert SERVICES["grafana"]["environment"]["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
 

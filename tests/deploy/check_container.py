@@ -32,8 +32,8 @@ def test_image__has_the_packages_that_are_pinned(image):
     pinned = {canonical(line.partition("==")[0]): line.partition("==")[2] for line in lines if "==" in line}
     listed = image.run(["python", "-m", "pip", "list", "--format=freeze"]).stdout.split()
     found = {canonical(line.partition("==")[0]): line.partition("==")[2] for line in listed}
-    for own in ("pip", "setuptools", "collapsium"):
-        found.pop(own, None)
+    for package in ("pip", "setuptools", "collapsium"):
+        found.pop(package, None)
     assert found.items() <= pinned.items(), found.items() - pinned.items()
     assert {"dask", "distributed", "numba", "s3fs", "dumb-init"} <= set(found)
 
@@ -54,12 +54,14 @@ def test_base__names_no_registry():
 def test_scheduler__is_healthy_and_ends_on_a_signal(image):
     port = free_port()
     words = [*image.entrypoint, "dask", "scheduler", "--host", "127.0.0.1", "--port", "0"]
-    own = {**image.environment(), "HEALTH_PORT": str(port), "HEALTH_HOST": "127.0.0.1"}
+    variables = {**image.environment(), "HEALTH_PORT": str(port), "HEALTH_HOST": "127.0.0.1"}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    ill = subprocess.run(image.health, cwd=image.folder, env=own, **quiet)
-    running = subprocess.Popen([*words, "--dashboard-address", f"127.0.0.1:{port}"], cwd=image.folder, env=own, **quiet)
+    ill = subprocess.run(image.health, cwd=image.folder, env=variables, **quiet)
+    running = subprocess.Popen(
+        [*words, "--dashboard-address", f"127.0.0.1:{port}"], cwd=image.folder, env=variables, **quiet
+    )
     try:
-        wait_until(lambda: subprocess.run(image.health, cwd=image.folder, env=own, **quiet).returncode == 0)
+        wait_until(lambda: subprocess.run(image.health, cwd=image.folder, env=variables, **quiet).returncode == 0)
         running.terminate()
         assert running.wait(timeout=60) == 0
     finally:
@@ -70,7 +72,7 @@ def test_scheduler__is_healthy_and_ends_on_a_signal(image):
 
 def test_driver__keeps_a_checkpoint_when_the_container_is_stopped(image, tmp_path):
     tool("dumb-init")
-    own = environment(PYTHONPATH=os.environ.get("PYTHONPATH", ""))
+    variables = environment(PYTHONPATH=os.environ.get("PYTHONPATH", ""))
     draw = [
         "simulate",
         "corpus",
@@ -85,7 +87,7 @@ def test_driver__keeps_a_checkpoint_when_the_container_is_stopped(image, tmp_pat
         "--tokens",
         "40",
     ]
-    subprocess.run([str(BIN / "collapsium"), *draw], cwd=tmp_path, env=own, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([str(BIN / "collapsium"), *draw], cwd=tmp_path, env=variables, check=True, stdout=subprocess.DEVNULL)
     fit = [
         "collapsium",
         "fit",
@@ -99,7 +101,9 @@ def test_driver__keeps_a_checkpoint_when_the_container_is_stopped(image, tmp_pat
         "1000000",
         "--quiet",
     ]
-    running = subprocess.Popen([*image.entrypoint, *fit], cwd=tmp_path, env=own, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        [*image.entrypoint, *fit], cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True
+    )
     events = tmp_path / "run" / "events.jsonl"
     try:
         wait_until(

@@ -103,10 +103,10 @@ def test_pods__have_certificates_wherever_they_speak_to_others():
     for pod in (pod for param in MANIFESTS for pod in pods(param.values[0])):
         assert {"name": "tls", "secret": {"secretName": "collapsium-tls", "defaultMode": 0o440}} in pod["volumes"]
         for container in pod["containers"]:
-            own = {variable["name"]: variable.get("value", "") for variable in container["env"]}
-            assert own["DASK_SCHEDULER_ADDRESS"].startswith("tls://")
-            assert own["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
-            assert own["DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY"] == "/tls/key.pem"
+            variables = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+            assert variables["DASK_SCHEDULER_ADDRESS"].startswith("tls://")
+            assert variables["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "true"
+            assert variables["DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY"] == "/tls/key.pem"
 
 
 def test_policy__says_who_may_come_in_and_where_pods_may_go():

@@ -95,14 +95,17 @@ def test_examples__are_found():
 def test_scheduler_and_worker__listen_at_the_given_addresses(scheduler, worker, certificates, tmp_path):
     ports = {port: str(free_port()) for port in ("8786", "8787", "8788")}
     protocol, log = "tls" if "tls" in scheduler else "tcp", tmp_path / "log"
-    own = environment(**OWN, **(settings(certificates) if protocol == "tls" else {}))
-    own |= {"DASK_CONFIG": str(DEPLOY / "dask.yaml"), "DASK_SCHEDULER_ADDRESS": f"{protocol}://{HERE}:{ports['8786']}"}
+    variables = environment(**OWN, **(settings(certificates) if protocol == "tls" else {}))
+    variables |= {
+        "DASK_CONFIG": str(DEPLOY / "dask.yaml"),
+        "DASK_SCHEDULER_ADDRESS": f"{protocol}://{HERE}:{ports['8786']}",
+    }
     running = []
     try:
         with log.open("wb") as out:
             for command in (scheduler, worker):
                 words = ["bash", "-c", f"exec {placed(command, ports, certificates)}"]
-                running.append(subprocess.Popen(words, cwd=tmp_path, env=own, stdout=out, stderr=out))
+                running.append(subprocess.Popen(words, cwd=tmp_path, env=variables, stdout=out, stderr=out))
         wait_until(
             lambda: "Register worker" in log.read_text() or any(process.poll() is not None for process in running)
         )
@@ -119,9 +122,11 @@ def test_scheduler_and_worker__listen_at_the_given_addresses(scheduler, worker, 
 
 def test_what_is_open_to_all__is_found(tmp_path):
     port = free_port()
-    own = environment(DASK_CONFIG=os.devnull)
+    variables = environment(DASK_CONFIG=os.devnull)
     command = [str(BIN / "dask"), "scheduler", "--port", str(port), "--no-dashboard"]
-    open_one = subprocess.Popen(command, cwd=tmp_path, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    open_one = subprocess.Popen(
+        command, cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         wait_until(lambda: listening(open_one))
         assert {ip for ip, _ in listening(open_one)} & {"0.0.0.0", "::"}

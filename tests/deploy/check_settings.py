@@ -21,9 +21,9 @@ def scripts():
 def test_settings__have_the_types_of_dask():
     schema = document(Path(distributed.__file__).parent / "distributed-schema.yaml")
     parts = schema["properties"]["distributed"]["properties"]
-    given = document(DEPLOY / "dask.yaml")["distributed"]
+    settings = document(DEPLOY / "dask.yaml")["distributed"]
     validator = jsonschema.validators.validator_for(schema)
-    faults = [fault.message for name, part in given.items() for fault in validator(parts[name]).iter_errors(part)]
+    faults = [fault.message for name, part in settings.items() for fault in validator(parts[name]).iter_errors(part)]
     assert faults == []
 
 

@@ -20,10 +20,10 @@ FIT += ["--scheduler", "$DASK_SCHEDULER_ADDRESS"]
 # folder where it was submitted.
 SBATCH = """#!/usr/bin/env python3
 import os, re, shlex, sys
-words, given = sys.argv[1:], {}
+words, options = sys.argv[1:], {}
 def take(word, value):
     if word.startswith("--"):
-        given[word.partition("=")[0]] = word.partition("=")[2] or value
+        options[word.partition("=")[0]] = word.partition("=")[2] or value
 while words[0].startswith("--"):
     take(words[0], words[1])
     words = words[1 if "=" in words[0] else 2:]
@@ -31,18 +31,18 @@ script, words = words[0], words[1:]
 for line in open(script):
     if line.startswith("#SBATCH "):
         word = shlex.split(line)[1]
-        if word.partition("=")[0] not in given:
+        if word.partition("=")[0] not in options:
             take(word, "")
-nodes, tasks = int(given["--nodes"]), int(given["--ntasks-per-node"])
+nodes, tasks = int(options["--nodes"]), int(options["--ntasks-per-node"])
 os.environ.update(SLURM_JOB_ID="17", SLURM_NTASKS=str(nodes * tasks), SLURM_CPUS_PER_TASK="1", SLURM_SUBMIT_DIR=os.getcwd())
-os.environ.update(SLURM_MEM_PER_NODE=str(int(given["--mem"].removesuffix("G")) * 1024))
+os.environ.update(SLURM_MEM_PER_NODE=str(int(options["--mem"].removesuffix("G")) * 1024))
 os.execvp("bash", ["bash", script, *words])
 """
 
 # Runs the tasks here, and ends them when it is ended.
 SRUN = """#!/usr/bin/env python3
 import os, signal, subprocess, sys
-def end(*given):
+def end(*arguments):
     for task in tasks:
         task.terminate()
 tasks, words, options = [], sys.argv[1:], {}
@@ -73,12 +73,12 @@ def site(tmp_path):
 
 def submitted(site, *words, nodes=1):
     """Submit a job of a task a node."""
-    own = environment()
-    own["PATH"] = f"{site / 'bin'}{os.pathsep}{own['PATH']}"
-    own |= {"DASK_CONFIG": str(DEPLOY / "dask.yaml"), "COLLAPSIUM_INTERFACE": "lo"}
+    variables = environment()
+    variables["PATH"] = f"{site / 'bin'}{os.pathsep}{variables['PATH']}"
+    variables |= {"DASK_CONFIG": str(DEPLOY / "dask.yaml"), "COLLAPSIUM_INTERFACE": "lo"}
     submit = ["sbatch", "--nodes", str(nodes), "--mem=1G", str(SCRIPT), *words]
     with (site / "slurm-17.out").open("w") as out:
-        return subprocess.Popen(submit, cwd=site, env=own, stdout=out, stderr=out, start_new_session=True)
+        return subprocess.Popen(submit, cwd=site, env=variables, stdout=out, stderr=out, start_new_session=True)
 
 
 def ended(site, job):

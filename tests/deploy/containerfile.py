@@ -52,8 +52,13 @@ class Stage:
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("DASK_", "PYTHON", "VIRTUAL"))
         }
-        own = {name: self._placed(value) for name, value in self.env.items() if not name.startswith("PIP_")}
-        return {**kept, "PIP_NO_COMPILE": "0", **own, "PATH": f"{self.venv / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        declared = {name: self._placed(value) for name, value in self.env.items() if not name.startswith("PIP_")}
+        return {
+            **kept,
+            "PIP_NO_COMPILE": "0",
+            **declared,
+            "PATH": f"{self.venv / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        }
 
     def _placed(self, value):
         return str(self.at(value)) if value.startswith("/") else value

@@ -41,8 +41,8 @@ def keys(tree, before=""):
 
 def tool(name):
     """The path of a tool of this environment or machine; where there is none, the check is not run."""
-    own = BIN / name
-    found = str(own) if own.exists() else shutil.which(name)
+    installed = BIN / name
+    found = str(installed) if installed.exists() else shutil.which(name)
     if found is None:
         pytest.skip(f"not run: {name} absent")
     return found

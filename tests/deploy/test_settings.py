@@ -12,12 +12,12 @@ from tests.deploy.reading import DEPLOY, document, keys
 OWN = {"distributed.scheduler.preload"}  # what clusters of our own get otherwise
 
 
-def given():
+def settings():
     return document(DEPLOY / "dask.yaml")
 
 
 def test_settings__match_our_own_clusters():
-    said = {name: dask.config.get(name, config=given()) for name in keys(given())}
+    said = {name: dask.config.get(name, config=settings()) for name in keys(settings())}
     assert {name: value for name, value in said.items() if name not in OWN} == SETTINGS
     assert said["distributed.scheduler.preload"] == ["collapsium.pipeline.monitoring.dask_dashboard.plugin"]
 
@@ -28,7 +28,7 @@ def test_settings__are_names_that_dask_knows():
         for path in Path(package.__file__).parent.glob("*.yaml"):
             if "schema" not in path.name:
                 known |= set(keys(yaml.safe_load(path.read_text(encoding="utf-8")) or {}))
-    assert set(keys(given())) <= known
+    assert set(keys(settings())) <= known
 
 
 def test_settings__each_tell_why():

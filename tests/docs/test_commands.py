@@ -51,8 +51,8 @@ def test_options__match_the_command(words):
 def test_benchmarks__understand_their_words(words, monkeypatch):
     parse = argparse.ArgumentParser.parse_args
 
-    def parse_alone(parser, *given):
-        parse(parser, *given)
+    def parse_alone(parser, *arguments):
+        parse(parser, *arguments)
         raise ParsedError
 
     if words[2] == "tests.benchmarks.comparison":  # which hands other options on to `collapsium compare`

@@ -12,9 +12,9 @@ def documents(offsets, lists, topic, starts, share):
     """Each document's pairs (a slice), its topics, and its responsibilities q of shape (pairs, its topics)."""
     result = []
     for d, (first, last) in enumerate(pairwise(offsets)):
-        own = topic[lists[d] : lists[d + 1]].astype(np.int64)
-        q = share[starts[d] : starts[d + 1]].reshape(last - first, own.size) / UNIT
-        result.append((slice(first, last), own, q))
+        active = topic[lists[d] : lists[d + 1]].astype(np.int64)
+        q = share[starts[d] : starts[d + 1]].reshape(last - first, active.size) / UNIT
+        result.append((slice(first, last), active, q))
     return result
 
 
@@ -35,9 +35,9 @@ def document_counts(offsets, counts, lists, topic, starts, share):
 def word_counts(shape, offsets, position, counts, lists, topic, starts, share):
     """Counts of active topics by word and topic, shape (rows, topics), and each word's background tokens."""
     active_counts, rest = np.zeros(shape), np.zeros(shape[0])
-    for pairs, own, q in documents(offsets, lists, topic, starts, share):
+    for pairs, active, q in documents(offsets, lists, topic, starts, share):
         c = counts[pairs].astype(np.float64)
-        np.add.at(active_counts, (position[pairs][:, np.newaxis], own), c[:, np.newaxis] * q)
+        np.add.at(active_counts, (position[pairs][:, np.newaxis], active), c[:, np.newaxis] * q)
         np.add.at(rest, position[pairs], c * (1 - q.sum(axis=1)))
     return active_counts, rest
 
@@ -46,8 +46,8 @@ def initialise(offsets, lists, noise):
     """Responsibilities in proportion to noise, the same for all pairs of a document."""
     blocks = []
     for (first, last), (low, high) in zip(pairwise(offsets), pairwise(lists), strict=True):
-        own = noise[low:high].astype(np.float64)
-        blocks.append(np.tile(np.floor(own / own.sum() * NEARLY) / UNIT, (last - first, 1)))
+        noise_of_topics = noise[low:high].astype(np.float64)
+        blocks.append(np.tile(np.floor(noise_of_topics / noise_of_topics.sum() * NEARLY) / UNIT, (last - first, 1)))
     return in_steps(blocks)
 
 
@@ -84,8 +84,8 @@ def sweep(
     row_change, background = np.zeros_like(row_topic), np.array(background, dtype=np.float64)
     running, blocks = np.array(running, dtype=np.float64), []
     for number, (pairs, listed, q) in enumerate(documents(offsets, lists, topic, starts, share)):
-        here, power = counts[pairs] @ q, powers[number % 2]
-        rest, before = counts[pairs] @ (1 - q.sum(axis=1)), here
+        document_counts, power = counts[pairs] @ q, powers[number % 2]
+        rest, before = counts[pairs] @ (1 - q.sum(axis=1)), document_counts
         unlisted = a.size - listed.size
         a_rest = np.delete(a, listed).sum()
         a_document = a if own is None else own[number]
@@ -93,19 +93,21 @@ def sweep(
         total = np.maximum(running[listed], least)
         for i, (w, c, weight) in enumerate(zip(position[pairs], counts[pairs], weights[pairs], strict=True)):
             old, n_kw = weight * q[i], row_topic[w, listed] + row_change[w, listed]
-            each = (a_own + np.maximum(here - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
+            token_weights = (
+                (a_own + np.maximum(document_counts - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
+            )
             others = 0.0
             if unlisted:
                 others = background[w] - (ratio[listed] * (b[w] + n_kw)).sum()
                 others = others if others > 1e-5 * background[w] else 0.0  # below, rounding alone
                 others *= (own_rest + max(rest - weight * (1 - q[i].sum()), 0.0)) / a_rest
                 others = unlisted * to_power(others / unlisted, power)  # as many equal topics
-            each = to_power(each, power)
-            before_pair, q[i] = q[i].copy(), np.floor(each / (each.sum() + others) * NEARLY) / UNIT
-            here = here + c * (q[i] - before_pair)
+            token_weights = to_power(token_weights, power)
+            before_pair, q[i] = q[i].copy(), np.floor(token_weights / (token_weights.sum() + others) * NEARLY) / UNIT
+            document_counts = document_counts + c * (q[i] - before_pair)
             row_change[w, listed] += c * (q[i] - before_pair)
             background[w] += (ratio[listed] * c * (q[i] - before_pair)).sum()
             rest += c * (before_pair.sum() - q[i].sum())
-        running[listed] += here - before
+        running[listed] += document_counts - before
         blocks.append(q)
     return in_steps(blocks), row_change, running

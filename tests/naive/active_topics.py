@@ -17,12 +17,12 @@ def expected(offsets, position, counts, b, background, a, totals, lists, topic, 
     """
     result = np.zeros((len(offsets) - 1, a.size))
     weighed = a * (b[:, np.newaxis] + row_topic) / totals  # a_k phi_kw
-    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+    for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         for w, c, held in zip(position[pairs], counts[pairs], q.sum(axis=1), strict=True):
-            left = background[w] - weighed[w, own].sum()
+            left = background[w] - weighed[w, active].sum()
             if left > 1e-5 * background[w]:
                 result[d] += c * (1 - held) * weighed[w] / left
-        result[d, own] = counts[pairs] @ q
+        result[d, active] = counts[pairs] @ q
     return result
 
 
@@ -43,9 +43,9 @@ def select(count, threshold, room):
 def carry(shape, offsets, position, counts, lists, topic, starts, share, new_lists, new_topic):
     """Responsibilities of new active topics, and tokens of dropped topics by words and topics, shape (rows, topics)."""
     blocks, dropped = [], np.zeros(shape)
-    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+    for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         dense = np.zeros((q.shape[0], shape[1]))
-        dense[:, own] = q
+        dense[:, active] = q
         selected = new_topic[new_lists[d] : new_lists[d + 1]]
         blocks.append(dense[:, selected].copy())
         dense[:, selected] = 0.0
@@ -73,11 +73,11 @@ def tables(offsets, counts, lists, topic, starts, share, prior, pseudo=0.0, own=
 def moments(shape, offsets, position, counts, lists, topic, starts, share):
     """V[n_kw] and Z[n_kw] of the active topics' responsibilities, shape (2, rows, topics)."""
     result = np.zeros((2, *shape))
-    for pairs, own, q in documents(offsets, lists, topic, starts, share):
+    for pairs, active, q in documents(offsets, lists, topic, starts, share):
         for w, c, responsibilities in zip(position[pairs], counts[pairs], q, strict=True):
             _, variance, log_absent = exact.moments(responsibilities[np.newaxis], [c])
-            result[0, w, own] += variance
-            result[1, w, own] += log_absent
+            result[0, w, active] += variance
+            result[1, w, active] += log_absent
     return result
 
 

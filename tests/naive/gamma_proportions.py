@@ -11,16 +11,16 @@ from tests.naive.mean_field import responsibilities
 
 def rates(label_offsets, label, value, log_rate, document):
     """R_k of a document."""
-    own = slice(label_offsets[document], label_offsets[document + 1])
-    return np.exp((value[own, np.newaxis] * log_rate[label[own]]).sum(axis=0))
+    entries = slice(label_offsets[document], label_offsets[document + 1])
+    return np.exp((value[entries, np.newaxis] * log_rate[label[entries]]).sum(axis=0))
 
 
-def balance(prior, here, rate):
+def balance(prior, counts, rate):
     """The u at which sum_k (g + n) u / (R + u) = N, by bisection of its logarithm."""
-    tokens = here.sum()
+    tokens = counts.sum()
     if tokens == 0:
         return 0.0
-    beyond = lambda t: ((prior + here) / (1 + rate * np.exp(-t))).sum() - tokens  # noqa: E731
+    beyond = lambda t: ((prior + counts) / (1 + rate * np.exp(-t))).sum() - tokens  # noqa: E731
     return np.exp(brentq(beyond, -200, 200, xtol=1e-13))
 
 
@@ -40,55 +40,55 @@ def sweep(documents, topics, labels, before, limits, kinds):
     for d, (first, last) in enumerate(pairwise(offsets)):
         rate = rates(*labels, d)
         words, count = position[first:last], counts[first:last, np.newaxis]
-        here = before[d].astype(np.float64)
+        document_counts = before[d].astype(np.float64)
         q = logs = np.zeros((0, size))
         for _ in range(limits.passes if last > first else 0):
-            log_pi = digamma(prior + here) - np.log(rate + balance(prior, here, rate))
+            log_pi = digamma(prior + document_counts) - np.log(rate + balance(prior, document_counts, rate))
             q, logs = responsibilities(log_pi - topic_log, log_word[words])
             new = (count * q).sum(axis=0)
-            change, here = np.abs(new - here).mean(), new
+            change, document_counts = np.abs(new - document_counts).mean(), new
             if change < limits.tolerance:
                 break
-        results["document_topic"][d] = here
+        results["document_topic"][d] = document_counts
         np.add.at(results["word_topic"], words, count * q)
-        u = balance(prior, here, rate)
-        shape, b = prior + here, rate + u
+        u = balance(prior, document_counts, rate)
+        shape, b = prior + document_counts, rate + u
         results["topic_sums"] += [prior * (digamma(shape) - digamma(prior)), -np.log(b)]
         results["bound"] += (count * q * (log_word[words] - logs)).sum()
         results["bound"] += (gammaln(shape) - gammaln(prior) - shape * np.log(b)).sum()
         if last > first:
-            results["bound"] += here.sum() * (1 - np.log(here.sum() / u))
-        add_label_sums(results, labels, d, here, rate / b)
+            results["bound"] += document_counts.sum() * (1 - np.log(document_counts.sum() / u))
+        add_label_sums(results, labels, d, document_counts, rate / b)
     return results
 
 
-def add_label_sums(results, labels, document, here, part):
+def add_label_sums(results, labels, document, counts, part):
     """Add a document to the sums of its labels."""
     offsets, label, value, log_rate = labels
-    own = range(offsets[document], offsets[document + 1])
-    length = sum(abs(value[entry]) for entry in own)
-    for entry in own:
+    entries = range(offsets[document], offsets[document + 1])
+    length = sum(abs(value[entry]) for entry in entries)
+    for entry in entries:
         kind = 0 if value[entry] > 0 else 4
         if value[entry]:
-            each = abs(value[entry]) * part
+            part_of_label = abs(value[entry]) * part
             results["label_sums"][label[entry], kind : kind + 4] += [
-                each * here,
-                each,
-                length * each * here,
-                length * each,
+                part_of_label * counts,
+                part_of_label,
+                length * part_of_label * counts,
+                length * part_of_label,
             ]
-        for other in own:
+        for other in entries:
             both = value[entry] * value[other] * part
-            results["curvature"][label[entry], label[other]] += both * here
+            results["curvature"][label[entry], label[other]] += both * counts
             results["curvature"][label[entry], len(log_rate) + label[other]] += both
 
 
 def proportions(labels, prior, document_topic):
     """theta = E[pi] / sum_k E[pi]."""
     theta = np.zeros(document_topic.shape)
-    for d, here in enumerate(document_topic):
+    for d, counts in enumerate(document_topic):
         rate = rates(*labels, d)
-        theta[d] = (prior + here) / (rate + balance(prior, here, rate))
+        theta[d] = (prior + counts) / (rate + balance(prior, counts, rate))
     return theta / theta.sum(axis=1, keepdims=True)
 
 

@@ -16,10 +16,10 @@ def weights(documents, words, z, token, elsewhere, prior, word_prior, total_prio
     """p(z = k) of a token, given all others, but for the factor that all topics share."""
     others = np.arange(len(z)) != token
     topics = np.arange(prior.size)
-    here = (z[others & (documents == documents[token])][:, np.newaxis] == topics).sum(axis=0)
+    in_document = (z[others & (documents == documents[token])][:, np.newaxis] == topics).sum(axis=0)
     word = (z[others & (words == words[token])][:, np.newaxis] == topics).sum(axis=0) + elsewhere[words[token]]
     all_of_them = (z[others][:, np.newaxis] == topics).sum(axis=0) + elsewhere.sum(axis=0)
-    return (here + prior) * (word + word_prior) / (all_of_them + total_prior), all_of_them
+    return (in_document + prior) * (word + word_prior) / (all_of_them + total_prior), all_of_them
 
 
 def pick(probabilities, number):

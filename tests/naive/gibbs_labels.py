@@ -6,20 +6,20 @@ from tests.naive.gibbs import pick, tokens_of
 from tests.naive.random import uniform
 
 
-def allowed_of(lists, label, each, background, topics):
+def allowed_of(lists, label, per_label, background, topics):
     """The topics that each document may have."""
     allowed = []
     for first, last in zip(lists, lists[1:], strict=False):
-        own = [int(number) * each + place for number in label[first:last] for place in range(each)]
+        label_topics = [int(number) * per_label + place for number in label[first:last] for place in range(per_label)]
         rest = list(range(topics - background, topics))
-        allowed.append(np.array(own + rest if first < last or background else range(topics), dtype=int))
+        allowed.append(np.array(label_topics + rest if first < last or background else range(topics), dtype=int))
     return allowed
 
 
 def disallowed(allowed, lengths, z):
     """The first document with a topic that it may not have; -1 if there is none."""
-    for document, each in enumerate(np.split(z, np.cumsum(lengths)[:-1])):
-        if not np.isin(each, allowed[document]).all():
+    for document, document_topics in enumerate(np.split(z, np.cumsum(lengths)[:-1])):
+        if not np.isin(document_topics, allowed[document]).all():
             return document
     return -1
 
@@ -29,40 +29,46 @@ def sweep(offsets, position, counts, key, allowed, prior, word_prior, total_prio
     documents, words = tokens_of(offsets, position, counts)
     z = z.astype(int)
     for token in range(z.size):
-        own, others = allowed[documents[token]], np.arange(z.size) != token
-        here = (z[others & (documents == documents[token])][:, np.newaxis] == own).sum(axis=0)
-        word = (z[others & (words == words[token])][:, np.newaxis] == own).sum(axis=0) + elsewhere[words[token], own]
-        every = (z[others][:, np.newaxis] == own).sum(axis=0) + elsewhere[:, own].sum(axis=0)
-        z[token] = own[pick((here + prior) * (word + word_prior) / (every + total_prior), uniform(key, token))]
+        topics, others = allowed[documents[token]], np.arange(z.size) != token
+        in_document = (z[others & (documents == documents[token])][:, np.newaxis] == topics).sum(axis=0)
+        word = (z[others & (words == words[token])][:, np.newaxis] == topics).sum(axis=0) + elsewhere[
+            words[token], topics
+        ]
+        every = (z[others][:, np.newaxis] == topics).sum(axis=0) + elsewhere[:, topics].sum(axis=0)
+        z[token] = topics[
+            pick((in_document + prior) * (word + word_prior) / (every + total_prior), uniform(key, token))
+        ]
     return z
 
 
 def fold_in(offsets, position, counts, phi, allowed, prior, sweeps):
     """E[n_dk] of each document over the topics that it may have."""
     proportions = []
-    for document, own in enumerate(allowed):
+    for document, topics in enumerate(allowed):
         pairs = range(offsets[document], offsets[document + 1])
-        q, here = {pair: np.zeros(own.size) for pair in pairs}, np.zeros(own.size)
+        q, document_counts = {pair: np.zeros(topics.size) for pair in pairs}, np.zeros(topics.size)
         for number in range(sweeps):
-            before = here.copy()
+            before = document_counts.copy()
             for pair in pairs:
-                others = np.zeros(own.size) if number == 0 else np.maximum(here - q[pair], 0.0)
-                new = (prior + others) * phi[position[pair], own]
+                others = np.zeros(topics.size) if number == 0 else np.maximum(document_counts - q[pair], 0.0)
+                new = (prior + others) * phi[position[pair], topics]
                 new /= new.sum()
-                here = here + counts[pair] * (new - q[pair])
+                document_counts = document_counts + counts[pair] * (new - q[pair])
                 q[pair] = new
-            if np.abs(here - before).max() < 1e-4:
+            if np.abs(document_counts - before).max() < 1e-4:
                 break
-        proportions.append(here)
+        proportions.append(document_counts)
     return proportions
 
 
 def probability(offsets, position, phi, allowed, prior, document_topic):
     """sum_k theta_dk phi_kw of each pair."""
     probabilities = []
-    for document, own in enumerate(allowed):
-        theta = (document_topic[document, own] + prior) / (own.size * prior + document_topic[document].sum())
-        probabilities += [theta @ phi[position[pair], own] for pair in range(offsets[document], offsets[document + 1])]
+    for document, topics in enumerate(allowed):
+        theta = (document_topic[document, topics] + prior) / (topics.size * prior + document_topic[document].sum())
+        probabilities += [
+            theta @ phi[position[pair], topics] for pair in range(offsets[document], offsets[document + 1])
+        ]
     return np.array(probabilities)
 
 
@@ -74,10 +80,11 @@ def sweep_authors(
     documents, words = tokens_of(offsets, position, counts)
     z, a, topics = z.astype(int), a.astype(int), elsewhere.shape[1]
     for token in range(z.size):
-        others, own = np.arange(z.size) != token, authors[documents[token]]
+        others, candidates = np.arange(z.size) != token, authors[documents[token]]
         by = np.array([authors[document][place] for document, place in zip(documents, a, strict=True)])
         counted = [
-            author_elsewhere[author] + np.bincount(z[others & (by == author)], minlength=topics) for author in own
+            author_elsewhere[author] + np.bincount(z[others & (by == author)], minlength=topics)
+            for author in candidates
         ]
         word = np.bincount(z[others & (words == words[token])], minlength=topics) + elsewhere[words[token]]
         every = np.bincount(z[others], minlength=topics) + elsewhere.sum(axis=0)

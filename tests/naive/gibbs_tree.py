@@ -31,14 +31,14 @@ class Tree:
             word_counts[self.words[token]] += path[self.z[token]] == node
         return word_counts
 
-    def log_words(self, words, at, own):
+    def log_words(self, words, at, tokens):
         """log p of some words at a level, given those that a node has."""
         eta = self.eta[at]
-        after = own.copy()
+        after = tokens.copy()
         np.add.at(after, words, 1.0)
-        size = eta * own.size
-        cells = (gammaln(eta + after) - gammaln(eta + own)).sum()
-        return cells + gammaln(size + own.sum()) - gammaln(size + after.sum())
+        size = eta * tokens.size
+        cells = (gammaln(eta + after) - gammaln(eta + tokens)).sum()
+        return cells + gammaln(size + tokens.sum()) - gammaln(size + after.sum())
 
     def choices(self, document, log_words, log_new, *, births):
         """(end, log weight) of each path of a document that is out of the tree, level by level.
@@ -84,8 +84,8 @@ class Tree:
         for end in self.parents:
             chance, node = np.zeros(len(self.elsewhere)), end
             while node != -1:
-                own, at = self.tokens(node), self.level(node)
-                chance += share[at] * (own + self.eta[at]) / (own + self.eta[at]).sum()
+                tokens, at = self.tokens(node), self.level(node)
+                chance += share[at] * (tokens + self.eta[at]) / (tokens + self.eta[at]).sum()
                 node = self.parents[node]
             chance += share[self.level(end) + 1 :].sum() / chance.size
             log_likelihoods[end] = np.log(chance[self.words[self.owner == document]]).sum()
@@ -164,8 +164,10 @@ class Tree:
         """log p(w, z, c | alpha, eta, gamma) of the tree as it is, with all other shards' documents."""
         log_probability, none = 0.0, np.zeros(len(self.elsewhere))
         for node in self.parents:
-            own = self.tokens(node)
-            log_probability += self.log_words(np.repeat(np.arange(own.size), own.astype(int)), self.level(node), none)
+            tokens = self.tokens(node)
+            log_probability += self.log_words(
+                np.repeat(np.arange(tokens.size), tokens.astype(int)), self.level(node), none
+            )
             passing = self.documents(node)
             if self.level(node) < len(self.alpha) - 1 and passing:
                 log_probability += gammaln(self.gamma) - gammaln(self.gamma + passing)
@@ -179,8 +181,8 @@ class Tree:
     def exchange(self, members, upto):
         """Exchange the levels `upto` - 1 and `upto` of some documents."""
         mine = np.isin(self.owner, members)
-        one, other = mine & (self.z == upto), mine & (self.z == upto - 1)
-        self.z[one], self.z[other] = upto - 1, upto
+        lower, upper = mine & (self.z == upto), mine & (self.z == upto - 1)
+        self.z[lower], self.z[upper] = upto - 1, upto
 
     def hang(self, node, members, upto, place, free):
         """Let a node hang at a place, with all its documents."""

@@ -13,14 +13,14 @@ def conditional(counts, keyword_counts, keywords, priors):
     b, c, yes, no = (priors[name] for name in ("b", "c", "yes", "no"))
     found = np.zeros((2, words, topics))
     for k in range(topics):
-        own = keywords.get(k, [])
+        topic_keywords = keywords.get(k, [])
         general = sum(counts[w, k] - keyword_counts[w, k] for w in range(words))
         special = sum(keyword_counts[w, k] for w in range(words))
         for w in range(words):
             found[0, w, k] = (counts[w, k] - keyword_counts[w, k] + b) / (general + words * b)
-            if own:
+            if topic_keywords:
                 found[0, w, k] *= (general + no) / (general + special + yes + no)
-            if w in own:
-                found[1, w, k] = (keyword_counts[w, k] + c) / (special + len(own) * c)
+            if w in topic_keywords:
+                found[1, w, k] = (keyword_counts[w, k] + c) / (special + len(topic_keywords) * c)
                 found[1, w, k] *= (special + yes) / (general + special + yes + no)
     return found

@@ -29,16 +29,16 @@ def sweep(documents, topics, before, limits):
         if first == last:
             continue
         words, count = position[first:last], counts[first:last, np.newaxis]
-        here = before[d].astype(np.float64)
+        document_counts = before[d].astype(np.float64)
         for _ in range(limits.passes):
-            q, logs = responsibilities(digamma(prior + here) - topic_log, log_word[words])
+            q, logs = responsibilities(digamma(prior + document_counts) - topic_log, log_word[words])
             new = (count * q).sum(axis=0)
-            change, here = np.abs(new - here).mean(), new
+            change, document_counts = np.abs(new - document_counts).mean(), new
             if change < limits.tolerance:
                 break
-        by_document[d] = here
+        by_document[d] = document_counts
         np.add.at(by_word, words, count * q)
-        gamma = prior + here
+        gamma = prior + document_counts
         log_theta += digamma(gamma) - digamma(gamma.sum())
         bound += (count * q * (log_word[words] - logs)).sum()
         bound += (gammaln(gamma) - gammaln(prior)).sum() - gammaln(gamma.sum()) + gammaln(prior.sum())

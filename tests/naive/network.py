@@ -380,11 +380,11 @@ def sweep(
         for j, group in itertools.groupby(range(first, last), laid.node.__getitem__):
             segments = list(group)
             for _ in range(laid.count[laid.pairs[segments[0]] : laid.pairs[segments[-1] + 1]].sum()):
-                row, own = rows[place], (every == z[place]) & (not held)
-                likelihood = (row_topic[row] - own + beta) / (topic - own + total)
+                row, same_topic = rows[place], (every == z[place]) & (not held)
+                likelihood = (row_topic[row] - same_topic + beta) / (topic - same_topic + total)
                 z[place] = move_token(state, place, j, int(z[place]), likelihood, numbers_of(key))
                 after_move(state)
-                by = ((every == z[place]) & (not held)).astype(int) - own
+                by = ((every == z[place]) & (not held)).astype(int) - same_topic
                 row_topic[row] += by.astype(row_topic.dtype)
                 topic += by.astype(topic.dtype)
                 place += 1

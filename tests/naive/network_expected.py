@@ -9,11 +9,11 @@ LARGEST, LEAST = 1.0 - 1e-7, 1e-3
 
 def climbed(customers, base, discount):
     """Expected tables of so many customers, straight between whole numbers; many come together."""
-    tables, here = 1.0, 1.0
-    while here < customers:
-        step = min(1.0 if here < 32 else here // 16, customers - here)
-        tables += step * base / (base + here + max(step - 1.0, 0.0) / 2 - discount * tables)
-        here += step
+    tables, seated = 1.0, 1.0
+    while seated < customers:
+        step = min(1.0 if seated < 32 else seated // 16, customers - seated)
+        tables += step * base / (base + seated + max(step - 1.0, 0.0) / 2 - discount * tables)
+        seated += step
     return tables
 
 

@@ -58,14 +58,14 @@ def misplaced(graph, linked, word_kind):
     owner = np.concatenate([np.full(shared, -1), np.repeat(np.arange(sizes.size), sizes)])
     child, parent = np.repeat(np.arange(edges.size), edges), graph.edge_parent
     segment = np.repeat(np.arange(sizes.size), np.diff(graph.document_segments))
-    there = np.flatnonzero(graph.document_node >= 0)
+    of_documents = np.flatnonzero(graph.document_node >= 0)
     faults = {
         consistency.WRONG_PARENT: linked[graph.node_kind[child], graph.node_kind[parent]] == 0,
         consistency.PARENT_OF_ANOTHER: (owner[parent] != owner[child]) & (parent >= shared),
         consistency.NO_MIXING: graph.edge_mixing[np.repeat(edges > 1, edges)] <= 0,
         consistency.WRONG_SEGMENT_NODE: graph.node_kind[graph.segment_node] != word_kind,
         consistency.SEGMENT_OF_ANOTHER: owner[graph.segment_node] != segment,
-        consistency.NODE_OF_ANOTHER: owner[graph.document_node[there]] != there,
+        consistency.NODE_OF_ANOTHER: owner[graph.document_node[of_documents]] != of_documents,
     }
     found = {fault for fault, wrong in faults.items() if wrong.any()}
     found |= {consistency.WRONG_PARENT} if (parent >= child).any() else set()

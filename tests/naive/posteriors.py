@@ -45,7 +45,7 @@ def composition(rows, mean, variance, errors="robust", clusters=None):
             keys = sorted(set(clusters))
             meat = spread.copy()
             for key in keys:
-                score = sum(row * e for row, e, own in zip(rows, residual, clusters, strict=True) if own == key)
+                score = sum(row * e for row, e, cluster in zip(rows, residual, clusters, strict=True) if cluster == key)
                 meat += np.outer(score, score)
             factor = len(keys) / (len(keys) - 1) * (documents - 1) / (documents - columns)
             within = bread @ meat @ bread * factor

@@ -22,19 +22,19 @@ def fold_in(offsets, position, counts, phi, prior, sweeps, weights=None):
     result = np.zeros((len(offsets) - 1, prior.size))
     for d, (first, last) in enumerate(pairwise(offsets)):
         q = np.zeros((last - first, prior.size))
-        here = np.zeros(prior.size)
+        document_counts = np.zeros(prior.size)
         moving = False
         for sweep in range(sweeps):
-            before = here.copy()
+            before = document_counts.copy()
             relaxation = (1.5 if sweep < 16 else 1.7) if moving and sweep < sweeps - 1 else 1.0
             for i in range(last - first):
-                own = 0.0 if sweep == 0 else np.maximum(here - weights[first + i] * q[i], 0.0)
-                new = (prior + own) * np.maximum(phi[position[first + i]], 1e-30)
+                others = 0.0 if sweep == 0 else np.maximum(document_counts - weights[first + i] * q[i], 0.0)
+                new = (prior + others) * np.maximum(phi[position[first + i]], 1e-30)
                 new = np.maximum(q[i] + relaxation * (new / new.sum() - q[i]), 0.0)
-                here = here + counts[first + i] * (new - q[i])
+                document_counts = document_counts + counts[first + i] * (new - q[i])
                 q[i] = new
-            moving = np.abs(here - before).max() >= 1e-4
+            moving = np.abs(document_counts - before).max() >= 1e-4
             if not moving and relaxation == 1.0:
                 break
-        result[d] = here
+        result[d] = document_counts
     return result

@@ -13,8 +13,8 @@ def design_priors(design, coefficients, concentration, places=None, effects=None
     """
     linear = design.astype(np.float64) @ coefficients
     if places is not None:
-        for row, own in enumerate(places):
-            linear[row] += sum(effects[level] for level in own if level >= 0) / max(len(own), 1)
+        for row, levels in enumerate(places):
+            linear[row] += sum(effects[level] for level in levels if level >= 0) / max(len(levels), 1)
     sizes = np.exp(linear)
     total = sizes.sum(axis=1, keepdims=True)
     return (concentration * sizes / total if concentration else sizes), np.log(total[:, 0])
@@ -23,14 +23,14 @@ def design_priors(design, coefficients, concentration, places=None, effects=None
 def count_moments(offsets, counts, lists, topic, starts, share, rest, priors):
     """E, V and Z of the documents' counts, with the response of their tokens; `priors` has a row for each document."""
     mean, variance, absent = np.zeros((3, *priors.shape))
-    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
-        c, mean[d, own] = counts[pairs], counts[pairs] @ q
-        others = np.delete(np.arange(priors.shape[1]), own)
+    for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        c, mean[d, active] = counts[pairs], counts[pairs] @ q
+        others = np.delete(np.arange(priors.shape[1]), active)
         if others.size:
             mean[d, others] = variance[d, others] = rest[d] * priors[d, others] / priors[d, others].sum()
             absent[d, others] = -mean[d, others]
-        variance[d, own] = c @ (q * (1 - q))
-        absent[d, own] = np.log(np.maximum(np.prod((1 - q) ** c[:, np.newaxis], axis=0), 1e-37))
+        variance[d, active] = c @ (q * (1 - q))
+        absent[d, active] = np.log(np.maximum(np.prod((1 - q) ** c[:, np.newaxis], axis=0), 1e-37))
     response = np.clip(variance / np.maximum(priors + mean, 1e-300), 0.0, 0.95)
     r = 1 / (1 - response)
     factor = np.where(response > 1e-6, np.log(r) / np.maximum(r - 1, 1e-12), 1.0)
@@ -86,8 +86,8 @@ def coefficient_sums(design, coefficients, concentration, lengths, moments, leas
 def level_sums(places, tables, expected, levels):
     """Sums of s and of h a over the documents of each level, each (levels, topics)."""
     sums = np.zeros((2, levels, tables.shape[1]))
-    for row, own in enumerate(places):
-        for level in own:
+    for row, row_levels in enumerate(places):
+        for level in row_levels:
             if level >= 0:
                 sums[:, level] += tables[row], expected[row]
     return sums

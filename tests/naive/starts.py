@@ -62,8 +62,8 @@ def document_shares(counted, leaf, root, log_share, root_share, power):
 
 def count_words(counted, shares, leaf, root, root_share):
     """Tokens of words in topics and in the root."""
-    own = (1 - root_share) * shares @ leaf.T.astype(np.float64)
-    held = counted * own / (own + root_share * root)
+    from_leaves = (1 - root_share) * shares @ leaf.T.astype(np.float64)
+    held = counted * from_leaves / (from_leaves + root_share * root)
     return held.T @ shares, (counted - held).sum(axis=0)
 
 
@@ -72,8 +72,8 @@ def nearest(vectors, weights, centroids):
     weights = weights if weights.size else np.ones(len(vectors))
     cosines, known = vectors @ centroids.T, np.abs(vectors).sum(axis=1) > 0.0
     labels = np.where(known, cosines.argmax(axis=1), -1)
-    own = (labels == np.arange(len(centroids))[:, np.newaxis]) * weights
-    return labels, own @ vectors, own.sum(axis=1), (weights * cosines.max(axis=1))[known].sum()
+    members = (labels == np.arange(len(centroids))[:, np.newaxis]) * weights
+    return labels, members @ vectors, members.sum(axis=1), (weights * cosines.max(axis=1))[known].sum()
 
 
 def cluster_shares(vectors, centroids, sharpness):

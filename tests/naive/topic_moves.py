@@ -27,10 +27,10 @@ def hold_out(offsets, words, position, counts, key, share):
     return held
 
 
-def theta(a, own, count, rest):
+def theta(a, active, count, rest):
     """a_k + E[n_dk] of all topics; those that are not listed share the document's background as they do the prior."""
-    weights, unlisted = np.array(a), np.delete(np.arange(a.size), own)
-    weights[own] += count
+    weights, unlisted = np.array(a), np.delete(np.arange(a.size), active)
+    weights[active] += count
     if unlisted.size and a[unlisted].sum() > 1e-9 * a.sum():
         weights[unlisted] += rest * a[unlisted] / a[unlisted].sum()
     return weights
@@ -62,8 +62,8 @@ def score_merges(
     """The gains of merging pairs of topics, and the sums of squares, shape (2, candidates)."""
     result = np.zeros((2, len(into)))
     for d, (first, last) in enumerate(pairwise(offsets)):
-        own = slice(lists[d], lists[d + 1])
-        mine = theta(a, topic[own], active_count[own], rest[d])
+        entries = slice(lists[d], lists[d + 1])
+        mine = theta(a, topic[entries], active_count[entries], rest[d])
         rows = position[first:last]
         before = phi(b, totals, row_topic)[rows] @ mine
         for place, (k, m) in enumerate(zip(into, gone, strict=True)):
@@ -79,14 +79,14 @@ def score(offsets, position, held, lists, topic, active_count, rest, a, b, total
     """
     result = np.zeros(2)
     for d, (first, last) in enumerate(pairwise(offsets)):
-        own = slice(lists[d], lists[d + 1])
-        mine = theta(a, topic[own], active_count[own], rest[d])
+        entries = slice(lists[d], lists[d + 1])
+        mine = theta(a, topic[entries], active_count[entries], rest[d])
         p = phi(b, totals, row_topic)[position[first:last]] @ mine / (ratio * mine).sum()
         result += held[first:last] @ np.log(p), held[first:last].sum()
     return result
 
 
-def handed_on(k, rows, counts, q, own, theta, phi):
+def handed_on(k, rows, counts, q, active, theta, phi):
     """A document's tokens of an active topic, reassigned to all other topics by the update without it.
 
     Evenly spaced pairs stand for all of a long document.
@@ -94,7 +94,7 @@ def handed_on(k, rows, counts, q, own, theta, phi):
     result = np.zeros(theta.size)
     stride = max(len(rows) // SAMPLED_PAIRS, 1)
     some = slice(len(rows) % stride, None, stride)
-    tokens = counts * q[:, list(own).index(k)]
+    tokens = counts * q[:, list(active).index(k)]
     for w, share in zip(rows[some], tokens[some], strict=True):
         weights = theta * phi[w]
         weights[k] = 0.0
@@ -106,12 +106,12 @@ def handed_on(k, rows, counts, q, own, theta, phi):
 def reassign(offsets, position, counts, lists, topic, starts, share, active_count, rest, a, b, totals, row_topic, gone):
     """Tokens that go from each of the topics `gone` to others that documents list, shape (candidates, topics)."""
     result, probability = np.zeros((len(gone), a.size)), phi(b, totals, row_topic)
-    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
-        mine = theta(a, own, active_count[lists[d] : lists[d + 1]], rest[d])
+    for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        mine = theta(a, active, active_count[lists[d] : lists[d + 1]], rest[d])
         for place, k in enumerate(gone):
-            if k in own:
-                handed = handed_on(k, position[pairs], counts[pairs], q, own, mine, probability)
-                result[place, own] += handed[own]
+            if k in active:
+                handed = handed_on(k, position[pairs], counts[pairs], q, active, mine, probability)
+                result[place, active] += handed[active]
     return result
 
 
@@ -137,16 +137,16 @@ def score_deletions(
     background does before the delete.
     """
     result, probability = np.zeros((2, len(gone))), phi(b, totals, row_topic)
-    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
-        mine, rows = theta(a, own, active_count[lists[d] : lists[d + 1]], rest[d]), position[pairs]
-        unlisted = np.delete(np.arange(a.size), own)
+    for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        mine, rows = theta(a, active, active_count[lists[d] : lists[d + 1]], rest[d]), position[pairs]
+        unlisted = np.delete(np.arange(a.size), active)
         before = probability[rows] @ (mine / mine.sum())
         for place, k in enumerate(gone):
             active_counts, beyond = np.array(mine), np.zeros(a.size)
             active_counts[k] = 0.0
-            if k in own:
-                handed = handed_on(k, rows, counts[pairs], q, own, mine, probability)
-                active_counts[own] += handed[own]
+            if k in active:
+                handed = handed_on(k, rows, counts[pairs], q, active, mine, probability)
+                active_counts[active] += handed[active]
                 beyond[unlisted] = handed[unlisted].sum() * a[unlisted] / a[unlisted].sum()
             after = without(k, b, totals, row_topic, spilt[place])[rows] @ active_counts + probability[rows] @ beyond
             result[:, place] += gained(before, after / (active_counts.sum() + beyond.sum()), held[pairs])
@@ -165,10 +165,10 @@ def moved(
     """New lists, responsibilities, and the changes of E[n_kw] and of the background, as `more` tokens come to count."""
     new_lists, blocks = [], []
     change, rest_change = np.zeros(shape), np.zeros(shape[0])
-    for d, (pairs, own, q) in enumerate(documents(offsets, lists, topic, starts, share)):
-        targets = [target(k, into, split, key, first + d) for k in own]
+    for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
+        targets = [target(k, into, split, key, first + d) for k in active]
         before, after = np.zeros((len(q), shape[1])), np.zeros((len(q), shape[1]))
-        for j, k in enumerate(own):
+        for j, k in enumerate(active):
             before[:, k] += q[:, j]
             if targets[j] >= 0:
                 after[:, targets[j]] += q[:, j]

@@ -59,7 +59,7 @@ class Sums:
         self.document_level, self.row_node = np.zeros((documents, depth)), np.zeros((words, nodes))
         self.ends, self.log_theta, self.bound, self.q = np.zeros(nodes), np.zeros(depth), 0.0, []
 
-    def add(self, document, there, paths, rows, q, z, counts, alpha):
+    def add(self, document, has_path, paths, rows, q, z, counts, alpha):
         """One document's part: q(c), shape (ends,), and q(z | c), shape (ends, pairs, levels)."""
         expected = q[:, np.newaxis, np.newaxis] * counts[:, np.newaxis] * z
         tokens = expected.sum(axis=(0, 1))
@@ -70,7 +70,7 @@ class Sums:
                     np.add.at(self.row_node[:, node], rows, expected[end, :, k])
         self.ends += q
         self.q.append(q)
-        if there:
+        if has_path:
             self.log_theta += log_thetas(alpha + tokens)
         self.bound += theta_bound(alpha + tokens, alpha, tokens)
         return expected
@@ -88,10 +88,10 @@ def sweep_paths(
         words = log_words(paths, rows, np.log(word_node), np.log(outside))
         for _ in range(passes):
             joint = words + log_thetas(alpha + tokens)
-            each = logsumexp(joint, axis=2)
-            score = end_log + each @ times
+            pair_logs = logsumexp(joint, axis=2)
+            score = end_log + pair_logs @ times
             log_q = score - logsumexp(score)
-            z = np.exp(joint - each[:, :, np.newaxis])
+            z = np.exp(joint - pair_logs[:, :, np.newaxis])
             new = np.einsum("e,m,eml->l", np.exp(log_q), times, z)
             change, tokens = np.abs(new - tokens).sum(), new
             if change < tolerance:
@@ -136,8 +136,8 @@ def merge_gains(word_node, first, second, prior):
     """Log ratio of the words' part of p(t) with two nodes as one, and as two."""
     gains = []
     for i, j, a in zip(first, second, prior, strict=True):
-        one, other = word_node[:, i], word_node[:, j]
-        gains.append((gammaln(a + one + other) - gammaln(a + one) - gammaln(a + other) + gammaln(a)).sum())
+        left, right = word_node[:, i], word_node[:, j]
+        gains.append((gammaln(a + left + right) - gammaln(a + left) - gammaln(a + right) + gammaln(a)).sum())
     return np.array(gains)
 
 
@@ -148,8 +148,8 @@ def path_probability(offsets, position, counts, word_node, parent, level, theta,
     for document, (first, last) in enumerate(pairwise(offsets)):
         stored = slice(lists[document], lists[document + 1])
         share = masses[stored].astype(float) / masses[stored].astype(float).sum()
-        own = [paths[end] for end in ends[stored]]
-        words = np.exp(log_words(own, position[first:last], np.log(word_node), np.log(outside)))
+        stored_paths = [paths[end] for end in ends[stored]]
+        words = np.exp(log_words(stored_paths, position[first:last], np.log(word_node), np.log(outside)))
         chance = words @ theta[document]
         probability[first:last] = share @ chance
         document_log[document] = logsumexp(np.log(share) + np.log(chance) @ counts[first:last])

@@ -30,8 +30,8 @@ def steps(offsets, position, theta, phi, lists, topic):
     q = np.nan_to_num(responsibilities(offsets, position, theta, phi))
     steps_of_documents = [np.zeros(0)]
     for d in range(offsets.size - 1):
-        own = topic[lists[d] : lists[d + 1]].astype(np.int64)
+        active = topic[lists[d] : lists[d + 1]].astype(np.int64)
         for pair in range(offsets[d], offsets[d + 1]):
-            wide = np.concatenate([q[pair], np.zeros(max(int(own.max(initial=0)) + 1 - q.shape[1], 0))])
-            steps_of_documents.append(np.floor(wide[own] * (UNIT - 0.01)))
+            wide = np.concatenate([q[pair], np.zeros(max(int(active.max(initial=0)) + 1 - q.shape[1], 0))])
+            steps_of_documents.append(np.floor(wide[active] * (UNIT - 0.01)))
     return np.concatenate(steps_of_documents)

@@ -107,6 +107,6 @@ def test_page__is_in_the_navigation_and_in_lists(fitting, visits):
     ours = {name: path for name, path in listed.items() if "Collapsium" in name}
     assert len(ours) == 5
     for path in ours.values():
-        one = visits(f"{url}{path}", width=400, height=300)
-        assert one.page.locator("figure svg").count()
-        one.require_clean()
+        visit = visits(f"{url}{path}", width=400, height=300)
+        assert visit.page.locator("figure svg").count()
+        visit.require_clean()

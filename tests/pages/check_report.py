@@ -103,10 +103,10 @@ def test_report__is_clean_and_readable(visits, request, which, width, dark):
     assert contrast(ink, paper) > 7
 
 
-def contrast(one, other):
+def contrast(text, background):
     """The contrast of two colours, rgb(...), as WCAG has it."""
     lights = []
-    for colour in (one, other):
+    for colour in (text, background):
         parts = [int(part) / 255 for part in colour[4:-1].split(",")]
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])

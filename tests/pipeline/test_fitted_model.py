@@ -112,9 +112,9 @@ def test_documents_for_a_model__may_be_any_frame_list_file_or_corpus(model, tmp_
     expected = infer(model, new)
     pd.testing.assert_index_equal(expected.index, new.index)
     np.testing.assert_allclose(expected.sum(axis=1), 1.0, atol=1e-6)
-    given = [pl.from_pandas(new), pa.Table.from_pandas(new), new["speech"].tolist(), new["speech"]]
-    given += [str(tmp_path / "new.csv"), [tmp_path / "new.csv"], tmp_path / "new", Corpus(tmp_path / "new")]
-    for documents in given:
+    inputs = [pl.from_pandas(new), pa.Table.from_pandas(new), new["speech"].tolist(), new["speech"]]
+    inputs += [str(tmp_path / "new.csv"), [tmp_path / "new.csv"], tmp_path / "new", Corpus(tmp_path / "new")]
+    for documents in inputs:
         np.testing.assert_array_equal(infer(model, documents), expected)
 
 

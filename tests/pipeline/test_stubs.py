@@ -85,7 +85,7 @@ def script(tmp_path_factory):
 @pytest.mark.parametrize("text", COMPLETED)
 def test_an_editor__completes_options_and_shows_plain_types(script, text):
     found = script(text).complete()
-    assert {f"{name}=" for name in COMPLETED[text].split()} <= {each.name for each in found}
+    assert {f"{name}=" for name in COMPLETED[text].split()} <= {completion.name for completion in found}
     signatures = [signature.to_string() for signature in script(text).get_signatures()]
     assert signatures
     assert not any("Annotated" in signature for signature in signatures)
@@ -99,7 +99,7 @@ def test_signatures__have_plain_types(name):
 
 def test_a_model__completes_what_analysts_need_and_no_internals(script):
     code = 'from collapsium.pipeline import fit\nmodel = fit("corpus", family="lda", topics=3)\nmodel.'
-    names = [each.name for each in script(code).complete()]
+    names = [completion.name for completion in script(code).complete()]
     public = [name for name in names if not name.startswith("_")]
     assert names[: len(public)] == public
     assert {"topics", "documents", "examples", "find", "report", "effects", "save"} <= {*public}

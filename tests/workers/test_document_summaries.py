@@ -41,10 +41,10 @@ def test_examples__are_the_largest_shares_of_all_shards(seed, documents, topics,
             (document for document in range(documents) if tokens[document] > 0 and theta[document, topic] >= 0.01),
             key=lambda document: (-theta[document, topic], -tokens[document], document),
         )[:count]
-        own = best.take(np.flatnonzero(best.topic == topic))
-        assert (own.shard * cut + own.row).tolist() == order
-        assert np.allclose(own.share, theta[order, topic])
-        assert np.allclose(own.shares[:, 0], theta[order].max(axis=1))
+        examples = best.take(np.flatnonzero(best.topic == topic))
+        assert (examples.shard * cut + examples.row).tolist() == order
+        assert np.allclose(examples.share, theta[order, topic])
+        assert np.allclose(examples.shares[:, 0], theta[order].max(axis=1))
     whole = summarise(theta, tokens, 0, labels, count)
     assert whole.documents == sum(part.documents for part in parts) == np.count_nonzero(tokens)
     assert np.array_equal(whole.largest, parts[0].largest + parts[1].largest)
@@ -67,22 +67,22 @@ def test_labels__are_summed_once_a_document(seed, documents, topics):
         else Labelled([], np.zeros(0), np.zeros((0, topics)))
     )
     for place, value in enumerate(total.values):
-        own = [
+        labelled = [
             document
             for document in range(documents)
             if tokens[document] > 0 and any(pair["value"] == value for pair in labels[document].as_py() or ())
         ]
-        assert total.documents[place] == len(own) > 0
-        assert np.allclose(total.sums[place], theta[own].sum(axis=0))
+        assert total.documents[place] == len(labelled) > 0
+        assert np.allclose(total.sums[place], theta[labelled].sum(axis=0))
     assert total.values == sorted(total.values)
 
 
 def test_labels__of_too_many_values_are_not_added():
-    one = Labelled(["a"], np.ones(1, dtype=np.int64), np.ones((1, MAX_CELLS // 2 + 1)))
+    single = Labelled(["a"], np.ones(1, dtype=np.int64), np.ones((1, MAX_CELLS // 2 + 1)))
     other = Labelled(["b"], np.ones(1, dtype=np.int64), np.ones((1, MAX_CELLS // 2 + 1)))
-    assert (one + other).values is None
-    assert (too_many(3) + one).values is None
-    assert (one + one).documents.tolist() == [2]
+    assert (single + other).values is None
+    assert (too_many(3) + single).values is None
+    assert (single + single).documents.tolist() == [2]
 
 
 def test_words__are_those_that_a_topic_explains():

@@ -97,16 +97,16 @@ def measured(out, name, measure, left_out):
     return row
 
 
-def added(given):
+def added(arguments):
     """Fit and measure the other libraries beside a finished comparison; return all rows and what is left out."""
-    out, record, left_out = Path(given.out), record_of(Folder(given.out)), []
+    out, record, left_out = Path(arguments.out), record_of(Folder(arguments.out)), []
     train, heldout = [str(out / part) if (out / part).exists() else None for part in PARTS]
-    train, heldout = train or given.corpus, heldout or given.heldout
-    rows = [row_of(Folder(given.out), name) for name in pq.read_table(out / TABLE)["cell"].to_pylist()]
+    train, heldout = train or arguments.corpus, heldout or arguments.heldout
+    rows = [row_of(Folder(arguments.out), name) for name in pq.read_table(out / TABLE)["cell"].to_pylist()]
     baselines = []
-    if given.peers:
-        for fit in library_fits(given.peers, record, parse_settings(given.peer_set)):
-            how = (train, heldout, record["seed"], given.workers)
+    if arguments.peers:
+        for fit in library_fits(arguments.peers, record, parse_settings(arguments.peer_set)):
+            how = (train, heldout, record["seed"], arguments.workers)
             baselines.append(measured(out, fit.name, lambda fit=fit, how=how: fit.measure(*how), left_out))
         baselines = [row for row in baselines if row is not None]
         firsts = {row["cell"]: out / RUNS / row["cell"] / "members/000" for row in rows}
@@ -115,27 +115,27 @@ def added(given):
     return {**record, "unseen": None}, rows, baselines, left_out
 
 
-def labelled(given, further):
+def labelled(arguments, further):
     """Compare families and classifiers on unseen documents; return the options, all rows and what is left out."""
-    out, left_out, baselines = Path(given.out), [], []
+    out, left_out, baselines = Path(arguments.out), [], []
     out.mkdir(exist_ok=True)
     options = grid_options(further)
-    corpora = Corpus(given.corpus), Corpus(given.unseen)
-    rows = labelled_rows(*corpora, out, options, given.field, given.workers)
+    corpora = Corpus(arguments.corpus), Corpus(arguments.unseen)
+    rows = labelled_rows(*corpora, out, options, arguments.field, arguments.workers)
     lines = ["# Families on unseen documents given their labels", "", *perplexity_table(rows), ""]
-    if given.classifiers:
-        names = CLASSIFIERS if given.classifiers == ("all",) else given.classifiers
-        documents = LabelledDocuments(*corpora, given.field, options.seed, options.iterations, given.workers)
-        chosen = {"lda_topics": given.lda_topics, "slda_topics": given.slda_topics}
-        chosen |= {"labels": given.svm_labels, "covariates": given.covariates}
+    if arguments.classifiers:
+        names = CLASSIFIERS if arguments.classifiers == ("all",) else arguments.classifiers
+        documents = LabelledDocuments(*corpora, arguments.field, options.seed, options.iterations, arguments.workers)
+        chosen = {"lda_topics": arguments.lda_topics, "slda_topics": arguments.slda_topics}
+        chosen |= {"labels": arguments.svm_labels, "covariates": arguments.covariates}
         fits = classifier_fits(names, documents, str(out / BASELINES), **chosen)
         measures = (measured(out, fit.name, fit.measure, left_out) for fit in fits)
         baselines = [row for row in measures if row is not None]
-    if given.field is not None:
-        lines += [f"# Prediction of {given.field}", "", *classification_table([*rows, *baselines]), "", NOTES]
+    if arguments.field is not None:
+        lines += [f"# Prediction of {arguments.field}", "", *classification_table([*rows, *baselines]), "", NOTES]
     lines += [f"* Left out: {reason}" for reason in left_out]
     (out / "labels.md").write_text("\n".join(lines))
-    return {**options.record(), "unseen": given.unseen}, rows, baselines, left_out
+    return {**options.record(), "unseen": arguments.unseen}, rows, baselines, left_out
 
 
 def grid_options(words):
@@ -156,29 +156,31 @@ def grid_options(words):
 def main(words=None):
     """Compare families, add the other methods, and draw the plots; return all rows, and what is left out."""
     parser = parser_of()
-    given, further = parser.parse_known_args(words)
-    if given.peers and given.unseen is not None:
+    arguments, further = parser.parse_known_args(words)
+    if arguments.peers and arguments.unseen is not None:
         parser.error("--peers cannot be combined with --unseen")
-    if given.classifiers and (given.unseen is None or given.field is None):
+    if arguments.classifiers and (arguments.unseen is None or arguments.field is None):
         parser.error("--classifiers requires --unseen and --field")
-    given.workers = None if given.workers is None else int(given.workers)
+    arguments.workers = None if arguments.workers is None else int(arguments.workers)
     try:
-        if given.unseen is not None:
-            record, rows, baselines, left_out = labelled(given, further)
+        if arguments.unseen is not None:
+            record, rows, baselines, left_out = labelled(arguments, further)
         else:
-            shared = [(f"--{name}", getattr(given, name)) for name in FORWARDED]
+            shared = [(f"--{name}", getattr(arguments, name)) for name in FORWARDED]
             forwarded = [str(text) for pair in shared if pair[1] is not None for text in pair]
-            if code := run_collapsium(["compare", given.corpus, given.out, *forwarded, *further]):
+            if code := run_collapsium(["compare", arguments.corpus, arguments.out, *forwarded, *further]):
                 sys.exit(code)
-            record, rows, baselines, left_out = added(given)
+            record, rows, baselines, left_out = added(arguments)
     except OptionError as error:
         parser.error(str(error))
     except CollapsiumError as error:
         sys.exit(str(error))
-    folder = Folder(given.out)
-    series = [] if given.unseen is not None else [line for row in rows for line in series_of(row, Path(given.out))]
+    folder = Folder(arguments.out)
+    series = (
+        [] if arguments.unseen is not None else [line for row in rows for line in series_of(row, Path(arguments.out))]
+    )
     plots = draw_plots(Results(record, rows, baselines, series), folder / "plots")
-    print(f"{given.out}: {len(baselines)} other methods, plots {', '.join(plots)}")
+    print(f"{arguments.out}: {len(baselines)} other methods, plots {', '.join(plots)}")
     for reason in left_out:
         print(f"left out: {reason}")
     return [*rows, *baselines], left_out

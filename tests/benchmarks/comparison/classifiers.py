@@ -115,7 +115,7 @@ class TrainingExamples:
     def of(train: LabelledCorpus, seed: int, source: str) -> TrainingExamples:
         """Select the training documents, and a random tenth of them for tuning."""
         lengths = train.lengths
-        rows = np.array([n for n, own in enumerate(train.values) if len(own) == 1 and lengths[n]], dtype=np.int64)
+        rows = np.array([n for n, labels in enumerate(train.values) if len(labels) == 1 and lengths[n]], dtype=np.int64)
         values = [train.values[n][0] for n in rows.tolist()]
         classes: list[Value] = sorted(set(values))
         if len(classes) < 2:
@@ -199,8 +199,8 @@ def fitted(
         nu_sq=[COEFFICIENT_VARIANCE] * len(kinds),
         seed=arguments.seed % 2**32,
     )
-    for row, own in zip(rows.tolist(), values.tolist(), strict=True):
-        model.add_doc(tokens(train, row), y=own)
+    for row, response in zip(rows.tolist(), values.tolist(), strict=True):
+        model.add_doc(tokens(train, row), y=response)
     model.train(arguments.iterations, workers=arguments.workers)
     known = set(model.used_vocabs)
     predicted = np.full(len(texts), np.bincount(target).argmax(), dtype=np.int64)
@@ -444,8 +444,8 @@ def classifier_fits(
                     start = f"labels = {'+'.join(fields) or 'none'}" if labels else RANDOM
                     suffix = f"-labels-{'+'.join(fields) or 'none'}" if labels else ""
                     run = f"{out}/{name}-{count}"
-                    own = {"start": start, "labels": tuple(fields), "covariates": tuple(covariates), "run": run}
-                    fits.append(ClassifierFit(f"{name}-{count}{suffix}", name, count, documents, **own))
+                    settings = {"start": start, "labels": tuple(fields), "covariates": tuple(covariates), "run": run}
+                    fits.append(ClassifierFit(f"{name}-{count}{suffix}", name, count, documents, **settings))
         else:
             fits.append(ClassifierFit(name, name, None, documents))
     return fits

@@ -36,15 +36,15 @@ def labelled_row(cell, corpus, unseen, out, field, seed, workers):
     fields = (field,) if can_predict(cell, corpus, field) else ()
     began = time.perf_counter()
     found = evaluate(run.folder.url, unseen=unseen.url, given_labels=True, field=fields, seed=seed, workers=workers)
-    given = found.given_labels
-    scores = [member.score for member in given.members] or [given.score]
+    by_labels = found.given_labels
+    scores = [member.score for member in by_labels.members] or [by_labels.score]
     events = [[event for event in member.events() if event["event"] == "iteration"] for _, member in restarts_in(run)]
     row = {"cell": cell.name, "family": cell.family, "start": cell.start, "topics": cell.topics}
     row |= {"restarts": cell.restarts, "iterations": cell.iterations, "samples": cell.limits.get("samples", 0)}
     row |= {"options": json.dumps({**cell.options, **cell.limits}, sort_keys=True), "objective": None}
-    row |= {"score": statistics.fmean(scores), "scores": scores, "ensemble_score": given.score}
+    row |= {"score": statistics.fmean(scores), "scores": scores, "ensemble_score": by_labels.score}
     row |= {"score_error": None, "perplexity": math.exp(-statistics.fmean(scores))}
-    row |= {"seconds": statistics.fmean(sum(map(work_seconds, own)) for own in events)}
+    row |= {"seconds": statistics.fmean(sum(map(work_seconds, member_events)) for member_events in events)}
     row |= dict.fromkeys(("accuracy", "macro_f1", "micro_f1", "classified", "predict_seconds"))
     for predicted in found.fields:
         row |= {name: getattr(predicted, name) for name in ("accuracy", "macro_f1", "micro_f1")}

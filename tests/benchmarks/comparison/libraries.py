@@ -259,8 +259,8 @@ def library_fits(names: Sequence[str], record: JsonObject, settings: Mapping[str
 
 def _checked_options(record: JsonObject, library: Library, settings: JsonObject, topics: int | None) -> JsonObject:
     """Return the options of a fit: priors, the comparison's options, and the library's."""
-    own = {name: type(default) for name, default in library.options.items()}
-    known = {**OPTIONS, **(SAMPLING if library.samples else {}), **own}
+    library_types = {name: type(default) for name, default in library.options.items()}
+    known = {**OPTIONS, **(SAMPLING if library.samples else {}), **library_types}
     checked: JsonObject = {
         **PRIORS,
         "iterations": record["iterations"],
@@ -290,8 +290,10 @@ def library_report(rows, baselines, runs, about):
     """Return scores, times and topics of the libraries and of a run of each cell, as Markdown."""
     parts = ["# Comparison with other libraries", "", *(line for paragraph in about for line in (paragraph, "")), NOTES]
     for count in sorted({row["topics"] for row in baselines if row["topics"] is not None}) or [None]:
-        shown = [[row for row in each if count is None or row["topics"] in (count, None)] for each in (rows, baselines)]
-        ours, theirs = ({label_of(row, topics=count is None): row for row in each} for each in shown)
+        shown = [
+            [row for row in chosen if count is None or row["topics"] in (count, None)] for chosen in (rows, baselines)
+        ]
+        ours, theirs = ({label_of(row, topics=count is None): row for row in chosen} for chosen in shown)
         title = "Number of topics determined by the model" if count is None else f"{count} topics"
         parts += [f"## {title}", "", *_score_lines({**ours, **theirs}), "", *_topic_lines(ours, theirs, runs)]
     return "\n".join(parts)
@@ -336,9 +338,9 @@ def _topic_lines(ours, theirs, runs):
     ]
     for number, words in enumerate(leading[:SHOWN_TOPICS], start=1):
         lines.append(f"{number}. {leader}: {_code(words)}")
-        for name, each in others:
-            if each:
-                nearest = max(each, key=lambda topic: len(set(topic) & set(words)))
+        for name, their_topics in others:
+            if their_topics:
+                nearest = max(their_topics, key=lambda topic: len(set(topic) & set(words)))
                 lines.append(f"   * {name} ({len(set(nearest) & set(words))}): {_code(nearest)}")
         lines.append("")
     return lines

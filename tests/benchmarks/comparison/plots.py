@@ -267,17 +267,17 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
 def _draw_by_topics(axes: Axes, rows: Rows, styles: Mapping[str, JsonObject], name: str, axis_label: str) -> None:
     counts = sorted({row["topics"] for row in rows if row["topics"] is not None})
     for label in dict.fromkeys(_label(row) for row in rows):
-        own, style = [row for row in rows if _label(row) == label], styles[label]
-        if own[0]["topics"] is None:
-            value, error = own[0][name], own[0][f"{name}_error"] or 0.0
+        points, style = [row for row in rows if _label(row) == label], styles[label]
+        if points[0]["topics"] is None:
+            value, error = points[0][name], points[0][f"{name}_error"] or 0.0
             plain = {key: style[key] for key in ("color", "linestyle", "linewidth")}
             axes.axhline(value, label=f"{label} (finds K)", **plain)
             axes.axhspan(value - error, value + error, color=style["color"], alpha=0.12, linewidth=0)
             continue
-        own = sorted(own, key=lambda row: int(row["topics"]))
-        errors = [row[f"{name}_error"] or 0.0 for row in own]
+        points = sorted(points, key=lambda row: int(row["topics"]))
+        errors = [row[f"{name}_error"] or 0.0 for row in points]
         axes.errorbar(
-            [row["topics"] for row in own], [row[name] for row in own], errors, label=label, capsize=3, **style
+            [row["topics"] for row in points], [row[name] for row in points], errors, label=label, capsize=3, **style
         )
     axes.set_xticks([])
     if counts:
@@ -296,7 +296,10 @@ def _mean(series: Rows, across: str, name: str) -> tuple[list[float], list[float
         if row[across] is not None and row[name] is not None:
             by_iteration.setdefault(row["iteration"], []).append((row[across], row[name]))
     points = [by_iteration[iteration] for iteration in sorted(by_iteration)]
-    means = [(statistics.fmean(x for x, _ in each), statistics.fmean(y for _, y in each)) for each in points]
+    means = [
+        (statistics.fmean(x for x, _ in place_points), statistics.fmean(y for _, y in place_points))
+        for place_points in points
+    ]
     return [x for x, _ in means], [y for _, y in means]
 
 
@@ -463,9 +466,9 @@ def _bars(count: int, title: str, axis_label: str) -> tuple[Figure, Axes]:
 
 def _matrix(axes: Axes, row: Row, known: Sequence[str | float]) -> AxesImage:
     positions = {value: number for number, value in enumerate(known)}
-    own = [positions[value["value"]] for value in row["classified"]["classes"]]
+    class_positions = [positions[value["value"]] for value in row["classified"]["classes"]]
     matrix = np.zeros((len(known), len(known)), dtype=np.int64)
-    matrix[np.ix_(own, own)] = row["classified"]["confusion"]
+    matrix[np.ix_(class_positions, class_positions)] = row["classified"]["confusion"]
     share = matrix / np.maximum(matrix.sum(axis=0, keepdims=True), 1)
     image = axes.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0)
     names = [plain(value if isinstance(value, str) else f"{value:g}")[:16] for value in known]

@@ -278,8 +278,8 @@ def main(arguments=None):
     if reason:
         print(f"bench-hosts is skipped: {reason}")
         return 0
-    given = {name: value for name, value in vars(arguments).items() if name in Settings.__dataclass_fields__}
-    settings = Settings(**given, revision=revision())
+    options = {name: value for name, value in vars(arguments).items() if name in Settings.__dataclass_fields__}
+    settings = Settings(**options, revision=revision())
     # Ended by a signal, the bench removes its hosts too.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with (Path(tempfile.gettempdir()) / "collapsium-bench-hosts.lock").open("w") as lock:

@@ -63,12 +63,12 @@ class Results:
         self.records.append(record)
 
 
-def run_fits(part: str, out: Path, results: Results, given: argparse.Namespace) -> None:
+def run_fits(part: str, out: Path, results: Results, arguments: argparse.Namespace) -> None:
     """Fit the contestants of a part to its corpora."""
     for corpus in (known for known in CORPORA if known.part == part):
-        if given.corpora and corpus.name not in given.corpora:
+        if arguments.corpora and corpus.name not in arguments.corpora:
             continue
-        prepared = prepare(corpus, out / "corpora", given.sources)
+        prepared = prepare(corpus, out / "corpora", arguments.sources)
         if prepared is None:
             print(f"{corpus.name}: left out, as {corpus.source} is not among the sources (SOURCES=...)", flush=True)
             continue
@@ -76,7 +76,7 @@ def run_fits(part: str, out: Path, results: Results, given: argparse.Namespace) 
         if not results.has([part, corpus.name]):
             results.add([part, corpus.name], {"about": corpus.about, "topics": corpus.topics, **sizes})
         for contestant in (known for known in CONTESTANTS if part in known.parts):
-            if given.contestants and contestant.name not in given.contestants:
+            if arguments.contestants and contestant.name not in arguments.contestants:
                 continue
             if contestant.peer and not installed(LIBRARIES[contestant.peer].module):
                 print(f"{contestant.name} is not installed: left out", flush=True)
@@ -134,24 +134,24 @@ def parser_of() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> None:
     """Read the command line, and run the command."""
-    given = parser_of().parse_args(arguments)
-    if given.command == "report":
-        report.write(read(given.results), given.page, given.figures)
+    parsed = parser_of().parse_args(arguments)
+    if parsed.command == "report":
+        report.write(read(parsed.results), parsed.page, parsed.figures)
         return
-    for part in given.parts:
+    for part in parsed.parts:
         if part not in PARTS:
             raise SystemExit(f"error: no part {part!r}; there are {', '.join(PARTS)}")
-    results = Results(given.out / "results.jsonl")
+    results = Results(parsed.out / "results.jsonl")
     try:
-        for part in given.parts:
+        for part in parsed.parts:
             if part == "commands":
-                commands.run(given.out, results)
+                commands.run(parsed.out, results)
             elif part == "scale":
-                scale.run(given.out, results)
+                scale.run(parsed.out, results)
             elif part == "cells":
-                cells.run(given.out, results)
+                cells.run(parsed.out, results)
             else:
-                run_fits(part, given.out, results, given)
+                run_fits(part, parsed.out, results, parsed)
     except CollapsiumError as error:
         raise SystemExit(f"error: {error}") from None
 

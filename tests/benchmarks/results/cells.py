@@ -126,10 +126,10 @@ def fit_other(place: Path, library: str, limit: float) -> tuple[list[Point], Flo
     return [(done, made + spent, score_of(held, probabilities(held, theta, phi)))], theta
 
 
-def measured(given: SimpleNamespace) -> JsonObject:
+def measured(request: SimpleNamespace) -> JsonObject:
     """Fit; return the time, memory, score and recovery."""
-    place = Path(given.place)
-    points, theta = fit_other(place, given.library, given.limit) if given.library else fit_lda(place)
+    place = Path(request.place)
+    points, theta = fit_other(place, request.library, request.limit) if request.library else fit_lda(place)
     iterations, seconds, score = points[-1]
     correlations = recovered(np.load(place / "proportions.npy"), theta)
     return {
@@ -162,8 +162,8 @@ def run(out: Path, results: Results) -> None:
 
 
 def _fitted(place: Path, library: str, limit: float) -> JsonObject:
-    given = {"place": str(place), "library": library, "limit": limit}
-    result = run_module("tests.benchmarks.results.cells", given, "iterations")
+    options = {"place": str(place), "library": library, "limit": limit}
+    result = run_module("tests.benchmarks.results.cells", options, "iterations")
     print(f"{place.name}, {library or 'lda'}: {result['recovered']}, {result['seconds']} s", flush=True)
     return result
 

@@ -53,7 +53,7 @@ def megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def fit_ours(given: SimpleNamespace) -> tuple[list[Point], Floats, Floats, float]:
+def fit_ours(request: SimpleNamespace) -> tuple[list[Point], Floats, Floats, float]:
     """Fit a family; return its curve, proportions, topics, and the seconds of the whole fit."""
     points: list[Point] = []
     began = [0.0]
@@ -66,28 +66,28 @@ def fit_ours(given: SimpleNamespace) -> tuple[list[Point], Floats, Floats, float
 
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         options = {
-            "iterations": given.iterations,
-            "score_every": 1 if given.curve else given.iterations,
-            **given.options,
+            "iterations": request.iterations,
+            "score_every": 1 if request.curve else request.iterations,
+            **request.options,
         }
-        if given.family != "hdp":
-            options["topics"] = given.topics
-        where = {"heldout": given.heldout, "scheduler": "serial", "seed": given.seed, "sinks": [listen]}
-        fit(given.train, f"{place}/run", family=given.family, **where, **options)
+        if request.family != "hdp":
+            options["topics"] = request.topics
+        where = {"heldout": request.heldout, "scheduler": "serial", "seed": request.seed, "sinks": [listen]}
+        fit(request.train, f"{place}/run", family=request.family, **where, **options)
         seconds = processor_seconds() - began[0]
         with Model(f"{place}/run") as model:
             return points, np.array(model.document_topic), np.array(model.topic_word), seconds
 
 
-def fit_peer(given: SimpleNamespace, held: Data) -> tuple[list[Point], Floats, Floats, float, float | None]:
+def fit_peer(request: SimpleNamespace, held: Data) -> tuple[list[Point], Floats, Floats, float, float | None]:
     """Fit another library until its score is flat; return what `fit_ours` does, and the score of averaged samples."""
-    data = Data.read(given.train)
-    options = {"alpha": 0.1, "beta": 100.0, **given.options}
+    data = Data.read(request.train)
+    options = {"alpha": 0.1, "beta": 100.0, **request.options}
     if "eta" in options and not isinstance(options["eta"], str):
         options["beta"] = options["eta"] * data.size
     began = processor_seconds()
-    arguments = SimpleNamespace(topics=given.topics, workers=1, seed=given.seed, **options)
-    peer, done, spent = PEERS[given.peer](data, arguments), 0, processor_seconds() - began
+    arguments = SimpleNamespace(topics=request.topics, workers=1, seed=request.seed, **options)
+    peer, done, spent = PEERS[request.peer](data, arguments), 0, processor_seconds() - began
     points: list[Point] = []
     theta, phi = np.empty(0), np.empty(0)
 
@@ -96,15 +96,15 @@ def fit_peer(given: SimpleNamespace, held: Data) -> tuple[list[Point], Floats, F
         began = processor_seconds()
         peer.step(end - done)
         took, done = processor_seconds() - began, end
-        spent = took if given.peer in RESTARTS else spent + took
+        spent = took if request.peer in RESTARTS else spent + took
         theta, phi = peer.estimate()
 
-    for end in [at for at in STEPS if at < given.iterations] * given.curve + [given.iterations]:
+    for end in [at for at in STEPS if at < request.iterations] * request.curve + [request.iterations]:
         advance(end)
         points.append((done, spent, score_of(held, probabilities(held, theta, phi))))
-        if is_flat(points, given.iterations // 5):
+        if is_flat(points, request.iterations // 5):
             break
-    if given.peer not in SAMPLERS:
+    if request.peer not in SAMPLERS:
         return points, theta, phi, spent, None
     averaged = probabilities(held, theta, phi) / SAMPLES
     for _ in range(SAMPLES - 1):
@@ -120,9 +120,9 @@ def is_flat(points: list[Point], least: int) -> bool:
     return done >= least and bool(before) and last - before[-1] < FLAT
 
 
-def figures_of(given: SimpleNamespace, theta: Floats, phi: Floats, texts: list[list[str]] | None) -> JsonObject:
+def figures_of(request: SimpleNamespace, theta: Floats, phi: Floats, texts: list[list[str]] | None) -> JsonObject:
     """Return metrics of topics and of documents' proportions."""
-    corpus, data = Corpus(given.train), Data.read(given.train)
+    corpus, data = Corpus(request.train), Data.read(request.train)
     lengths = np.add.reduceat(np.append(data.counts, 0), data.offsets[:-1]) * (np.diff(data.offsets) > 0)
     share = lengths @ theta / lengths.sum()
     alive = np.flatnonzero(share > 1e-6)
@@ -139,14 +139,14 @@ def figures_of(given: SimpleNamespace, theta: Floats, phi: Floats, texts: list[l
         figures["c_v"] = float(
             topic_words.text_coherence([[names[w] for w in row] for row in ten.tolist()], texts).mean()
         )
-    if given.labels is not None:
-        with np.load(given.labels) as arrays:
+    if request.labels is not None:
+        with np.load(request.labels) as arrays:
             labels = arrays["labels"]
         main = theta.argmax(axis=1)
         figures["purity"] = labelled.purity(labels, main)
         figures["nmi"] = labelled.normalised_mutual_information(labels, main)
-    if given.truth is not None:
-        with np.load(given.truth) as arrays:
+    if request.truth is not None:
+        with np.load(request.truth) as arrays:
             figures["found"] = found(arrays["phi"], phi[alive])
     return figures
 
@@ -177,19 +177,19 @@ def agreement(fits: list[Floats]) -> float:
     return float(np.mean(values))
 
 
-def measured(given: SimpleNamespace) -> tuple[JsonObject, Floats]:
+def measured(request: SimpleNamespace) -> tuple[JsonObject, Floats]:
     """Fit; return the curve, time, memory and metrics, and the topics."""
-    held, began = Data.read(given.heldout), time.time()
+    held, began = Data.read(request.heldout), time.time()
     averaged: float | None = None
-    if given.family:
-        points, theta, phi, seconds = fit_ours(given)
+    if request.family:
+        points, theta, phi, seconds = fit_ours(request)
     else:
-        points, theta, phi, seconds, averaged = fit_peer(given, held)
+        points, theta, phi, seconds, averaged = fit_peer(request, held)
     peak = megabytes()
-    texts = None if given.texts is None else json.loads(Path(given.texts).read_text(encoding="utf-8"))
-    figures = figures_of(given, theta, phi, texts)
+    texts = None if request.texts is None else json.loads(Path(request.texts).read_text(encoding="utf-8"))
+    figures = figures_of(request, theta, phi, texts)
     result: JsonObject = {
-        "seed": given.seed,
+        "seed": request.seed,
         "points": [[n, round(s, 3), round(score, 4)] for n, s, score in thinned(points)],
         "iterations": points[-1][0],
         "seconds": round(seconds, 2),
@@ -211,11 +211,11 @@ def main() -> None:
     """Fit with all seeds; the first has the curve, and ends when it is flat, as all then do."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    given = json.loads(sys.argv[1])
+    options = json.loads(sys.argv[1])
     fits = []
-    for seed in given.pop("seeds"):
-        result, phi = measured(SimpleNamespace(**given, curve=not fits, seed=seed))
-        given["iterations"] = result["iterations"]
+    for seed in options.pop("seeds"):
+        result, phi = measured(SimpleNamespace(**options, curve=not fits, seed=seed))
+        options["iterations"] = result["iterations"]
         fits.append(phi)
         if len(fits) > 1:
             result["points"] = []

@@ -28,7 +28,7 @@ CURVES = {
 ITERATIONS, LENGTH = 20, 100
 
 
-def measured(given: SimpleNamespace) -> JsonObject:
+def measured(request: SimpleNamespace) -> JsonObject:
     """Fit `lda` to a simulated corpus; return the seconds of an iteration and the peak of memory."""
     ends: list[float] = []
 
@@ -37,9 +37,9 @@ def measured(given: SimpleNamespace) -> JsonObject:
             ends.append(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
 
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
-        sizes = {"documents": given.tokens // LENGTH, "words": given.words, "tokens": LENGTH, "topics": 100}
+        sizes = {"documents": request.tokens // LENGTH, "words": request.words, "tokens": LENGTH, "topics": 100}
         simulate(f"{place}/corpus", family="lda", alpha=0.02, seed=1, **sizes)
-        options = {"topics": given.topics, "iterations": ITERATIONS, "scheduler": "serial", "sinks": [listen]}
+        options = {"topics": request.topics, "iterations": ITERATIONS, "scheduler": "serial", "sinks": [listen]}
         fit(f"{place}/corpus", f"{place}/run", family="lda", **options)
     half = ends[len(ends) // 2 :]
     steps = [after - before for before, after in zip(half, half[1:], strict=False)]

@@ -65,39 +65,47 @@ def parser_of():
         prog="python -m tests.benchmarks.shapes", description=__doc__, formatter_class=formatter
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("prepare", help="make the corpora")
-    one.add_argument("corpora", type=Path, help="folder of the corpora, NAME-train and NAME-test")
-    one.add_argument("--sources", type=Path, help="folder of the public files; without it, only drawn corpora are made")
-    one.add_argument("--corpora", dest="names", type=names_of, default=SIX, help=f"default: {','.join(SIX)}")
-    one = commands.add_parser("run", help="run the cells of a grid that are not done")
-    one.add_argument("corpora", type=Path, help="folder of the corpora, NAME-train and NAME-test")
-    one.add_argument("results", type=Path, help="file of results, JSON lines, to which records are appended")
-    one.add_argument("--grid", type=Path, default=DEFAULT, help="TOML file (default: %(default)s)")
-    one.add_argument(
+    parser_of_command = commands.add_parser("prepare", help="make the corpora")
+    parser_of_command.add_argument("corpora", type=Path, help="folder of the corpora, NAME-train and NAME-test")
+    parser_of_command.add_argument(
+        "--sources", type=Path, help="folder of the public files; without it, only drawn corpora are made"
+    )
+    parser_of_command.add_argument(
+        "--corpora", dest="names", type=names_of, default=SIX, help=f"default: {','.join(SIX)}"
+    )
+    parser_of_command = commands.add_parser("run", help="run the cells of a grid that are not done")
+    parser_of_command.add_argument("corpora", type=Path, help="folder of the corpora, NAME-train and NAME-test")
+    parser_of_command.add_argument(
+        "results", type=Path, help="file of results, JSON lines, to which records are appended"
+    )
+    parser_of_command.add_argument("--grid", type=Path, default=DEFAULT, help="TOML file (default: %(default)s)")
+    parser_of_command.add_argument(
         "--corpora", dest="names", type=names_of, default=(), help="some of the corpora (default: all there)"
     )
-    one.add_argument("--topics", type=numbers_of, default=(), help="some numbers of topics (default: the grid's)")
-    one.add_argument(
+    parser_of_command.add_argument(
+        "--topics", type=numbers_of, default=(), help="some numbers of topics (default: the grid's)"
+    )
+    parser_of_command.add_argument(
         "--contestants",
         type=names_of,
         default=(),
         metavar="NAME,...",
         help="some contestants, or patterns such as 'lda*'",
     )
-    one.add_argument(
+    parser_of_command.add_argument(
         "--vary", type=varied_of, action="append", default=[], metavar="OPTION=[VALUE,...]",
         help="with one contestant: all combinations of these values, instead of the grid's blocks",
     )  # fmt: skip
-    one.add_argument("--iterations", type=int, help="of all, for a trial (default: the grid's)")
-    one.add_argument("--rounds", type=int, help="how often each cell is run (default: the grid's)")
-    one.add_argument("--limit", type=float, help="seconds of one fit (default: the grid's)")
-    one.add_argument("--workers", type=int, default=2, help="cores for each (default: 2)")
-    one.add_argument("--scheduler", default="threads", help="of our fits (default: threads)")
-    one.add_argument("--seed", type=int, default=1, help="of the first round; then one up (default: 1)")
-    one.add_argument("--dry-run", action="store_true", help="list the cells that are to be run")
-    one = commands.add_parser("report", help="make tables and plots")
-    one.add_argument("results", type=Path)
-    one.add_argument("out", type=Path, help="folder of the tables and plots")
+    parser_of_command.add_argument("--iterations", type=int, help="of all, for a trial (default: the grid's)")
+    parser_of_command.add_argument("--rounds", type=int, help="how often each cell is run (default: the grid's)")
+    parser_of_command.add_argument("--limit", type=float, help="seconds of one fit (default: the grid's)")
+    parser_of_command.add_argument("--workers", type=int, default=2, help="cores for each (default: 2)")
+    parser_of_command.add_argument("--scheduler", default="threads", help="of our fits (default: threads)")
+    parser_of_command.add_argument("--seed", type=int, default=1, help="of the first round; then one up (default: 1)")
+    parser_of_command.add_argument("--dry-run", action="store_true", help="list the cells that are to be run")
+    parser_of_command = commands.add_parser("report", help="make tables and plots")
+    parser_of_command.add_argument("results", type=Path)
+    parser_of_command.add_argument("out", type=Path, help="folder of the tables and plots")
     return parser
 
 
@@ -128,11 +136,11 @@ def run(arguments):
     if arguments.vary:
         grid = with_varied(grid, ",".join(arguments.contestants), dict(arguments.vary))
         arguments.contestants = ()
-    there = [name for name in _names(arguments.corpora) if not arguments.names or name in arguments.names]
+    present = [name for name in _names(arguments.corpora) if not arguments.names or name in arguments.names]
     for name in arguments.names:
-        if name not in there:
+        if name not in present:
             raise SystemExit(f"error: {arguments.corpora}: no {name}-train and {name}-test; `prepare` makes corpora")
-    cells = cells_of(grid, there, Choice(arguments.names, arguments.topics, arguments.contestants))
+    cells = cells_of(grid, present, Choice(arguments.names, arguments.topics, arguments.contestants))
     if not cells:
         raise SystemExit("error: the grid has no such cells, or the folder no corpora")
     with tempfile.TemporaryDirectory(prefix="collapsium-bench-") as folder:
@@ -189,9 +197,9 @@ def run(arguments):
 
 def _names(folder):
     """Return the names of the corpora in a folder, the bench's first."""
-    there = sorted(path.name.removesuffix("-train") for path in folder.glob("*-train"))
-    there = [name for name in there if part_of(folder, name, "test").exists()]
-    return sorted(there, key=lambda name: (list(SHAPES).index(name) if name in SHAPES else len(SHAPES), name))
+    names = sorted(path.name.removesuffix("-train") for path in folder.glob("*-train"))
+    names = [name for name in names if part_of(folder, name, "test").exists()]
+    return sorted(names, key=lambda name: (list(SHAPES).index(name) if name in SHAPES else len(SHAPES), name))
 
 
 def main(arguments=None):

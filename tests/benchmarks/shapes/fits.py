@@ -48,10 +48,10 @@ class EnsemblePlan:
         """
         iterations, ends = zip(*fit, strict=True)
         for members in range(self.most_members, 1, -1):
-            each = int(np.interp(self.share * seconds / members - saving, ends, iterations))
-            if each >= self.least_iterations:
+            member_iterations = int(np.interp(self.share * seconds / members - saving, ends, iterations))
+            if member_iterations >= self.least_iterations:
                 break
-        return members, each
+        return members, member_iterations
 
 
 PLAN = EnsemblePlan()

@@ -188,12 +188,12 @@ def cells_of(grid, corpora, choice):
             for topics, corpus in itertools.product([*block.topics, *others], block.corpora or corpora):
                 if corpus not in corpora:
                     continue
-                own = [
+                applicable = [
                     contestant for name in block.contestants for contestant in variants(name, grid.contestants[name])
                 ]
                 # Rounds alternate, so that the noise of a shared machine falls on all alike; ensembles need the others.
-                single = [variant for variant in own if not variant[1].within]
-                ordered = single[:: -1 if number % 2 else 1] + [variant for variant in own if variant[1].within]
+                single = [variant for variant in applicable if not variant[1].within]
+                ordered = single[:: -1 if number % 2 else 1] + [variant for variant in applicable if variant[1].within]
                 for name, contestant in ordered:
                     cell = Cell(corpus, topics, name, contestant, number)
                     if choice.has(cell):

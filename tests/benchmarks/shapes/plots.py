@@ -61,8 +61,8 @@ def score_over_time(found, topics, dark):
     styles = styles_of(dict.fromkeys(summary.name for summary in shown), dark)
     figure, panels = new_panels(len(corpora), f"Held-out score by seconds, K = {topics}")
     for axes, corpus in zip(panels, corpora, strict=True):
-        own = [summary for summary in shown if summary.corpus == corpus]
-        for summary in own:
+        drawn = [summary for summary in shown if summary.corpus == corpus]
+        for summary in drawn:
             seconds, scores = zip(*summary.curve(), strict=True)
             axes.plot(
                 seconds, scores, label=summary.name, markevery=[len(seconds) - 1], linewidth=1.6, **styles[summary.name]
@@ -72,7 +72,7 @@ def score_over_time(found, topics, dark):
                 axes.plot(seconds[-1:], [averaged], linestyle="", fillstyle="none", **styles[summary.name])
         ends = [
             value
-            for summary in own
+            for summary in drawn
             for value in (summary.median("score"), summary.median("averaged"))
             if value is not None
         ]

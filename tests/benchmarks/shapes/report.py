@@ -118,16 +118,16 @@ def grid_table(found):
         tried = [summary for summary in found if summary.varies(default) and summary.runs]
         if not tried:
             continue
-        own = {summary.name: default.score_after(summary.iterations) for summary in tried}
-        scored = [summary for summary in tried if own[summary.name] is not None]
+        default_scores = {summary.name: default.score_after(summary.iterations) for summary in tried}
+        scored = [summary for summary in tried if default_scores[summary.name] is not None]
         if not scored:
             continue
-        gains = {summary.name: summary.median("score") - own[summary.name] for summary in scored}
+        gains = {summary.name: summary.median("score") - default_scores[summary.name] for summary in scored}
         best = max(scored, key=lambda summary: gains[summary.name])
         rows.append(
             [
                 default.corpus, default.topics, default.name, len(scored), best.iterations,
-                number_text(own[best.name], 4), best.name, number_text(best.median("score"), 4),
+                number_text(default_scores[best.name], 4), best.name, number_text(best.median("score"), 4),
                 f"{gains[best.name]:+.4f}", "yes" if gains[best.name] <= SETTLED else "no",
             ]
         )  # fmt: skip
@@ -143,8 +143,8 @@ def grid_rows_table(found):
         for summary in found:
             if not (summary.varies(default) and summary.runs):
                 continue
-            own = default.score_after(summary.iterations)
-            gain = None if own is None else summary.median("score") - own
+            default_score = default.score_after(summary.iterations)
+            gain = None if default_score is None else summary.median("score") - default_score
             cells = [
                 summary.corpus,
                 summary.topics,

@@ -83,7 +83,7 @@ class Summary:
         for run in self.runs:
             for point in run["points"]:
                 points.setdefault(point["iteration"], []).append((point["seconds"], point["score"]))
-        return [tuple(map(statistics.median, zip(*each, strict=True))) for _, each in sorted(points.items())]
+        return [tuple(map(statistics.median, zip(*values, strict=True))) for _, values in sorted(points.items())]
 
     def seconds_to(self, score):
         """Return the seconds until a score is passed, a median; infinite if most rounds never do."""
@@ -96,12 +96,12 @@ class Summary:
     def score_at(self, seconds):
         """Return the score after some seconds, a median; the last score if the fit had ended, None before the first."""
         scores = [[point["score"] for point in run["points"] if point["seconds"] <= seconds] for run in self.runs]
-        return median(each[-1] if each else None for each in scores)
+        return median(run_scores[-1] if run_scores else None for run_scores in scores)
 
     def score_after(self, iterations):
         """Return the score after some iterations, a median; None if the fit ended before."""
         scores = [[point["score"] for point in run["points"] if point["iteration"] == iterations] for run in self.runs]
-        return median(each[0] if each else None for each in scores)
+        return median(run_scores[0] if run_scores else None for run_scores in scores)
 
     def varies(self, default):
         """Return True if this is the same family with other options."""
@@ -122,11 +122,11 @@ def summaries(records):
         order.setdefault((record["corpus"], record["topics"]), {}).setdefault(record["contestant"], []).append(record)
     found = []
     for (corpus, topics), contestants in order.items():
-        for name, each in contestants.items():
-            one = Summary(corpus, topics, name, each[0]["ours"])
-            for record in each:
-                one.error = record["error"]
+        for name, cell_records in contestants.items():
+            summary = Summary(corpus, topics, name, cell_records[0]["ours"])
+            for record in cell_records:
+                summary.error = record["error"]
                 if not record["error"]:
-                    one.runs.append(record)
-            found.append(one)
+                    summary.runs.append(record)
+            found.append(summary)
     return found

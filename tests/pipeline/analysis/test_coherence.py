@@ -37,8 +37,8 @@ def by_hand(rows, words):
 def test_npmi__is_that_of_a_count_by_hand(drawn, topics_, words, data):
     """Empty documents, words that never occur, and words that are in all documents."""
     rows, vocabulary = drawn
-    each = st.lists(st.integers(0, vocabulary + words), min_size=words, max_size=words, unique=True)
-    chosen = np.array([data.draw(each) for _ in range(topics_)])
+    top_words = st.lists(st.integers(0, vocabulary + words), min_size=words, max_size=words, unique=True)
+    chosen = np.array([data.draw(top_words) for _ in range(topics_)])
     shard = Shard.of(0, documents_of(rows))
     holding, meeting = count_in(shard, chosen)
     expected = [[sum(word in row for row in rows) for word in words_] for words_ in chosen.tolist()]
@@ -99,9 +99,9 @@ def test_coherence__leaves_out_topics_without_tokens(tmp_path):
     assert (shares * 5 < 1).any()
     np.testing.assert_array_equal(np.isnan(found.topic_npmi), shares * 5 < 1)
     assert math.isfinite(found.npmi)
-    one = coherence(tmp_path / "one", corpus, words=2, scheduler="serial")
-    assert one.npmi == one.topic_npmi[0] == pytest.approx(1.0)  # they always meet
-    assert one.diversity == 1.0
+    measured = coherence(tmp_path / "one", corpus, words=2, scheduler="serial")
+    assert measured.npmi == measured.topic_npmi[0] == pytest.approx(1.0)  # they always meet
+    assert measured.diversity == 1.0
 
 
 def test_diversity__is_low_where_topics_are_alike(tmp_path):

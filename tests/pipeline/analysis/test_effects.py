@@ -196,8 +196,8 @@ def test_permutations__give_clusters_the_values_of_other_clusters(whole):
         shuffled = np.full(95, None, dtype=object)
         for part, (name, values) in enumerate(permutations.parts(Stream(seed, "permutations"))):
             assert name == "group"
-            for key, own in values.items():
-                shuffled[[place for place in places[key] if place // 13 == part]] = own
+            for key, cluster_values in values.items():
+                shuffled[[place for place in places[key] if place // 13 == part]] = cluster_values
         assert sorted(shuffled[:5]) == list("aabbc")
         # Clusters of equal sizes exchange all their values.
         before, after = (

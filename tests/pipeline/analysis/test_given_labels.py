@@ -48,10 +48,10 @@ def labelled_corpus(path, seed, documents, infinite=False):
         phi[6 * kind :][:6] += 0.05
         counts = generator.multinomial(0 if number % 20 == 7 else 14, phi / phi.sum())
         rows.append({int(word): int(counts[word]) for word in np.flatnonzero(counts)})
-        own = [("kind", KINDS[kind])] * (number % 11 != 3) + [("kind", KINDS[0])] * (number % 13 == 2)
-        own += [("place", f"p{place}") for place in generator.integers(0, 3, size=generator.integers(0, 3))]
-        own += [("kind", f"new {seed}")] * (number == 9) + [("place", "a")] * (number % 10 == 0)
-        labels.append([{"field": field, "value": value} for field, value in sorted(set(own))])
+        names = [("kind", KINDS[kind])] * (number % 11 != 3) + [("kind", KINDS[0])] * (number % 13 == 2)
+        names += [("place", f"p{place}") for place in generator.integers(0, 3, size=generator.integers(0, 3))]
+        names += [("kind", f"new {seed}")] * (number == 9) + [("place", "a")] * (number % 10 == 0)
+        labels.append([{"field": field, "value": value} for field, value in sorted(set(names))])
         stars.append(None if number % 9 == 4 else math.inf if infinite else float(star))
     extras = {"labels": pa.array(labels, LABELS), "stars": pa.array(stars, pa.float64())}
     with created(Folder(path)) as folder:
@@ -101,11 +101,17 @@ def table_of(model):
 def documents_in(corpus):
     """Words, counts, kinds, all labels and stars of each document."""
     for reference in Corpus(corpus).references:
-        one = reference.documents()
-        for n in range(len(one)):
-            own = slice(one.offsets[n], one.offsets[n + 1])
-            labels = [(each["field"], each["value"]) for each in one.extras["labels"][n].as_py()]
-            yield one.ids[n].as_py(), one.words[own], one.counts[own], labels, one.extras["stars"][n].as_py()
+        documents = reference.documents()
+        for n in range(len(documents)):
+            pairs = slice(documents.offsets[n], documents.offsets[n + 1])
+            labels = [(label["field"], label["value"]) for label in documents.extras["labels"][n].as_py()]
+            yield (
+                documents.ids[n].as_py(),
+                documents.words[pairs],
+                documents.counts[pairs],
+                labels,
+                documents.extras["stars"][n].as_py(),
+            )
 
 
 def of_table(table, labels, stars):
@@ -140,8 +146,12 @@ def test_given_labels__of_other_families_are_the_priors(place):
     theta = model.family.infer(
         model.family.documents_type.from_arrays({"document_topic": np.zeros((1, 3))}), model.global_state
     )["document_topic"][0]
-    each = [(counts, np.log(phi_of(model)[words] @ theta)) for _, words, counts, _, _ in documents_in(place / "unseen")]
-    assert found.score == pytest.approx(sum(counts @ logs for counts, logs in each) / found.tokens, rel=1e-6)
+    logs_of_documents = [
+        (counts, np.log(phi_of(model)[words] @ theta)) for _, words, counts, _, _ in documents_in(place / "unseen")
+    ]
+    assert found.score == pytest.approx(
+        sum(counts @ logs for counts, logs in logs_of_documents) / found.tokens, rel=1e-6
+    )
     assert (found.labelled, found.unknown) == (0, 0)
     without = evaluate(place / "all", unseen=place / "bare", given_labels=True, workers=1).given_labels
     assert (without.labelled, without.tokens) == (0, 6)
@@ -164,13 +174,13 @@ def judged_by_hand(models, field, values, words, counts, labels, stars):
     """Log probability of a document under each value, the mean of the models' probabilities."""
     logs = []
     for value in values:
-        own = [label for label in labels if label[0] != field] + [(field, value)] * isinstance(value, str)
+        names = [label for label in labels if label[0] != field] + [(field, value)] * isinstance(value, str)
         given_stars = value if field == "stars" else stars
-        each = [
-            phi_of(model)[words] @ expected_by_hand(model, of_table(table_of(model), own, given_stars))
+        by_member = [
+            phi_of(model)[words] @ expected_by_hand(model, of_table(table_of(model), names, given_stars))
             for model in models
         ]
-        logs.append(counts @ np.log(np.mean(each, axis=0)))
+        logs.append(counts @ np.log(np.mean(by_member, axis=0)))
     return np.array(logs)
 
 
@@ -191,9 +201,11 @@ def test_prediction__is_what_makes_a_document_most_probable(place, tmp_path, mon
     assert len(rows) == found.documents == told[-1] == 44
     known = right = 0
     for row, (id_, words, counts, labels, stars) in zip(rows, documents_in(place / "unseen"), strict=True):
-        own = [value for name, value in labels if name == field] if field != "stars" else [stars] * (stars is not None)
+        actual = (
+            [value for name, value in labels if name == field] if field != "stars" else [stars] * (stars is not None)
+        )
         assert (row["id"], row["labels"]) == (id_, values)
-        assert row["known"] == (row["predicted"] if row["predicted"] in own else own[0] if own else None)
+        assert row["known"] == (row["predicted"] if row["predicted"] in actual else actual[0] if actual else None)
         assert sum(row["scores"]) == pytest.approx(1.0)
         if not words.size:
             assert (row["predicted"], row["perplexity"]) == (None, None)
@@ -204,7 +216,7 @@ def test_prediction__is_what_makes_a_document_most_probable(place, tmp_path, mon
         assert row["predicted"] == values[int(np.argmax(logs))]
         assert row["score"] == max(row["scores"])
         assert row["perplexity"] == pytest.approx(math.exp(-logs.max() / counts.sum()), rel=1e-6)
-        known, right = known + bool(own), right + (row["predicted"] in own)
+        known, right = known + bool(actual), right + (row["predicted"] in actual)
     assert (found.known, found.right) == (known, right)
 
 
@@ -218,12 +230,12 @@ def test_prediction__finds_what_is_planted_and_is_scored(place, tmp_path):
     assert told.accuracy == found.right / found.known
     assert told.documents == found.known
     rows = dict(zip(*pq.read_table(out, columns=["id", "predicted"]).to_pydict().values(), strict=True))
-    one = [
+    pairs = [
         ([value for name, value in labels if name == "kind"], rows[id_])
         for id_, words, _, labels, _ in documents_in(place / "unseen")
         if words.size
     ]
-    known, given_ = zip(*((own[0], other) for own, other in one if len(own) == 1), strict=True)
+    known, given_ = zip(*((actual[0], other) for actual, other in pairs if len(actual) == 1), strict=True)
     assert told.single == len(known) < told.documents
     assert told.macro_f1 == pytest.approx(f1_score(known, given_, average="macro", zero_division=0.0))
     assert told.micro_f1 == pytest.approx(f1_score(known, given_, average="micro"))
@@ -244,9 +256,9 @@ def test_other_families__give_labels_too(place, tmp_path):
     assert scores[0].given_labels.score > scores[1].given_labels.score
     weights = label_topics(place / "plda", 2)
     for row, title in enumerate(weights.titles):
-        own = title.rpartition("=")[2]
+        label = title.rpartition("=")[2]
         if weights.documents[row] > 5:  # labels of fewer may have no token
-            assert any(own in weights.topics[topic].title for topic in weights.foremost(row, 2))
+            assert any(label in weights.topics[topic].title for topic in weights.foremost(row, 2))
     assert len(label_map(weights).marks) == len(weights.titles) + len(weights.topics)
 
 

@@ -52,9 +52,9 @@ def test_words_by__equals_a_loop_over_documents(run):
     party = np.array(["LR"[number % 2] if number < 235 else "" for number in range(240)])
     log_odds, variance = [], []
     for group in "LR":
-        own = tokens[party == group]
-        n, y = own.sum(axis=0), own.sum(axis=0) + 500 * phi[topic]
-        spread = sum((row - row.sum() * n / n.sum()) ** 2 for row in own)
+        group_tokens = tokens[party == group]
+        n, y = group_tokens.sum(axis=0), group_tokens.sum(axis=0) + 500 * phi[topic]
+        spread = sum((row - row.sum() * n / n.sum()) ** 2 for row in group_tokens)
         log_odds.append(np.log(y / (y.sum() - y)))
         variance.append(np.maximum(500 * phi[topic] / y**2, (1 / y + 1 / (y.sum() - y)) ** 2 * spread))
     np.testing.assert_allclose(compared.log_odds[0], log_odds[0] - log_odds[1], atol=1e-4)
@@ -68,10 +68,10 @@ def test_words_by__finds_the_words_of_groups(run, tmp_path, capsys):
     assert [row["word"] for row in rows] == ["torture", "prosecute"]
     assert rows[0]["z"] > 4
     assert rows[1]["z"] < -4
-    each = words_by(run / "run", topic, "party")
-    assert sorted(each.groups) == ["(missing)", "L", "R"]
-    assert each.words[each.foremost(each.groups.index("R"))[0]] == "prosecute"
-    assert len(words_figure(each).axes) == 3
+    compared = words_by(run / "run", topic, "party")
+    assert sorted(compared.groups) == ["(missing)", "L", "R"]
+    assert compared.words[compared.foremost(compared.groups.index("R"))[0]] == "prosecute"
+    assert len(words_figure(compared).axes) == 3
     command = ["effects", str(run / "run"), "--formula", "~ party", "--words", str(topic)]
     picture = tmp_path / "words.svg"
     assert main([*command, "--contrast", "party=L,R", "--picture", str(picture)]) == 0

@@ -34,11 +34,11 @@ def test_general_topics__do_not_head_the_row():
 
 
 @given(shares, shares)
-def test_topics__fall_by_smoothed_lift(own, overall):
-    found = by_lift(own.items(), overall, 4)
+def test_topics__fall_by_smoothed_lift(group, overall):
+    found = by_lift(group.items(), overall, 4)
     lifts = [smoothed_lift(topic.share, overall.get(topic.topic, 0.0)) for topic in found]
     assert lifts == sorted(lifts, reverse=True)
-    assert lifts[0] == max(smoothed_lift(share, overall.get(topic, 0.0)) for topic, share in own.items())
+    assert lifts[0] == max(smoothed_lift(share, overall.get(topic, 0.0)) for topic, share in group.items())
     assert all(topic.lift > 1.0 for topic in found[1:])
     assert len(found) <= 4
 

@@ -187,13 +187,13 @@ def test_evaluate__averages_members_on_two_corpora(place, capsys):
     two = ["--unseen", str(place / "observed"), "--heldout", str(place / "scored")]
     assert main(["evaluate", str(place / "both"), *two, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    each = [
+    by_member = [
         evaluate(place / f"both/members/00{n}", unseen=place / "observed", heldout=place / "scored") for n in range(2)
     ]
-    assert [member["score"] for member in found["members"]] == [score.score for score in each]
-    assert found["score"] >= np.mean([score.score for score in each])
+    assert [member["score"] for member in found["members"]] == [score.score for score in by_member]
+    assert found["score"] >= np.mean([score.score for score in by_member])
     assert "log of the mean over its members" in found["definition"]
-    assert {score.tokens for score in each} == {found["tokens"]}
+    assert {score.tokens for score in by_member} == {found["tokens"]}
     assert main(["evaluate", str(place / "both"), *two, "--given-labels"]) == 0
     assert "given labels" in capsys.readouterr().out
 
@@ -238,18 +238,18 @@ def test_plot__shows_the_document_of_most_segments(place, tmp_path, capsys):
 
 
 def test_plot__puts_two_runs_side_by_side_with_the_same_colours(place, tmp_path):
-    one, other, partner = compare_runs(place / "run", place / "flat")
-    assert (one.unit, other.unit, other.document) == ("segment", "document", one.document)
-    assert len(one.proportions) == len(other.proportions)
+    first, other, partner = compare_runs(place / "run", place / "flat")
+    assert (first.unit, other.unit, other.document) == ("segment", "document", first.document)
+    assert len(first.proportions) == len(other.proportions)
     models = Model(place / "run"), Model(place / "flat")
     apart = distances(*models)
     assert partner == {theirs: ours for ours, theirs, _ in matched(*models)}
     assert sum(apart[ours, theirs] for theirs, ours in partner.items()) <= np.trace(apart) + 1e-12
     lines = plot(place / "run", tmp_path / "x.svg", what=["segments"], compare_with=place / "flat")
     assert len(lines) == 2
-    assert f"{neighbour_distance(place / 'flat', document=one.document):.3f}" in lines[1]
+    assert f"{neighbour_distance(place / 'flat', document=first.document):.3f}" in lines[1]
     back, _, again = compare_runs(place / "flat", place / "run")
-    assert (back.document, back.unit) == (one.document, "document")
+    assert (back.document, back.unit) == (first.document, "document")
     assert again == {ours: theirs for theirs, ours in partner.items()}
 
 
@@ -264,8 +264,10 @@ def test_neighbour_distance__of_a_family_without_segments_takes_documents(place)
             for shard in range(len(model.record.shards))
         ]
     )
-    own = shares[ends[number] : ends[number + 1]]
-    expected = np.mean([np.sqrt(1 - np.sqrt(a * b).sum()) for a, b in zip(own, own[1:], strict=False)])
+    segment_shares = shares[ends[number] : ends[number + 1]]
+    expected = np.mean(
+        [np.sqrt(1 - np.sqrt(a * b).sum()) for a, b in zip(segment_shares, segment_shares[1:], strict=False)]
+    )
     assert neighbour_distance(place / "flat", document=ids[number]) == pytest.approx(expected, abs=1e-7)
     assert len(segment_proportions(place / "flat").proportions) == counts.sum()
 
@@ -313,10 +315,10 @@ def test_segments__are_put_together_in_runs_that_keep_their_mean(number, seed):
     assert 0.0 <= mean_hellinger_distance(shares) <= 1.0
     assert mean_hellinger_distance(shares[:1]) is None
     assert mean_hellinger_distance(np.repeat(shares[:1], 3, axis=0)) == pytest.approx(0.0, abs=1e-7)
-    one, *none = segmented_documents(np.concatenate([shares[:1], shares]), np.array([0, 1, number]), 7, 3)
+    longest, *none = segmented_documents(np.concatenate([shares[:1], shares]), np.array([0, 1, number]), 7, 3)
     assert not none
-    assert (one.shard, one.row, one.segments) == (7, 2, number)
-    assert np.array_equal(one.shares, means_over_runs(shares[:, one.topics]).T)
+    assert (longest.shard, longest.row, longest.segments) == (7, 2, number)
+    assert np.array_equal(longest.shares, means_over_runs(shares[:, longest.topics]).T)
 
 
 def test_report__shows_the_documents_of_most_segments(place, tmp_path):

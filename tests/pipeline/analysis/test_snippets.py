@@ -23,11 +23,11 @@ HOSTILE = "</script><img src=x onerror=alert(1)> & <b>"
 def texts_of(seed, count=24):
     """Texts on one of two themes, with markup in them."""
     generator = np.random.default_rng(seed)
-    each = []
+    texts = []
     for number in range(count):
         words = generator.choice(THEMES[number % 2], 12)
-        each.append(f"Start{number} {HOSTILE} {' '.join(words[:6])}.\n\nThen {' '.join(words[6:])} &amp; end.")
-    return each
+        texts.append(f"Start{number} {HOSTILE} {' '.join(words[:6])}.\n\nThen {' '.join(words[6:])} &amp; end.")
+    return texts
 
 
 def shown(path):

@@ -36,8 +36,8 @@ def dates_of(count):
     odd = [None, "1990", HOSTILE, "03/04/1990"]
     forms = ["%Y-%m-%d", "%d-%b-%Y 10:20:30", "%Y-%m-%dT%H:%M:%SZ"]
     first = datetime.datetime(1989, 1, 1)
-    each = [(first + datetime.timedelta(days=17 * n)).strftime(forms[n % 3]) for n in range(count)]
-    return [odd[n // 10 % 4] if n % 10 == 9 else text for n, text in enumerate(each)]
+    dates = [(first + datetime.timedelta(days=17 * n)).strftime(forms[n % 3]) for n in range(count)]
+    return [odd[n // 10 % 4] if n % 10 == 9 else text for n, text in enumerate(dates)]
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +67,9 @@ def test_shares__are_means_of_proportions_weighted_by_tokens(made, tmp_path):
     assert found.names == ["1989", "1990", "1991", "1992"][: len(found.names)]
     years = [None if date in (None, HOSTILE) else re.search(r"(19\d\d)", date)[1] for date in dates]
     for name, count, tokens, shares in zip(found.names, found.documents, found.tokens, found.shares, strict=True):
-        own = [row for row, year in enumerate(years) if year == name]
-        assert (count, tokens) == (len(own), 40 * len(own))
-        assert np.allclose(shares, theta[own].mean(axis=0)[found.topics], atol=1e-5)
+        rows = [row for row, year in enumerate(years) if year == name]
+        assert (count, tokens) == (len(rows), 40 * len(rows))
+        assert np.allclose(shares, theta[rows].mean(axis=0)[found.topics], atol=1e-5)
     assert np.allclose(found.shares.sum(axis=1), 1, atol=1e-5)
     assert found.inexact == 0
     assert found.summary.missing + found.summary.unreadable == years.count(None)
@@ -154,8 +154,10 @@ def test_summary__of_broken_dates_is_refused(made):
 )
 def test_period__begins_before_a_moment_and_ends_behind_it(hour, period):
     texts = pa.array([(datetime.datetime(1970, 1, 1) + datetime.timedelta(hours=hour)).isoformat()])
-    one = np.ones(1)
-    found = by_period(dates_summary(date_sums(texts, one[:, None], one, one > 0), np.zeros(1, dtype=np.int64)), period)
+    ones = np.ones(1)
+    found = by_period(
+        dates_summary(date_sums(texts, ones[:, None], ones, ones > 0), np.zeros(1, dtype=np.int64)), period
+    )
     start, end = hours_of(found.starts[0]), hours_of(found.ends[0])
     assert start <= hour < end
     assert period_of(period).starts(np.array([start, end - 1])).tolist() == [start, start]

@@ -179,14 +179,14 @@ def test_pictures_of_a_model__take_names_a_title_and_a_size(run):
 
 
 def test_panels__are_drawn_in_axes_of_the_callers_figure(run):
-    model, own = Model(run / "run"), Figure(figsize=(7, 5), layout="constrained")
-    left, right = own.subplots(1, 2)
-    assert model.plot("time", period="5 years", topics=[0], names={0: "Fruit"}, ax=left) is own
+    model, figure = Model(run / "run"), Figure(figsize=(7, 5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    assert model.plot("time", period="5 years", topics=[0], names={0: "Fruit"}, ax=left) is figure
     assert left.get_title() == "0: Fruit"
     assert left.lines
-    assert model.plot("map", ax=right) is own
+    assert model.plot("map", ax=right) is figure
     assert right.patches
-    assert own.get_size_inches().tolist() == [7, 5]
+    assert figure.get_size_inches().tolist() == [7, 5]
     for options, message in (
         ({"what": "time"}, "ax: takes one topic over time, found 2; name it"),
         ({"what": ["sizes", "map"]}, "ax: axes are for a single panel"),

@@ -140,11 +140,11 @@ def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, 
 
     update, calls = Lda.update, []
 
-    def failing(*given):
+    def failing(*arguments):
         calls.append(1)
         if len(calls) == 6:
             raise error
-        return update(*given)
+        return update(*arguments)
 
     monkeypatch.setattr(Lda, "update", failing)
     words = ["fit", small[0], tmp_path / "run", "--family", "lda", "--topics", 3, "--scheduler", "serial"]
@@ -296,8 +296,8 @@ def test_wrong_usage__is_one_line_with_the_nearest_option(capsys, monkeypatch, w
 
 def test_errors__repeat_no_more_than_some_thousand_letters_of_a_file(capsys, small, tmp_path):
     (tmp_path / "weights.csv").write_text("a" * 300_000 + ",1\n")
-    given = ["--family", "lda", "--topics", "2", "--weights", tmp_path / "weights.csv", "--quiet"]
-    code, _, err = command(capsys, "fit", small[0], tmp_path / "run", *given)
+    flags = ["--family", "lda", "--topics", "2", "--weights", tmp_path / "weights.csv", "--quiet"]
+    code, _, err = command(capsys, "fit", small[0], tmp_path / "run", *flags)
     assert code == 2
     assert len(one_line(err)) < 4100
     assert "it lacks 1 of 1: 'aaaa" in err

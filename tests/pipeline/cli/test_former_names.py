@@ -87,9 +87,9 @@ def test_former_names_in_a_comparison__match_its_record():
 
 
 def test_runs_by_former_names__are_resumed_without_a_notice(small, tmp_path):
-    given = {**LDA, "inverse_temperature": 0.9, "iterations": 2, "seed": 1, "scheduler": "serial"}
-    whole = fit(small[0], tmp_path / "whole", **{**given, "iterations": 4})
-    fit(small[0], tmp_path / "run", **given)
+    options = {**LDA, "inverse_temperature": 0.9, "iterations": 2, "seed": 1, "scheduler": "serial"}
+    whole = fit(small[0], tmp_path / "whole", **{**options, "iterations": 4})
+    fit(small[0], tmp_path / "run", **options)
     run = Run(tmp_path / "run")
     record = run.record()
     record["options"]["flatten"] = record["options"].pop("inverse_temperature")

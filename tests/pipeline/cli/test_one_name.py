@@ -94,10 +94,10 @@ def test_toml_keys_are_called_as_the_keywords_of_python():
 def test_a_wrong_keyword__is_named_with_the_nearest(name, tmp_path):
     function = getattr(pipeline, name)
     near = max(option_names(function), key=len)
-    given = {"family": "lda"} if "family" in option_names(function) else {}
-    given |= {"documents": 1, "words": 1} if name == "simulate" else {"out": tmp_path / "b"} if name == "fit" else {}
+    options = {"family": "lda"} if "family" in option_names(function) else {}
+    options |= {"documents": 1, "words": 1} if name == "simulate" else {"out": tmp_path / "b"} if name == "fit" else {}
     with pytest.raises(OptionError, match=rf"unknown option '{near}x'.*did you mean '{near}'"):
-        function(tmp_path / "a", **given, **{f"{near}x": 1})
+        function(tmp_path / "a", **options, **{f"{near}x": 1})
 
 
 @pytest.mark.parametrize(
@@ -133,15 +133,15 @@ def test_several_names__are_lists_or_strings_with_commas():
 
 
 def test_several_names__may_stand_in_several_flags(monkeypatch):
-    given = {}
+    settings = {}
 
     def ingest(sources, corpus, **options):
-        given.update(options)
+        settings.update(options)
         raise OptionError("enough")
 
     monkeypatch.setattr(pipeline, "ingest", ingest)
     assert main(["ingest", "s", "c", "--labels", "a,b=c", "--labels", "d", "--covariates", "e,f"]) == 2
-    assert (given["labels"], given["covariates"]) == (("a", "b=c", "d"), ("e", "f"))
+    assert (settings["labels"], settings["covariates"]) == (("a", "b=c", "d"), ("e", "f"))
 
 
 def test_help_of_ingest__shows_what_it_takes():

@@ -116,13 +116,13 @@ def test_segments__are_the_same_however_texts_are_cut_and_read(how, tmp_path_fac
         monkeypatch.setattr(batches, "CHUNK_BYTES", block)
         monkeypatch.setattr(lines, "PIECE", block)
         monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (block,))
-        one = ingest(path, place / "one", segments=how, scheduler="serial", **options)
+        serial = ingest(path, place / "one", segments=how, scheduler="serial", **options)
         monkeypatch.undo()
         other = ingest(path, place / "other", segments=how, scheduler="threads", workers=3, **options)
-        assert one == other
+        assert serial == other
         assert (place / "one/ingest.json").read_bytes() == (place / "other/ingest.json").read_bytes()
         assert segments_of(place / "one") == expected
-        assert one.vocabulary.sha256 == plain.vocabulary.sha256
+        assert serial.vocabulary.sha256 == plain.vocabulary.sha256
         for with_, without in zip(Corpus(place / "one").references, Corpus(place / "plain").references, strict=True):
             assert encode(merge_segments(with_.documents())) == encode(without.documents())
 
@@ -135,11 +135,11 @@ def test_phrases__do_not_go_over_the_ends_of_segments(tmp_path, monkeypatch):
     ingest(path, tmp_path / "plain", **how, **ALL)
     assert bags_of(tmp_path / "plain")["0"]["new_york"] == 3
     monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (60,))
-    one = ingest(path, tmp_path / "one", segments="sentences", **how, **ALL)
+    manifest = ingest(path, tmp_path / "one", segments="sentences", **how, **ALL)
     found = [sum(part.get("new_york", 0) for part in parts) for parts in segments_of(tmp_path / "one").values()]
     assert found == [2] * 6
     monkeypatch.undo()
-    assert one == ingest(path, tmp_path / "two", segments="sentences", stop_words="none", **how)
+    assert manifest == ingest(path, tmp_path / "two", segments="sentences", stop_words="none", **how)
     put_lines(tmp_path / "more.jsonl", [{"id": "n", "text": "New. York new york."}])
     append(tmp_path / "one", tmp_path / "more.jsonl")
     assert [part.get("new_york", 0) for part in segments_of(tmp_path / "one")["n"]] == [0, 1]

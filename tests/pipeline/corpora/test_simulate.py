@@ -30,18 +30,18 @@ def dense(model, words):
     return (drawing.expected_counts(model, 0, words) / model["tokens"]).T
 
 
-def distance(one, other):
+def distance(first, second):
     """Mean total variation of the topics, matched one to one."""
-    every = 0.5 * np.abs(one[:, np.newaxis] - other[np.newaxis]).sum(axis=2)
+    every = 0.5 * np.abs(first[:, np.newaxis] - second[np.newaxis]).sum(axis=2)
     return every[linear_sum_assignment(every)].mean()
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
 def test_simulate__has_the_sizes_the_seed_and_the_truth_that_were_asked_for(tmp_path, family):
-    given = {"family": family, "documents": 300, "words": 40, "tokens": 30, "topics": 5, "shard_tokens": 2000}
-    manifest = simulate(tmp_path / "a", seed=3, **given)
-    assert manifest.digest == simulate(tmp_path / "b", seed=3, **given).digest
-    assert manifest.digest != simulate(tmp_path / "c", seed=4, **given).digest
+    options = {"family": family, "documents": 300, "words": 40, "tokens": 30, "topics": 5, "shard_tokens": 2000}
+    manifest = simulate(tmp_path / "a", seed=3, **options)
+    assert manifest.digest == simulate(tmp_path / "b", seed=3, **options).digest
+    assert manifest.digest != simulate(tmp_path / "c", seed=4, **options).digest
     assert (manifest.documents, manifest.vocabulary.words, len(manifest.shards)) == (300, 40, 5)
     assert abs(manifest.tokens - 9000) < 500
     true = topics(tmp_path / "a", words=40)
@@ -74,9 +74,9 @@ def test_simulate__words_follow_the_truth(tmp_path):
 @pytest.mark.parametrize("family", ["lda", "hdp"])
 def test_simulate__gives_the_same_bytes_for_a_seed_and_others_for_another(tmp_path, monkeypatch, family):
     monkeypatch.setattr(drawing, "CHUNK_CELLS", 300)  # several chunks a shard
-    given = {"family": family, "documents": 100, "words": 50, "tokens": 20, "topics": 6, "shard_tokens": 900}
+    options = {"family": family, "documents": 100, "words": 50, "tokens": 20, "topics": 6, "shard_tokens": 900}
     for name, seed in (("a", 3), ("again", 3), ("other", 4)):
-        manifest = simulate(tmp_path / name, seed=seed, **given)
+        manifest = simulate(tmp_path / name, seed=seed, **options)
         ids = [
             document
             for reference in Corpus(tmp_path / name).references
@@ -85,19 +85,19 @@ def test_simulate__gives_the_same_bytes_for_a_seed_and_others_for_another(tmp_pa
         assert ids == [str(number) for number in range(1, 101)]
         assert pq.read_table(tmp_path / name / "truth/proportions").column("id").to_pylist() == ids
     assert len(manifest.shards) == 3
-    one, same, other = (files(tmp_path / name) for name in ("a", "again", "other"))
-    assert one == same
-    assert one.keys() == other.keys()
-    differ = {name for name in one if one[name] != other[name]}
-    assert {name for name in one if name.startswith(("documents/", "truth/proportions/"))} <= differ
+    first, same, other = (files(tmp_path / name) for name in ("a", "again", "other"))
+    assert first == same
+    assert first.keys() == other.keys()
+    differ = {name for name in first if first[name] != other[name]}
+    assert {name for name in first if name.startswith(("documents/", "truth/proportions/"))} <= differ
     assert any(name.startswith("truth/rows/") for name in differ)
 
 
 def test_truth__in_blocks_covers_the_vocabulary_and_is_the_same_model(tmp_path, monkeypatch):
-    given = {"family": "lda", "documents": 60, "words": 41, "tokens": 30, "topics": 4, "seed": 5}
-    simulate(tmp_path / "whole", **given)
+    options = {"family": "lda", "documents": 60, "words": 41, "tokens": 30, "topics": 4, "seed": 5}
+    simulate(tmp_path / "whole", **options)
     monkeypatch.setattr(simulation, "BLOCK_CELLS", 4 * 10)
-    simulate(tmp_path / "cut", **given)
+    simulate(tmp_path / "cut", **options)
     whole, cut = Model(tmp_path / "whole"), Model(tmp_path / "cut/truth")
     assert whole.blocks == [(0, 41)]
     assert cut.blocks == [(0, 10), (10, 20), (20, 30), (30, 40), (40, 41)]
@@ -140,9 +140,9 @@ def test_topics__are_distributions_over_whatever_blocks_there_are(words, topics,
 @pytest.mark.parametrize("concentration", [0.5, 20.0, 3000.0])
 def test_topics__follow_the_dirichlet_distribution(concentration):
     """One word of each topic, and two together, against the Beta distributions that they must have."""
-    words, each = 200, concentration / 200
+    words, parameter = 200, concentration / 200
     phi = dense(drawing.draw_topics(words, np.ones(3000), concentration, Stream(2)), words)
-    for found, shape in ((phi[:, 7], each), (phi[:, 198] + phi[:, 199], 2 * each)):
+    for found, shape in ((phi[:, 7], parameter), (phi[:, 198] + phi[:, 199], 2 * parameter)):
         known = stats.beta(shape, concentration - shape)
         above, below = found[found > 0], known.cdf(drawing.MIN_PROBABILITY)
         assert stats.binomtest(above.size, 3000, 1.0 - below).pvalue > 0.001
@@ -161,8 +161,8 @@ def test_proportions__follow_the_dirichlet_distribution(scale):
     model = drawing.draw_topics(5, np.ones(4), 1.0, Stream(0))
     _, theta = drawing.draw_documents(model, 5, prior, 4000, 1.0, Stream(2))
     np.testing.assert_allclose(theta.sum(axis=1), 1.0, rtol=1e-12)
-    for topic, own in enumerate(prior):
-        assert stats.kstest(theta[:, topic], stats.beta(own, prior.sum() - own).cdf).pvalue > 0.001
+    for topic, parameter in enumerate(prior):
+        assert stats.kstest(theta[:, topic], stats.beta(parameter, prior.sum() - parameter).cdf).pvalue > 0.001
 
 
 def test_proportions__of_vanishing_parameters_are_whole_topics():
@@ -223,8 +223,8 @@ def test_proportions_table__is_the_one_that_infer_would_write():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_planted_topics__are_recovered_at_the_defaults(tmp_path, seed):
-    given = {"documents": 1000, "words": 500, "tokens": 100, "topics": 10, "seed": seed}
-    simulate(tmp_path / "c", family="lda", **given)
+    options = {"documents": 1000, "words": 500, "tokens": 100, "topics": 10, "seed": seed}
+    simulate(tmp_path / "c", family="lda", **options)
     model = fit(tmp_path / "c", tmp_path / "run", family="lda", topics=10, seed=seed, scheduler="serial")
     assert distance(probabilities(model), probabilities(Model(tmp_path / "c"))) < 0.1
 
@@ -268,11 +268,11 @@ def test_simulate__refuses_what_cannot_be(tmp_path):
 
 
 def test_vectors__have_the_sizes_the_seed_and_the_truth_that_were_asked_for(tmp_path):
-    given = {"family": "hca", "documents": 300, "words": 6, "depth": 3, "branching": [3, 2], "shard_tokens": 600}
-    manifest = simulate(tmp_path / "a", seed=3, **given)
-    assert manifest.digest == simulate(tmp_path / "b", seed=3, **given).digest
+    options = {"family": "hca", "documents": 300, "words": 6, "depth": 3, "branching": [3, 2], "shard_tokens": 600}
+    manifest = simulate(tmp_path / "a", seed=3, **options)
+    assert manifest.digest == simulate(tmp_path / "b", seed=3, **options).digest
     assert files(tmp_path / "a") == files(tmp_path / "b")
-    assert manifest.digest != simulate(tmp_path / "c", seed=4, **given).digest
+    assert manifest.digest != simulate(tmp_path / "c", seed=4, **options).digest
     assert (manifest.documents, manifest.vocabulary.words, len(manifest.shards)) == (300, 6, 3)
     assert manifest.holds == "vectors"
     listed = topics(tmp_path / "a", words=6)
@@ -293,12 +293,12 @@ def test_vectors__follow_the_truth(tmp_path):
     leaf = [row["topics"][0] for row in pq.read_table(tmp_path / "c/truth/proportions").to_pylist()]
     values = np.concatenate([reference.load().values for reference in Corpus(tmp_path / "c").references])
     for node in (1, 2):
-        own = values[np.array(leaf) == node]
-        assert abs(len(own) - 3000) < 200
+        vectors = values[np.array(leaf) == node]
+        assert abs(len(vectors) - 3000) < 200
         basis = made[:, [0, node]]
         expected = basis @ basis.T + 0.25 * np.eye(4)
-        whitened = np.linalg.solve(np.linalg.cholesky(expected), (own - made[:, -1]).T)
-        assert np.abs(whitened.mean(axis=1)).max() < 5 / np.sqrt(len(own))
+        whitened = np.linalg.solve(np.linalg.cholesky(expected), (vectors - made[:, -1]).T)
+        assert np.abs(whitened.mean(axis=1)).max() < 5 / np.sqrt(len(vectors))
         np.testing.assert_allclose(np.cov(whitened), np.eye(4), atol=0.12)
         assert stats.kstest(whitened.ravel(), "norm").pvalue > 0.001
 

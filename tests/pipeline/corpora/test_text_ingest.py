@@ -177,11 +177,11 @@ def test_texts__are_the_same_corpus_by_processes(tmp_path, clusters, monkeypatch
     monkeypatch.chdir(tmp_path)
     options = {"shard_tokens": 3, "phrases": "count", "phrase_count": 1, "phrase_threshold": 0.1, **ASKED}
     monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (1,))
-    one = ingest(paths, tmp_path / "one", scheduler="serial", **options)
+    serial = ingest(paths, tmp_path / "one", scheduler="serial", **options)
     names = [f"{n}.jsonl" for n in range(4)]
     other = ingest(names, tmp_path / "other", scheduler=clusters(2), **options)
-    assert one == other
-    assert len(one.shards) > 2
+    assert serial == other
+    assert len(serial.shards) > 2
 
 
 def write_parquet(path, rows, **options):

@@ -83,8 +83,8 @@ def test_a_fit_in_scratch_files__is_the_same_bits(corpus, tmp_path, monkeypatch)
     expected = bits(fitted(corpus, tmp_path / "memory"))
     found = planning.plan
 
-    def on_disk(*given, **options):
-        plan = found(*given, **options)
+    def on_disk(*arguments, **options):
+        plan = found(*arguments, **options)
         return dataclasses.replace(plan, spilled=plan.shards)
 
     monkeypatch.setattr(fitting, "plan", on_disk)
@@ -147,19 +147,19 @@ def test_unseen_vectors__are_scored_by_what_is_left_of_them(corpus, tmp_path, ca
 def test_members__errors_are_averaged_and_told(corpus, tmp_path, capsys):
     fitted(corpus, tmp_path / "run", restarts=3)
     found = evaluate(tmp_path / "run", unseen=corpus)
-    each = [evaluate(tmp_path / f"run/members/00{n}", unseen=corpus).reconstruction_error for n in range(3)]
-    assert [member.reconstruction_error for member in found.members] == each
-    assert len(set(each)) == 3
-    assert found.reconstruction_error == pytest.approx(np.mean(each), rel=1e-14)
+    errors = [evaluate(tmp_path / f"run/members/00{n}", unseen=corpus).reconstruction_error for n in range(3)]
+    assert [member.reconstruction_error for member in found.members] == errors
+    assert len(set(errors)) == 3
+    assert found.reconstruction_error == pytest.approx(np.mean(errors), rel=1e-14)
     assert "the mean of its members' errors" in found.definition
     assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(corpus)]) == 0
-    assert f"member     001: {each[1]:.4f}" in capsys.readouterr().out.splitlines()
+    assert f"member     001: {errors[1]:.4f}" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize("error", [np.zeros(3), np.zeros((6, 1)), np.full(6, np.nan)])
 def test_errors_of_other_shapes_or_not_finite__are_no_score(corpus, tmp_path, monkeypatch, error):
     fitted(corpus, tmp_path / "run")
-    monkeypatch.setattr(means.Means, "predict", lambda *given: {"error": error})
+    monkeypatch.setattr(means.Means, "predict", lambda *arguments: {"error": error})
     with pytest.raises(NumericalError, match="expected a finite error of each vector of shard"):
         evaluate(tmp_path / "run", unseen=corpus)
 
@@ -177,7 +177,7 @@ def test_infer__writes_a_row_for_each_vector(corpus, tmp_path):
 def test_verify__finds_what_is_broken(corpus, tmp_path, monkeypatch):
     fitted(corpus, tmp_path / "run")
     assert not verify(tmp_path / "run").broken
-    monkeypatch.setattr(means.Means, "predict", lambda *given: {"error": np.full(6, -1.0)})
+    monkeypatch.setattr(means.Means, "predict", lambda *arguments: {"error": np.full(6, -1.0)})
     assert any("expected an error of 0 or more" in fault for fault in verify(tmp_path / "run").broken)
 
 

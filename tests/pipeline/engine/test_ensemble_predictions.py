@@ -28,12 +28,12 @@ def mean_prediction(places, heldout, seed=0):
         held, chances = reference.load(), []
         for model in models:
             blocks = [tasks.Block(0, 30, model.rows(0), Delta())]
-            given = (
+            states = (
                 model.local_state(reference.number),
                 tasks.gather(blocks, held.words, complete=True),
                 model.global_state,
             )
-            chances.append(model.family.predict(held, *given)["probability"])
+            chances.append(model.family.predict(held, *states)["probability"])
         total += (held.counts * np.log(np.mean(chances, axis=0))).sum()
         tokens += held.counts.sum()
     return total / tokens
@@ -58,10 +58,10 @@ def test_evaluate__scores_the_mean_of_the_predictions(small, single, ensemble, s
 @pytest.mark.long
 @pytest.mark.xdist_group("clusters")
 def test_evaluate__has_the_same_bits_everywhere(small, ensemble, clusters):
-    for given in ({"heldout": small[1]}, {"unseen": small[1]}):
-        whole = evaluate(ensemble, scheduler="serial", **given)
-        assert evaluate(ensemble, workers=3, **given) == whole
-        assert evaluate(ensemble, scheduler=clusters(2), **given) == whole
+    for options in ({"heldout": small[1]}, {"unseen": small[1]}):
+        whole = evaluate(ensemble, scheduler="serial", **options)
+        assert evaluate(ensemble, workers=3, **options) == whole
+        assert evaluate(ensemble, scheduler=clusters(2), **options) == whole
 
 
 def test_a_run_by_itself__is_scored_as_before(small, single):
@@ -108,9 +108,11 @@ def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
         for distances in apart
     ]
     for topic in topics(ensemble):
-        own = [distances[topic.id, matches[topic.id]] for distances, matches in zip(apart, best, strict=True)]
-        assert topic.stability == pytest.approx(1.0 - np.mean(own), abs=1e-3)
-        assert topic.support == sum(far <= 0.6 for far in own)
+        partner_distances = [
+            distances[topic.id, matches[topic.id]] for distances, matches in zip(apart, best, strict=True)
+        ]
+        assert topic.stability == pytest.approx(1.0 - np.mean(partner_distances), abs=1e-3)
+        assert topic.support == sum(far <= 0.6 for far in partner_distances)
     assert all(topic.stability is None for topic in topics(ensemble / "members/001"))
 
 

@@ -54,8 +54,8 @@ def test_members__equal_fits_with_their_seeds(small, single, tmp_path, where, cl
     """Wherever they run, and however many of them side by side."""
     kind, workers = where
     scheduler = clusters(workers) if kind == "processes" else kind
-    given = {"heldout": small[1], "seed": 4, "restarts": 3, **ENSEMBLE_OPTIONS}
-    fit(small[0], tmp_path / "run", scheduler=scheduler, workers=workers if kind == "threads" else None, **given)
+    options = {"heldout": small[1], "seed": 4, "restarts": 3, **ENSEMBLE_OPTIONS}
+    fit(small[0], tmp_path / "run", scheduler=scheduler, workers=workers if kind == "threads" else None, **options)
     same(tmp_path / "run", single)
     told = Run(tmp_path / "run").events()
     assert [event["event"] for event in told] == ["cluster", "compile", "start", *["member"] * 3, "end"]
@@ -76,9 +76,9 @@ def test_a_stopped_ensemble__continues_to_the_same_bits_and_events(small, single
         if event["event"] == "iteration" and (event["member"], event["iteration"]) == (member, iteration):
             raise KeyboardInterrupt
 
-    given = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": workers, "sinks": [sink], **ENSEMBLE_OPTIONS}
+    options = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": workers, "sinks": [sink], **ENSEMBLE_OPTIONS}
     with pytest.raises(KeyboardInterrupt):
-        fit(small[0], tmp_path / "run", **given)
+        fit(small[0], tmp_path / "run", **options)
     end = Run(tmp_path / "run").events()[-1]
     assert (end["event"], end["reason"], end["members"]) == ("end", "interrupt", 3)
     assert end["ended"] < 3
@@ -98,9 +98,9 @@ def test_an_error_in_a_member__ends_all_with_what_they_have(small, single, tmp_p
         if event["event"] == "iteration" and (event["member"], event["iteration"]) == (1, 4):
             raise StoppedError("on purpose")
 
-    given = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": 8, "sinks": [sink], **ENSEMBLE_OPTIONS}
+    options = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": 8, "sinks": [sink], **ENSEMBLE_OPTIONS}
     with pytest.raises(StoppedError, match="on purpose"):
-        fit(small[0], tmp_path / "run", **given)
+        fit(small[0], tmp_path / "run", **options)
     assert Run(tmp_path / "run").events()[-1]["reason"] == "error"
     assert Run(tmp_path / "run/members/001").events()[-1]["reason"] == "error"
     assert Run(tmp_path / "run/members/001").checkpoints.latest() == 4
@@ -159,8 +159,8 @@ def test_a_member__may_be_resumed_by_itself(small, ensemble, tmp_path):
 
 
 def test_the_best_member__is_kept_alone(small, single, tmp_path):
-    given = {"heldout": small[1], "seed": 4, "restarts": 3, "keep": "best", **ENSEMBLE_OPTIONS}
-    fit(small[0], tmp_path / "run", **given)
+    options = {"heldout": small[1], "seed": 4, "restarts": 3, "keep": "best", **ENSEMBLE_OPTIONS}
+    fit(small[0], tmp_path / "run", **options)
     scores = [scores_of(single / str(number))[-1] for number in range(3)]
     best = int(np.argmax(scores))
     assert [path.name for path in (tmp_path / "run/members").iterdir()] == [f"{best:03d}"]
@@ -175,21 +175,21 @@ def test_the_best_member__is_kept_alone(small, single, tmp_path):
     with pytest.raises(OptionError, match=f"only its best member is left.*members/{best:03d}"):
         resume(tmp_path / "run", iterations=9)
     with pytest.raises(OptionError, match="requires `restarts`"):
-        fit(small[0], tmp_path / "other", **{**given, "restarts": 0})
+        fit(small[0], tmp_path / "other", **{**options, "restarts": 0})
 
 
 def test_the_best_member__has_the_best_objective_where_nothing_is_held_out(small, tmp_path):
-    given = {"family": "vb-lda", "topics": 4, "iterations": 6, "seed": 4, "restarts": 3}
-    fit(small[0], tmp_path / "all", **given)
+    options = {"family": "vb-lda", "topics": 4, "iterations": 6, "seed": 4, "restarts": 3}
+    fit(small[0], tmp_path / "all", **options)
     ends = [Run(tmp_path / f"all/members/{number:03d}").events() for number in range(3)]
     values = [[event for event in events if event["event"] == "iteration"][-1]["objective"] for events in ends]
-    fit(small[0], tmp_path / "run", keep="best", **given)
+    fit(small[0], tmp_path / "run", keep="best", **options)
     end = Run(tmp_path / "run").events()[-1]
     assert (end["best_member"], end["chosen_by"]) == (int(np.argmax(values)), "objective")
     assert [path.name for path in (tmp_path / "run/members").iterdir()] == [f"{end['best_member']:03d}"]
-    given = {"family": "lda", "topics": 4, "iterations": 2, "restarts": 2, "keep": "best"}
+    options = {"family": "lda", "topics": 4, "iterations": 2, "restarts": 2, "keep": "best"}
     with pytest.raises(OptionError, match="no objective under these options"):  # of order 0
-        fit(small[0], tmp_path / "none", **given)
+        fit(small[0], tmp_path / "none", **options)
     assert len(list((tmp_path / "none/members").iterdir())) == 2
 
 
@@ -206,11 +206,11 @@ def test_what_makes_no_ensemble__is_refused(small, tmp_path):
 
 def test_an_ensemble_of_warm_starts__needs_samplers(small, ensemble, tmp_path):
     """The members differ in their seeds alone; a warm start of LDA draws no number."""
-    given = {**ENSEMBLE_OPTIONS, "iterations": 2, "restarts": 2, "warm": ensemble}
+    options = {**ENSEMBLE_OPTIONS, "iterations": 2, "restarts": 2, "warm": ensemble}
     with pytest.raises(OptionError, match="restarts: 2 fits of 'lda' from one run .* would all be the same"):
-        fit(small[0], tmp_path / "run", **given)
+        fit(small[0], tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
-    fit(small[0], tmp_path / "run", **{**given, "family": "gibbs-lda"})  # from its first member
+    fit(small[0], tmp_path / "run", **{**options, "family": "gibbs-lda"})  # from its first member
     record = Run(tmp_path / "run/members/001").record()
     assert record["warm"]["url"] == str(ensemble / "members/000/model")
     found = [bits(Model(tmp_path / f"run/members/00{number}"), SHARDS) for number in range(2)]
@@ -219,10 +219,10 @@ def test_an_ensemble_of_warm_starts__needs_samplers(small, ensemble, tmp_path):
 
 def test_a_warm_start_from_as_many_members__begins_each_from_its_own(small, ensemble, tmp_path):
     """Member k is the fit with its seed that begins from member k, whether the ensemble was stopped or not."""
-    given = {**ENSEMBLE_OPTIONS, "iterations": 3, "seed": 5, "scheduler": "serial"}
-    fit(small[0], tmp_path / "run", **given, restarts=3, warm=ensemble)
+    options = {**ENSEMBLE_OPTIONS, "iterations": 3, "seed": 5, "scheduler": "serial"}
+    fit(small[0], tmp_path / "run", **options, restarts=3, warm=ensemble)
     for number in range(3):
-        alone = {**given, "seed": member_seed(5, number), "warm": ensemble / f"members/{number:03d}"}
+        alone = {**options, "seed": member_seed(5, number), "warm": ensemble / f"members/{number:03d}"}
         fit(small[0], tmp_path / f"{number}", **alone)
         found = Run(tmp_path / f"run/members/{number:03d}")
         assert bits(Model(found.folder.url), SHARDS) == bits(Model(tmp_path / f"{number}"), SHARDS)
@@ -233,7 +233,7 @@ def test_a_warm_start_from_as_many_members__begins_each_from_its_own(small, ense
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(small[0], tmp_path / "stopped", **given, restarts=3, warm=ensemble, sinks=[sink])
+        fit(small[0], tmp_path / "stopped", **options, restarts=3, warm=ensemble, sinks=[sink])
     with pytest.raises(MismatchError, match="not the model that the run begins from"):
         resume(tmp_path / "stopped", warm=ensemble / "members/001", scheduler="serial")
     resume(tmp_path / "stopped", warm=ensemble, scheduler="serial")
@@ -243,13 +243,13 @@ def test_a_warm_start_from_as_many_members__begins_each_from_its_own(small, ense
 
 
 def test_members_side_by_side__are_as_many_as_keep_workers_busy_and_memory_holds(small):
-    given = {"family": "lda", "topics": 500, "workers": 8}
-    alone, several = estimate(small[0], **given), estimate(small[0], restarts=10, **given)
+    options = {"family": "lda", "topics": 500, "workers": 8}
+    alone, several = estimate(small[0], **options), estimate(small[0], restarts=10, **options)
     assert (alone.members, several.members) == (1, 4)  # 16 sweeps for 8 workers, 5 shards each
     assert several.memory["local states"] == 4 * alone.memory["local states"]
     assert several.run == 10 * alone.run
     assert "4 members side by side" in several.table()
-    less = estimate(small[0], restarts=10, memory=int((alone.needed + several.needed) / 2), **given)
+    less = estimate(small[0], restarts=10, memory=int((alone.needed + several.needed) / 2), **options)
     assert 1 <= less.members < 4
     assert less.needed <= less.place.memory
     assert estimate(small[0], restarts=10, family="lda", topics=3, scheduler="serial").members == 1
@@ -286,8 +286,8 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
         assert code == 0, err
         return out, err
 
-    given = ["--family", "lda", "--topics", 3, "--iterations", 3, "--heldout", small[1], "--quiet"]
-    told = json.loads(command("fit", small[0], "run", *given, "--restarts", 2, "--json")[0])
+    flags = ["--family", "lda", "--topics", 3, "--iterations", 3, "--heldout", small[1], "--quiet"]
+    told = json.loads(command("fit", small[0], "run", *flags, "--restarts", 2, "--json")[0])
     assert [member["member"] for member in told["members"]] == [0, 1]
     assert [member["seed"] for member in told["members"]] == [0, member_seed(0, 1)]
     scored = json.loads(command("evaluate", "run", "--heldout", small[1], "--json")[0])
@@ -306,10 +306,10 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
     assert json.loads(command("info", "run", "--json")[0])["restarts"] == 2
     assert "2 members in" in command("fit", "--resume", "run", "--iterations", 4, "--quiet")[0]
     assert "the run has ended" in command("fit", "--resume", "run", "--quiet")[0]
-    out = command("fit", small[0], "best", *given, "--restarts", 2, "--keep", "best")[0]
+    out = command("fit", small[0], "best", *flags, "--restarts", 2, "--keep", "best")[0]
     assert "it was chosen by its score" in out
     assert len(list((tmp_path / "best/members").iterdir())) == 1
-    out = command("fit", small[0], "warm", *given, "--warm", "best")[0]
+    out = command("fit", small[0], "warm", *flags, "--warm", "best")[0]
     assert "3 iterations" in out
     (tmp_path / "fit.toml").write_text('family = "lda"\ntopics = 3\niterations = 4\nsamples = 2\nsample-every = 1\n')
     command("fit", small[0], "sampled", "--config", "fit.toml", "--quiet")

@@ -154,8 +154,8 @@ def test_frames__have_columns_by_name(tmp_path):
         "tag": [["x"], ["x", "y"], [], None],
         "stars": [1, 2, 3, None],
     }
-    given = {"text": "body", "id": "key", "labels": "topic=tag", "covariates": ["stars"], "stop_words": "none"}
-    found = fit(Stream(pa.table(frame)), tmp_path / "run", **HOW, **given, min_documents=1)
+    options = {"text": "body", "id": "key", "labels": "topic=tag", "covariates": ["stars"], "stop_words": "none"}
+    found = fit(Stream(pa.table(frame)), tmp_path / "run", **HOW, **options, min_documents=1)
     assert found.document_ids == list("abcd")
     corpus = Corpus(tmp_path / "run/corpus")
     assert set(corpus.manifest.fields) == {"labels", "stars"}

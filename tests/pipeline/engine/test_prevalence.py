@@ -30,7 +30,7 @@ def written(path, documents, seed, parties=("a", "a", "b", "c")):
     size[:, 1] *= np.exp((year - 2000.0) / 10.0)
     theta = np.array([noise.dirichlet(row) for row in size])
     with path.open("w", encoding="utf-8") as file:
-        for number, (own, shares) in enumerate(zip(party, theta, strict=True)):
+        for number, (party_of_document, shares) in enumerate(zip(party, theta, strict=True)):
             words = noise.choice(WORDS, TOKENS if number % 50 else 0, p=shares @ phi)
             row = {
                 "id": str(number),
@@ -38,7 +38,7 @@ def written(path, documents, seed, parties=("a", "a", "b", "c")):
                 "date": f"{1990 + number % 20}-05-01",
             }
             row["year"] = None if number % 17 == 3 else round(float(year[number]), 1)
-            row |= {} if number % 19 == 3 else {"party": str(own)}
+            row |= {} if number % 19 == 3 else {"party": str(party_of_document)}
             file.write(json.dumps(row) + "\n")
     return theta
 
@@ -57,8 +57,8 @@ def corpora(tmp_path_factory):
 
 
 def fitted(corpora, out, **options):
-    given = {"family": "lda", "topics": TOPICS, "prevalence": FORMULA, "iterations": 30, "seed": 3}
-    return fit(corpora / "train", out, **{**given, "heldout": corpora / "heldout", **options})
+    settings = {"family": "lda", "topics": TOPICS, "prevalence": FORMULA, "iterations": 30, "seed": 3}
+    return fit(corpora / "train", out, **{**settings, "heldout": corpora / "heldout", **options})
 
 
 @pytest.fixture(scope="module")
@@ -151,16 +151,16 @@ def test_coefficients_at_their_prior__give_the_scores_of_lda(corpora, tmp_path, 
     monkeypatch.setattr(prevalence, "stepped", lambda state, *_: state.prevalence_coefficients)
     for name, formula in (("own", "~ party"), ("same", None)):
         fitted(corpora, tmp_path / name, scheduler="serial", prevalence=formula, inverse_temperature=1.0)
-    own, same = scores_of(tmp_path / "own"), scores_of(tmp_path / "same")
-    np.testing.assert_allclose(own, same, atol=1e-5)
+    informed, same = scores_of(tmp_path / "own"), scores_of(tmp_path / "same")
+    np.testing.assert_allclose(informed, same, atol=1e-5)
 
 
 def test_shares_at_their_prior__give_the_bits_of_the_hdp(corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(prevalence, "_share_steps", lambda state, *_: np.zeros_like(state.prevalence_coefficients))
     for name, formula in (("own", "~ party"), ("same", None)):
         fitted(corpora, tmp_path / name, family="hdp", scheduler="serial", prevalence=formula, inverse_temperature=1.0)
-    own, same = scores_of(tmp_path / "own"), scores_of(tmp_path / "same")
-    np.testing.assert_allclose(own, same, atol=1e-5)
+    informed, same = scores_of(tmp_path / "own"), scores_of(tmp_path / "same")
+    np.testing.assert_allclose(informed, same, atol=1e-5)
 
 
 def test_the_hdp__finds_effects_and_leaves_the_shares_of_the_corpus(corpora, tmp_path):

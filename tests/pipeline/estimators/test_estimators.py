@@ -189,11 +189,11 @@ def test_fit__is_that_of_the_command_bit_for_bit(cls, small, counts, tmp_path):
     words = ["fit", small[0], tmp_path / "run", "--family", cls.FAMILY, "--set", topics, "--iterations", 5]
     assert main([str(word) for word in [*words, "--seed", 4, "--scheduler", "serial", "--quiet"]]) == 0
     expected = model_bits(Model(tmp_path / "run"))
-    given = {"random_state": 4, "shard_tokens": 500}
-    assert bits(small_of(cls, **given).fit(counts)) == expected
-    assert bits(small_of(cls, **given, n_jobs=3).fit(counts)) == expected
-    assert bits(small_of(cls, **given, scheduler="serial").fit(small[0])) == expected
-    kept = small_of(cls, **given, run=tmp_path / "kept").fit(counts)
+    options = {"random_state": 4, "shard_tokens": 500}
+    assert bits(small_of(cls, **options).fit(counts)) == expected
+    assert bits(small_of(cls, **options, n_jobs=3).fit(counts)) == expected
+    assert bits(small_of(cls, **options, scheduler="serial").fit(small[0])) == expected
+    kept = small_of(cls, **options, run=tmp_path / "kept").fit(counts)
     assert bits(kept) == expected == model_bits(Model(tmp_path / "kept"))
     assert kept.n_iter_ == 5
 
@@ -352,16 +352,16 @@ def test_restarts__are_averaged_as_by_the_functions(counts, tmp_path, cls):
 
 
 def test_a_consensus_and_a_start__match_the_functions(counts, tmp_path):
-    given = {"restarts": 2, "combine": "consensus", "init": "documents", "init_strength": 1.0, "weights": "idf"}
-    estimator = small_of(CollapsedLDA, random_state=3, run=tmp_path / "run", **given).fit(counts)
+    options = {"restarts": 2, "combine": "consensus", "init": "documents", "init_strength": 1.0, "weights": "idf"}
+    estimator = small_of(CollapsedLDA, random_state=3, run=tmp_path / "run", **options).fit(counts)
     record = Run(tmp_path / "run").record()
     assert (record["combine"], record["start"]["kind"], record["options"]["weights"]) == (
         "consensus",
         "documents",
         "idf",
     )
-    here = small_of(CollapsedLDA, random_state=3, **given).fit(counts)
-    assert here.transform(counts).tobytes() == estimator.transform(counts).tobytes()
+    loaded = small_of(CollapsedLDA, random_state=3, **options).fit(counts)
+    assert loaded.transform(counts).tobytes() == estimator.transform(counts).tobytes()
     for more, text in (
         ({"combine": "consensus"}, "requires 2 models or more"),
         ({"init": "nearby"}, "init: expected random"),

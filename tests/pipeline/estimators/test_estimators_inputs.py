@@ -98,9 +98,15 @@ def test_containers_of_counts__are_refused_with_what_to_pass(counts):
 
 @pytest.mark.parametrize("cls", [CollapsedLDA, GibbsLDA, VariationalLDA])
 def test_parameters__may_be_numbers_of_numpy(cls, counts):
-    one, many = np.int64(1), np.int64(500)
-    given = {"tol": np.float32(0), "n_jobs": one, "workers": one, "shard_tokens": many, "memory": np.int64(2**31)}
-    estimator = small_of(cls, restarts=np.int64(0), random_state=np.int64(0), **given).fit(counts)
+    number, many = np.int64(1), np.int64(500)
+    options = {
+        "tol": np.float32(0),
+        "n_jobs": number,
+        "workers": number,
+        "shard_tokens": many,
+        "memory": np.int64(2**31),
+    }
+    estimator = small_of(cls, restarts=np.int64(0), random_state=np.int64(0), **options).fit(counts)
     assert bits(estimator) == bits(small_of(cls, shard_tokens=500, random_state=0).fit(counts))
     assert len(estimator.top_words(np.int64(3))[0]) == 3
 

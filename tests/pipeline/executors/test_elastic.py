@@ -226,7 +226,7 @@ def test_fits_that_share_a_scheduler__do_not_disturb_one_another(small, tmp_path
     def run(place, seed):
         found[place] = rows(fit(small[0], tmp_path / place / "run", scheduler=cluster, seed=seed, **OPTIONS))
 
-    threads = [threading.Thread(target=run, args=given) for given in (("one", 0), ("same", 0), ("other", 1))]
+    threads = [threading.Thread(target=run, args=arguments) for arguments in (("one", 0), ("same", 0), ("other", 1))]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -19,8 +19,8 @@ def cluster():
     options = {"nthreads": 1, "protocol": "tcp://"}
     resources = [{"topics": 1.0}, {}]
     workers = {
-        number: {"cls": distributed.Worker, "options": {**options, "resources": own, "name": number}}
-        for number, own in enumerate(resources)
+        number: {"cls": distributed.Worker, "options": {**options, "resources": worker_resources, "name": number}}
+        for number, worker_resources in enumerate(resources)
     }
     scheduler = {"cls": distributed.Scheduler, "options": {"dashboard": False, "protocol": "tcp://", "port": 0}}
     with distributed.SpecCluster(workers=workers, scheduler=scheduler) as started:

@@ -50,9 +50,9 @@ def test_with_the_certificate__a_fit_has_the_same_bits(small, tmp_path, tls, clu
 
 
 def test_certificates_of_dasks_configuration__are_used(tls, cluster, monkeypatch):
-    own = {"ca-file": tls.ca, "client": {"cert": tls.cert, "key": tls.key}}
+    certificates = {"ca-file": tls.ca, "client": {"cert": tls.cert, "key": tls.key}}
     monkeypatch.setitem(
-        dask.config.config["distributed"]["comm"], "tls", {**dask.config.get("distributed.comm.tls"), **own}
+        dask.config.config["distributed"]["comm"], "tls", {**dask.config.get("distributed.comm.tls"), **certificates}
     )
     executor = open_executor(cluster)
     try:

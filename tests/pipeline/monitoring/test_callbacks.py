@@ -38,9 +38,9 @@ def here(tmp_path, monkeypatch):
 
 
 def test_a_fit__tells_callbacks_and_survives_them(here, small, capsys):
-    given = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--iterations", "3", "--scheduler", "serial"]
+    words = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--iterations", "3", "--scheduler", "serial"]
     names = ["--callback", "my_callbacks:Failing", "--callback", "my_callbacks:listen"]
-    assert main([*given, *names]) == 0
+    assert main([*words, *names]) == 0
     told = sys.modules["my_callbacks"].told
     assert told[0] == {"event": "run", "iteration": 0, "elapsed": 0.0, "run": "run"}
     assert [event["iteration"] for event in told if event["event"] == "iteration"] == [1, 2, 3]
@@ -64,8 +64,8 @@ def test_a_fit__tells_callbacks_and_survives_them(here, small, capsys):
 def test_wrong_names__are_refused_before_anything_runs(here, small, capsys, name, said):
     with pytest.raises(OptionError, match=said):
         load_function(name, "callback")
-    given = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--callback", name]
-    assert main(given) == 2
+    words = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--callback", name]
+    assert main(words) == 2
     assert said in capsys.readouterr().err
     assert not (here / "run").exists()
     assert str(here) not in sys.path
@@ -134,9 +134,9 @@ def mlflow(monkeypatch):
 
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_mlflow__gets_parameters_metrics_and_the_model(here, small, mlflow, restarts):
-    given = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--iterations", "3", "--heldout", small[1]]
-    given += ["--scheduler", "serial", "--callback", "collapsium.pipeline.monitoring.mlflow_callback:MLflow", "--quiet"]
-    assert main([*given, *(["--restarts", "2"] if restarts else [])]) == 0
+    words = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--iterations", "3", "--heldout", small[1]]
+    words += ["--scheduler", "serial", "--callback", "collapsium.pipeline.monitoring.mlflow_callback:MLflow", "--quiet"]
+    assert main([*words, *(["--restarts", "2"] if restarts else [])]) == 0
     (client,) = Client.made
     assert [run["name"] for run in client.runs.values()] == ["run", "run/000", "run/001"][: restarts + 1]
     assert all(run["status"] == "FINISHED" for run in client.runs.values())

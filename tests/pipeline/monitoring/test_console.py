@@ -82,7 +82,7 @@ def test_count_outside_a_terminal__is_a_line_with_its_time_every_ten_seconds(mon
             tell(1000 * number)
     times, texts = zip(*(line.split(" ", 1) for line in stream.getvalue().splitlines()), strict=True)
     assert texts == ("ingesting: 10,000 documents", "ingesting: 20,000 documents")
-    assert all(datetime.datetime.fromisoformat(each).tzinfo for each in times)
+    assert all(datetime.datetime.fromisoformat(text).tzinfo for text in times)
 
 
 def lines_of(told, **how):
@@ -334,7 +334,7 @@ def test_lines_of_compilation__match_the_log(monkeypatch, form):
     else:
         times, texts = zip(*(line.split(" ", 1) for line in lines), strict=True)
         assert texts == ("compiling: 0 of 2", "compiling: 2 of 2")
-        assert all(datetime.datetime.fromisoformat(each).tzinfo for each in times)
+        assert all(datetime.datetime.fromisoformat(text).tzinfo for text in times)
     show_compilation(form, quiet=True)
     log.info("compiling: 0 of 3", extra={"compiled": 0, "total": 3})
     assert stream.getvalue().splitlines() == lines

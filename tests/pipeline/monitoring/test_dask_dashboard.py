@@ -120,9 +120,9 @@ def test_the_board__asks_for_metrics_that_exist():
     told(Feed(lambda message: runs.log_event(TOPIC, message), "one", list, 0.0))
     metrics = RunMetrics()
     metrics.sources.add(runs)
-    given = {sample.name for metric in metrics.collect() for sample in metric.samples}
+    exported = {sample.name for metric in metrics.collect() for sample in metric.samples}
     unasked = {"collapsium_objective", "collapsium_change"}  # there is none of these in what was told
-    assert asked - unasked <= given
+    assert asked - unasked <= exported
     places = [panel["gridPos"] for panel in board["panels"]]
     cells = [
         (x, y)

@@ -49,10 +49,10 @@ def parts_of(path):
 
 def test_report__needs_neither_corpus_nor_network(made, tmp_path):
     found = report(made[0], tmp_path / "out.html")
-    text, data, policy, own = parts_of(tmp_path / "out.html")
+    text, data, policy, inlined = parts_of(tmp_path / "out.html")
     assert (found.topics, found.notes) == (4, [])
     assert found.examples == len(data["documents"]) > 4
-    for name, content in own.items():
+    for name, content in inlined.items():
         assert f"{name}-src 'sha256-{b64encode(hashlib.sha256(content.encode()).digest()).decode()}'" in policy
     assert policy.startswith("default-src 'none'")
     assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", text)
@@ -131,13 +131,13 @@ def test_relevant_words__match_all_probabilities(made):
     )
     tokens = model.vocabulary.tokens
     for topic, pool in zip(found, relevant(model, ids, share, 5), strict=True):
-        own = phi[:, topic.id]
-        allowed = (own * topic.share * tokens.sum() >= 0.5) & (tokens > 0)
+        probability = phi[:, topic.id]
+        allowed = (probability * topic.share * tokens.sum() >= 0.5) & (tokens > 0)
         for weight in WEIGHTS:
-            score = np.log(own) - (1 - weight) * np.log(np.maximum(tokens, 1) / tokens.sum())
+            score = np.log(probability) - (1 - weight) * np.log(np.maximum(tokens, 1) / tokens.sum())
             best = sorted(np.flatnonzero(allowed), key=lambda word: -score[word])[:5]
             assert set(best) <= set(pool.words.tolist())
-        assert np.allclose(pool.probability, own[pool.words])
+        assert np.allclose(pool.probability, probability[pool.words])
 
 
 @given(st.floats(-1e7, 1e7), st.floats(1e-6, 1e6))
@@ -182,15 +182,15 @@ def test_plot__draws_what_is_asked_for(made, tmp_path, capsys):
 
 def test_export__to_pyldavis_is_what_it_prepares(made, tmp_path):
     found = export(made[0], tmp_path / "vis.json", to="pyldavis")
-    given = json.loads((tmp_path / "vis.json").read_text())
-    phi, theta = np.array(given["topic_term_dists"]), np.array(given["doc_topic_dists"])
-    assert phi.shape == (4, len(given["vocab"])) == (4, len(given["term_frequency"]))
-    assert theta.shape == (found.documents, 4) == (len(given["doc_lengths"]), 4)
+    exported = json.loads((tmp_path / "vis.json").read_text())
+    phi, theta = np.array(exported["topic_term_dists"]), np.array(exported["doc_topic_dists"])
+    assert phi.shape == (4, len(exported["vocab"])) == (4, len(exported["term_frequency"]))
+    assert theta.shape == (found.documents, 4) == (len(exported["doc_lengths"]), 4)
     assert np.allclose(phi.sum(axis=1), 1, atol=1e-5)
     assert np.allclose(theta.sum(axis=1), 1, atol=1e-5)
-    assert min(given["term_frequency"]) > 0
-    assert sum(given["doc_lengths"]) == sum(given["term_frequency"])
-    shares = (theta * np.array(given["doc_lengths"])[:, None]).sum(axis=0) / sum(given["doc_lengths"])
+    assert min(exported["term_frequency"]) > 0
+    assert sum(exported["doc_lengths"]) == sum(exported["term_frequency"])
+    shares = (theta * np.array(exported["doc_lengths"])[:, None]).sum(axis=0) / sum(exported["doc_lengths"])
     by_id = sorted(topics(made[0], 1), key=lambda topic: topic.id)
     assert np.allclose(shares, [topic.share for topic in by_id], atol=0.02)
 
@@ -202,11 +202,11 @@ def test_exports__number_topics_by_their_ids_and_hold_those_of_which_some_are_un
         assert main(["export", str(run), str(tmp_path / f"{name}.json"), "--to", "pyldavis"]) == 0
         said = capsys.readouterr().out
         assert ("from 0 to 2, without the unused ids" in said) == (name == "fewer")
-        given = json.loads((tmp_path / f"{name}.json").read_text())
-        assert (given["plot_opts"]["topic_ids"], given["sort_topics"], given["start_index"]) == (ids, False, 0)
-        phi = np.array(given["topic_term_dists"])
+        exported = json.loads((tmp_path / f"{name}.json").read_text())
+        assert (exported["plot_opts"]["topic_ids"], exported["sort_topics"], exported["start_index"]) == (ids, False, 0)
+        phi = np.array(exported["topic_term_dists"])
         for number, topic in enumerate(ids):
-            assert [given["vocab"][word] for word in np.argsort(-phi[number], kind="stable")[:5]] == words[topic]
+            assert [exported["vocab"][word] for word in np.argsort(-phi[number], kind="stable")[:5]] == words[topic]
 
 
 def test_export__refuses_options_of_another_format(made, tmp_path):

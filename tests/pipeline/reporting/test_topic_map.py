@@ -30,8 +30,8 @@ def grouped(groups, size, seed=0, words=200):
     """Topics of several groups: topics of one group have words in common."""
     generator = np.random.default_rng(seed)
     common = generator.dirichlet([0.05] * words, size=groups)
-    own = generator.dirichlet([0.05] * words, size=groups * size)
-    return 0.45 * np.repeat(common, size, axis=0) + 0.55 * own
+    separate = generator.dirichlet([0.05] * words, size=groups * size)
+    return 0.45 * np.repeat(common, size, axis=0) + 0.55 * separate
 
 
 def overlapping(boxes):

@@ -47,11 +47,11 @@ def check_nothing_is_lost(tree, shown):
     assert len(nodes) + sum(node.count for node in stubs) == len(tree)
     assert [node.id for node in nodes] == [node.id for node in tree if node.id in {node.id for node in nodes}]
     for node in nodes:
-        own = [child.below for child in nodes if child.parent == node.id] + [
+        below = [child.below for child in nodes if child.parent == node.id] + [
             stub.below for stub in stubs if stub.id == node.id
         ]
-        if own:
-            assert node.below == pytest.approx(node.share + sum(own))
+        if below:
+            assert node.below == pytest.approx(node.share + sum(below))
     for stub in stubs:
         assert stub.level == next(node.level for node in nodes if node.id == stub.id) + 1
 

@@ -183,8 +183,8 @@ def test_a_version_of_restarts__has_the_mean_of_their_proportions(days):
     found = [
         dict(zip(*row, strict=True)) for row in zip(proportions["topics"], proportions["proportions"], strict=True)
     ]
-    for own, theta in zip(found, model.document_topic, strict=True):
-        assert own == pytest.approx({topic: theta[topic] for topic in own}, abs=1e-6)
+    for shares, theta in zip(found, model.document_topic, strict=True):
+        assert shares == pytest.approx({topic: theta[topic] for topic in shares}, abs=1e-6)
 
 
 def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_topics(tmp_path):

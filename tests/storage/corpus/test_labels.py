@@ -15,7 +15,7 @@ def test_take__gives_documents_in_any_order_and_as_often_as_asked(rows, data):
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9))
     found = labels.take(np.array(chosen, dtype=np.int64))
     for place, document in enumerate(chosen):
-        own = found.position[found.offsets[place] : found.offsets[place + 1]]
-        assert {labels.names[number] for number in own} == {("x", str(value)) for value in rows[document]}
+        positions = found.position[found.offsets[place] : found.offsets[place + 1]]
+        assert {labels.names[number] for number in positions} == {("x", str(value)) for value in rows[document]}
     assert np.array_equal(found.numbers["y"], labels.numbers["y"][chosen], equal_nan=True)
     assert found.offsets.size == len(chosen) + 1

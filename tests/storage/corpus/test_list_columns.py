@@ -44,12 +44,12 @@ def test_labels__are_dropped_by_their_address_alone(drawn, cut, share, seed, fie
             assert column.to_pylist() == [value for part in parts for value in part[name].to_pylist()]
     assert able == sum(piece[2] for piece in pieces)
     for name in extras:
-        for own, a, b in zip(*(part[name].to_pylist() for part in (extras, left, dropped)), strict=True):
+        for labels, a, b in zip(*(part[name].to_pylist() for part in (extras, left, dropped)), strict=True):
             if name == "n":
-                assert (a if b is None else b) == own
+                assert (a if b is None else b) == labels
             else:
-                assert [label for label in own or [] if label in a] == a
-                assert [label for label in own or [] if label not in a] == b
+                assert [label for label in labels or [] if label in a] == a
+                assert [label for label in labels or [] if label not in a] == b
                 assert field is None or all(label["field"] == field for label in b)
 
 

@@ -15,9 +15,9 @@ DOCUMENTS = st.lists(st.one_of(st.none(), st.lists(SEGMENT, max_size=4)), min_si
 
 def documents_of_segments(rows):
     """Make documents of lists of segments, each a word's count by its number."""
-    each = [row or [] for row in rows]
-    pairs = [(word, part[word]) for document in each for part in document for word in sorted(part)]
-    lengths = [sum(map(len, document)) for document in each]
+    documents = [row or [] for row in rows]
+    pairs = [(word, part[word]) for document in documents for part in document for word in sorted(part)]
+    lengths = [sum(map(len, document)) for document in documents]
     words, counts = (np.array([pair[place] for pair in pairs], dtype=np.int32) for place in (0, 1))
     segments = pa.array([None if row is None else [len(part) for part in row] for row in rows], EXTRAS["segments"])
     ids = pa.array([str(n) for n in range(len(rows))], pa.string())

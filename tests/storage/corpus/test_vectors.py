@@ -201,10 +201,10 @@ def test_a_chunk_that_is_missing__is_no_zeros(corpus):
 
 
 def test_chunks_that_changed_places__are_found(corpus):
-    one, other = corpus / "vectors.zarr/c/0/0", corpus / "vectors.zarr/c/2/0"
-    data = one.read_bytes(), other.read_bytes()
-    one.write_bytes(data[1])
-    other.write_bytes(data[0])
+    first, third = corpus / "vectors.zarr/c/0/0", corpus / "vectors.zarr/c/2/0"
+    data = first.read_bytes(), third.read_bytes()
+    first.write_bytes(data[1])
+    third.write_bytes(data[0])
     with pytest.raises(DamagedError, match="c/0/0"):
         Corpus(corpus).references[0].load()
 

@@ -47,8 +47,8 @@ def record_of(documents, pairs):
 
 
 def shard_of(ids, **more):
-    one = pa.array([[0]] * len(ids), pa.list_(pa.int32()))
-    return {"id": ids, "words": one, "counts": pa.array([[1]] * len(ids), pa.list_(pa.int32())), **more}
+    single_words = pa.array([[0]] * len(ids), pa.list_(pa.int32()))
+    return {"id": ids, "words": single_words, "counts": pa.array([[1]] * len(ids), pa.list_(pa.int32())), **more}
 
 
 def test_a_shard_whose_ids_are_one_long_word__is_refused():

@@ -134,8 +134,8 @@ def test_columns__are_ids_and_labels_by_name_or_number(tmp_path, text, id_field,
     found = read(path, id=id_field, labels=(label,))
     assert found.ids.to_pylist() == ["a", "b", "c"]
     assert found.values.tolist() == [[1, 2], [3, 4], [5, 6]]
-    given = [{"field": "kind", "value": "x"}], [], [{"field": "kind", "value": "y"}]
-    assert found.extras["labels"].to_pylist() == [*given]
+    labels = [{"field": "kind", "value": "x"}], [], [{"field": "kind", "value": "y"}]
+    assert found.extras["labels"].to_pylist() == [*labels]
     source = open_vectors([path], ReadOptions(id=id_field, labels=(label,)))
     assert source.columns() == ["length", "width"]
 
@@ -146,8 +146,8 @@ def test_labels__of_files_without_a_header_have_names_too(tmp_path):
         [{"field": "label1", "value": "a"}, {"field": "label2", "value": "0"}],
         [{"field": "label1", "value": "b"}, {"field": "label2", "value": "7"}],
     ]
-    one = read(put(tmp_path, "s.tra", "1,a\n2,b\n"), labels=("-1",)).extras["labels"].to_pylist()
-    assert one == [[{"field": "label", "value": "a"}], [{"field": "label", "value": "b"}]]
+    labels = read(put(tmp_path, "s.tra", "1,a\n2,b\n"), labels=("-1",)).extras["labels"].to_pylist()
+    assert labels == [[{"field": "label", "value": "a"}], [{"field": "label", "value": "b"}]]
     named = read(path, labels=("kind=3", "-1")).extras["labels"].to_pylist()
     assert [pair["field"] for pair in named[0]] == ["kind", "label2"]
 

@@ -101,9 +101,9 @@ def test_ids__are_there_and_differ(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             read(put(tmp_path, "x.csv", text), id="1")
-    one, other = put(tmp_path, "x.csv", "a,1\n"), put(tmp_path, "y.csv", "a,1\n")
+    first, second = put(tmp_path, "x.csv", "a,1\n"), put(tmp_path, "y.csv", "a,1\n")
     with pytest.raises(InputError, match=r"y.csv: row 1: the id 'a' occurs twice"):
-        read(one, other, id="1")
+        read(first, second, id="1")
 
 
 @pytest.mark.parametrize("values", [np.zeros(3), np.zeros((2, 2, 2)), np.zeros((3, 0)), np.float64(1.0)])

@@ -41,32 +41,32 @@ def test_total__is_the_sum_of_what_each_holds(given_deltas):
 
 
 @given(deltas(), deltas(), deltas())
-def test_addition__does_not_depend_on_grouping_or_order(one, two, three):
-    np.testing.assert_array_equal(dense((one + two) + three), dense(one + (two + three)))
-    np.testing.assert_array_equal(dense(one + two), dense(two + one))
+def test_addition__does_not_depend_on_grouping_or_order(first, second, third):
+    np.testing.assert_array_equal(dense((first + second) + third), dense(first + (second + third)))
+    np.testing.assert_array_equal(dense(first + second), dense(second + first))
 
 
 @given(deltas())
-def test_zero__changes_nothing(one):
-    for found in (one + Delta(), Delta() + one):
-        np.testing.assert_array_equal(dense(found), dense(one))
-        assert found.seconds == one.seconds
+def test_zero__changes_nothing(delta):
+    for found in (delta + Delta(), Delta() + delta):
+        np.testing.assert_array_equal(dense(found), dense(delta))
+        assert found.seconds == delta.seconds
 
 
 @given(deltas(), deltas())
-def test_addition__leaves_both_alone(one, two):
-    before = [{name: part.values.copy() for name, part in delta.parts.items()} for delta in (one, two)]
-    assert (one + two).seconds == {"kernel": 2.0}
-    for delta, values in zip((one, two), before, strict=True):
+def test_addition__leaves_both_alone(first, second):
+    before = [{name: part.values.copy() for name, part in delta.parts.items()} for delta in (first, second)]
+    assert (first + second).seconds == {"kernel": 2.0}
+    for delta, values in zip((first, second), before, strict=True):
         for name, part in delta.parts.items():
             np.testing.assert_array_equal(part.values, values[name])
 
 
 @given(deltas(), st.integers(0, 7))
-def test_between__cuts_into_parts_that_add_up(one, cut):
-    low, high = one.between("word", 0, cut), one.between("word", cut, 7)
-    np.testing.assert_array_equal(dense(low + high)[:14], dense(one)[:14])
-    np.testing.assert_array_equal(dense(one.with_dim("word") + one.without_dim("word")), dense(one))
+def test_between__cuts_into_parts_that_add_up(delta, cut):
+    low, high = delta.between("word", 0, cut), delta.between("word", cut, 7)
+    np.testing.assert_array_equal(dense(low + high)[:14], dense(delta)[:14])
+    np.testing.assert_array_equal(dense(delta.with_dim("word") + delta.without_dim("word")), dense(delta))
 
 
 def test_addition__refuses_what_does_not_fit():
@@ -83,9 +83,9 @@ def test_addition__refuses_what_does_not_fit():
 
 
 def test_addition__aligns_ids_that_only_one_side_has():
-    one = Delta({"node": change(np.array([1.0, 2.0]), "node")}, {"node": np.array([3, 9])})
-    two = Delta({"node": change(np.array([10.0]), "node")}, {"node": np.array([5])})
-    both = one + two
+    first = Delta({"node": change(np.array([1.0, 2.0]), "node")}, {"node": np.array([3, 9])})
+    second = Delta({"node": change(np.array([10.0]), "node")}, {"node": np.array([5])})
+    both = first + second
     np.testing.assert_array_equal(both.ids["node"], [3, 5, 9])
     np.testing.assert_array_equal(both["node"], [1.0, 10.0, 2.0])
 
@@ -95,13 +95,13 @@ def test_addition__aligns_rows_and_columns_that_only_one_side_has():
         ids = {"word": np.array(words), "topic": np.arange(topics)}
         return Delta({"n": change(np.array(rows), "word", "topic"), "m": fresh(np.arange(topics), "topic")}, ids)
 
-    one, two = table([1, 4], 2, [1, 2], [3, 4]), table([0, 4], 3, [10, 20, 30], [40, 50, 60])
-    for both in (one + two, two + one):
+    first, second = table([1, 4], 2, [1, 2], [3, 4]), table([0, 4], 3, [10, 20, 30], [40, 50, 60])
+    for both in (first + second, second + first):
         np.testing.assert_array_equal(both["n"], [[10, 20, 30], [1, 2, 0], [43, 54, 60]])
         np.testing.assert_array_equal(both["m"], [0, 2, 2])
         np.testing.assert_array_equal(both.ids["word"], [0, 1, 4])
         np.testing.assert_array_equal(both.ids["topic"], [0, 1, 2])
-    np.testing.assert_array_equal(one["n"], [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(first["n"], [[1, 2], [3, 4]])
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 1000])
@@ -110,10 +110,10 @@ def test_total__is_the_same_however_many_rows_are_added_at_a_time(monkeypatch, r
     monkeypatch.setattr(delta_, "ADDED_BYTES", rows * 3 * 4)
     numbers, words = np.random.default_rng(rows), np.arange(20)
     expected, summands = np.zeros((20, 3), np.float32), []
-    for own in (words[::3], words, words[:0], words[5:9], words):
-        values = np.asfortranarray(numbers.integers(-9, 9, (own.size, 3)).astype(np.float32))
-        summands.append(Delta({"n": change(values, "word", "topic")}, {"word": own}))
-        expected[own] += values
+    for summand_words in (words[::3], words, words[:0], words[5:9], words):
+        values = np.asfortranarray(numbers.integers(-9, 9, (summand_words.size, 3)).astype(np.float32))
+        summands.append(Delta({"n": change(values, "word", "topic")}, {"word": summand_words}))
+        expected[summand_words] += values
     np.testing.assert_array_equal(total(summands)["n"], expected)
     np.testing.assert_array_equal(total(reversed(summands))["n"], expected)
     assert not total([summands[2], summands[2]])["n"].size
@@ -123,37 +123,37 @@ def test_total__is_the_same_however_many_rows_are_added_at_a_time(monkeypatch, r
 
 
 @given(deltas(), deltas())
-def test_then__adds_changes_and_keeps_what_is_fresh_of_the_later(one, two):
+def test_then__adds_changes_and_keeps_what_is_fresh_of_the_later(first, second):
     """Changes that a delta does not have count as zero; what only the earlier sums up is kept."""
-    both = one.then(two)
-    np.testing.assert_array_equal(dense(both)[:14], dense(one)[:14] + dense(two)[:14])
-    last = Delta({name: part for name, part in {**one.parts, **two.parts}.items() if part.kind == "fresh"})
+    both = first.then(second)
+    np.testing.assert_array_equal(dense(both)[:14], dense(first)[:14] + dense(second)[:14])
+    last = Delta({name: part for name, part in {**first.parts, **second.parts}.items() if part.kind == "fresh"})
     np.testing.assert_array_equal(dense(both)[14:], dense(last)[14:])
     for name, part in both.parts.items():
-        assert part.kind == {**one.parts, **two.parts}[name].kind
+        assert part.kind == {**first.parts, **second.parts}[name].kind
     assert both.seconds == {"kernel": 2.0}
 
 
 @given(deltas(), deltas(), deltas())
-def test_then__does_not_depend_on_grouping(one, two, three):
-    np.testing.assert_array_equal(dense(one.then(two).then(three)), dense(one.then(two.then(three))))
+def test_then__does_not_depend_on_grouping(first, second, third):
+    np.testing.assert_array_equal(dense(first.then(second).then(third)), dense(first.then(second.then(third))))
 
 
 @given(deltas(), deltas())
-def test_then__leaves_both_alone(one, two):
-    before = [{name: part.values.copy() for name, part in delta.parts.items()} for delta in (one, two)]
-    both = one.then(two)
-    for other in (one, two):  # what one alone has is shared, and never changed
+def test_then__leaves_both_alone(first, second):
+    before = [{name: part.values.copy() for name, part in delta.parts.items()} for delta in (first, second)]
+    both = first.then(second)
+    for other in (first, second):  # what one alone has is shared, and never changed
         both = total([both, other, other])
-    for delta, values in zip((one, two), before, strict=True):
+    for delta, values in zip((first, second), before, strict=True):
         for name, part in delta.parts.items():
             np.testing.assert_array_equal(part.values, values[name])
 
 
 @given(deltas())
-def test_then__of_nothing(one):
-    np.testing.assert_array_equal(dense(Delta().then(one)), dense(one))
-    np.testing.assert_array_equal(dense(one.then(Delta())), dense(one))
+def test_then__of_nothing(delta):
+    np.testing.assert_array_equal(dense(Delta().then(delta)), dense(delta))
+    np.testing.assert_array_equal(dense(delta.then(Delta())), dense(delta))
 
 
 # Many deltas ---------------------------------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ def bits(delta):
     return {name: (part.values.dtype, part.values.tobytes()) for name, part in delta.parts.items()}, delta.ids["word"]
 
 
-def check_same_bits(one, other):
-    assert bits(one)[0] == bits(other)[0]
-    np.testing.assert_array_equal(bits(one)[1], bits(other)[1])
+def check_same_bits(first, second):
+    assert bits(first)[0] == bits(second)[0]
+    np.testing.assert_array_equal(bits(first)[1], bits(second)[1])
 
 
 def grouped(given_deltas, data):

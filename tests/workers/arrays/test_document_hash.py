@@ -55,12 +55,12 @@ def test_addresses__are_spread_evenly():
 @given(bags(max_documents=12, max_words=3, max_count=2), st.integers(0, 14), st.data())
 def test_smallest__of_shards_together_match_the_corpus(drawn, count, data):
     rows, _ = drawn
-    there = np.array([bool(row) for row in rows])
-    whole = smallest_hashes(of(rows), count, there)
+    present = np.array([bool(row) for row in rows])
+    whole = smallest_hashes(of(rows), count, present)
     assert whole.size == min(count, len({tuple(sorted(row.items())) for row in rows if row}))
     assert (np.diff(whole) > 0).all()
     order = data.draw(st.permutations(range(len(rows))))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=3)))
     parts = [order[low:high] for low, high in zip([0, *cuts], [*cuts, len(rows)], strict=True) if low < high]
-    found = [smallest_hashes(of([rows[n] for n in part]), count, there[list(part)]) for part in parts]
+    found = [smallest_hashes(of([rows[n] for n in part]), count, present[list(part)]) for part in parts]
     np.testing.assert_array_equal(np.unique(np.concatenate(found))[:count], whole)

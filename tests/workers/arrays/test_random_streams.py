@@ -19,8 +19,8 @@ def test_stream__same_address_same_numbers(stream):
 
 
 @given(addresses, addresses)
-def test_stream__other_address_other_numbers(one, two):
-    assert (one == two) == bool((numbers(one) == numbers(two)).all())
+def test_stream__other_address_other_numbers(first, second):
+    assert (first == second) == bool((numbers(first) == numbers(second)).all())
 
 
 def test_stream__is_uniform_across_neighbouring_addresses():

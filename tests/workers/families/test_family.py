@@ -273,8 +273,8 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
 def test_footprint__is_finite_and_above_zero(name):
     for summary in (Summary(1, 1, 1, 1), Summary(60, 30, 2240, 473), Summary(10**8, 10**6, 10**10, 10**9)):
         for options in MATRIX[name]:
-            given = {**options, **({"topics": 50} if "topics" in options else {})}
-            config = make_options(name, given)
+            settings = {**options, **({"topics": 50} if "topics" in options else {})}
+            config = make_options(name, settings)
             found = make_family(name, config).footprint(summary)
             assert isinstance(found, Footprint)
             sizes = {part: value for part, value in vars(found).items() if value is not None}

@@ -132,15 +132,15 @@ FORMS = st.sampled_from(
 def expected_sums(sums, texts, theta, tokens):
     """The expected sums, document by document."""
     for row in range(sums.hour.size):
-        own = [
+        chosen = [
             n
             for n, text in enumerate(texts)
-            if tokens[n] > 0 and text and (one := read_date(text)) is not None
-            and (one.hour, one.exact, UNAMBIGUOUS if one.day_first is None else one.day_first)
+            if tokens[n] > 0 and text and (date := read_date(text)) is not None
+            and (date.hour, date.exact, UNAMBIGUOUS if date.day_first is None else date.day_first)
             == (sums.hour[row], sums.exact[row], sums.day_first[row])
         ]  # fmt: skip
-        w = tokens[own]
-        yield len(own), w.sum(), (w**2).sum(), w @ theta[own], w**2 @ theta[own], w**2 @ theta[own] ** 2
+        w = tokens[chosen]
+        yield len(chosen), w.sum(), (w**2).sum(), w @ theta[chosen], w**2 @ theta[chosen], w**2 @ theta[chosen] ** 2
 
 
 @given(st.lists(FORMS, min_size=1, max_size=25), st.integers(0, 1000), st.data())

@@ -76,9 +76,9 @@ def test_a_tokenizer_of_ones_own__meets_the_list_too():
 
 @given(st.lists(st.text("abcd", min_size=2, max_size=4), min_size=1, max_size=6, unique=True), st.integers(1, 5))
 def test_own_words_and_short_words__are_left_out_and_no_others(words, letters):
-    own = tuple(words[::2])
-    expected = sorted(word for word in words if word not in own and len(word) >= letters)
-    assert kept([" ".join(words)], stop_words="none", stop_list=own, min_characters=letters) == expected
+    stop_words = tuple(words[::2])
+    expected = sorted(word for word in words if word not in stop_words and len(word) >= letters)
+    assert kept([" ".join(words)], stop_words="none", stop_list=stop_words, min_characters=letters) == expected
 
 
 @pytest.mark.parametrize("together", ["english,{}", "{},english", ["english", "{}"]])

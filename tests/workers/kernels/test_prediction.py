@@ -66,15 +66,15 @@ def test_fold_in__ends_where_a_plain_sweep_moves_no_count(seed, topics):
     again = np.empty_like(found)
     fold_in(pairs, phi, np.atleast_2d(prior), SAME_PRIOR, 1000, again)
     np.testing.assert_array_equal(found, again)
-    for document, here in enumerate(found):
+    for document, document_counts in enumerate(found):
         first, last = pairs.offsets[document : document + 2]
         counts, rows = pairs.counts[first:last, np.newaxis], np.maximum(phi[pairs.position[first:last]], 1e-30)
-        q = rows * (prior + here)
+        q = rows * (prior + document_counts)
         # The fixed point of the pairs' responsibilities, with the counts held.
         for _ in range(200):
-            q = rows * (prior + np.maximum(here - q / q.sum(axis=1, keepdims=True), 0.0))
+            q = rows * (prior + np.maximum(document_counts - q / q.sum(axis=1, keepdims=True), 0.0))
         expected = (counts * q / q.sum(axis=1, keepdims=True)).sum(axis=0)
-        np.testing.assert_allclose(here, expected, atol=50 * MOVED_TOKENS, rtol=1e-3)
+        np.testing.assert_allclose(document_counts, expected, atol=50 * MOVED_TOKENS, rtol=1e-3)
 
 
 def test_fold_in__gives_the_same_bits_wherever_arrays_lie():

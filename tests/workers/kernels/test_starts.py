@@ -159,16 +159,16 @@ def test_documents_begin_in_no_more_clusters_than_the_setting(seed, most):
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors[3] = 0.0
     settings = replace(CLUSTERS, most_shares=most, sharpness=2.0, block=4)
-    few = cluster_proportions(vectors, vectors[[0, 1, 2, 5, 7, 8]], settings)
+    limited = cluster_proportions(vectors, vectors[[0, 1, 2, 5, 7, 8]], settings)
     shares = naive.cluster_shares(vectors, vectors[[0, 1, 2, 5, 7, 8]], 2.0)
     shares[shares < settings.min_share * shares.max(axis=1, keepdims=True)] = 0.0
-    assert np.diff(few.offsets).tolist() == np.minimum(np.count_nonzero(shares, axis=1), most).tolist()
+    assert np.diff(limited.offsets).tolist() == np.minimum(np.count_nonzero(shares, axis=1), most).tolist()
     for document in range(9):
-        entries = slice(few.offsets[document], few.offsets[document + 1])
-        chosen = few.topics[entries]
+        entries = slice(limited.offsets[document], limited.offsets[document + 1])
+        chosen = limited.topics[entries]
         assert shares[document, chosen].sum() == pytest.approx(np.sort(shares[document])[6 - chosen.size :].sum())
         expected = shares[document, chosen] / max(shares[document, chosen].sum(), 1e-9)
-        np.testing.assert_allclose(few.shares[entries], expected, rtol=1e-4)
+        np.testing.assert_allclose(limited.shares[entries], expected, rtol=1e-4)
 
 
 @given(SEEDS, st.integers(1, 4))

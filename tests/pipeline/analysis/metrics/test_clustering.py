@@ -19,10 +19,10 @@ def test_perfect_clusters__score_1():
 
 
 def test_one_cluster__has_the_purity_of_the_largest_label_and_no_information():
-    one = np.zeros(60, dtype=np.int64)
-    assert purity(LABELS, one) == pytest.approx(1 / 3)
-    assert normalised_mutual_information(LABELS, one) == pytest.approx(0.0)
-    assert adjusted_rand_index(LABELS, one) == pytest.approx(0.0)
+    clusters = np.zeros(60, dtype=np.int64)
+    assert purity(LABELS, clusters) == pytest.approx(1 / 3)
+    assert normalised_mutual_information(LABELS, clusters) == pytest.approx(0.0)
+    assert adjusted_rand_index(LABELS, clusters) == pytest.approx(0.0)
 
 
 def test_linear_accuracy__is_high_where_proportions_tell_labels_apart():

@@ -190,20 +190,20 @@ def test_bits__do_not_depend_on_the_executor(place, where, clusters):
     how = {"scheduler": clusters(workers)} if kind == "processes" else {"scheduler": kind, "workers": workers}
     options = {"metrics": "all", "coherence": place / "texts.jsonl", "unseen": place / "new.jsonl"}
     options |= {"label_field": "subject", "sample_documents": 10}
-    here, there = (measure(place / "run", **options, **where) for where in (SERIAL, how))
-    assert list(here) == list(catalogue.METRICS)
-    assert {name: metric.value for name, metric in here.items()} == {
-        name: metric.value for name, metric in there.items()
+    serial, other = (measure(place / "run", **options, **where) for where in (SERIAL, how))
+    assert list(serial) == list(catalogue.METRICS)
+    assert {name: metric.value for name, metric in serial.items()} == {
+        name: metric.value for name, metric in other.items()
     }
-    assert [metric.definition for metric in here.values()] == [metric.definition for metric in there.values()]
+    assert [metric.definition for metric in serial.values()] == [metric.definition for metric in other.values()]
 
 
 def test_ensembles__have_the_mean_of_their_members(place):
-    given = {"c_npmi": {"coherence": place / "texts.jsonl"}, "nmi": {"label_field": "subject"}}
-    measured = measure(place / "members", metrics="c_npmi,nmi", **given["c_npmi"], **given["nmi"])
+    options = {"c_npmi": {"coherence": place / "texts.jsonl"}, "nmi": {"label_field": "subject"}}
+    measured = measure(place / "members", metrics="c_npmi,nmi", **options["c_npmi"], **options["nmi"])
     for name, metric in measured.items():
         members = [f"{place}/members/members/{member.member}" for member in metric.members]
-        alone = [measure(member, metrics=name, **given[name])[name].value for member in members]
+        alone = [measure(member, metrics=name, **options[name])[name].value for member in members]
         assert [member.value for member in metric.members] == alone
         assert metric.value == pytest.approx(np.mean(alone))
         assert "mean of its members" in metric.definition

@@ -80,9 +80,9 @@ def test_append__adds_shards_behind_existing_ones(place, grow):
 
 def test_append__gives_the_same_bits_for_any_workers_and_sources_cut_otherwise(place):
     shutil.copytree(place / "c", place / "d")
-    one = append(place / "c", place / "new.jsonl", grow=True, scheduler="serial")
+    serial = append(place / "c", place / "new.jsonl", grow=True, scheduler="serial")
     other = append(place / "d", place / "new.jsonl", grow=True, scheduler="threads", workers=3)
-    assert one == other
+    assert serial == other
     assert files_of(place / "c") == files_of(place / "d")
 
 

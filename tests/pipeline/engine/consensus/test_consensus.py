@@ -183,7 +183,7 @@ def test_more_iterations__leave_the_consensus_and_the_names_of_its_topics(consen
     same = same_topics(after, before)
     assert len(same) == 3
     assert read_names(after.folder, after.record) == {
-        own: named[other].model_copy(update={"id": own}) for own, other in same.items()
+        joined_topic: named[other].model_copy(update={"id": joined_topic}) for joined_topic, other in same.items()
     }
 
 

@@ -40,8 +40,8 @@ def test_word_overlaps__are_bhattacharyya_coefficients_with_the_mean(single):
     found = word_overlaps(mean, mean, 0)
     phi = [Model(fit.url).topic_word for fit in mean]
     average = np.mean([phi[0], phi[1], phi[2][[2, 0, 1]]], axis=0)
-    for own, overlaps in zip(phi, found, strict=True):
-        expected = np.sqrt(average) @ np.sqrt(own).T
+    for member, overlaps in zip(phi, found, strict=True):
+        expected = np.sqrt(average) @ np.sqrt(member).T
         assert overlaps.coefficients == pytest.approx(expected, abs=1e-5)
 
 
@@ -51,22 +51,24 @@ def test_document_overlaps__are_cosines_with_the_mean(small, single):
     lengths = np.concatenate([shard.load().lengths for shard in corpus.references]).astype(float)
     theta = [Model(fit.url).document_topic.astype(float) * np.sqrt(lengths)[:, np.newaxis] for fit in mean]
     average = np.mean([theta[0], theta[1], theta[2][:, [1, 2, 0]]], axis=0)
-    for own, overlaps in zip(theta, total_overlaps(parts), strict=True):
-        norms = np.outer(np.linalg.norm(average, axis=0), np.linalg.norm(own, axis=0))
-        assert overlaps.cosines == pytest.approx(average.T @ own / norms, abs=1e-3)
+    for member, overlaps in zip(theta, total_overlaps(parts), strict=True):
+        norms = np.outer(np.linalg.norm(average, axis=0), np.linalg.norm(member, axis=0))
+        assert overlaps.cosines == pytest.approx(average.T @ member / norms, abs=1e-3)
 
 
 @given(st.data())
 def test_overlaps__add_exactly_in_any_order(data):
     rows = data.draw(st.integers(2, 12))
     steps = hnp.arrays(np.float64, (rows, 3), elements=st.integers(0, 1 << 20).map(float))
-    joined, own = data.draw(steps), data.draw(steps)
+    joined, member = data.draw(steps), data.draw(steps)
     order = np.array(data.draw(st.permutations(range(rows))))
     weights, cut = np.ones(rows), data.draw(st.integers(0, rows))
-    whole = Overlaps.of(joined, own, weights)
+    whole = Overlaps.of(joined, member, weights)
     some, rest = order[:cut], order[cut:]
-    added = Overlaps.of(joined[some], own[some], weights[some]) + Overlaps.of(joined[rest], own[rest], weights[rest])
-    for name in ("products", "joined", "own"):
+    added = Overlaps.of(joined[some], member[some], weights[some]) + Overlaps.of(
+        joined[rest], member[rest], weights[rest]
+    )
+    for name in ("products", "joined", "member"):
         assert np.array_equal(getattr(whole, name), getattr(added, name))
 
 
@@ -88,12 +90,12 @@ def test_a_model_with_fewer_topics__leaves_places_empty(small, single):
     other = JoinedModel.of(str(single / "1"))
     places, topics = _assigned(np.eye(3)[:, [0, 2]], first, replace(other, topics=(0, 2)))
     assert len(places) == 2
-    few = replace(other, topics=(0, 2), columns=(2, ABSENT, 0))
+    smaller = replace(other, topics=(0, 2), columns=(2, ABSENT, 0))
     shard = Corpus(small[0]).references[0].load()
-    reference = JoinedReference(first.url, 0, first.columns, 1.0, models=(first, few))
+    reference = JoinedReference(first.url, 0, first.columns, 1.0, models=(first, smaller))
     arrays = reference.arrays(shard, Stream(0))
-    theta = [Model(fit.url).document_topic[: shard.documents] for fit in (first, few)]
-    phi = [Model(fit.url).topic_word[:, shard.words].T for fit in (first, few)]
+    theta = [Model(fit.url).document_topic[: shard.documents] for fit in (first, smaller)]
+    phi = [Model(fit.url).topic_word[:, shard.words].T for fit in (first, smaller)]
     assert arrays["document_topic"][:, 0] == pytest.approx((theta[0][:, 0] + theta[1][:, 2]) / 2, abs=1e-6)
     assert arrays["document_topic"][:, 1] == pytest.approx(theta[0][:, 1] / 2, abs=1e-6)
     assert arrays["word_topic"][:, 1] == pytest.approx(phi[0][:, 1], abs=1e-6)

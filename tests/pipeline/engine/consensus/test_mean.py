@@ -60,14 +60,14 @@ def mean_of(parts, width):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_model_of_restarts__is_the_mean_of_its_members(small, tmp_path, family):
-    given = {"family": family, "iterations": 5, "restarts": 3, "scheduler": "serial", **FAMILIES[family]}
+    options = {"family": family, "iterations": 5, "restarts": 3, "scheduler": "serial", **FAMILIES[family]}
     if family == "keyword-lda":
         words = Corpus(small[0]).vocabulary.words
         (tmp_path / "seeds.toml").write_text(f'[first]\nwords = ["{words[0]}", "{words[1]}"]\n')
-        given["seeds"] = str(tmp_path / "seeds.toml")
-    model = fit(small[0], tmp_path / "run", **given)
+        options["seeds"] = str(tmp_path / "seeds.toml")
+    model = fit(small[0], tmp_path / "run", **options)
     members = aligned(tmp_path / "run")
-    assert len(members) == 3 * given.get("samples", 1) == len(model.members)
+    assert len(members) == 3 * options.get("samples", 1) == len(model.members)
     width = members[0][1].size
     shares, _ = mean_of([(member.document_topic, columns) for member, columns in members], width)
     assert model.document_topic == pytest.approx(shares / len(members), abs=1e-12)
@@ -92,8 +92,8 @@ def test_new_documents__have_the_means_of_their_proportions_in_the_members(small
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_mean__has_the_same_bits_with_any_number_of_threads(small, ensemble, tmp_path, workers):
-    given = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": workers, **ENSEMBLE_OPTIONS}
-    fit(small[0], tmp_path / "run", **given)
+    options = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": workers, **ENSEMBLE_OPTIONS}
+    fit(small[0], tmp_path / "run", **options)
     for name in ("model.json", "summary.json"):
         assert (tmp_path / "run/members/mean" / name).read_bytes() == (ensemble / "members/mean" / name).read_bytes()
 
@@ -101,8 +101,8 @@ def test_the_mean__has_the_same_bits_with_any_number_of_threads(small, ensemble,
 @pytest.mark.long
 @pytest.mark.xdist_group("clusters")
 def test_the_mean__has_the_same_bits_on_a_cluster(small, ensemble, tmp_path, clusters):
-    given = {"heldout": small[1], "seed": 4, "restarts": 3, **ENSEMBLE_OPTIONS}
-    fit(small[0], tmp_path / "run", scheduler=clusters(3), **given)
+    options = {"heldout": small[1], "seed": 4, "restarts": 3, **ENSEMBLE_OPTIONS}
+    fit(small[0], tmp_path / "run", scheduler=clusters(3), **options)
     for name in ("model.json", "summary.json"):
         assert (tmp_path / "run/members/mean" / name).read_bytes() == (ensemble / "members/mean" / name).read_bytes()
     for scheduler in ("serial", clusters(2)):
@@ -215,8 +215,8 @@ def test_a_damaged_mean__is_refused(ensemble, tmp_path, change, text):
 
 
 def test_samples__are_averaged_and_the_run_continues_from_its_last_state(small, tmp_path):
-    given = {"family": "gibbs-lda", "topics": 3, "iterations": 6, "samples": 3, "sample_every": 2}
-    model = fit(small[0], tmp_path / "run", **given)
+    options = {"family": "gibbs-lda", "topics": 3, "iterations": 6, "samples": 3, "sample_every": 2}
+    model = fit(small[0], tmp_path / "run", **options)
     assert [member.record.iterations for member in model.members] == [2, 4, 6]
     shutil.rmtree(tmp_path / "run/members/mean")
     resume(tmp_path / "run")
@@ -241,11 +241,11 @@ def test_a_table_of_proportions__has_the_ids_that_topics_have(small, ensemble, t
 
 
 def test_estimates__count_the_memory_of_all_models_where_new_documents_are_folded_in(small):
-    given = {"family": "lda", "topics": 50, "workers": 1}
-    alone, several = (estimate(small[0], restarts=restarts, **given) for restarts in (0, 4))
-    joined = estimate(small[0], restarts=4, combine="consensus", **given)
+    options = {"family": "lda", "topics": 50, "workers": 1}
+    alone, several = (estimate(small[0], restarts=restarts, **options) for restarts in (0, 4))
+    joined = estimate(small[0], restarts=4, combine="consensus", **options)
     assert (alone.inferring, joined.inferring) == (0.0, 0.0)
-    more = estimate(small[0], restarts=8, **given)
+    more = estimate(small[0], restarts=8, **options)
     rows = 50 * 4 * Corpus(small[0]).manifest.vocabulary.words
     assert more.inferring - several.inferring >= 4 * rows
     assert "memory of infer, which folds into all models" in several.table()

@@ -53,7 +53,9 @@ def assert_conserved(model, corpus):
     means = np.concatenate([block.word_mean for block in rows])[:, np.newaxis] if weighted else 1.0
     assert np.allclose((counts / means).sum(axis=1), opened.vocabulary.tokens, rtol=1e-4, atol=1e-4)
     lengths = [model.family.document_lengths(model.local_state(n)) for n in range(len(model.record.shards))]
-    blocks = [tasks.Block(low, high, own, Delta()) for (low, high), own in zip(model.blocks, rows, strict=True)]
+    blocks = [
+        tasks.Block(low, high, block_rows, Delta()) for (low, high), block_rows in zip(model.blocks, rows, strict=True)
+    ]
     shards = [reference.load() for reference in opened.references]
     weighed = [model.family.weighed(shard, tasks.gather(blocks, shard.words, complete=True)) for shard in shards]
     true = [shard.weighted_lengths for shard in weighed]

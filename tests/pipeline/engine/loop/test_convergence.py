@@ -63,8 +63,8 @@ def told(run):
 
 
 def test_a_flat_score__is_reported_once_also_after_a_resume(small, tmp_path):
-    given = {"family": "lda", "topics": 2, "iterations": 140, "heldout": small[1], "scheduler": "serial"}
-    fit(small[0], tmp_path / "whole", **given)
+    options = {"family": "lda", "topics": 2, "iterations": 140, "heldout": small[1], "scheduler": "serial"}
+    fit(small[0], tmp_path / "whole", **options)
     (notice,) = told(tmp_path / "whole")
     assert "tolerance auto" in notice["text"]
 
@@ -73,7 +73,7 @@ def test_a_flat_score__is_reported_once_also_after_a_resume(small, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(small[0], tmp_path / "run", sinks=[stop], **given)
+        fit(small[0], tmp_path / "run", sinks=[stop], **options)
     resume(tmp_path / "run", scheduler="serial")
     assert [event["text"] for event in told(tmp_path / "run")] == [notice["text"]]
     assert told(tmp_path / "run")[0]["iteration"] == notice["iteration"]
@@ -81,8 +81,8 @@ def test_a_flat_score__is_reported_once_also_after_a_resume(small, tmp_path):
 
 @pytest.mark.parametrize("more", [{}, {"stop_on": "score"}])
 def test_a_tolerance_by_rule__ends_alike_wherever_it_runs_and_after_a_resume(small, tmp_path, more):
-    given = {"family": "lda", "topics": 2, "iterations": 400, "heldout": small[1], "tolerance": "auto", **more}
-    whole = fit(small[0], tmp_path / "whole", scheduler="serial", **given)
+    options = {"family": "lda", "topics": 2, "iterations": 400, "heldout": small[1], "tolerance": "auto", **more}
+    whole = fit(small[0], tmp_path / "whole", scheduler="serial", **options)
     assert 60 <= whole.record.iterations < 400
     assert Run(tmp_path / "whole").events()[-1]["reason"] == "tolerance"
     assert told(tmp_path / "whole") == []
@@ -92,7 +92,7 @@ def test_a_tolerance_by_rule__ends_alike_wherever_it_runs_and_after_a_resume(sma
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(small[0], tmp_path / "run", scheduler="threads", workers=2, sinks=[stop], **given)
+        fit(small[0], tmp_path / "run", scheduler="threads", workers=2, sinks=[stop], **options)
     again = resume(tmp_path / "run", scheduler="threads", workers=2)
     assert again.record.iterations == whole.record.iterations
     np.testing.assert_array_equal(again.rows(0).word_topic, whole.rows(0).word_topic)

@@ -146,9 +146,9 @@ def test_a_run_that_is_stopped_while_it_grows__is_sound(tmp_path):
             raise KeyboardInterrupt
 
     simulate(tmp_path / "all", family="lda", documents=600, words=200, tokens=70, topics=10, seed=1)
-    given = {"family": "lda", "topics": 10, "iterations": 60, "init": "random", "grow": "always"}
+    options = {"family": "lda", "topics": 10, "iterations": 60, "init": "random", "grow": "always"}
     with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path / "all", tmp_path / "run", sinks=[sink], scheduler="serial", **given)
+        fit(tmp_path / "all", tmp_path / "run", sinks=[sink], scheduler="serial", **options)
     assert next(e for e in Run(tmp_path / "run").events() if e["event"] == "iteration")["documents_share"] < 1
     assert verify(tmp_path / "run").broken == []
 

@@ -24,16 +24,16 @@ from tests.waiting import PATIENCE
 def test_shards_that_are_lost__are_read_again_by_the_first_of_those_that_miss_them(small):
     request = Request(Corpus(small[0]), None, "lda", make_options("lda", {"topics": 2}), Limits(), 0)
     loaded = LoadedCorpus(request, [], SerialExecutor(), Scratch())
-    one, other = loaded.problem(1), loaded.problem(2)
-    assert one.shards == other.shards
-    first = list(one.shards)
-    one.reload()
-    assert all(after is not before for after, before in zip(one.shards, first, strict=True))
+    problem, other = loaded.problem(1), loaded.problem(2)
+    assert problem.shards == other.shards
+    first = list(problem.shards)
+    problem.reload()
+    assert all(after is not before for after, before in zip(problem.shards, first, strict=True))
     assert all(kept is before for kept, before in zip(other.shards, first, strict=True))
     other.reload()
-    assert all(mine is theirs for mine, theirs in zip(other.shards, one.shards, strict=True))
+    assert all(mine is theirs for mine, theirs in zip(other.shards, problem.shards, strict=True))
     other.reload()  # what it has been given is lost too
-    assert not any(mine is theirs for mine, theirs in zip(other.shards, one.shards, strict=True))
+    assert not any(mine is theirs for mine, theirs in zip(other.shards, problem.shards, strict=True))
 
 
 def test_a_loss_while_the_last_iteration_is_saved__has_it_made_again(small, tmp_path, monkeypatch):

@@ -106,7 +106,7 @@ def test_fit__says_how_to_continue(disk, tmp_path, corpus, capsys, monkeypatch):
 def test_local_states_on_a_full_scratch_disk__are_a_clear_error(disk, tmp_path, corpus, monkeypatch):
     fill(disk, 10_000)
     found = fitting.plan
-    monkeypatch.setattr(fitting, "plan", lambda *given: replace(found(*given), shards=1, spilled=1))
+    monkeypatch.setattr(fitting, "plan", lambda *arguments: replace(found(*arguments), shards=1, spilled=1))
     with pytest.raises(StoreError, match="no space is left"):
         fit(corpus, tmp_path / "run", scratch=str(disk), **OPTIONS)
     assert sorted(path.name for path in disk.iterdir()) == ["filler"]

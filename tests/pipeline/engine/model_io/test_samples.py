@@ -33,9 +33,9 @@ def arrays(model):
 
 def test_samples__are_the_states_of_their_iterations(small, sampled, tmp_path):
     run, schedule = sampled
-    given = {**OPTIONS, **schedule}
+    options = {**OPTIONS, **schedule}
     for number, iterations in enumerate((4, 6, 8)):
-        fit(small[0], tmp_path / str(iterations), **{**given, "iterations": iterations})
+        fit(small[0], tmp_path / str(iterations), **{**options, "iterations": iterations})
         found = Model(run / f"members/{number:03d}")
         assert found.record.iterations == iterations
         assert arrays(found) == arrays(Model(tmp_path / str(iterations)))
@@ -55,9 +55,9 @@ def test_samples__are_the_states_of_their_iterations(small, sampled, tmp_path):
 @pytest.mark.parametrize("every", [None, 3])
 def test_a_stopped_run__ends_with_the_same_samples(small, sampled, tmp_path, iteration, every):
     run, schedule = sampled
-    given = {"heldout": small[1], "checkpoint_every": every, **SAMPLED, **schedule}
+    options = {"heldout": small[1], "checkpoint_every": every, **SAMPLED, **schedule}
     with pytest.raises(KeyboardInterrupt):
-        fit(small[0], tmp_path / "run", sinks=[stop_at(iteration)], **given)
+        fit(small[0], tmp_path / "run", sinks=[stop_at(iteration)], **options)
     assert verify(tmp_path / "run").broken == []
     if iteration == 7:  # back to what was kept before: samples after it are made again
         shutil.rmtree(tmp_path / "run/checkpoints/00000007")

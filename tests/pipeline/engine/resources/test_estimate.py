@@ -40,19 +40,21 @@ DIGEST = "0" * 64
 
 def corpus_of(pairs, documents=1000, words=500, of_shard=400):
     """A corpus as a plan needs it: shards with a number of pairs, the first of which contains some of the words."""
-    each = -(-documents // len(pairs))
+    shard_documents = -(-documents // len(pairs))
     rows = [
-        ShardRecord(file=f"{n}", documents=each, pairs=count, tokens=2 * count, sha256=DIGEST, ids_sha256=DIGEST)
+        ShardRecord(
+            file=f"{n}", documents=shard_documents, pairs=count, tokens=2 * count, sha256=DIGEST, ids_sha256=DIGEST
+        )
         for n, count in enumerate(pairs)
     ]
     manifest = Manifest(
-        documents=each * len(pairs),
+        documents=shard_documents * len(pairs),
         pairs=sum(pairs),
         tokens=2 * sum(pairs),
         vocabulary=VocabularyRecord(file="v", words=words, sha256=DIGEST, words_sha256=DIGEST),
         shards=tuple(rows),
     )
-    lengths = np.diff(np.linspace(0, pairs[0], each + 1).astype(np.int64))
+    lengths = np.diff(np.linspace(0, pairs[0], shard_documents + 1).astype(np.int64))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     shard = SimpleNamespace(words=np.arange(min(of_shard, words)), offsets=offsets)
     return SimpleNamespace(
@@ -358,20 +360,20 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
     summary = Summary(manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
     said = make_family(family, make_options(family, options)).footprint(summary)
     problem = problem_of(small[0], family, options, executor=Recording())
-    few = 16  # bytes a word, a shard: what does not grow with topics is left out in places
+    overhead = 16  # bytes a word, a shard: what does not grow with topics is left out in places
     for state, _ in Fit(problem, Limits(iterations=8)):
         rows = arrays_of(state.blocks[0].value.rows)
         kept = sum(values.nbytes for values in rows.values())
         shown = sum(values.nbytes for name, values in rows.items() if not name.startswith("block_"))
-        assert 0 <= kept - said.rows * summary.words <= few * summary.words
-        assert 0 <= shown - said.shown * summary.words <= few * summary.words
+        assert 0 <= kept - said.rows * summary.words <= overhead * summary.words
+        assert 0 <= shown - said.shown * summary.words <= overhead * summary.words
         local = sum(values.nbytes for swept in state.swept for values in arrays_of(swept.value.local).values())
         most = said.pair * summary.pairs + said.document * summary.documents
-        assert local <= most + few * len(state.swept)
+        assert local <= most + overhead * len(state.swept)
     assert len(problem.executor.deltas) == 9 * len(problem.shards)
     for delta in problem.executor.deltas:
         by_word = sum(part.values.nbytes for part in delta.with_dim("word").parts.values())
-        assert 0 <= by_word - said.delta * delta.ids["word"].size <= few * delta.ids["word"].size
+        assert 0 <= by_word - said.delta * delta.ids["word"].size <= overhead * delta.ids["word"].size
     if "pair_topic" in arrays_of(state.swept[0].value.local):
         assert local == most
 
@@ -442,7 +444,7 @@ def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(sma
             fit(small[0], tmp_path / name, memory=memory, scratch=str(scratch), sinks=[look], workers=2, **options)
         )
     assert ("iteration", "scratch of little", True) in seen
-    assert not any(there for _, name, there in seen if name == "scratch of plenty")
+    assert not any(exists for _, name, exists in seen if name == "scratch of plenty")
     assert [*(tmp_path / "scratch of little").iterdir()] == []
     np.testing.assert_array_equal(*(model.rows(0).word_topic for model in models))
 

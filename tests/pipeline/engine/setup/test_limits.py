@@ -106,14 +106,14 @@ def number_of(value):
 def test_numbers_of_numpy__are_numbers_in_all_options(family):
     declared = load_family(family).Options
     least = {"topics": 2, "seeds": {"a": ["x"]}, "network": {"doc": {"over": "document"}}}
-    given = {name: value for name, value in least.items() if name in declared.model_fields}
+    values = {name: value for name, value in least.items() if name in declared.model_fields}
     tried = 0
     for name in declared.model_fields:
         for value in (2, 0.5, True):
             with contextlib.suppress(OptionError):
-                plain = make_options(family, {**given, name: value})
+                plain = make_options(family, {**values, name: value})
                 for number in number_of(value):
-                    assert repr(make_options(family, {**given, name: number})) == repr(plain)
+                    assert repr(make_options(family, {**values, name: number})) == repr(plain)
                     tried += 1
     assert tried > 10
 
@@ -236,12 +236,12 @@ def test_limits__are_checked(limits):
 def test_limits__plan_as_many_minibatches_as_there_are(shards, size, passes, iterations):
     limits = Limits(schedule="stochastic", batch_shards=size, passes=passes, iterations=iterations)
     problem = SimpleNamespace(shards=range(shards), stream=Stream(3))
-    each = [minibatches(problem, size, number) for number in range(passes)]
-    for found in each:  # a pass goes over every shard once
+    by_pass = [minibatches(problem, size, number) for number in range(passes)]
+    for found in by_pass:  # a pass goes over every shard once
         assert sorted(shard for batch in found for shard in batch) == list(range(shards))
         assert all(0 < len(batch) <= size for batch in found)
-    assert len(each[0][0]) == 1
-    count = sum(map(len, each))
+    assert len(by_pass[0][0]) == 1
+    count = sum(map(len, by_pass))
     assert limits.planned(shards) == (count if iterations is None else min(count, iterations))
 
 

@@ -69,11 +69,11 @@ def written(path, theta, ids=None):
 
 @pytest.mark.parametrize(("family", "options"), BEGINNING, ids=lambda value: str(value))
 def test_a_fit__begins_where_the_proportions_say(planted, tmp_path, family, options):
-    given = {**FIT, "family": family, "heldout": planted[1], **options}
-    given.pop("topics") if family == "gibbs-hdp" else None
+    settings = {**FIT, "family": family, "heldout": planted[1], **options}
+    settings.pop("topics") if family == "gibbs-hdp" else None
     file = written(tmp_path / "theta.parquet", planted[2], ids_of(planted[0]))
-    fit(planted[0], tmp_path / "started", init=file, **given)
-    fit(planted[0], tmp_path / "random", **{**given, "iterations": 1, "init": "random"})
+    fit(planted[0], tmp_path / "started", init=file, **settings)
+    fit(planted[0], tmp_path / "random", **{**settings, "iterations": 1, "init": "random"})
     assert scores_of(tmp_path / "started")[0] > scores_of(tmp_path / "random")[0] + 0.1
     assert verify(tmp_path / "started").broken == []
     record = Run(tmp_path / "started").record()["start"]
@@ -108,15 +108,15 @@ def test_documents_without_proportions__begin_at_random_by_the_seed(planted, tmp
 def test_topics_more_or_fewer_than_the_fit_has__are_cut_or_left_empty(planted, tmp_path):
     wide = np.zeros((len(planted[2]), 9))
     wide[:, [1, 4, 8]] = planted[2]
-    given = {**FIT, "heldout": planted[1]}
-    plain = fit(planted[0], tmp_path / "plain", init=written(tmp_path / "a.parquet", planted[2]), **given)
-    unused = fit(planted[0], tmp_path / "unused", init=written(tmp_path / "b.parquet", wide), **given)
+    options = {**FIT, "heldout": planted[1]}
+    plain = fit(planted[0], tmp_path / "plain", init=written(tmp_path / "a.parquet", planted[2]), **options)
+    unused = fit(planted[0], tmp_path / "unused", init=written(tmp_path / "b.parquet", wide), **options)
     assert bits(plain, SHARDS) == bits(unused, SHARDS)
     events = []
-    few = written(tmp_path / "c.parquet", planted[2])
-    fit(planted[0], tmp_path / "cut", init=few, sinks=[events.append], **{**given, "topics": 2})
+    path = written(tmp_path / "c.parquet", planted[2])
+    fit(planted[0], tmp_path / "cut", init=path, sinks=[events.append], **{**options, "topics": 2})
     assert any("2 largest of 3 topics" in event["text"] for event in events if event["event"] == "notice")
-    more = fit(planted[0], tmp_path / "more", init=few, sinks=[events.append], **{**given, "topics": 5})
+    more = fit(planted[0], tmp_path / "more", init=path, sinks=[events.append], **{**options, "topics": 5})
     assert any("3 topics; the other 2 begin empty" in event["text"] for event in events if event["event"] == "notice")
     assert more.record.iterations == 4
 
@@ -124,8 +124,8 @@ def test_topics_more_or_fewer_than_the_fit_has__are_cut_or_left_empty(planted, t
 def test_more_topics_than_a_family_may_begin_with__are_cut_to_the_largest(planted, tmp_path, monkeypatch):
     monkeypatch.setattr(GibbsHdpOptions, "max_start_topics", 2)
     events, file = [], written(tmp_path / "a.parquet", planted[2])
-    given = {"family": "gibbs-hdp", "iterations": 1, "scheduler": "serial", "sinks": [events.append]}
-    model = fit(planted[0], tmp_path / "run", init=file, **given)
+    options = {"family": "gibbs-hdp", "iterations": 1, "scheduler": "serial", "sinks": [events.append]}
+    model = fit(planted[0], tmp_path / "run", init=file, **options)
     assert any("2 largest of 3 topics" in event["text"] for event in events if event["event"] == "notice")
     assert model.record.iterations == 1
 
@@ -136,10 +136,10 @@ STOPPED_OPTIONS = [{}, {"family": "hdp"}, {"workers": 2, "scheduler": "local"}]
 @pytest.mark.parametrize("options", rest_long(STOPPED_OPTIONS, retained=(0, 1)), ids=str)
 def test_a_stopped_run__continues_to_the_same_bits(planted, tmp_path, options):
     file = written(tmp_path / "theta.parquet", planted[2])
-    given = {**FIT, "heldout": planted[1], "init": file, **options}
-    whole = fit(planted[0], tmp_path / "whole", **{**given, "scheduler": "serial", "workers": None})
+    settings = {**FIT, "heldout": planted[1], "init": file, **options}
+    whole = fit(planted[0], tmp_path / "whole", **{**settings, "scheduler": "serial", "workers": None})
     with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], tmp_path / "run", sinks=[stop_at(2)], **given)
+        fit(planted[0], tmp_path / "run", sinks=[stop_at(2)], **settings)
     Path(file).unlink()
     assert bits(resume(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
     assert events_of(tmp_path / "run")[1:] == events_of(tmp_path / "whole")[1:]  # after the cluster's event
@@ -176,8 +176,10 @@ def test_what_does_not_fit__is_refused_and_nothing_is_written(planted, tmp_path)
         ({"init": good, "family": "ncrp"}, OptionError, "init: the family 'ncrp' begins at random only"),
     ):
         with pytest.raises(kind, match=text) as raised:
-            given = {name: value for name, value in FIT.items() if options.get("family") != "ncrp" or name != "topics"}
-            fit(planted[0], tmp_path / "run", **{**given, **options})
+            settings = {
+                name: value for name, value in FIT.items() if options.get("family") != "ncrp" or name != "topics"
+            }
+            fit(planted[0], tmp_path / "run", **{**settings, **options})
         assert "\n" not in str(raised.value)
         assert not (tmp_path / "run").exists()
 
@@ -190,9 +192,9 @@ def test_families__name_the_starts_that_they_take(family):
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)
 @pytest.mark.parametrize("family", ["lda", "gibbs-lda"])
 def test_a_computed_start__is_that_of_any_executor(planted, tmp_path, kind, family):
-    events, given = [], {**FIT, "family": family, "heldout": planted[1], "init": kind, "iterations": 2}
-    model = fit(planted[0], tmp_path / "serial", sinks=[events.append], **given)
-    again = fit(planted[0], tmp_path / "threads", **{**given, "scheduler": "threads", "workers": 2})
+    events, options = [], {**FIT, "family": family, "heldout": planted[1], "init": kind, "iterations": 2}
+    model = fit(planted[0], tmp_path / "serial", sinks=[events.append], **options)
+    again = fit(planted[0], tmp_path / "threads", **{**options, "scheduler": "threads", "workers": 2})
     assert bits(model, SHARDS) == bits(again, SHARDS)
     notices = [event["text"] for event in events if event["event"] == "notice"]
     assert any(text.startswith(f"start {kind}: 120 documents in ") for text in notices)
@@ -217,9 +219,9 @@ def test_a_computed_start__is_that_of_any_executor(planted, tmp_path, kind, fami
     ids=str,
 )
 def test_fits_of_lda_and_hdp__begin_from_quick_clusters_of_two_documents_a_topic(planted, tmp_path, options, kind):
-    given = {name: value for name, value in FIT.items() if options.get("schedule") is None or name != "iterations"}
+    settings = {name: value for name, value in FIT.items() if options.get("schedule") is None or name != "iterations"}
     passes = {"passes": 1} if options.get("schedule") else {}
-    model = fit(planted[0], tmp_path / "run", **{**given, **passes, **options})
+    model = fit(planted[0], tmp_path / "run", **{**settings, **passes, **options})
     assert Run(tmp_path / "run").record().get("start") == (kind and {"kind": kind})
     assert model.record.iterations
 
@@ -273,8 +275,8 @@ def test_documents_of_one_topic__are_distinguished(tmp_path, kind):
     truth = generator.integers(4, size=240)
     rows = [Counter((generator.integers(10, size=30) + 10 * topic).tolist()) for topic in truth]
     corpus = write_corpus(tmp_path / "corpus", rows, 40, shard_tokens=2000)
-    given = {"family": "lda", "topics": 4, "iterations": 1, "init": kind, "scheduler": "serial", "seed": 3}
-    model = fit(corpus, tmp_path / "run", **given)
+    options = {"family": "lda", "topics": 4, "iterations": 1, "init": kind, "scheduler": "serial", "seed": 3}
+    model = fit(corpus, tmp_path / "run", **options)
     theta = np.concatenate([model_proportions(model, n)["document_topic"] for n in range(len(model.record.shards))])
     together = np.zeros((4, 4))
     np.add.at(together, (theta.argmax(axis=1), truth), 1)
@@ -282,10 +284,10 @@ def test_documents_of_one_topic__are_distinguished(tmp_path, kind):
 
 
 def test_a_stopped_run_of_clusters__continues_to_the_same_bits(planted, tmp_path):
-    given = {**FIT, "heldout": planted[1], "init": "clusters", "init_strength": 20.0, "iterations": 6}
-    whole = fit(planted[0], tmp_path / "whole", **given)
+    options = {**FIT, "heldout": planted[1], "init": "clusters", "init_strength": 20.0, "iterations": 6}
+    whole = fit(planted[0], tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], tmp_path / "run", sinks=[stop_at(3)], **given)
+        fit(planted[0], tmp_path / "run", sinks=[stop_at(3)], **options)
     assert bits(resume(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
 
 
@@ -308,10 +310,10 @@ def test_lost_work_of_a_start__is_done_again_with_the_same_bits(planted, kind):
 @pytest.mark.parametrize("options", [{}, {"topics": 140, "most_active": 2}, {"inverse_temperature": 1.0}], ids=str)
 def test_a_strong_start__stays_in_the_prior(planted, tmp_path, family, options):
     sharp = np.eye(TOPICS)[np.arange(len(planted[2])) % TOPICS]
-    given = {**FIT, "family": family, "iterations": 30, "init": written(tmp_path / "a.parquet", sharp), **options}
+    settings = {**FIT, "family": family, "iterations": 30, "init": written(tmp_path / "a.parquet", sharp), **options}
     tokens, argmax = [], []
     for strength in (0.0, 1e5):
-        model = fit(planted[0], tmp_path / str(strength), init_strength=strength, **given)
+        model = fit(planted[0], tmp_path / str(strength), init_strength=strength, **settings)
         parts = [model_proportions(model, number)["document_topic"] for number in range(SHARDS)]
         argmax.append(np.concatenate(parts).argmax(axis=1))
         tokens.append(sum(arrays_of(model.rows(block))["word_topic"].sum() for block in range(len(model.blocks))))
@@ -325,8 +327,8 @@ def test_a_strong_start__stays_in_the_prior(planted, tmp_path, family, options):
 
 def test_tokens__are_all_there_beside_a_start_of_great_strength(planted, tmp_path):
     sharp = np.eye(TOPICS)[np.arange(len(planted[2])) % TOPICS]
-    given = {**FIT, "family": "lda", "iterations": 12, "init": written(tmp_path / "a.parquet", sharp)}
-    model = fit(planted[0], tmp_path / "run", init_strength=1e9, **given)
+    options = {**FIT, "family": "lda", "iterations": 12, "init": written(tmp_path / "a.parquet", sharp)}
+    model = fit(planted[0], tmp_path / "run", init_strength=1e9, **options)
     for number, reference in enumerate(Corpus(planted[0]).references):
         np.testing.assert_allclose(model.local_state(number).lengths(), reference.load().lengths, rtol=1e-6)
     assert verify(tmp_path / "run").broken == []
@@ -336,28 +338,28 @@ def test_tokens__are_all_there_beside_a_start_of_great_strength(planted, tmp_pat
 def test_tokens_of_a_start__go_with_topics_that_a_document_drops(planted, tmp_path, strength):
     """A document without room for pseudo-tokens has that many fewer in the record."""
     drawn = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(planted[2]))
-    given = {
+    options = {
         **FIT,
         "family": "lda",
         "iterations": 30,
         "most_active": 2,
         "init": written(tmp_path / "a.parquet", drawn),
     }
-    fit(planted[0], tmp_path / "run", init_strength=strength, **given)
+    fit(planted[0], tmp_path / "run", init_strength=strength, **options)
     assert verify(tmp_path / "run").broken == []
 
 
 def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(planted, tmp_path):
     """The parameter of a Dirichlet distribution is learned from proportions that are drawn from it and nearly known."""
     drawn, tokens = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(planted[2])), 1e4
-    given = {
+    options = {
         **FIT,
         "iterations": 60,
         "inverse_temperature": 1.0,
         "learn": ["alpha"],
         "init": written(tmp_path / "a.parquet", drawn),
     }
-    model = fit(planted[0], tmp_path / "run", init_strength=tokens, **given)
+    model = fit(planted[0], tmp_path / "run", init_strength=tokens, **options)
     alpha = model.global_state.alpha[0]
     counts = np.concatenate([model.local_state(n).loaded().counts(model.global_state.alpha) for n in range(SHARDS)])
     tables = (alpha * (digamma(alpha + counts) - digamma(alpha))).sum() / TOPICS
@@ -429,8 +431,8 @@ def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_s
         start = ComputedStart(StartSource(kind), 4, problem.shards, executor, problem.stream, [].append)
         assert sum(part.proportions.documents for part in executor.collect(list(start))) == 120
         sent[tokens] = sum(executor.sent.values()), len(problem.shards)
-    (alone, one), (many, shards) = sent.values()
-    assert one == 1
+    (alone, sends), (many, shards) = sent.values()
+    assert sends == 1
     assert shards > 8
     # Sums of a few numbers for each shard, and no copies of words, directions or mixtures.
     assert many < 2 * alone + 1000 * shards

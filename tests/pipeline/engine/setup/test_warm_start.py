@@ -56,9 +56,9 @@ def sources(planted, tmp_path_factory):
 @pytest.mark.parametrize("source", rest_long(["lda", "hdp"]))
 @pytest.mark.parametrize(("family", "options"), WAYS, ids=NAMES)
 def test_a_warm_start__begins_where_the_source_ended(planted, sources, tmp_path, source, family, options):
-    given = {"family": family, "heldout": planted[1], "scheduler": "serial", "iterations": 30, **options}
-    fit(planted[0], tmp_path / "warm", warm=sources[source], seed=9, **given)
-    fit(planted[0], tmp_path / "cold", seed=9, **{**given, "iterations": 1, "init": "random"})
+    settings = {"family": family, "heldout": planted[1], "scheduler": "serial", "iterations": 30, **options}
+    fit(planted[0], tmp_path / "warm", warm=sources[source], seed=9, **settings)
+    fit(planted[0], tmp_path / "cold", seed=9, **{**settings, "iterations": 1, "init": "random"})
     ended, warm = scores_of(sources[source])[-1], scores_of(tmp_path / "warm")
     slack = 0.15 if options.get("order") == 2 else 0.05  # the second order spreads documents over more topics
     assert warm[0] > ended - slack
@@ -110,8 +110,8 @@ def test_topics_beyond_the_source__begin_empty(planted, sources, kind):
 @pytest.mark.parametrize("family", ["lda", "hdp", "vb-lda", "gibbs-lda"])
 def test_of_more_topics__the_largest_are_taken(planted, sources, tmp_path, family):
     said = []
-    given = {"family": family, "topics": 2, "beta": 3.0, "iterations": 1, "warm": sources["hdp"]}
-    model = fit(planted[0], tmp_path / "run", sinks=[said.append], **given)
+    options = {"family": family, "topics": 2, "beta": 3.0, "iterations": 1, "warm": sources["hdp"]}
+    model = fit(planted[0], tmp_path / "run", sinks=[said.append], **options)
     assert arrays_of(model.rows(0))["word_topic"].sum() == pytest.approx(Corpus(planted[0]).manifest.tokens, rel=1e-4)
     source = topics(sources["hdp"])
     (text,) = [event["text"] for event in said if event["event"] == "notice"]
@@ -122,12 +122,12 @@ def test_of_more_topics__the_largest_are_taken(planted, sources, tmp_path, famil
 
 
 def test_the_hdp__holds_nothing_where_topics_have_parted(planted, sources, tmp_path):
-    given = {"family": "hdp", "topics": 5, "iterations": 2, "learn": ("alpha", "gamma", "pi")}
-    warm = fit(planted[0], tmp_path / "warm", warm=sources["hdp"], **given)
-    cold = fit(planted[0], tmp_path / "cold", init="random", **given)
+    options = {"family": "hdp", "topics": 5, "iterations": 2, "learn": ("alpha", "gamma", "pi")}
+    warm = fit(planted[0], tmp_path / "warm", warm=sources["hdp"], **options)
+    cold = fit(planted[0], tmp_path / "cold", init="random", **options)
     assert warm.global_state.alpha != 1.0
     assert cold.global_state.alpha == 1.0
-    assert fit(planted[0], tmp_path / "held", warm=sources["hdp"], hold=5, **given).global_state.alpha == 1.0
+    assert fit(planted[0], tmp_path / "held", warm=sources["hdp"], hold=5, **options).global_state.alpha == 1.0
 
 
 # Wherever it runs, and taken up again ----------------------------------------------------------------------------------
@@ -140,11 +140,11 @@ def test_the_hdp__holds_nothing_where_topics_have_parted(planted, sources, tmp_p
 def test_bits_of_a_warm_start__do_not_depend_on_the_executor(planted, sources, tmp_path, where, known, clusters):
     kind, workers = where
     corpus = planted[0] if known == "seen" else planted[1]  # of which the source has not those shards
-    given = {"family": "hdp", "topics": 4, "iterations": 3, "warm": sources["lda"], "beta": 3.0}
-    whole = fit(corpus, tmp_path / "serial", scheduler="serial", **given)
+    options = {"family": "hdp", "topics": 4, "iterations": 3, "warm": sources["lda"], "beta": 3.0}
+    whole = fit(corpus, tmp_path / "serial", scheduler="serial", **options)
     scheduler = clusters(workers) if kind == "processes" else kind
     found = fit(
-        corpus, tmp_path / "run", scheduler=scheduler, workers=None if kind == "processes" else workers, **given
+        corpus, tmp_path / "run", scheduler=scheduler, workers=None if kind == "processes" else workers, **options
     )
     shards = len(whole.record.shards)
     assert bits(found, shards) == bits(whole, shards)
@@ -162,16 +162,16 @@ def test_a_warm_start_on_disk__has_the_same_bits(planted, sources, tmp_path):
 
 @pytest.mark.parametrize("iteration", [0, 2])
 def test_a_stopped_warm_fit__continues_to_the_same_bits_and_events(planted, sources, tmp_path, iteration):
-    given = {"family": "hdp", "topics": 4, "iterations": 4, "heldout": planted[1]}
+    options = {"family": "hdp", "topics": 4, "iterations": 4, "heldout": planted[1]}
     source = shutil.copytree(sources["lda"], tmp_path / "source")
-    whole = fit(planted[0], tmp_path / "whole", warm=source, **given)
+    whole = fit(planted[0], tmp_path / "whole", warm=source, **options)
 
     def sink(event):
         if event["event"] == ("iteration" if iteration else "started") and event["iteration"] == iteration:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], tmp_path / "run", warm=source, sinks=[sink], **given)
+        fit(planted[0], tmp_path / "run", warm=source, sinks=[sink], **options)
     source.rename(tmp_path / "moved")
     if not iteration:  # there is no checkpoint: it must begin again
         with pytest.raises(AbsentError, match="the run begins from it"):
@@ -187,8 +187,8 @@ def test_a_stopped_warm_fit__continues_to_the_same_bits_and_events(planted, sour
 
 
 def test_another_source__makes_another_fingerprint(planted, sources, tmp_path):
-    given = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
-    fit(planted[0], tmp_path / "run", **given)
+    options = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
+    fit(planted[0], tmp_path / "run", **options)
     record = json.loads((tmp_path / "run/run.json").read_text())
     assert record["warm"]["url"] == str(sources["lda"] / "model")
     assert record["warm"]["digest"] == json.loads((sources["lda"] / "model/model.json").read_text())["sha256"]
@@ -203,21 +203,21 @@ def test_another_source__makes_another_fingerprint(planted, sources, tmp_path):
 
 def test_unseen_documents__begin_from_proportions_that_are_fitted_to_them(planted, sources, tmp_path):
     split(planted[1], tmp_path / "train", tmp_path / "held", fraction=0.3)
-    given = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 1, "heldout": tmp_path / "held"}
+    options = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 1, "heldout": tmp_path / "held"}
     assert all(
         reference.number is None for reference in warm_references(WarmSource.of(sources["lda"]), Corpus(planted[1]), 3)
     )
-    fit(tmp_path / "train", tmp_path / "warm", warm=sources["lda"], **given)
-    fit(tmp_path / "train", tmp_path / "cold", init="random", **given)
+    fit(tmp_path / "train", tmp_path / "warm", warm=sources["lda"], **options)
+    fit(tmp_path / "train", tmp_path / "cold", init="random", **options)
     assert scores_of(tmp_path / "warm")[0] > scores_of(tmp_path / "cold")[0] + 0.1
 
 
 @pytest.mark.parametrize("schedule", ["batch", "stochastic"])
 def test_a_run_that_was_stopped__is_begun_from_its_checkpoint(planted, tmp_path, schedule):
     minibatches = {"batch_shards": 1} if schedule == "stochastic" else {}
-    given = {"family": "lda", "topics": 3, "beta": 3.0, "schedule": schedule, **minibatches}
+    options = {"family": "lda", "topics": 3, "beta": 3.0, "schedule": schedule, **minibatches}
     with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], tmp_path / "source", sinks=[stop_at(3)], iterations=4, **given)
+        fit(planted[0], tmp_path / "source", sinks=[stop_at(3)], iterations=4, **options)
     known = warm_references(WarmSource.of(tmp_path / "source"), Corpus(planted[0]), 3)
     assert all((reference.number is None) == (schedule == "stochastic") for reference in known)
     model = fit(planted[0], tmp_path / "run", warm=tmp_path / "source", family="lda", topics=3, iterations=2)
@@ -234,14 +234,14 @@ def test_one_word_and_empty_documents__begin_too(tmp_path):
 
 def test_what_does_not_fit__is_refused_before_anything_runs(planted, sources, tmp_path):
     other = write_corpus(tmp_path / "other", [{0: 3}], 29)
-    given = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
+    options = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
     for corpus, more, kind, text in (
         (planted[0], {"schedule": "stochastic"}, OptionError, "warm: the stochastic schedule"),
         (other, {}, MismatchError, "its vocabulary"),
         (planted[0], {"warm": tmp_path / "nothing"}, AbsentError, "no such run"),
     ):
         with pytest.raises(kind, match=text):
-            fit(corpus, tmp_path / "run", **{**given, **more})
+            fit(corpus, tmp_path / "run", **{**options, **more})
         assert not (tmp_path / "run").exists()
     fit(planted[0], tmp_path / "cold", family="lda", topics=3, iterations=1)
     with pytest.raises(MismatchError, match="does not begin from another"):

@@ -122,10 +122,10 @@ def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, 
 def test_the_second_day__needs_fewer_than_half_of_the_iterations(days, firsts, tmp_path, name, day):
     train, heldout = days[day]
     options, sampler = {**FAMILIES, **ALSO}[name], name.startswith("gibbs")
-    given = {"family": family_of(name), "heldout": heldout, "iterations": 60, **options}
-    fit(train, tmp_path / "cold", **given)
+    settings = {"family": family_of(name), "heldout": heldout, "iterations": 60, **options}
+    fit(train, tmp_path / "cold", **settings)
     cold = scores_of(tmp_path / "cold")
-    fit(train, tmp_path / "warm", warm=firsts / name, **{**given, "iterations": 12})
+    fit(train, tmp_path / "warm", warm=firsts / name, **{**settings, "iterations": 12})
     warm = scores_of(tmp_path / "warm")
     assert warm[-1] > cold[-1] - (0.15 if sampler else 0.05)
     assert warm[-1] > cold[0]
@@ -177,8 +177,8 @@ def test_a_vocabulary__may_grow_at_its_end_alone(days, firsts, tmp_path):
 
 
 def test_a_stopped_fit__continues_to_the_same_bits(days, firsts, tmp_path):
-    given = {"family": "hdp", "iterations": 4, "warm": firsts / "hdp", **FAMILIES["hdp"]}
-    whole = fit(days["two"][0], tmp_path / "whole", **given)
+    options = {"family": "hdp", "iterations": 4, "warm": firsts / "hdp", **FAMILIES["hdp"]}
+    whole = fit(days["two"][0], tmp_path / "whole", **options)
     record = json.loads((tmp_path / "whole/run.json").read_text())
     assert record["warm"]["local_states"] == WarmSource.of(firsts / "hdp").local_states
 
@@ -187,7 +187,7 @@ def test_a_stopped_fit__continues_to_the_same_bits(days, firsts, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(days["two"][0], tmp_path / "run", sinks=[sink], **given)
+        fit(days["two"][0], tmp_path / "run", sinks=[sink], **options)
     assert bits(resume(tmp_path / "run"), 4) == bits(whole, 4)
 
 

@@ -46,7 +46,7 @@ def test_the_table__has_what_evaluate_and_the_events_say(small, compared):
         assert row["npmi"] == np.mean([coherence(member, small[0]).npmi for member in members])
         assert row["diversity"] == np.mean([coherence(member, small[0]).diversity for member in members])
         shares = [sorted((topic.share for topic in topics(member)), reverse=True) for member in members]
-        held = [1 + sum(part < 0.99 for part in np.cumsum(each) / sum(each)) for each in shares]
+        held = [1 + sum(part < 0.99 for part in np.cumsum(sizes) / sum(sizes)) for sizes in shares]
         assert row["topics_99"] == np.mean(held)
         assert 0 < row["seconds"] <= row["cell_seconds"] * 8
 
@@ -117,7 +117,7 @@ def test_the_command__prints_the_table_and_says_how_to_continue(small, tmp_path,
         "lda.beta=3",
     ]
 
-    def stopped(*given, **options):
+    def stopped(*arguments, **options):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -66,38 +66,38 @@ def test_a_stopped_comparison__continues_to_the_same_table(small, compared, tmp_
     ids=str,
 )
 def test_other_options__are_refused_by_name(small, compared, changed, said):
-    given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID, **changed}
+    options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID, **changed}
     with pytest.raises(OptionError, match=said):
-        compare(small[0], compared.folder, **given)
+        compare(small[0], compared.folder, **options)
 
 
 def test_other_corpora_and_folders__are_refused(small, compared, tmp_path):
-    given = {"samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    options = {"samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     with pytest.raises(OptionError, match=r"^CORPUS: the comparison in"):
-        compare(small[1], compared.folder, heldout=small[0], **given)
+        compare(small[1], compared.folder, heldout=small[0], **options)
     split(small[1], tmp_path / "one", tmp_path / "other")
     with pytest.raises(OptionError, match=r"^--heldout: the comparison in"):
-        compare(small[0], compared.folder, heldout=tmp_path / "one", **given)
+        compare(small[0], compared.folder, heldout=tmp_path / "one", **options)
     shutil.rmtree(tmp_path / "other")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")
     with pytest.raises(OccupiedError, match="is not a comparison"):
-        compare(small[0], tmp_path / "mine", heldout=small[1], **given)
+        compare(small[0], tmp_path / "mine", heldout=small[1], **options)
     other = write_corpus(tmp_path / "other", planted_rows(5, documents=7), 30)
     with pytest.raises(MismatchError, match="expected the 60 documents"):
-        compare(small[0], tmp_path / "out", heldout=other, **given)
+        compare(small[0], tmp_path / "out", heldout=other, **options)
     assert not (tmp_path / "out").exists()
 
 
 def test_damaged_records__are_named_and_nothing_is_overwritten(small, compared, tmp_path):
-    given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     for name in ("compare.json", "cells/lda-3.json"):
         shutil.copytree(compared.folder, tmp_path / "out")
         path = tmp_path / "out" / name
         path.write_bytes(path.read_bytes().replace(b"3", b"4", 1))
         before = path.read_bytes()
         with pytest.raises(DamagedError, match=re.escape(str(path))):
-            compare(small[0], tmp_path / "out", **given)
+            compare(small[0], tmp_path / "out", **options)
         assert path.read_bytes() == before
         shutil.rmtree(tmp_path / "out")
 
@@ -124,8 +124,8 @@ def test_a_comparison__is_reported_and_checked_with_all_its_runs(small, compared
 
 
 def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
-    given = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2}
-    out = compare(small[0], tmp_path / "out", **given).folder
+    options = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2}
+    out = compare(small[0], tmp_path / "out", **options).folder
     whole = verify(out)
     assert (whole.kind, whole.broken) == ("comparison", [])
     shutil.copytree(out, tmp_path / "damaged")
@@ -165,9 +165,9 @@ def test_the_corpus_itself__is_no_held_out_part(small, tmp_path):
 
 
 def test_a_split_that_holds_nothing_out__leaves_nothing(tmp_path):
-    few = write_corpus(tmp_path / "few", [{0: 1}, {1: 1}], 3)
+    corpus = write_corpus(tmp_path / "few", [{0: 1}, {1: 1}], 3)
     with pytest.raises(InputError):
-        compare(few, tmp_path / "out", families=("lda",), topics=(2,), fraction=1e-9)
+        compare(corpus, tmp_path / "out", families=("lda",), topics=(2,), fraction=1e-9)
     assert not (tmp_path / "out").exists()
 
 
@@ -192,7 +192,7 @@ def test_folders_of_older_formats__are_refused_with_what_to_do(tmp_path):
 
 def test_a_comparison_of_version_0_1__continues(small, compared, tmp_path):
     """A comparison of 0.1 has options that no longer exist in its record, and rows of other libraries in its folder."""
-    given = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
+    options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     out = Folder(shutil.copytree(compared.folder, tmp_path / "out"))
     former = {"peers": ["gensim"], "labels": [], "without": [], "classifiers": [], "lda_topics": [200]}
     former |= {"start_from": None, "unseen": None, "field": None}
@@ -202,13 +202,13 @@ def test_a_comparison_of_version_0_1__continues(small, compared, tmp_path):
     gensim = {"cell": "gensim-2", "baseline": "gensim", "topics": 2, "start": "random", "score": -7.0, "seconds": 1.0}
     out.write("cells/gensim-2.json", dump({"format": CELL_KIND, "version": 3, "row": gensim}))
     events = []
-    assert compare(small[0], out.url, sinks=[events.append], **given).rows == compared.rows
+    assert compare(small[0], out.url, sinks=[events.append], **options).rows == compared.rows
     assert not any(event["event"] == "cell_begins" for event in events)
     assert info(out.url)["cells"]["gensim-2"] == -7.0
     assert verify(out.url).broken == []
     out.write("compare.json", dump({**record, **former, "without": ["kind"]}))
     with pytest.raises(OptionError, match="--without: .* was begun with kind, found none"):
-        compare(small[0], out.url, **given)
+        compare(small[0], out.url, **options)
     out.write("compare.json", dump({**record, **former, "unseen": "0" * 64}))
     with pytest.raises(OptionError, match="--unseen: .* was begun with 0{40}, found none"):
-        compare(small[0], out.url, **given)
+        compare(small[0], out.url, **options)

@@ -45,9 +45,9 @@ def corpora(place, seed, documents=120, topics=3):
     return write_halves(place, rows, 30)
 
 
-def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **given):
+def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **where):
     """The problem, and the state after each iteration, run serially."""
-    problem = problem_of(corpus, "hdp", options, iterations=ITERATIONS, **given)
+    problem = problem_of(corpus, "hdp", options, iterations=ITERATIONS, **where)
     problem = replace(problem, local_sweeps=local_sweeps, warm=warm)
     limits = limits or Limits(iterations=ITERATIONS)
     return problem, (state for state, _ in Fit(problem, limits))

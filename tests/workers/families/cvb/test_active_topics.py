@@ -141,9 +141,9 @@ def test_choose__gives_lists_within_their_room(state, extra, most):
     lengths = np.diff(state.shard.offsets)
     assert (sizes <= max_active(state.shard.offsets, state.topics, most)).all()
     np.testing.assert_array_equal(sizes > 0, lengths > 0)  # an empty document lists nothing, any other something
-    for own in np.split(topic.astype(np.int64), np.cumsum(sizes)[:-1]):
-        assert (np.diff(own) > 0).all()
-        assert (own < state.topics).all()
+    for chosen in np.split(topic.astype(np.int64), np.cumsum(sizes)[:-1]):
+        assert (np.diff(chosen) > 0).all()
+        assert (chosen < state.topics).all()
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.integers(0, 7), st.sampled_from(list(SmallActiveSets)))
@@ -170,7 +170,7 @@ def test_choose__keeps_what_a_document_is_sure_of(state, extra):
     rows = state.rows(extra)
     parameters = parameters_of(state, rows)
     topic, sizes = select(whole(state), working_of(state, rows, parameters), parameters)
-    chosen = [set(own.tolist()) for own in np.split(topic, np.cumsum(sizes)[:-1])]
+    chosen = [set(topics.tolist()) for topics in np.split(topic, np.cumsum(sizes)[:-1])]
     owner = np.repeat(np.arange(state.shard.documents), np.diff(state.lists))
     for document, k, count in zip(owner, state.topic, state.counts[0], strict=True):
         if count > max(rows["a"][k], MIN_TOKENS) * (1 + 1e-5):
@@ -186,8 +186,8 @@ def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, d
         sorted(data.draw(st.sets(st.integers(0, state.topics - 1)))) if length else []
         for length in np.diff(state.shard.offsets)
     ]
-    topic = np.array([k for own in new for k in own], dtype=np.uint16)
-    after = carry(chunk, working, (topic, np.array([len(own) for own in new], dtype=np.int64)))
+    topic = np.array([k for active in new for k in active], dtype=np.uint16)
+    after = carry(chunk, working, (topic, np.array([len(active) for active in new], dtype=np.int64)))
     np.testing.assert_array_equal(after.active.topics, topic)
     before_counts, before_rest = naive.word_counts(state.shape, *state.given, *state.where)
     where = *after.active, after.state.starts, after.state.responsibilities
@@ -200,9 +200,11 @@ def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, d
     np.testing.assert_array_equal(after.state.counts, tokens[0])
     np.testing.assert_array_equal(after.state.background, tokens[1])
     # What stays listed keeps its responsibilities.
-    old = {(d, int(k)): q[:, j] for d, (_, own, q) in enumerate(documents(state, chunk)) for j, k in enumerate(own)}
-    for d, (_, own, q) in enumerate(documents(state, after)):
-        for j, k in enumerate(own):
+    old = {
+        (d, int(k)): q[:, j] for d, (_, active, q) in enumerate(documents(state, chunk)) for j, k in enumerate(active)
+    }
+    for d, (_, active, q) in enumerate(documents(state, after)):
+        for j, k in enumerate(active):
             np.testing.assert_array_equal(q[:, j], old.get((d, int(k)), np.zeros(len(q))))
 
 

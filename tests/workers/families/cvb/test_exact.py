@@ -116,9 +116,9 @@ def word_cells(rows, b):
     shape = rows["word_topic"].shape
     found = {"t": np.zeros(shape), "word_rising": np.zeros(shape)}
     for w, k in itertools.product(*map(range, shape)):
-        one = [rows[f"word_topic{name}"][w : w + 1, k : k + 1].copy() for name in ("", "_variance", "_log_absent")]
+        cell = [rows[f"word_topic{name}"][w : w + 1, k : k + 1].copy() for name in ("", "_variance", "_log_absent")]
         tables, bound = np.zeros(1), np.zeros(1)
-        words.word_tables(WordMoments(*one), b[w : w + 1], tables, bound)
+        words.word_tables(WordMoments(*cell), b[w : w + 1], tables, bound)
         found["t"][w, k], found["word_rising"][w, k] = tables[0], bound[0]
     return found
 

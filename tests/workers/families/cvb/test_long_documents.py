@@ -50,12 +50,14 @@ def require_exact(run, corpus):
         lists, at = local["document_lists"], 0
         for document in range(shard.documents):
             counts = shard.counts[shard.offsets[document] : shard.offsets[document + 1]].astype(np.int64)
-            own = slice(lists[document], lists[document + 1])
-            size = counts.size * (own.stop - own.start)
-            shares = local["pair_shares"][at : at + size].reshape(counts.size, own.stop - own.start).astype(np.int64)
+            entries = slice(lists[document], lists[document + 1])
+            size = counts.size * (entries.stop - entries.start)
+            shares = (
+                local["pair_shares"][at : at + size].reshape(counts.size, entries.stop - entries.start).astype(np.int64)
+            )
             at += size
-            np.testing.assert_array_equal(local["document_counts"][own] * UNIT, counts @ shares)
-            assert local["document_counts"][own].sum() + local["document_rest"][document] == counts.sum()
+            np.testing.assert_array_equal(local["document_counts"][entries] * UNIT, counts @ shares)
+            assert local["document_counts"][entries].sum() + local["document_rest"][document] == counts.sum()
         assert local["document_counts"].min(initial=0.0) >= 0.0
         assert local["document_rest"].min(initial=0.0) >= 0.0
 
@@ -78,8 +80,8 @@ FITS = {
 
 @pytest.mark.parametrize("name", FITS)
 def test_counts__are_exact_in_documents_of_any_length(corpus, tmp_path, name):
-    given = {"topics": TOPICS, "iterations": ITERATIONS, "checkpoint_every": 1, "seed": 2, **FITS[name]}
-    model = fit(corpus, tmp_path / "run", scheduler="threads", workers=2, **given)
+    options = {"topics": TOPICS, "iterations": ITERATIONS, "checkpoint_every": 1, "seed": 2, **FITS[name]}
+    model = fit(corpus, tmp_path / "run", scheduler="threads", workers=2, **options)
     require_exact(tmp_path / "run", corpus)
     assert verify(tmp_path / "run").broken == []
     for number, reference in enumerate(Corpus(corpus).references):
@@ -90,10 +92,16 @@ def test_counts__are_exact_in_documents_of_any_length(corpus, tmp_path, name):
 
 @pytest.mark.parametrize("where", [("threads", 2), pytest.param(("local", 1), marks=pytest.mark.long)], ids=str)
 def test_a_fit__ends_resumes_and_gives_a_model_that_others_take(corpus, tmp_path, where):
-    given = {"family": "lda", "topics": TOPICS, "inverse_temperature": 1.0, "checkpoint_every": 1, "workers": where[1]}
-    fit(corpus, tmp_path / "run", iterations=5, scheduler=where[0], **given)
+    options = {
+        "family": "lda",
+        "topics": TOPICS,
+        "inverse_temperature": 1.0,
+        "checkpoint_every": 1,
+        "workers": where[1],
+    }
+    fit(corpus, tmp_path / "run", iterations=5, scheduler=where[0], **options)
     model = resume(tmp_path / "run", iterations=ITERATIONS, scheduler="threads", workers=2)
-    whole = fit(corpus, tmp_path / "whole", iterations=ITERATIONS, scheduler="serial", **given)
+    whole = fit(corpus, tmp_path / "whole", iterations=ITERATIONS, scheduler="serial", **options)
     require_exact(tmp_path / "run", corpus)
     assert bits(model, 1) == bits(whole, 1)
     assert infer(tmp_path / "run", corpus, tmp_path / "out.csv").rows == len(LENGTHS)
@@ -146,9 +154,11 @@ def of_release_0_1(arrays):
 @pytest.mark.parametrize("name", ["lda", "few", "start", "hdp"])
 def test_checkpoints_of_an_older_release__continue_with_exact_counts(corpus, tmp_path, name):
     """They have drifted, also below zero; what responsibilities say is not lost."""
-    given = {"topics": TOPICS, "iterations": 4, "checkpoint_every": 1, "scheduler": "serial", **FITS[name]}
-    given = given if name != "start" else {**given, "init_strength": 64.0}  # which single precision has room beside
-    fit(corpus, tmp_path / "run", **given)
+    options = {"topics": TOPICS, "iterations": 4, "checkpoint_every": 1, "scheduler": "serial", **FITS[name]}
+    options = (
+        options if name != "start" else {**options, "init_strength": 64.0}
+    )  # which single precision has room beside
+    fit(corpus, tmp_path / "run", **options)
     shutil.copytree(tmp_path / "run", tmp_path / "same")
     rewrite(tmp_path / "run", of_release_0_1)
     assert min(local["document_counts"].min() for _, local in locals_of(tmp_path / "run", corpus)) < -1e-3

@@ -25,8 +25,8 @@ def true_topics():
     generator = np.random.default_rng(5)
     phi = np.full((TRUE_TOPICS, WORDS), 0.15 / WORDS)
     for topic in range(TRUE_TOPICS):
-        own = slice(20 * topic, 20 * topic + 20)
-        phi[topic, own] += 0.85 * generator.dirichlet(np.full(20, 1.0))
+        topic_words = slice(20 * topic, 20 * topic + 20)
+        phi[topic, topic_words] += 0.85 * generator.dirichlet(np.full(20, 1.0))
     return phi / phi.sum(axis=1, keepdims=True)
 
 
@@ -137,8 +137,8 @@ def test_the_first_update__is_that_of_raised_priors(corpus, tmp_path):
     rows = np.concatenate([model.rows(number).dense_counts for number in range(len(model.blocks))]).astype(np.float64)
     seeds = np.zeros(rows.shape)
     np.add.at(seeds, (state.seed_words, state.seed_topics), state.seed_counts)
-    own = rows - seeds
-    expected = (state.beta / WORDS + seeds + own) / (state.beta + seeds.sum(axis=0) + own.sum(axis=0))
+    counted = rows - seeds
+    expected = (state.beta / WORDS + seeds + counted) / (state.beta + seeds.sum(axis=0) + counted.sum(axis=0))
     assert np.allclose(model.topic_word.T, expected / expected.sum(axis=0), rtol=1e-4)
     assert len(vocabulary.words) == WORDS
 

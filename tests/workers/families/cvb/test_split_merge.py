@@ -114,8 +114,8 @@ def test_counts_and_variances_where_words_are_learned__equal_a_recount(planted):
             local = swept.value.local
             where = local.document_lists, local.document_topics
             starts = np.concatenate([[0], np.cumsum(np.diff(shard.offsets) * np.diff(where[0]))])
-            given = shard.offsets, shard.position, shard.counts, *where, starts, local.pair_shares
-            total[:, shard.words] += naive_active.moments((shard.words.size, shape[1]), *given)
+            documents = shard.offsets, shard.position, shard.counts, *where, starts, local.pair_shares
+            total[:, shard.words] += naive_active.moments((shard.words.size, shape[1]), *documents)
         np.testing.assert_allclose(rows.word_topic_variance, total[0], rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(rows.word_topic_log_absent, total[1], rtol=1e-6, atol=1e-6)
     assert state.global_state.moves.merges + state.global_state.moves.deletes > 0

@@ -28,9 +28,9 @@ MOMENTS = np.array([[30.0, 10.0, 20.0], [0.0, 0.0, 0.0]])
 def test_planted_topics__are_what_is_left(tmp_path, seed):
     """The true number is found from many more topics, and predicts as well as a fit with that number."""
     train, heldout = corpora(tmp_path, seed, documents=300)
-    given = {"family": "hdp", "beta": 3.0, "iterations": 200, "scheduler": "serial", "heldout": heldout}
-    fit(train, tmp_path / "true", topics=3, **{**given, "split_merge_moves": False})
-    fit(train, tmp_path / "many", topics=30, **given)
+    options = {"family": "hdp", "beta": 3.0, "iterations": 200, "scheduler": "serial", "heldout": heldout}
+    fit(train, tmp_path / "true", topics=3, **{**options, "split_merge_moves": False})
+    fit(train, tmp_path / "many", topics=30, **options)
     told = iterations_of(tmp_path / "many")[-1]
     assert told["topics_99"] == 3
     assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
@@ -42,9 +42,9 @@ def test_twenty_planted_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
     """Where momentum during the rounds once left 43, 48 and 27 of them."""
     simulate(tmp_path / "drawn", family="lda", documents=1500, words=500, tokens=80, topics=20, alpha=0.1, seed=seed)
     split(tmp_path / "drawn", tmp_path / "train", tmp_path / "heldout", seed=seed)
-    given = {"family": "hdp", "iterations": 200, "heldout": tmp_path / "heldout", "score_every": 200}
-    fit(tmp_path / "train", tmp_path / "true", topics=20, split_merge_moves=False, **given)
-    fit(tmp_path / "train", tmp_path / "many", topics=100, **given)
+    options = {"family": "hdp", "iterations": 200, "heldout": tmp_path / "heldout", "score_every": 200}
+    fit(tmp_path / "train", tmp_path / "true", topics=20, split_merge_moves=False, **options)
+    fit(tmp_path / "train", tmp_path / "many", topics=100, **options)
     assert iterations_of(tmp_path / "many")[-1]["topics_99"] == 20
     assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
 
@@ -224,10 +224,10 @@ def test_topics_too_many_to_be_found__do_not_all_go(tmp_path):
     """
     simulate(tmp_path / "drawn", family="lda", documents=400, words=200, tokens=60, topics=20, alpha=0.3, seed=1)
     split(tmp_path / "drawn", tmp_path / "train", tmp_path / "heldout", seed=1)
-    given = {"family": "hdp", "heldout": tmp_path / "heldout", "iterations": 120, "topics": 60, "score_every": 120}
-    given["init"] = "random"
+    options = {"family": "hdp", "heldout": tmp_path / "heldout", "iterations": 120, "topics": 60, "score_every": 120}
+    options["init"] = "random"
     for name in ("with", "without"):
-        fit(tmp_path / "train", tmp_path / name, split_merge_moves=name == "with", **given)
+        fit(tmp_path / "train", tmp_path / name, split_merge_moves=name == "with", **options)
     held = schedule.MAX_SPLIT_MERGE_HELD_SHARE * Corpus(tmp_path / "train").manifest.tokens
     assert scores_of(tmp_path / "with")[-1] > scores_of(tmp_path / "without")[-1] - schedule.MAX_FALL / np.sqrt(held)
     assert iterations_of(tmp_path / "with")[-1]["topics"] > 2

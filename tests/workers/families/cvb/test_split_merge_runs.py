@@ -101,15 +101,15 @@ def test_figures__tell_of_topics_and_moves(whole, planted, tmp_path):
 
 def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(planted, steps, tmp_path):
     """Nor while moves are pending; it ends once all tokens count, and then every token has a topic."""
-    given = {**FIT, "tolerance": 0.5, "scheduler": "serial"}
+    options = {**FIT, "tolerance": 0.5, "scheduler": "serial"}
     for name, stop_on in (("counts", "counts"), ("score", "score")):
-        model = fit(planted[0], tmp_path / name, heldout=planted[1], stop_on=stop_on, **given)
+        model = fit(planted[0], tmp_path / name, heldout=planted[1], stop_on=stop_on, **options)
         assert steps["release"] < model.record.iterations < ITERATIONS
         # A tenth of the tokens were missing while they were held out.
         assert math.isclose(model.rows(0).word_topic.sum(), Corpus(planted[0]).manifest.tokens, rel_tol=1e-5)
         assert scores_of(tmp_path / name)[-1] < 0.0
         assert verify(tmp_path / name).broken == []
-    model = fit(planted[0], tmp_path / "off", **{**given, "split_merge_moves": False})
+    model = fit(planted[0], tmp_path / "off", **{**options, "split_merge_moves": False})
     assert model.record.iterations < schedule.FIRST_ROUND
 
 
@@ -197,8 +197,8 @@ def test_an_estimator__has_the_topics_that_are_left(planted):
 
 def test_samples_and_restarts__are_whole_models(planted, tmp_path):
     """A sample that is kept while tokens are held out is one of the others, as `verify` knows."""
-    given = {**FIT, "heldout": planted[1], "scheduler": "serial"}
-    fit(planted[0], tmp_path / "samples", samples=3, sample_every=35, **given)
-    fit(planted[0], tmp_path / "restarts", restarts=2, **given)
+    options = {**FIT, "heldout": planted[1], "scheduler": "serial"}
+    fit(planted[0], tmp_path / "samples", samples=3, sample_every=35, **options)
+    fit(planted[0], tmp_path / "restarts", restarts=2, **options)
     for name in ("samples", "restarts"):
         assert verify(tmp_path / name).broken == []

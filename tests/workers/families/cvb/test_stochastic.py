@@ -30,7 +30,7 @@ class Steps:
     rows: dict
 
     @property
-    def given(self):
+    def arguments(self):
         return self.shard.offsets, self.shard.position, pair_totals(self.shard), self.rows["b"], self.rows["a"]
 
 
@@ -60,7 +60,7 @@ def run(state, tables=True):
     totals, left = state.rows["totals"].copy(), np.array([state.left])
     found = np.full((state.shard.documents, state.topics), np.nan, dtype=np.float32)
     sums = np.zeros(state.topics if tables else 0)
-    *_, b, a = state.given
+    *_, b, a = state.arguments
     stochastic.sweep_stochastic(
         document_pairs(state.shard),
         Priors(a, b, state.rows["total"]),
@@ -74,7 +74,7 @@ def run(state, tables=True):
 
 def run_twin(state):
     return naive.sweep(
-        *state.given, state.rows["total"], state.batch, state.rates, state.scales, state.passes,
+        *state.arguments, state.rows["total"], state.batch, state.rates, state.scales, state.passes,
         state.rows["row_topic"], state.rows["totals"],
     )  # fmt: skip
 
@@ -219,7 +219,7 @@ def test_sweep__is_finite_where_priors_vanish_and_words_are_new(small):
 
 def test_sweep__leaves_its_inputs_alone():
     state = simple([{0: 2, 1: 1}, {1: 4}])
-    held = [*state.given, state.rates, state.scales]
+    held = [*state.arguments, state.rates, state.scales]
     before = [values.copy() for values in held]
     for values in held:
         values.flags.writeable = False

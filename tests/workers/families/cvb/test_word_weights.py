@@ -54,8 +54,8 @@ def pair_weights(corpus, formula):
     problem = problem_of(corpus, "lda", {"topics": 2, "weights": formula})
     table = weights_of(opened, problem.config, problem.executor, problem.shards)
     for shard in problem.shards:
-        own = weighed(shard.value, table.weights[shard.value.words], log_counts=problem.config.log_counts)
-        found.extend((own.counts * own.weights).tolist())
+        weighted = weighed(shard.value, table.weights[shard.value.words], log_counts=problem.config.log_counts)
+        found.extend((weighted.counts * weighted.weights).tolist())
     return np.array(found)
 
 
@@ -80,11 +80,11 @@ def test_weights__match_the_definitions_and_keep_the_number_of_tokens(tiny, form
 def test_weights__of_a_table_are_scaled_and_other_words_weigh_one(tiny):
     found = pair_weights(tiny, {"w0": 0.0, "w1": 5.0})
     counts = np.array([count for row in ROWS for _, count in sorted(row.items())], dtype=np.float64)
-    each = np.array([{0: 0.0, 1: 5.0}.get(word, 1.0) for row in ROWS for word in sorted(row)])
-    mean = (each * counts).sum() / counts.sum()
+    weights = np.array([{0: 0.0, 1: 5.0}.get(word, 1.0) for row in ROWS for word in sorted(row)])
+    mean = (weights * counts).sum() / counts.sum()
     # A weight of 0 is a thousandth of the mean, so that the word's plain tokens are known.
-    each = np.maximum(each, 1e-3 * mean)
-    np.testing.assert_allclose(found, each * counts * counts.sum() / (each * counts).sum(), rtol=1e-6)
+    weights = np.maximum(weights, 1e-3 * mean)
+    np.testing.assert_allclose(found, weights * counts * counts.sum() / (weights * counts).sum(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp", "vb-lda"])
@@ -160,11 +160,11 @@ def test_files__of_weights_give_the_bits_of_the_same_mapping(small, tmp_path, en
     table = {"w1": 0.25, "w2": 3.0}
     path = write_table(tmp_path / f"weights.{ending}", [*table.items()])
     options = {"family": "lda", "topics": 3, "iterations": 3, "scheduler": "serial"}
-    one = fit(small[0], tmp_path / "one", weights=path, **options)
+    model = fit(small[0], tmp_path / "one", weights=path, **options)
     path.unlink()  # the run has the weights
     other = fit(small[0], tmp_path / "other", weights=table, **options)
-    assert bits(one, 5) == bits(other, 5)
-    assert one.record.options["weights"] == {"words": ["w1", "w2"], "weights": [0.25, 3.0]}
+    assert bits(model, 5) == bits(other, 5)
+    assert model.record.options["weights"] == {"words": ["w1", "w2"], "weights": [0.25, 3.0]}
     assert info(tmp_path / "one")["options"]["weights"] == "a table of 2 words"
 
 

@@ -71,8 +71,8 @@ def tabled(owner, z, sizes):
 def log_words(words, z, topics, beta):
     """log p(w | z), phi summed out."""
     row = tabled(z, words, (topics, WORDS))
-    each = gammaln(beta / WORDS + row) - gammaln(beta / WORDS)
-    return each.sum() + (gammaln(beta) - gammaln(beta + row.sum(axis=1))).sum()
+    cells = gammaln(beta / WORDS + row) - gammaln(beta / WORDS)
+    return cells.sum() + (gammaln(beta) - gammaln(beta + row.sum(axis=1))).sum()
 
 
 def misfit(samples, log_weights):
@@ -111,8 +111,8 @@ def test_lda__samples_from_the_posterior(rows):
     def posterior(alpha):
         found = {}
         for z in itertools.product(range(2), repeat=words.size):
-            here = tabled(owner, np.array(z), (len(rows), 2))
-            documents = (gammaln(alpha + here) - gammaln(alpha)).sum()
+            document_counts = tabled(owner, np.array(z), (len(rows), 2))
+            documents = (gammaln(alpha + document_counts) - gammaln(alpha)).sum()
             found[z] = documents + log_words(words, np.array(z), 2, beta)
         return found
 
@@ -144,15 +144,15 @@ def stirling(most):
 def log_partition(owner, z, documents, alpha, gamma):
     """log p(partition) of a Chinese restaurant franchise, tables summed out."""
     topics, ways = max(z) + 1, stirling(len(z))
-    here = tabled(owner, np.array(z), (documents, topics))
+    document_counts = tabled(owner, np.array(z), (documents, topics))
     log_terms = []
-    cells = [range(1 if n else 0, n + 1) for n in here.ravel()]
+    cells = [range(1 if n else 0, n + 1) for n in document_counts.ravel()]
     for tables in itertools.product(*cells):
-        m = np.reshape(tables, here.shape)
-        term = np.log([ways[n, t] for n, t in zip(here.ravel(), tables, strict=True)]).sum()
+        m = np.reshape(tables, document_counts.shape)
+        term = np.log([ways[n, t] for n, t in zip(document_counts.ravel(), tables, strict=True)]).sum()
         term += m.sum() * np.log(alpha) + gammaln(m.sum(axis=0)).sum()
         log_terms.append(term + topics * np.log(gamma) + gammaln(gamma) - gammaln(gamma + m.sum()))
-    return np.logaddexp.reduce(log_terms) + (gammaln(alpha) - gammaln(alpha + here.sum(axis=1))).sum()
+    return np.logaddexp.reduce(log_terms) + (gammaln(alpha) - gammaln(alpha + document_counts.sum(axis=1))).sum()
 
 
 HDP_STARTS = [([{0: 2, 1: 1}, {1: 1, 2: 1}], 1), ([{0: 2}, {}, {0: 1, 2: 1}], 3)]
@@ -197,8 +197,8 @@ def hyperparameters(global_state):
 def statistics(shard, z, drawn):
     owner, words = tokens_of(shard)
     top = int(z.max()) + 1
-    row, here = tabled(words, z, (WORDS, top)), tabled(owner, z, (len(LENGTHS), top))
-    found = [(row**2).sum(), (here**2).sum(), (row.sum(axis=0) ** 2).sum(), (row.sum(axis=1) ** 2).sum()]
+    row, document_counts = tabled(words, z, (WORDS, top)), tabled(owner, z, (len(LENGTHS), top))
+    found = [(row**2).sum(), (document_counts**2).sum(), (row.sum(axis=0) ** 2).sum(), (row.sum(axis=1) ** 2).sum()]
     if drawn:
         alpha, gamma = drawn
         found += [np.unique(z).size, alpha, gamma, alpha**2, gamma**2, alpha * found[1], gamma * np.unique(z).size]

@@ -48,18 +48,18 @@ def swept(family, options, count):
 def log_documents(owner, z, allowed):
     """log p(z | labels) of tokens that have a topic which their document may have."""
     found = 0.0
-    for document, own in enumerate(allowed):
-        n = np.array([(z[owner == document] == k).sum() for k in own])
+    for document, topics in enumerate(allowed):
+        n = np.array([(z[owner == document] == k).sum() for k in topics])
         found += (gammaln(ALPHA + n) - gammaln(ALPHA)).sum()
-        found += gammaln(ALPHA * len(own)) - gammaln(ALPHA * len(own) + n.sum())
+        found += gammaln(ALPHA * len(topics)) - gammaln(ALPHA * len(topics) + n.sum())
     return found
 
 
 def log_authors(z, author, topics):
     """log p(z, a) but for the chances of authors, which are alike."""
     n = tabled(author, z, (3, topics))
-    each = (gammaln(ALPHA + n) - gammaln(ALPHA)).sum()
-    return each + (gammaln(topics * ALPHA) - gammaln(topics * ALPHA + n.sum(axis=1))).sum()
+    authors = (gammaln(ALPHA + n) - gammaln(ALPHA)).sum()
+    return authors + (gammaln(topics * ALPHA) - gammaln(topics * ALPHA + n.sum(axis=1))).sum()
 
 
 @pytest.mark.parametrize(

@@ -119,8 +119,8 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     fitted, born = problem.family, []
     sweep = fitted.sweep
 
-    def watched(*given):
-        local, delta = sweep(*given)
+    def watched(*arguments):
+        local, delta = sweep(*arguments)
         born.append(set(np.flatnonzero(delta["born"])))
         return local, delta
 
@@ -138,8 +138,10 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
         assert progress.figures["topics"] == np.count_nonzero(after.topic)
     rounds = [born[at : at + 5] for at in range(0, len(born), 5)]
     assert len(rounds) == 12
-    assert all(sum(len(items) for items in each) == len(set().union(*each)) for each in rounds)
-    assert any(all(each) for each in rounds)  # in all five at once
+    assert all(
+        sum(len(items) for items in born_in_round) == len(set().union(*born_in_round)) for born_in_round in rounds
+    )
+    assert any(all(born_in_round) for born_in_round in rounds)  # in all five at once
     assert wide > problem.global_state.pi.size
     assert after.topic.sum() == 1200
     # A block has the columns of its last sweep; the model has all.

@@ -48,11 +48,11 @@ def test_a_corpus_without_labels__is_refused_and_nothing_is_left(small, tmp_path
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_fields__are_chosen_and_an_unknown_one_is_suggested(labelled_small, tmp_path, family):
-    given = {"family": family, "iterations": 1, "scheduler": "serial", **FAMILIES[family]}
+    options = {"family": family, "iterations": 1, "scheduler": "serial", **FAMILIES[family]}
     with pytest.raises(OptionError, match="`labels` kinds: .*did you mean 'kind'"):
-        fit(labelled_small[0], tmp_path / "run", labels=("kinds",), **given)
+        fit(labelled_small[0], tmp_path / "run", labels=("kinds",), **options)
     assert not (tmp_path / "run").exists()
-    fit(labelled_small[0], tmp_path / "run", labels=("kind",), **given)
+    fit(labelled_small[0], tmp_path / "run", labels=("kind",), **options)
     assert len(topics(tmp_path / "run")) >= 3
 
 
@@ -64,8 +64,8 @@ def test_more_topics_than_tokens_can_name__are_refused(labelled_small, tmp_path,
 
 
 def test_topics__are_called_by_their_labels(labelled_small, tmp_path, capsys):
-    given = {"family": "partially-labeled-lda", "iterations": 2, "scheduler": "serial"}
-    fit(labelled_small[0], tmp_path / "run", **given)
+    options = {"family": "partially-labeled-lda", "iterations": 2, "scheduler": "serial"}
+    fit(labelled_small[0], tmp_path / "run", **options)
     expected = {f"{name} {number}" for name in ("topic 0", "topic 1", "topic 2", "(background)") for number in (1, 2)}
     assert {topic.title for topic in topics(tmp_path / "run")} == expected
     assert main(["topics", str(tmp_path / "run"), "--json"]) == 0
@@ -79,9 +79,9 @@ def test_topics__are_called_by_their_labels(labelled_small, tmp_path, capsys):
 
 
 def test_topics_of_labels__begin_from_none_but_their_like(labelled_small, tmp_path):
-    given = {"iterations": 1, "scheduler": "serial"}
-    fit(labelled_small[0], tmp_path / "lda", family="gibbs-lda", topics=3, **given)
+    options = {"iterations": 1, "scheduler": "serial"}
+    fit(labelled_small[0], tmp_path / "lda", family="gibbs-lda", topics=3, **options)
     with pytest.raises(OptionError, match="warm: a family whose topics belong to labels begins only from a run"):
-        fit(labelled_small[0], tmp_path / "run", family="labeled-lda", warm=tmp_path / "lda", **given)
-    fit(labelled_small[0], tmp_path / "run", family="author-topic", topics=4, warm=tmp_path / "lda", **given)
+        fit(labelled_small[0], tmp_path / "run", family="labeled-lda", warm=tmp_path / "lda", **options)
+    fit(labelled_small[0], tmp_path / "run", family="author-topic", topics=4, warm=tmp_path / "lda", **options)
     assert len(topics(tmp_path / "run")) >= 3

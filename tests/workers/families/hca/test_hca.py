@@ -58,8 +58,8 @@ def corpus(tmp_path):
 
 
 def fitted(corpus, out, iterations=8, **options):
-    given = {"scheduler": "serial", "max_nodes": 8, "seed": 3, **options}
-    return fit(corpus, out, family="hca", iterations=iterations, **given)
+    settings = {"scheduler": "serial", "max_nodes": 8, "seed": 3, **options}
+    return fit(corpus, out, family="hca", iterations=iterations, **settings)
 
 
 # The bound -----------------------------------------------------------------------------------------------------------
@@ -170,8 +170,10 @@ def with_moves(problem, state, moves, config):
 @pytest.mark.xdist_group("clusters")
 def test_bits__do_not_depend_on_the_executor(corpus, tmp_path, clusters, form, scheduler, workers):
     expected = bits(fitted(corpus, tmp_path / "serial", depth=3, form=form), 4)
-    given = {"scheduler": clusters(workers)} if scheduler == "cluster" else {"scheduler": scheduler, "workers": workers}
-    assert bits(fitted(corpus, tmp_path / "run", depth=3, form=form, **given), 4) == expected
+    options = (
+        {"scheduler": clusters(workers)} if scheduler == "cluster" else {"scheduler": scheduler, "workers": workers}
+    )
+    assert bits(fitted(corpus, tmp_path / "run", depth=3, form=form, **options), 4) == expected
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -225,10 +227,10 @@ def test_local_states__grow_with_vectors_and_depth_alone(tmp_path, form):
         assert local.ends.document_ends.size <= MAX_ENDS * count
         return local.nbytes - local.ends.nbytes
 
-    one = size(40, 4, 6, 2)
-    assert size(40, 30, 6, 2) == size(40, 4, 12, 2) == one
-    assert size(80, 4, 6, 2) == 2 * one
-    assert size(40, 4, 6, 4) < 4.1 * one
+    smallest = size(40, 4, 6, 2)
+    assert size(40, 30, 6, 2) == size(40, 4, 12, 2) == smallest
+    assert size(80, 4, 6, 2) == 2 * smallest
+    assert size(40, 4, 6, 4) < 4.1 * smallest
 
 
 def test_vectors_that_begin_clusters__do_not_depend_on_their_order(tmp_path):
@@ -313,9 +315,11 @@ def test_topics__are_a_tree_of_signed_loadings(tmp_path, corpus, capsys):
     assert sorted(topic.id for topic in listed) == sorted(tree.columns.tolist())
     assert sum(topic.share for topic in listed) == pytest.approx(1.0)
     for topic in listed:
-        own = made[:, topic.id]
+        loadings = made[:, topic.id]
         assert (topic.level, topic.parent) == (tree.levels[topic.id], None if topic.id == 0 else tree.parents[topic.id])
-        assert [value for _, value in topic.words] == pytest.approx(own[np.argsort(-np.abs(own), kind="stable")[:3]])
+        assert [value for _, value in topic.words] == pytest.approx(
+            loadings[np.argsort(-np.abs(loadings), kind="stable")[:3]]
+        )
     assert any(value < 0.0 for topic in listed for _, value in topic.words)
     for before, node in pairwise(listed):
         assert node.level <= before.level + 1

@@ -26,8 +26,8 @@ def test_pooled__puts_chains_together_that_span_the_same(seed, leaves, twice, de
     for node, weights in moves.sources.items():
         brought[:, node] = sum(weight * by_node[:, source] for source, weight in weights)
     now = brought @ fitted(made.sums.moved(moves), PRIOR, made.found.tau).solve
-    for own in apart:
-        theirs = spanned(own.T, slice(None))
+    for direction in apart:
+        theirs = spanned(direction.T, slice(None))
         cosines = [np.linalg.svd(spanned(now, nodes).T @ theirs, compute_uv=False)[-1] for nodes in left]
         assert max(cosines) > 0.99
 

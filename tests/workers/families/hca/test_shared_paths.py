@@ -17,7 +17,9 @@ def shared_directions(seed, branching, each, words=30, depth=3):
     groups = np.repeat(np.arange(branching), each)
     root, branch = generator.normal(scale=3.0, size=words), generator.normal(scale=3.0, size=(branching, words))
     rest = generator.normal(scale=3.0, size=(groups.size, depth - 2, words))
-    return [np.stack([root, branch[group], *own]) for group, own in zip(groups, rest, strict=True)], groups
+    return [
+        np.stack([root, branch[group], *leaf_directions]) for group, leaf_directions in zip(groups, rest, strict=True)
+    ], groups
 
 
 @pytest.mark.parametrize("branching", [1, 2, 3])
@@ -50,8 +52,8 @@ def test_joined__takes_up_what_chains_explain(seed, branching, each):
             brought[:, node] += weight * by_node[:, source]
     brought[:, -1] = by_node[:, -1]
     now = brought @ fitted(made.sums.moved(moves), PRIOR, made.found.tau).solve
-    for leaf, own in zip(np.flatnonzero(moves.tree.levels == 2), directions, strict=True):
-        ours, theirs = spanned(now, moves.tree.path(int(leaf))), spanned(own.T, slice(None))
+    for leaf, direction in zip(np.flatnonzero(moves.tree.levels == 2), directions, strict=True):
+        ours, theirs = spanned(now, moves.tree.path(int(leaf))), spanned(direction.T, slice(None))
         assert np.linalg.svd(ours.T @ theirs, compute_uv=False)[-1] > 0.99
 
 
@@ -73,11 +75,11 @@ def judged(model, truth):
     """Leaves below each branch with 1% of the vectors or more, and the cosine of each true node's nearest."""
     ours, passes = model.global_state.fitted.tree, model.global_state.masses.node_passes
     made, drawn = model.rows(0).loadings(model.global_state), truth.rows(0).word_node
-    there = passes >= 0.01 * passes[0]
-    shape = sorted(int(there[ours.children(node)].sum()) for node in ours.children(0) if there[node])
+    present = passes >= 0.01 * passes[0]
+    shape = sorted(int(present[ours.children(node)].sum()) for node in ours.children(0) if present[node])
     true = truth.global_state.fitted.tree
     cosine = np.abs(made.T @ drawn) / np.outer(np.linalg.norm(made, axis=0) + 1e-300, np.linalg.norm(drawn, axis=0))
-    near = [cosine[:-1][there & (ours.levels == true.levels[node]), node].max() for node in true.columns]
+    near = [cosine[:-1][present & (ours.levels == true.levels[node]), node].max() for node in true.columns]
     return shape, min(near)
 
 
@@ -85,8 +87,8 @@ def judged(model, truth):
 def test_planted_trees_of_vectors__are_found(tmp_path, seed, nodes):
     """The shape, and all loadings; with room for no other node, too, which takes splits and merges."""
     simulate(tmp_path / "c", family="hca", depth=3, documents=2000, words=30, seed=seed)
-    given = {"depth": 3, "max_nodes": nodes, "seed": seed, "scheduler": "serial", "iterations": 40}
-    model = fit(tmp_path / "c", tmp_path / "run", family="hca", **given)
+    options = {"depth": 3, "max_nodes": nodes, "seed": seed, "scheduler": "serial", "iterations": 40}
+    model = fit(tmp_path / "c", tmp_path / "run", family="hca", **options)
     shape, near = judged(model, Model(tmp_path / "c"))
     assert shape == [3, 3, 3]
     assert near > 0.95

@@ -81,11 +81,11 @@ def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(p
     found, _ = told_of(planted, 24, **options)
     on_trial = [state.iteration for state, _ in found if state.global_state.splits.trial_left]
     assert on_trial
-    given = {"family": "hca", "iterations": 24, "scheduler": "serial", **options}
-    whole, shards = fit(planted, tmp_path / "whole", **given), len(Corpus(planted).manifest.shards)
+    settings = {"family": "hca", "iterations": 24, "scheduler": "serial", **options}
+    whole, shards = fit(planted, tmp_path / "whole", **settings), len(Corpus(planted).manifest.shards)
     for number in {on_trial[0], on_trial[-1], on_trial[-1] + 1}:
         with pytest.raises(KeyboardInterrupt):
-            fit(planted, tmp_path / str(number), sinks=[stop_at(number)], **given)
+            fit(planted, tmp_path / str(number), sinks=[stop_at(number)], **settings)
         assert bits(resume(tmp_path / str(number), scheduler="serial"), shards) == bits(whole, shards)
 
 
@@ -105,8 +105,8 @@ def test_leaf_to_split__is_the_leaf_of_which_most_is_left_beyond_noise():
     ):
         found = splitting.leaf_to_split(splits_of(tried), TREE, np.array(gain), ends, 4.0, 2.0)
         assert found.tolist() == expected
-    few = np.array([0.0, 3.0, 3.0, 0.0, 0.0])
-    assert splitting.leaf_to_split(splits_of(), TREE, np.full(5, 1e6), few, 4.0, 2.0)[0] == -1
+    small = np.array([0.0, 3.0, 3.0, 0.0, 0.0])
+    assert splitting.leaf_to_split(splits_of(), TREE, np.full(5, 1e6), small, 4.0, 2.0)[0] == -1
     full = Tree(np.array([-1, 0, 0, 0, 0]), 2)
     assert splitting.leaf_to_split(splits_of(), full, np.full(5, 1e6), np.full(5, 50.0), 4.0, 2.0)[0] == -1
 

@@ -39,8 +39,8 @@ class TestGibbsNCRP(Conformance):
         depth = options.get("depth", 3)
         if options.get("gamma") == 50.0 or depth > 3:
             return  # one asks for far more nodes than there are, the other for more documents
-        given = {"depth": depth, "eta": 0.05, "entry": "together", "iterations": 200}
-        *inner, leaves = agreement(tmp_path, 3, documents, given, depth, branching=3)
+        settings = {"depth": depth, "eta": 0.05, "entry": "together", "iterations": 200}
+        *inner, leaves = agreement(tmp_path, 3, documents, settings, depth, branching=3)
         assert leaves > 0.85
         assert all(share > 0.6 for share in inner)
 
@@ -65,8 +65,8 @@ def paths_of(table, parent, depth):
 
 def agreement(place, seed, documents, options, depth, branching):
     """Plant a tree, fit one, and tell of each level what share of pairs of documents are together, or apart, in both."""
-    given = {"family": "gibbs-ncrp", "depth": depth, "eta": 0.05, "alpha": 3.0, "branching": branching}
-    simulate(place / "planted", documents=documents, words=100, tokens=100, seed=seed, **given)
+    settings = {"family": "gibbs-ncrp", "depth": depth, "eta": 0.05, "alpha": 3.0, "branching": branching}
+    simulate(place / "planted", documents=documents, words=100, tokens=100, seed=seed, **settings)
     true = Model(place / "planted").global_state.node_parent
     planted = paths_of(pq.read_table(place / "planted/truth/proportions"), true, depth)
     model = fit(place / "planted", place / "run", scheduler="serial", seed=seed, **{"family": "gibbs-ncrp", **options})

@@ -72,20 +72,20 @@ def trees(documents, depth, chances, gamma):
         prefixes = {path[:at] for path in paths for at in range(1, depth + 1)} or {(0,)}
         waiting = [((0,), log)]
         while waiting:
-            path, here = waiting.pop()
+            path, log_probability = waiting.pop()
             if len(path) == depth:
                 key = named([*paths, path])
-                found[key] = np.logaddexp(found.get(key, -np.inf), here)
+                found[key] = np.logaddexp(found.get(key, -np.inf), log_probability)
                 continue
             passing = sum(route[: len(path)] == path for route in paths)
             below = {prefix for prefix in prefixes if len(prefix) == len(path) + 1 and prefix[:-1] == path}
             for child in below:
-                there = sum(other[: len(child)] == child for other in paths)
-                waiting.append((child, here + np.log(there / (gamma + passing))))
+                through = sum(other[: len(child)] == child for other in paths)
+                waiting.append((child, log_probability + np.log(through / (gamma + passing))))
             waiting.append(
                 (
                     (*path, max([node for route in [*paths, path] for node in route]) + 1),
-                    here + np.log(gamma / (gamma + passing)),
+                    log_probability + np.log(gamma / (gamma + passing)),
                 )
             )
     return found
@@ -99,13 +99,16 @@ def posterior(shard, depth, alpha, eta, gamma):
         path = np.array(paths)
         for z in itertools.product(range(depth), repeat=words.size):
             nodes = path[owner, list(z)]
-            row, here = tabled(nodes, words, (path.max() + 1, WORDS)), tabled(owner, np.array(z), (len(path), depth))
+            row, level_counts = (
+                tabled(nodes, words, (path.max() + 1, WORDS)),
+                tabled(owner, np.array(z), (len(path), depth)),
+            )
             level = np.zeros(path.max() + 1, dtype=int)
             level[path.ravel()] = np.tile(np.arange(depth), len(path))
-            one = np.asarray(eta)[level]
-            value = log + (gammaln(np.asarray(alpha) + here) - gammaln(alpha)).sum()
-            value += (gammaln(one[:, np.newaxis] + row) - gammaln(one[:, np.newaxis])).sum()
-            value += (gammaln(WORDS * one) - gammaln(WORDS * one + row.sum(axis=1))).sum()
+            level_eta = np.asarray(eta)[level]
+            value = log + (gammaln(np.asarray(alpha) + level_counts) - gammaln(alpha)).sum()
+            value += (gammaln(level_eta[:, np.newaxis] + row) - gammaln(level_eta[:, np.newaxis])).sum()
+            value += (gammaln(WORDS * level_eta) - gammaln(WORDS * level_eta + row.sum(axis=1))).sum()
             found[(paths, z)] = value
     return found
 
@@ -141,11 +144,11 @@ def statistics(shard, paths, z, found):
     paths = np.array(named(paths))
     depth, top = paths.shape[1], int(paths.max()) + 1
     row = tabled(paths[owner, z], words, (top, WORDS))
-    here = tabled(owner, z, (len(LENGTHS), depth))
+    level_counts = tabled(owner, z, (len(LENGTHS), depth))
     passing = np.bincount(paths.ravel(), minlength=top)
-    values = [(row**2).sum(), (here**2).sum(), (row.sum(axis=1) ** 2).sum(), (passing**2).sum(), top]
+    values = [(row**2).sum(), (level_counts**2).sum(), (row.sum(axis=1) ** 2).sum(), (passing**2).sum(), top]
     values += [np.unique(paths[:, at]).size for at in range(1, depth)]
-    values += [*here.sum(axis=0), found["gamma"], found["gamma"] * top]
+    values += [*level_counts.sum(axis=0), found["gamma"], found["gamma"] * top]
     values += [np.sqrt(values) for name in ("eta", "alpha") for values in found[name]]
     return values
 

@@ -110,13 +110,13 @@ class TestNCRP(Conformance):
         log_node = logarithm(held + prior) - logarithm(held.sum(axis=0) + words * prior)
         outside = np.full(depth, -np.log(words)) if global_state.point else digamma(eta) - digamma(words * eta)
         pairs = shard.offsets, shard.position, shard.counts
-        given = tree.parent, tree.level, global_state.upcoming.next_end_log[tree.columns]
+        nodes = tree.parent, tree.level, global_state.upcoming.next_end_log[tree.columns]
         rows = log_node[shard.words]
         if global_state.factorised:
             begin = widened(local.pair_level, alpha).astype(np.float32)
-            return naive.sweep_levels(*pairs, rows, *given, outside, alpha, begin, passes)
+            return naive.sweep_levels(*pairs, rows, *nodes, outside, alpha, begin, passes)
         begin = widened(local.document_level, alpha)
-        return naive.sweep_paths(*pairs, np.exp(rows), *given, np.exp(outside), alpha, begin, passes, 0.0)
+        return naive.sweep_paths(*pairs, np.exp(rows), *nodes, np.exp(outside), alpha, begin, passes, 0.0)
 
     def test_local_sweeps__conserve_counts(self, small, options):
         """Tokens in the tree and outside it add up to the documents' tokens by level."""
@@ -143,8 +143,8 @@ class TestNCRP(Conformance):
 
     def test_fit__accepts_one_word_one_document_and_one_topic(self, tmp_path, options):
         corpus = write_corpus(tmp_path / "one", [{0: 1}], 1)
-        given = {**options, **self.sized(1)}
-        model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=16, **given)
+        settings = {**options, **self.sized(1)}
+        model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=16, **settings)
         tree = model.global_state.fitted.tree
         assert set(model.rows(0).word_topic[0].nonzero()[0]) <= set(tree.columns)
         np.testing.assert_allclose(model.local_state(0).document_level.sum(), 1.0, rtol=1e-6)
@@ -206,9 +206,9 @@ def test_planted_tree__is_recovered(planted, tmp_path):
     for level, close in enumerate((0.05, 0.1, 0.3)):
         place = leaves // 3 ** (2 - level)
         for number, true in enumerate(topics[level]):
-            columns, each = np.unique(path[place == number, level], return_counts=True)
-            found[level, number] = column = columns[each.argmax()]
-            assert each.max() > 0.95 * each.sum()
+            columns, counts = np.unique(path[place == number, level], return_counts=True)
+            found[level, number] = column = columns[counts.argmax()]
+            assert counts.max() > 0.95 * counts.sum()
             assert level == 0 or tree.parents[column] == found[level - 1, number // 3]
             assert 0.5 * np.abs(phi[:, column] - true).sum() < close
     assert len(set(found.values())) == 13

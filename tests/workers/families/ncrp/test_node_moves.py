@@ -130,8 +130,8 @@ def test_regrouped__puts_leaves_under_groups_and_keeps_all_tokens(leaves, depth,
     np.testing.assert_allclose(after.sum(axis=1), rows.sum(axis=1), rtol=1e-12)
     share = alpha[1:] / alpha[1:].sum()
     for level in range(1, depth):
-        here = moves.move_table().apply(rows)[:, moves.tree.levels == level].sum(axis=1)
-        np.testing.assert_allclose(here, share[level - 1] * rows[:, 1:].sum(axis=1), rtol=1e-9, atol=1e-12)
+        level_tokens = moves.move_table().apply(rows)[:, moves.tree.levels == level].sum(axis=1)
+        np.testing.assert_allclose(level_tokens, share[level - 1] * rows[:, 1:].sum(axis=1), rtol=1e-9, atol=1e-12)
 
 
 def test_regrouped__finds_groups_that_stand_apart():
@@ -211,9 +211,9 @@ def test_evidence_gains__are_ratios_of_the_collapsed_likelihood():
         return value
 
     pairs = np.array([1]), np.array([2])
-    each = gammaln(eta + counts[:, 1] + counts[:, 2]) + gammaln(eta)
-    each -= gammaln(eta + counts[:, 1]) + gammaln(eta + counts[:, 2])
+    word_gains = gammaln(eta + counts[:, 1] + counts[:, 2]) + gammaln(eta)
+    word_gains -= gammaln(eta + counts[:, 1]) + gammaln(eta + counts[:, 2])
     found = node_moves.evidence_gains(
-        np.array([each.sum()]), *pairs, counts.sum(axis=0), passes, np.full(3, eta), words, gamma
+        np.array([word_gains.sum()]), *pairs, counts.sum(axis=0), passes, np.full(3, eta), words, gamma
     )
     np.testing.assert_allclose(found, evidence([[1, 2]]) - evidence([[1], [2]]), rtol=1e-9)

@@ -63,8 +63,10 @@ def test_end_logs__are_sums_over_all_paths_of_each_end(tree, seed, gamma):
             above += found.log_stick[node] + found.log_rest[earlier].sum()
         left = tree.depth - 1 - tree.levels[end]
         behind = found.log_rest[tree.children(end)].sum()
-        each = [left * u + sum(place) * r + (behind if left else 0.0) for place in product(range(PATHS), repeat=left)]
-        assert logs[end] == pytest.approx(above + logsumexp(each), rel=0, abs=1e-9)  # of logarithms
+        path_logs = [
+            left * u + sum(place) * r + (behind if left else 0.0) for place in product(range(PATHS), repeat=left)
+        ]
+        assert logs[end] == pytest.approx(above + logsumexp(path_logs), rel=0, abs=1e-9)  # of logarithms
     assert (logs[tree.levels < 0] == -np.inf).all()
 
 
@@ -134,7 +136,7 @@ def document_bounds(shard, tree, end_log, counts, factorised, point, before):
     for d in range(shard.documents):
         pairs = slice(shard.offsets[d], shard.offsets[d + 1])
         position, times = shard.position[pairs], shard.counts[pairs]
-        rows, own, bound = np.empty((words, size)), np.empty((1, depth)), np.zeros(1)
+        rows, document_level, bound = np.empty((words, size)), np.empty((1, depth)), np.zeros(1)
         statistics = TreeStatistics(rows, np.zeros(size), np.zeros(depth), bound)
         largest = LargestEnds(np.empty((1, 16), "i4"), np.empty((1, 16), "f4"), 1e-3)
         prior = DocumentPrior(np.ascontiguousarray(end_log[tree.columns]), alpha)
@@ -142,13 +144,18 @@ def document_bounds(shard, tree, end_log, counts, factorised, point, before):
         if factorised:
             z = np.tile((before[d] / max(before[d].sum(), 1e-9)).astype("f4"), (times.size, 1))
             pair_level = np.empty_like(z)
-            topics, found_levels = TreeTopics(tree.parent, tree.level, log_node, outside), LevelCounts(own, pair_level)
+            topics, found_levels = (
+                TreeTopics(tree.parent, tree.level, log_node, outside),
+                LevelCounts(document_level, pair_level),
+            )
             sweep_levels(document, topics, prior, z, 3, found_levels, statistics, largest)
             bound += (rows * log_node).sum()
         else:
             topics = TreeTopics(tree.parent, tree.level, np.exp(log_node), np.exp(outside))
-            sweep_paths(document, topics, prior, before[d : d + 1], StoppingRule(3, 0.0), own, statistics, largest)
-        levels[d], found[d] = own[0], bound[0]
+            sweep_paths(
+                document, topics, prior, before[d : d + 1], StoppingRule(3, 0.0), document_level, statistics, largest
+            )
+        levels[d], found[d] = document_level[0], bound[0]
     return levels, found
 
 

@@ -96,11 +96,11 @@ def columns_of(network, n, held_s):
             yield tuple(s)
             return
         edges = network.of[i]
-        for own in itertools.product(range(m[i] + 1), repeat=len(edges)):
-            if edges and (sum(own) > m[i] or (sum(own) == 0) != (m[i] == 0)):
+        for edge_tables in itertools.product(range(m[i] + 1), repeat=len(edges)):
+            if edges and (sum(edge_tables) > m[i] or (sum(edge_tables) == 0) != (m[i] == 0)):
                 continue
             at, more = list(s), list(m)
-            for e, count in zip(edges, own, strict=True):
+            for e, count in zip(edges, edge_tables, strict=True):
                 at[e] = count
                 more[network.edges[e][1]] += count
             yield from further(i - 1, at, more)
@@ -158,8 +158,8 @@ def chance_of_draws(network, drawn, fixed, i=None):
         return np.prod([fixed[j][value] for j in range(network.held) for value in drawn[j]])
     edges = network.of[i]
     if not edges:
-        own = np.exp(log_polya(network.alpha, np.bincount(drawn[i], minlength=network.alpha.size)))
-        return own * chance_of_draws(network, drawn, fixed, i - 1) if i else own
+        chance = np.exp(log_polya(network.alpha, np.bincount(drawn[i], minlength=network.alpha.size)))
+        return chance * chance_of_draws(network, drawn, fixed, i - 1) if i else chance
     total = 0.0
     for tables in seatings(drawn[i]):
         seated = rising(network.b[i], network.a[i], len(tables)) / rising(network.b[i], 1, len(drawn[i]))
@@ -222,8 +222,8 @@ def table_matrix(states, e, k):
     numbers = {key: i for i, key in enumerate(states)}
     entries = [], ([], [])
     for row, ((z, _), state) in enumerate(states.items()):
-        there = state.m[state.network.edges[e][0], k] > 0
-        for chance, after in table_outcomes(state, e, k) if there else [(1.0, state)]:
+        has_customers = state.m[state.network.edges[e][0], k] > 0
+        for chance, after in table_outcomes(state, e, k) if has_customers else [(1.0, state)]:
             entries[0].append(chance)
             entries[1][0].append(row)
             entries[1][1].append(numbers[z, after.s.tobytes()])
@@ -271,7 +271,7 @@ def test_move_token__draws_what_is_listed(name, pick):
     case, rng = CASES[name], np.random.default_rng(8)
     network = case.network(True)
     z, state = someone(case, network, pick)
-    likelihood, place, own = case.likelihood()[1], 1, 1 + 2 * network.levels
+    likelihood, place, draws = case.likelihood()[1], 1, 1 + 2 * network.levels
     listed, drawn, asked = Counter(), Counter(), set()
     for chance, value, after in token_outcomes(state, case.tokens[place], z[place], likelihood):
         listed[value, after.s.tobytes()] += chance
@@ -286,7 +286,7 @@ def test_move_token__draws_what_is_listed(name, pick):
         assert after.is_valid()
         drawn[value, after.s.tobytes()] += 1
     assert set(drawn) <= set(listed)
-    assert asked <= set(range(place * own, (place + 1) * own))
+    assert asked <= set(range(place * draws, (place + 1) * draws))
     often = [state for state, chance in listed.items() if chance > 0.01]
     seen = np.array([*(drawn[state] for state in often), 600 - sum(drawn[state] for state in often)])
     chance = np.array([*(listed[state] for state in often), 1 - sum(listed[state] for state in often) + 1e-9])

@@ -55,9 +55,9 @@ class Chain:
         statistics = self.sampling.run(at)
         if not self.options.learn:
             return
-        graph, own = self.graph, slice(self.graph.shared, None)
-        customers, tables = statistics.customers[own], statistics.tables[own]
-        nodes = NodeTotals(graph.node_kind[own], graph.is_root[own], customers, tables)
+        graph, unshared = self.graph, slice(self.graph.shared, None)
+        customers, tables = statistics.customers[unshared], statistics.tables[unshared]
+        nodes = NodeTotals(graph.node_kind[unshared], graph.is_root[unshared], customers, tables)
         sums = SampledSums.of(nodes, statistics, self.global_state, at)
         strength = draw_strengths(self.global_state, sums, self.options.strength_mean, at)
         self.global_state = replace(self.global_state, strength=strength)
@@ -92,9 +92,9 @@ def enumerated(chain, shard):
     graph, global_state = chain.graph, chain.global_state
     node, words = tokens_of(shard, graph)
     parents = [graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)]
-    given = global_state.strength, global_state.discount, global_state.alpha, graph.node_kind, graph.edge_mixing
+    parameters = global_state.strength, global_state.discount, global_state.alpha, graph.node_kind, graph.edge_mixing
     found = {}
-    for (z, _), state in states_of(Case(parents, node.tolist()), Network(parents, *given)).items():
+    for (z, _), state in states_of(Case(parents, node.tolist()), Network(parents, *parameters)).items():
         key = z, state.s.astype(np.int64).tobytes()
         found[key] = log_probability(state) + log_words(words, np.array(z), 2, BETA)
     return found

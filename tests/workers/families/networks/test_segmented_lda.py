@@ -54,8 +54,8 @@ def test_b__leads_from_lda_on_segments_to_lda_on_documents(planted, tmp_path):
 
     def score(family, alpha, flat="", **more):
         out = tmp_path / f"{family}{flat}-{alpha}-{more.get('strength')}"
-        given = {"topics": 3, "beta": 8.0, "alpha": alpha, "seed": 1, "iterations": 60, "scheduler": "serial", **more}
-        fit(planted / f"train{flat}", out, family=family, heldout=planted / f"heldout{flat}", **given)
+        options = {"topics": 3, "beta": 8.0, "alpha": alpha, "seed": 1, "iterations": 60, "scheduler": "serial", **more}
+        fit(planted / f"train{flat}", out, family=family, heldout=planted / f"heldout{flat}", **options)
         return np.mean(scores_of(out)[-30:])
 
     documents, segments = score("gibbs-lda", 0.3), score("gibbs-lda", 2.0 / 3, "-flat")

@@ -84,8 +84,8 @@ def test_words_from__must_be_a_kind_below(words, said):
 def test_networks__are_the_same_from_a_file_from_text_and_as_a_mapping(tmp_path):
     (tmp_path / "net.toml").write_text(TOML)
     found = [
-        make_options("dirichlet-network", {"topics": 3, "network": given})
-        for given in (str(tmp_path / "net.toml"), TOML)
+        make_options("dirichlet-network", {"topics": 3, "network": network})
+        for network in (str(tmp_path / "net.toml"), TOML)
     ]
     assert found[0] == found[1]
     again = make_options("dirichlet-network", found[0].model_dump(mode="json"))

@@ -23,14 +23,14 @@ def write_segmented(path, rows, vocabulary, shard_tokens=None):
     generator, parts, lengths = np.random.default_rng(len(rows)), [], []
     for number, row in enumerate(rows):
         many = 1 + number % 3
-        own = [{} for _ in range(many)]
+        segments = [{} for _ in range(many)]
         for word, count in row.items():
             for place, some in enumerate(generator.multinomial(count, np.full(many, 1 / many))):
                 if some:
-                    own[place][word] = int(some)
-        parts += own
-        lengths.append([len(topics) for topics in own])
-    whole, ends = documents_of(parts), np.cumsum([0, *(len(each) for each in lengths)])
+                    segments[place][word] = int(some)
+        parts += segments
+        lengths.append([len(topics) for topics in segments])
+    whole, ends = documents_of(parts), np.cumsum([0, *(len(segment_lengths) for segment_lengths in lengths)])
     ids = pa.array([str(number + 1) for number in range(len(rows))])
     documents = replace(whole, ids=ids, offsets=whole.offsets[ends])
     documents = replace(documents, extras={"segments": pa.array(lengths, EXTRAS["segments"])})
@@ -81,9 +81,9 @@ NETWORKS = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_planted_topics__are_found_again(name, tmp_path):
     family, options = NETWORKS[name]
-    given = {"family": family, "topics": 3, "beta": 6.0, "alpha": 0.3, "seed": 4, **options}
-    simulate(tmp_path / "c", documents=60, words=60, tokens=100, **{**given, "strength": 5.0})
-    model = fit(tmp_path / "c", tmp_path / "run", iterations=60, scheduler="serial", **given, **EXPECTED)
+    settings = {"family": family, "topics": 3, "beta": 6.0, "alpha": 0.3, "seed": 4, **options}
+    simulate(tmp_path / "c", documents=60, words=60, tokens=100, **{**settings, "strength": 5.0})
+    model = fit(tmp_path / "c", tmp_path / "run", iterations=60, scheduler="serial", **settings, **EXPECTED)
     word_topic = np.asarray(model.rows(0).word_topic)
     assert np.isclose(word_topic.sum(), Corpus(tmp_path / "c").manifest.tokens)
     found = (word_topic / word_topic.sum(axis=0)).T
@@ -105,10 +105,10 @@ def test_a_discount__is_not_learned(segmented_small, tmp_path):
 
 def test_a_run__begins_from_a_sampler_and_the_other_way_round(segmented_small, tmp_path):
     """Topics are taken over; the score of the last does not fall far behind what it began from."""
-    given = {"family": "segmented-lda", "topics": 3, "beta": 3.0, "scheduler": "serial"}
+    options = {"family": "segmented-lda", "topics": 3, "beta": 3.0, "scheduler": "serial"}
     ways = ({}, EXPECTED, {})
     for number, way in enumerate(ways):
         warm = {"warm": tmp_path / str(number - 1)} if number else {}
-        fit(segmented_small[0], tmp_path / str(number), iterations=15, **given, **way, **warm)
+        fit(segmented_small[0], tmp_path / str(number), iterations=15, **options, **way, **warm)
     scores = [evaluate(tmp_path / str(n), heldout=segmented_small[1], scheduler="serial").score for n in range(3)]
     assert max(scores) - min(scores) < 0.25

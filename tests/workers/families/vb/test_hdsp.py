@@ -113,8 +113,8 @@ class Fit:
         """One more; return the bound, None while LDA is at the beginning."""
         rows = [self.block.of_words(shard.words, complete=False) for shard in self.shards]
         self.swept = self.global_state, self.block, self.locals
-        each = zip(self.shards, self.locals, rows, strict=True)
-        found = [self.model.sweep(*parts, self.global_state, Stream(0)) for parts in each]
+        inputs = zip(self.shards, self.locals, rows, strict=True)
+        found = [self.model.sweep(*parts, self.global_state, Stream(0)) for parts in inputs]
         self.locals = [local for local, _ in found]
         self.fold(total(delta for _, delta in found))
         return self.model.objective(self.before, self.told).get("objective")
@@ -162,18 +162,18 @@ def written_out(fit_):
     passes, tolerance = config.document_sweeps, config.document_tolerance
     lambda_, bound = np.full((fit_.words, g.size), config.eta), 0.0
     for d in range(shard.documents):
-        own, here = slice(shard.offsets[d], shard.offsets[d + 1]), before[d].astype("f8")
-        rate, q, count = naive.rates(*labels, d), np.zeros((0, g.size)), shard.counts[own][:, np.newaxis]
+        pairs, document_counts = slice(shard.offsets[d], shard.offsets[d + 1]), before[d].astype("f8")
+        rate, q, count = naive.rates(*labels, d), np.zeros((0, g.size)), shard.counts[pairs][:, np.newaxis]
         for _ in range(passes if count.size else 0):
-            log_pi = digamma(g + here) - np.log(rate + naive.balance(g, here, rate))
-            q, _ = naive.responsibilities(log_pi - topic_log, np.log(expected)[shard.position[own]])
+            log_pi = digamma(g + document_counts) - np.log(rate + naive.balance(g, document_counts, rate))
+            q, _ = naive.responsibilities(log_pi - topic_log, np.log(expected)[shard.position[pairs]])
             new = (count * q).sum(axis=0)
-            change, here = np.abs(new - here).mean(), new
+            change, document_counts = np.abs(new - document_counts).mean(), new
             if change < tolerance:
                 break
-        np.add.at(lambda_, shard.words[shard.position[own]], count * q)
-        a = g + here
-        b = rate + naive.balance(g, here, rate)
+        np.add.at(lambda_, shard.words[shard.position[pairs]], count * q)
+        a = g + document_counts
+        b = rate + naive.balance(g, document_counts, rate)
         log_pi, pi, xi = digamma(a) - np.log(b), a / b, max((a / b).sum(), 1e-300)
         mine = slice(labels[0][d], labels[0][d + 1])
         mean_log = (labels[2][mine, np.newaxis] * global_state.rates.label_mean_log[labels[1][mine]]).sum(axis=0)
@@ -213,12 +213,14 @@ def test_gradient_of_the_sticks__agrees_with_finite_differences(made):
 
     def value(g):
         found = (global_state.gamma - 1) * np.log(g[global_state.last] / g.sum())
-        for d, here in enumerate(counts):
+        for d, document_counts in enumerate(counts):
             rate = naive.rates(*labels, d)
-            u, mine = naive.balance(g, here, rate), slice(labels[0][d], labels[0][d + 1])
+            u, mine = naive.balance(g, document_counts, rate), slice(labels[0][d], labels[0][d + 1])
             mean_log = (labels[2][mine, np.newaxis] * global_state.rates.label_mean_log[labels[1][mine]]).sum(axis=0)
-            found += (gammaln(g + here) - gammaln(g) - (g + here) * np.log(rate + u) + g * mean_log).sum()
-            found += here.sum() * np.log(u) if u else 0.0
+            found += (
+                gammaln(g + document_counts) - gammaln(g) - (g + document_counts) * np.log(rate + u) + g * mean_log
+            ).sum()
+            found += document_counts.sum() * np.log(u) if u else 0.0
         return found
 
     sums, present = made.told.read(HdspSums), made.told.ids.get("label")
@@ -309,8 +311,8 @@ def test_planted_weights__keep_their_order(tmp_path):
     from collapsium.pipeline.models.model import Model
 
     true = Model(tmp_path / "c")
-    phi, own = (fit.rows(0).word_topic / fit.rows(0).word_topic.sum(axis=0) for fit in (true, model))
-    match = np.abs(phi[:, :, np.newaxis] - own[:, np.newaxis]).sum(axis=0).argmin(axis=1)
+    phi, fitted_phi = (fit.rows(0).word_topic / fit.rows(0).word_topic.sum(axis=0) for fit in (true, model))
+    match = np.abs(phi[:, :, np.newaxis] - fitted_phi[:, np.newaxis]).sum(axis=0).argmin(axis=1)
     gains = [-fit.global_state.rates.label_log for fit in (true, model)]
     left, right = (gain - gain.mean(axis=1, keepdims=True) for gain in (gains[0], gains[1][:, match]))
     assert np.corrcoef(left.ravel(), right.ravel())[0, 1] > 0.8

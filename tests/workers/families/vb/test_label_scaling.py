@@ -131,8 +131,8 @@ def test_gradient_and_hessian__agree_with_finite_differences(seed, documents, to
     loads = sums.above + sums.below + np.abs(sums.total)[:, np.newaxis] * sums.prior + np.abs(weight)
     for label in range(3):
         for topic in range(topics):
-            one = _one(weight.shape, label, topic) * step
-            moved = {n: scaling.rates(LogLinearWeights(0.8, weight + n * one)) for n in (-2, -1, 1, 2)}
+            step_of_weight = _one(weight.shape, label, topic) * step
+            moved = {n: scaling.rates(LogLinearWeights(0.8, weight + n * step_of_weight)) for n in (-2, -1, 1, 2)}
             change = _slope({n: given_.bound(scaling, at) for n, at in moved.items()}, step)
             assert gradient[label, topic] == pytest.approx(change, rel=1e-6, abs=1e-6 * (1 + loads[label, topic]))
             slopes = {

@@ -177,12 +177,12 @@ def test_objective__is_the_bound_written_out(drawn, iterations):
     before = locals_[0].document_topic.astype("f8")
     q, logs = np.zeros((shard.pairs, topics)), global_state.topic_log
     for d in range(shard.documents):
-        own, here = slice(shard.offsets[d], shard.offsets[d + 1]), before[d]
-        for _ in range(options.document_sweeps if own.stop > own.start else 0):
-            log_word = np.log(expected)[shard.position[own]]
-            q[own] = naive.responsibilities(digamma(0.3 + here) - logs, log_word)[0]
-            new = (shard.counts[own, np.newaxis] * q[own]).sum(axis=0)
-            change, here = np.abs(new - here).mean(), new
+        pairs, document_counts = slice(shard.offsets[d], shard.offsets[d + 1]), before[d]
+        for _ in range(options.document_sweeps if pairs.stop > pairs.start else 0):
+            log_word = np.log(expected)[shard.position[pairs]]
+            q[pairs] = naive.responsibilities(digamma(0.3 + document_counts) - logs, log_word)[0]
+            new = (shard.counts[pairs, np.newaxis] * q[pairs]).sum(axis=0)
+            change, document_counts = np.abs(new - document_counts).mean(), new
             if change < options.document_tolerance:
                 break
     owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))

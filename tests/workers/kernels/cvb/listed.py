@@ -37,7 +37,7 @@ class Listed:
     noise: np.random.Generator
 
     @property
-    def given(self):
+    def pair_arrays(self):
         return self.shard.offsets, self.shard.position, pair_totals(self.shard)
 
     @property
@@ -71,7 +71,7 @@ class Listed:
 
     def rows(self, extra):
         """Rows and parameters; `extra` scales what other shards count."""
-        listed, rest = naive.word_counts(self.shape, *self.given, *self.where)
+        listed, rest = naive.word_counts(self.shape, *self.pair_arrays, *self.where)
         listed += np.floor(extra * self.noise.random(self.shape) * UNIT) / UNIT
         rest += np.floor(extra * self.noise.random(rest.size) * UNIT) / UNIT
         made = {"active": listed.astype(np.float32), "rest": rest, "even": 0.4}
@@ -167,7 +167,7 @@ def run(state, rows, power=1.0):
 def run_twin(state, rows, power=1.0):
     """The same by the twin: new responsibilities, the change of E[n_kw], and B + E[n_k]."""
     return naive.sweep(
-        *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(power), *state.where,
+        *state.pair_arrays, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(power), *state.where,
         rows["totals"], rows["row_topic"], state.shard.weights, rows.get("least", 0.0),
     )  # fmt: skip
 

@@ -43,7 +43,9 @@ def test_initialise__equals_its_twin_and_counts_every_token(state):
     begun = replace(state, share=share)
     for found, exact in zip(counts, begun.counts, strict=True):
         np.testing.assert_array_equal(found, exact)
-    for found, exact in zip((listed, rest), naive.word_counts(state.shape, *state.given, *begun.where), strict=True):
+    for found, exact in zip(
+        (listed, rest), naive.word_counts(state.shape, *state.pair_arrays, *begun.where), strict=True
+    ):
         np.testing.assert_array_equal(found, exact)
     assert listed.sum() + rest.sum() == state.shard.counts.sum()
     sizes = np.diff(state.lists)  # what truncation leaves over is less than a step a topic
@@ -83,12 +85,15 @@ def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, da
     for first, last in ((0, cut), (cut, state.shard.documents)):
         pairs = slice(state.shard.offsets[first], state.shard.offsets[last])
         listed = slice(state.lists[first], state.lists[last])
-        held, here = slice(state.starts[first], state.starts[last]), slice(first, last + 1)
+        held, run_documents = slice(state.starts[first], state.starts[last]), slice(first, last + 1)
         documents = DocumentPairs(
-            state.shard.offsets[here] - pairs.start, state.shard.position[pairs], state.shard.counts[pairs]
+            state.shard.offsets[run_documents] - pairs.start, state.shard.position[pairs], state.shard.counts[pairs]
         )
-        topics = ActiveTopics(state.lists[here] - listed.start, state.topic[listed])
-        starts, counts_ = state.starts[here] - held.start, (state.counts[0][listed], state.counts[1][first:last])
+        topics = ActiveTopics(state.lists[run_documents] - listed.start, state.topic[listed])
+        starts, counts_ = (
+            state.starts[run_documents] - held.start,
+            (state.counts[0][listed], state.counts[1][first:last]),
+        )
         active.sweep_active(
             documents, topics, ActiveState(starts, state.share[held], *counts_), priors_of(rows), np.full(2, power), now,
             ActiveState(starts, share[held], found[0][listed], found[1][first:last]),
@@ -109,7 +114,7 @@ def test_sweep__of_weighted_tokens_equals_its_twin_and_loses_no_weight(power, st
     share, _, _ = run_twin(state, rows, power)
     steps = STEPS if power == 1.0 else TEMPERED_STEPS
     assert difference(new.share, share) <= steps
-    before, after = (naive.word_counts(state.shape, *state.given, *sample.where) for sample in (state, new))
+    before, after = (naive.word_counts(state.shape, *state.pair_arrays, *sample.where) for sample in (state, new))
     np.testing.assert_allclose(row_change, after[0] - before[0], atol=1e-4)
     np.testing.assert_allclose(rest_change, after[1] - before[1], atol=1e-4)
     np.testing.assert_allclose(running - rows["totals"], (after[0] - before[0]).sum(axis=0), atol=1e-3)
@@ -142,7 +147,7 @@ def test_initialise__of_weighted_tokens_equals_a_recount(state):
     begun = replace(state, share=share)
     for found, exact in zip(counts, begun.counts, strict=True):
         np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
-    recount = naive.word_counts(state.shape, *state.given, *begun.where)
+    recount = naive.word_counts(state.shape, *state.pair_arrays, *begun.where)
     for found, exact in zip(changes, recount, strict=True):
         np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
 
@@ -165,7 +170,7 @@ def test_sweep__loses_no_token(state, extra, power):
     listed = np.bincount(owner, weights=counts[0], minlength=state.shard.documents)
     np.testing.assert_array_equal(listed + counts[1], state.shard.lengths)
 
-    before, after = (naive.word_counts(state.shape, *state.given, *sample.where) for sample in (state, new))
+    before, after = (naive.word_counts(state.shape, *state.pair_arrays, *sample.where) for sample in (state, new))
     np.testing.assert_array_equal(row_change, after[0] - before[0])
     np.testing.assert_array_equal(rest_change, after[1] - before[1])
     np.testing.assert_array_equal(row_change.sum(axis=1) + rest_change, 0.0)
@@ -180,7 +185,7 @@ def test_sweep__loses_no_token(state, extra, power):
 def test_sweep__rounds_rows_beyond_512_tokens_as_float32_does(state):
     rows = state.rows(0.0)
     new, row_change, rest_change, _, counts = run(state, rows)
-    before, after = (naive.word_counts(state.shape, *state.given, *sample.where) for sample in (state, new))
+    before, after = (naive.word_counts(state.shape, *state.pair_arrays, *sample.where) for sample in (state, new))
     tokens = max(state.shard.tokens, 1)
     np.testing.assert_allclose(row_change, after[0] - before[0], atol=1e-6 * tokens)
     np.testing.assert_allclose(rest_change, after[1] - before[1], atol=1e-9 * tokens)
@@ -269,7 +274,7 @@ def test_sweep__adds_pseudo_counts_that_are_apart_to_those_of_their_words(state,
     steps = 2 if strength < 100.0 else 40  # S_w less the active topics is rounded beside large pseudo-counts
     assert difference(share, run_twin(state, whole)[0]) <= steps or strength > 100.0
     new = replace(state, share=share)
-    before, after = (naive.word_counts(state.shape, *state.given, *sample.where) for sample in (state, new))
+    before, after = (naive.word_counts(state.shape, *state.pair_arrays, *sample.where) for sample in (state, new))
     np.testing.assert_array_equal(tokens_of(swept, rows["row_topic"]), after[0] - before[0])
     for found, exact in zip(counts, new.counts, strict=True):
         np.testing.assert_array_equal(found, exact)
@@ -372,7 +377,7 @@ def test_sweep__squares_weights_however_small():
 
 def test_sweep__leaves_its_inputs_alone():
     state, rows = alone([0.2, 0.6, 0.8], [3000, 700], [0, 2])
-    held = [*state.given, *state.where, *state.counts]
+    held = [*state.pair_arrays, *state.where, *state.counts]
     held += [rows[name] for name in ("a", "b", "background", "ratio", "row_topic")]
     before = [values.copy() for values in held]
     for values in held:
@@ -391,7 +396,7 @@ def test_sweep__changes_rows_with_many_tokens_exactly(state, power):
     rows["ratio"] = rows["a"] / rows["totals"]
     rows["background"] = ((rows["b"][:, np.newaxis] + rows["row_topic"]) @ rows["ratio"]).astype(np.float32)
     new, row_change, rest_change, _, _ = run(state, rows, power)
-    before, after = (naive.word_counts(state.shape, *state.given, *sample.where) for sample in (state, new))
+    before, after = (naive.word_counts(state.shape, *state.pair_arrays, *sample.where) for sample in (state, new))
     np.testing.assert_array_equal(row_change, after[0] - before[0])
     np.testing.assert_array_equal(rest_change, after[1] - before[1])
     share, _, _ = run_twin(state, rows, power)

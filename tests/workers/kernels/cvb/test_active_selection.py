@@ -49,7 +49,7 @@ def select(state, rows, threshold, room, priors=None):
 
 def expected(state, rows):
     parts = rows["background"].astype(np.float64), rows["a"], rows["totals"], *state.where, rows["row_topic"]
-    return naive.expected(*state.given, rows["b"], *parts)
+    return naive.expected(*state.pair_arrays, rows["b"], *parts)
 
 
 @given(
@@ -95,8 +95,8 @@ def test_expected_counts__are_all_tokens_of_a_document(state, extra):
     """In the twin, inactive topics share the background, all of it where phi equals S_w's."""
     rows = state.rows(extra)
     counts = expected(state, rows)
-    for d, (_, own, _) in enumerate(naive_active.documents(state.shard.offsets, *state.where)):
-        tokens = state.shard.lengths[d] - (state.counts[1][d] if own.size == state.topics else 0.0)
+    for d, (_, active, _) in enumerate(naive_active.documents(state.shard.offsets, *state.where)):
+        tokens = state.shard.lengths[d] - (state.counts[1][d] if active.size == state.topics else 0.0)
         assert counts[d].sum() == pytest.approx(tokens, rel=1e-2, abs=1e-6)
 
 
@@ -107,12 +107,12 @@ def test_select__lists_everything_where_more_than_half_would_be(topics):
         steps[topics - passing :] = 100
         state = all_listed([{0: 9}], steps)
         rows, threshold = state.rows(0.0), np.full(topics, 9 * 50 / UNIT)
-        every, own = np.arange(topics), np.arange(topics - passing, topics)
+        every, passed = np.arange(topics), np.arange(topics - passing, topics)
         found = select(state, rows, threshold, np.array([topics]))[0]
-        np.testing.assert_array_equal(found, every if 2 * passing > topics else own)
+        np.testing.assert_array_equal(found, every if 2 * passing > topics else passed)
         # Not so where there is no room for all.
         if passing < topics:
-            np.testing.assert_array_equal(select(state, rows, threshold, np.array([topics - 1]))[0], own)
+            np.testing.assert_array_equal(select(state, rows, threshold, np.array([topics - 1]))[0], passed)
 
 
 def all_listed(rows, steps):
@@ -167,7 +167,7 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
         np.sort(noise.choice(state.topics, noise.integers(0 if length == 0 else 1, state.topics + 1), replace=False))
         for length in state.shard.lengths
     ]
-    new_lists = np.cumsum([0, *(own.size for own in new)]).astype(np.int64)
+    new_lists = np.cumsum([0, *(chosen_topics.size for chosen_topics in new)]).astype(np.int64)
     new_topic = np.concatenate(new).astype(np.uint16)
     new_starts = starts_of(state.shard.offsets, new_lists)
     share, running = np.full(int(new_starts[-1]), 999, dtype=np.uint16), running_counts(rows)
@@ -176,7 +176,7 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
     after = ActiveState(new_starts, share, count, rest)
     active_carry.carry(state.pairs, state.active, state.sparse, topics, running, after)
     row_change, rest_change = tokens_of(running.rows, rows["row_topic"]), running.rows.background
-    twin, dropped = naive.carry(state.shape, *state.given, *state.where, new_lists, new_topic)
+    twin, dropped = naive.carry(state.shape, *state.pair_arrays, *state.where, new_lists, new_topic)
     np.testing.assert_array_equal(share, twin)
     equal(row_change, -dropped)
     equal(rest_change, dropped.sum(axis=1))

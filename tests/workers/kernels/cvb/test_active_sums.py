@@ -37,12 +37,17 @@ def test_active_tables__equal_their_twin(state):
 
 @given(listed_shards(max_count=9))
 def test_active_tables__of_documents_own_priors_equal_their_twin(state):
-    prior, own = state.noise.uniform(0.1, 2.0, state.topics), state.noise.uniform(0.1, 2.0, (2, state.topics))
+    prior, priors_of_rows = (
+        state.noise.uniform(0.1, 2.0, state.topics),
+        state.noise.uniform(0.1, 2.0, (2, state.topics)),
+    )
     place = state.noise.integers(0, 2, state.shard.documents).astype(np.int32)
     tables, grown = np.zeros(state.topics), np.zeros(state.topics + 1)
-    priors = same(prior)._replace(own=own, own_place=place)
+    priors = same(prior)._replace(own=priors_of_rows, own_place=place)
     sums.active_tables(state.pairs, state.active, state.sparse, priors, tables, grown)
-    twin, twin_grown = naive.tables(state.shard.offsets, pair_totals(state.shard), *state.where, prior, own=own[place])
+    twin, twin_grown = naive.tables(
+        state.shard.offsets, pair_totals(state.shard), *state.where, prior, own=priors_of_rows[place]
+    )
     np.testing.assert_allclose(tables, twin, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(grown[:-1] + grown[-1], twin_grown, rtol=1e-6, atol=1e-6)
 
@@ -61,7 +66,7 @@ def test_active_tables__of_pseudo_counts_match_tokens_that_are_certain(state, ps
 def test_active_moments__equal_their_twin(state, sign):
     variance, log_absent = np.ones(state.shape), np.ones(state.shape)
     sums.active_moments(state.pairs, state.active, state.sparse, sign, variance, log_absent)
-    twin = naive.moments(state.shape, *state.given, *state.where)
+    twin = naive.moments(state.shape, *state.pair_arrays, *state.where)
     np.testing.assert_allclose(variance, 1 + sign * twin[0], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(log_absent, 1 + sign * twin[1], rtol=1e-9, atol=1e-9)
 

@@ -105,11 +105,11 @@ def test_count_moments__equal_their_twin(state, seed):
     noise, documents = np.random.default_rng(seed), state.shard.documents
     priors, place = noise.gamma(0.5, size=(3, state.topics)) + 1e-3, noise.integers(0, 3, documents).astype(np.int32)
     moments = kernels.CountMoments(*np.full((3, documents, state.topics), np.nan))
-    own = kernels.DocumentPriors(np.ones((3, 1), np.float32), priors, place, np.ones(documents))
-    kernels.count_moments(state.pairs, state.active, state.sparse, own, moments)
+    document_priors = kernels.DocumentPriors(np.ones((3, 1), np.float32), priors, place, np.ones(documents))
+    kernels.count_moments(state.pairs, state.active, state.sparse, document_priors, moments)
     rest = state.counts[1]
     tokens = pair_totals(state.shard)
-    twin = naive.count_moments(state.given[0], tokens, *state.where, rest, priors[place])
+    twin = naive.count_moments(state.pair_arrays[0], tokens, *state.where, rest, priors[place])
     for found, expected in zip(moments[:2], twin[:2], strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     # A weighted token's responsibility of one counts as slightly less.
@@ -277,17 +277,17 @@ def test_steps_of_shares__never_lower_the_objective_from_far_away(seed):
 @given(listed_shards(), st.integers(0, 1000), st.data())
 def test_select__shares_the_background_by_the_documents_own_priors(state, seed, data):
     rows, noise = state.rows(50.0), np.random.default_rng(seed)
-    own, place = (
+    priors_of_rows, place = (
         noise.uniform(0.05, 3.0, (2, state.topics)),
         noise.integers(0, 2, state.shard.documents).astype(np.int32),
     )
     threshold = 0.3 * noise.uniform(0.5, 1.0, state.topics)
-    priors = priors_of(rows)._replace(own=own, own_place=place)
+    priors = priors_of(rows)._replace(own=priors_of_rows, own_place=place)
     room = np.full(state.shard.documents, state.topics)
     found = selecting.select(state, rows, threshold, room, priors)
     for d, counts in enumerate(selecting.expected(state, rows)):
         inactive = np.setdiff1d(np.arange(state.topics), state.topic[state.lists[d] : state.lists[d + 1]])
-        a, mean = own[place[d]][inactive], rows["a"][inactive]
+        a, mean = priors_of_rows[place[d]][inactive], rows["a"][inactive]
         counts[inactive] *= a / mean * mean.sum() / max(a.sum(), 1e-300)
         if state.shard.lengths[d] and not np.isclose(counts, threshold, rtol=1e-3).any():
             np.testing.assert_array_equal(found[d], naive_topics.select(counts, threshold, state.topics))
@@ -298,19 +298,25 @@ def test_select__shares_the_background_by_the_documents_own_priors(state, seed, 
 @given(listed_shards(), st.integers(0, 1000), KEYS)
 def test_score_merges__scores_held_out_tokens_by_the_documents_own_priors(state, seed, key):
     rows, noise, held = state.rows(5.0), np.random.default_rng(seed), held_out(state.shard, key, 0.5)
-    own, place = (
+    priors_of_rows, place = (
         noise.uniform(0.05, 3.0, (2, state.topics)),
         noise.integers(0, 2, state.shard.documents).astype(np.int32),
     )
     none, score = np.zeros(0, dtype=np.int64), np.zeros((2, 1))
     candidates = topic_moves.Merges(none, none, np.zeros(0), np.zeros(0), np.zeros(0))
-    priors = priors_of(rows, rows["b"].sum())._replace(own=own, own_place=place)
+    priors = priors_of(rows, rows["b"].sum())._replace(own=priors_of_rows, own_place=place)
     topics = TopicCounts(rows["row_topic"], rows["totals"])
     topic_moves.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
     twin = np.zeros(2)
     document = np.repeat(np.arange(state.shard.documents), np.diff(state.shard.offsets))
-    for row, a in enumerate(own):
-        where = *state.given[:2], np.where(place[document] == row, held, 0), state.lists, state.topic, *state.counts
+    for row, a in enumerate(priors_of_rows):
+        where = (
+            *state.pair_arrays[:2],
+            np.where(place[document] == row, held, 0),
+            state.lists,
+            state.topic,
+            *state.counts,
+        )
         twin += naive_moves.score(*where, a, rows["b"], rows["totals"], rows["row_topic"])
     np.testing.assert_allclose(score[:, 0], twin, rtol=1e-7, atol=1e-10)
 
@@ -320,18 +326,18 @@ def test_score_merges__scores_held_out_tokens_by_the_documents_own_priors(state,
 def test_sweep__with_priors_of_documents_equals_its_twin(shards, data, extra, seed):
     state = data.draw(shards())
     rows, noise = state.rows(extra), np.random.default_rng(seed)
-    own, place = (
+    priors_of_rows, place = (
         noise.uniform(0.05, 3.0, (2, state.topics)),
         noise.integers(0, 2, state.shard.documents).astype(np.int32),
     )
     share, counts = np.full_like(state.share, 77), tuple(np.full_like(array, np.nan) for array in state.counts)
-    priors = priors_of(rows)._replace(own=own, own_place=place)
+    priors = priors_of(rows)._replace(own=priors_of_rows, own_place=place)
     active.sweep_active(
         state.pairs, state.active, state.sparse, priors, powers_of(1.0), running_counts(rows),
         ActiveState(state.starts, share, *counts),
     )  # fmt: skip
     twin = naive_active.sweep(
-        *state.given, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(1.0),
-        *state.where, rows["totals"], rows["row_topic"], state.shard.weights, own=own[place],
+        *state.pair_arrays, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(1.0),
+        *state.where, rows["totals"], rows["row_topic"], state.shard.weights, own=priors_of_rows[place],
     )[0]  # fmt: skip
     assert difference(share, twin) <= STEPS

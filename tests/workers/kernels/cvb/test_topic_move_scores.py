@@ -87,7 +87,7 @@ def test_score_merges__equals_its_twin(state, extra, key, share, groups):
     rows, held = state.rows(extra), held_out(state.shard, key, share)
     kept, gone = all_pairs(state.topics)
     found, score = judged(state, rows, held, kept, gone, groups=groups)
-    where = *state.given[:2], held, state.lists, state.topic, *state.counts
+    where = *state.pair_arrays[:2], held, state.lists, state.topic, *state.counts
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"]
     twin = naive.score_merges(*where, *parts, rows["b"].sum(), kept, gone)
     np.testing.assert_allclose(found, twin, rtol=1e-7, atol=1e-10)
@@ -102,7 +102,7 @@ def test_score_merges__divides_by_the_plain_tokens_of_topics_of_weighted_words(s
     rows, held = state.rows(5.0), held_out(state.shard, key, 0.5)
     ratio = state.noise.uniform(0.2, 3.0, state.topics)
     score = judged(state, rows, held, [], [], ratio)[1].sum(axis=1)
-    where = *state.given[:2], held, state.lists, state.topic, *state.counts
+    where = *state.pair_arrays[:2], held, state.lists, state.topic, *state.counts
     twin = naive.score(*where, rows["a"], rows["b"], rows["totals"], rows["row_topic"], ratio)
     np.testing.assert_allclose(score, twin, rtol=1e-7, atol=1e-10)
 
@@ -179,7 +179,7 @@ LOST = {"rtol": 2e-4, "atol": 2e-4}
 def test_reassign__equals_its_twin(state, extra, data):
     rows, (gone, number) = state.rows(extra), drawn_candidates(state, data)
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], gone
-    twin = naive.reassign(*state.given, *state.where, *state.counts, *parts)
+    twin = naive.reassign(*state.pair_arrays, *state.where, *state.counts, *parts)
     found = spilt(state, rows, number)
     np.testing.assert_allclose(found, twin, **LOST)
     tokens = np.bincount(state.topic, weights=state.counts[0], minlength=state.topics)
@@ -204,10 +204,10 @@ def test_score_deletions__equals_its_twin(state, extra, key, share, data):
     held = held_out(state.shard, key, share)
     given_ = rows["a"], rows["b"], rows["totals"], rows["row_topic"], gone
     # As other shards have it too: topics that no document lists beside a candidate here get tokens of it elsewhere.
-    handed = naive.reassign(*state.given, *state.where, *state.counts, *given_)
+    handed = naive.reassign(*state.pair_arrays, *state.where, *state.counts, *given_)
     handed += extra * state.noise.random(handed.shape) * (np.arange(state.topics) != np.array(gone)[:, np.newaxis])
     found = deletes(state, rows, held, number, handed)
-    twin = naive.score_deletions(*state.given, held, *state.where, *state.counts, *given_, handed)
+    twin = naive.score_deletions(*state.pair_arrays, held, *state.where, *state.counts, *given_, handed)
     np.testing.assert_allclose(found, twin, **LOST)
 
 
@@ -220,13 +220,13 @@ def test_deletions__equal_their_twins_where_some_pairs_stand_for_a_long_document
     state = Listed(state.shard, 3, state.lists, state.topic, shares.ravel().astype(np.uint16), noise)
     rows, number, gone = state.rows(3.0), np.array([1, -1, 0]), [2, 0]
     parts = rows["a"], rows["b"], rows["totals"], rows["row_topic"], gone
-    twin = naive.reassign(*state.given, *state.where, *state.counts, *parts)
+    twin = naive.reassign(*state.pair_arrays, *state.where, *state.counts, *parts)
     found = spilt(state, rows, number)
     np.testing.assert_allclose(found, twin, **LOST)
     np.testing.assert_allclose(found.sum(axis=1), state.counts[0].reshape(2, 3).sum(axis=0)[gone], rtol=0.05)
     held = held_out(state.shard, 3, 0.1)
     scored = deletes(state, rows, held, number, twin)
-    expected = naive.score_deletions(*state.given, held, *state.where, *state.counts, *parts, twin)
+    expected = naive.score_deletions(*state.pair_arrays, held, *state.where, *state.counts, *parts, twin)
     np.testing.assert_allclose(scored, expected, **LOST)
 
 
@@ -242,11 +242,11 @@ def test_scores__add_up_over_runs_of_documents(state, extra, key):
     halves = [np.zeros_like(array) for array in whole]
     cut = state.shard.documents // 2
     for first, last in ((0, cut), (cut, state.shard.documents)):
-        here = np.zeros_like(held)
+        held_of_run = np.zeros_like(held)
         pairs = slice(state.shard.offsets[first], state.shard.offsets[last])
-        here[pairs] = held[pairs]
-        halves[0] += merges(state, rows, here, kept, gone)
-        halves[1] += deletes(state, rows, here, number, handed)
+        held_of_run[pairs] = held[pairs]
+        halves[0] += merges(state, rows, held_of_run, kept, gone)
+        halves[1] += deletes(state, rows, held_of_run, number, handed)
     for sums, other in zip(whole, halves, strict=True):
         np.testing.assert_allclose(sums, other, rtol=1e-9, atol=1e-9)
 

@@ -37,15 +37,15 @@ def moves_of(draw, topics):
     into, split = np.arange(topics), np.full(topics, -1)
     free = list(draw(st.permutations(range(topics))))
     while len(free) >= 2:
-        one, other = free.pop(), free.pop()
+        removed, other = free.pop(), free.pop()
         kind = draw(st.sampled_from(["merge", "delete", "split", "none"]))
         if kind == "merge":
-            into[one] = other
+            into[removed] = other
         elif kind == "delete":
-            into[one] = -1
+            into[removed] = -1
         elif kind == "split":
             # The slot of the half is as a rule empty before.
-            into[one], split[other] = draw(st.sampled_from([-1, one])), one
+            into[removed], split[other] = draw(st.sampled_from([-1, removed])), removed
     return into, split
 
 
@@ -87,7 +87,9 @@ def test_moved_states__of_weighted_tokens_equal_their_twin(state, key, share, da
     more = held_out(state.shard, key, share)
     new, change, rest_change, count, rest = carried(state, more, into, split, key)
     weights = more * state.shard.weights.astype(np.float64)
-    _, shares, twin, twin_rest = naive.moved(state.shape, *state.given, weights, *state.where, into, split, key, 0)
+    _, shares, twin, twin_rest = naive.moved(
+        state.shape, *state.pair_arrays, weights, *state.where, into, split, key, 0
+    )
     np.testing.assert_array_equal(new.share, shares)
     np.testing.assert_allclose(change, twin, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(rest_change, twin_rest, rtol=1e-5, atol=1e-4)
@@ -100,8 +102,10 @@ def test_moved_states__equal_their_twin_and_lose_no_token(state, key, first, sha
     into, split = data.draw(moves_of(state.topics))
     more = held_out(state.shard, key, share)
     new, change, rest_change, count, rest = carried(state, more, into, split, key, first)
-    lists, shares, twin, twin_rest = naive.moved(state.shape, *state.given, more, *state.where, into, split, key, first)
-    np.testing.assert_array_equal(np.diff(new.lists), [own.size for own in lists])
+    lists, shares, twin, twin_rest = naive.moved(
+        state.shape, *state.pair_arrays, more, *state.where, into, split, key, first
+    )
+    np.testing.assert_array_equal(np.diff(new.lists), [topics.size for topics in lists])
     np.testing.assert_array_equal(new.topic, np.concatenate([np.zeros(0), *lists]))
     np.testing.assert_array_equal(new.share, shares)
     np.testing.assert_array_equal(change, twin)
@@ -127,7 +131,7 @@ def test_pseudo_counts_of_a_start__go_where_their_topics_go(state, key, share, d
         for d, (low, high) in enumerate(pairwise(state.lists))
     ]
     lists = [plain.topic[low:high] for low, high in pairwise(plain.lists)]
-    expected = [64.0 * from_.count(k) for from_, own in zip(sources, lists, strict=True) for k in own]
+    expected = [64.0 * from_.count(k) for from_, topics in zip(sources, lists, strict=True) for k in topics]
     np.testing.assert_allclose(raised - count, np.array(expected), atol=1e-3)
     np.testing.assert_array_equal(same, rest)
 
@@ -139,9 +143,9 @@ def counts_of(state):
 def dense(state):
     """Responsibilities of all topics, shape (pairs, topics)."""
     blocks = [np.zeros((0, state.topics))]
-    for _, own, q in naive_active.documents(state.shard.offsets, *state.where):
+    for _, active, q in naive_active.documents(state.shard.offsets, *state.where):
         block = np.zeros((len(q), state.topics))
-        block[:, own] = q
+        block[:, active] = q
         blocks.append(block)
     return np.concatenate(blocks)
 
@@ -161,7 +165,7 @@ def test_moved_states__add_what_merges_drop_what_goes_and_split_whole_documents(
         elif into[k] >= 0:
             expected[:, into[k]] += before[:, k]
     np.testing.assert_array_equal(after, expected)
-    counts = [naive_active.word_counts(state.shape, *state.given, *sample.where)[0] for sample in (state, new)]
+    counts = [naive_active.word_counts(state.shape, *state.pair_arrays, *sample.where)[0] for sample in (state, new)]
     np.testing.assert_array_equal(change, counts[1] - counts[0])
     gone = [k for k in range(state.topics) if into[k] != k and k not in split]
     assert not set(new.topic) & set(gone)
@@ -181,10 +185,10 @@ def test_moved_states__in_runs_of_documents_match_all(state, key, data):
         ]
         listed, held = slice(*state.lists[[first, last]]), slice(*state.starts[[first, last]])
         lists = state.lists[first : last + 1] - state.lists[first]
-        one = Listed(
+        run = Listed(
             Shard.of(0, documents_of(rows)), state.topics, lists, state.topic[listed], state.share[held], state.noise
         )
-        parts.append(carried(one, more[pairs], into, split, key, first))
+        parts.append(carried(run, more[pairs], into, split, key, first))
     for name in ("topic", "share"):
         found = np.concatenate([getattr(part[0], name) for part in parts])
         np.testing.assert_array_equal(found, getattr(whole[0], name))

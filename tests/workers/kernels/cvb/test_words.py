@@ -79,10 +79,10 @@ def test_topic_totals__equal_their_twin(totals, prior):
 
 @given(st.lists(st.integers(0, 2000), max_size=8), st.floats(0.01, 300.0))
 def test_log_eta__equals_its_twin(lengths, prior):
-    sums, own = np.zeros(2), np.zeros(2)
+    sums, found = np.zeros(2), np.zeros(2)
     words.log_eta(np.array(lengths, dtype=np.float64), np.array([prior]), sums)
     np.testing.assert_allclose(sums, naive.log_eta(lengths, prior), rtol=1e-8, atol=1e-8)
     priors = prior * np.arange(1.0, len(lengths) + 1)
-    words.log_eta(np.array(lengths, dtype=np.float64), priors, own)
+    words.log_eta(np.array(lengths, dtype=np.float64), priors, found)
     expected = [naive.log_eta([n], a) for n, a in zip(lengths, priors, strict=True)]
-    np.testing.assert_allclose(own, np.sum(expected, axis=0) if expected else 0.0, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(found, np.sum(expected, axis=0) if expected else 0.0, rtol=1e-8, atol=1e-8)

@@ -92,8 +92,11 @@ def test_fingerprint_levels__equals_its_twin(sample, levels, draw):
 @given(samples(), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2), st.randoms())
 def test_find_disallowed__finds_the_document_that_its_twin_finds(sample, labels, each, background, draw):
     shard, topics = sample[0], labels * each + background
-    own = [sorted(draw.sample(range(labels), draw.randint(0, labels))) for _ in range(shard.documents)]
-    lists, label = np.cumsum([0, *map(len, own)]), np.array([label for row in own for label in row], dtype=np.int32)
+    document_labels = [sorted(draw.sample(range(labels), draw.randint(0, labels))) for _ in range(shard.documents)]
+    lists, label = (
+        np.cumsum([0, *map(len, document_labels)]),
+        np.array([label for row in document_labels for label in row], dtype=np.int32),
+    )
     allowed = gibbs_labels.allowed_of(lists, label, each, background, topics)
     z = [draw.choice(allowed[d].tolist()) for d, length in enumerate(shard.lengths) for _ in range(length)]
     for change in (False, True):

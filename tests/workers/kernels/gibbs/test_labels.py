@@ -36,10 +36,12 @@ def samples(draw):
     rows, _ = draw(bags())
     shard = Shard.of(0, documents_of(rows))
     noise = np.random.default_rng(draw(st.integers(0, 2**31)))
-    labels, each, background = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(0, 2))
+    labels, per_label, background = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(0, 2))
     has = noise.random((shard.documents, labels)) < draw(st.sampled_from([0.0, 0.4, 1.0]))
     lists, label = np.concatenate([[0], np.cumsum(has.sum(axis=1))]), np.nonzero(has)[1].astype(np.int32)
-    allowed = AllowedTopics(LabelLists(lists, label), TopicSizes(each, background), labels * each + background)
+    allowed = AllowedTopics(
+        LabelLists(lists, label), TopicSizes(per_label, background), labels * per_label + background
+    )
     elsewhere = noise.poisson(draw(st.sampled_from([0.0, 2.0])), (shard.words.size, allowed.topics)).astype(np.int32)
     return shard, allowed, elsewhere, noise, Stream(draw(st.integers(0, 2**31)), "sweep").key()
 
@@ -64,10 +66,12 @@ def test_allowed__are_the_topics_of_the_labels_and_the_background(sample):
     _, allowed, *_ = sample
     expected = naive.allowed_of(*allowed.record, allowed.topics)
     starts, document, topic = allowed.flat()
-    assert [own.tolist() for own in expected] == [topic[a:b].tolist() for a, b in zip(starts, starts[1:], strict=False)]
+    assert [topics.tolist() for topics in expected] == [
+        topic[a:b].tolist() for a, b in zip(starts, starts[1:], strict=False)
+    ]
     every = np.arange(allowed.topics)
-    for number, own in enumerate(expected):
-        np.testing.assert_array_equal(allowed.contain(np.full(every.size, number), every), np.isin(every, own))
+    for number, topics in enumerate(expected):
+        np.testing.assert_array_equal(allowed.contain(np.full(every.size, number), every), np.isin(every, topics))
 
 
 @pytest.mark.kernels
@@ -78,8 +82,8 @@ def test_sweep__equals_its_twin(sample):
     row, found = counted(shard, z, elsewhere), z.copy()
     totals = row.sum(axis=0).astype(np.float64)
     sweep_labels(document_pairs(shard), key, allowed.record, 0.2, WORD_PRIOR, TopicCounts(totals, row), found)
-    own = naive.allowed_of(*allowed.record, allowed.topics)
-    expected = naive.sweep(*document_pairs(shard)[:3], key, own, 0.2, *WORD_PRIOR, elsewhere, z)
+    topics = naive.allowed_of(*allowed.record, allowed.topics)
+    expected = naive.sweep(*document_pairs(shard)[:3], key, topics, 0.2, *WORD_PRIOR, elsewhere, z)
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(row, counted(shard, found, elsewhere))
     np.testing.assert_array_equal(totals, row.sum(axis=0))
@@ -90,20 +94,20 @@ def test_sweep__equals_its_twin(sample):
 def test_fold_in_and_probability__equal_their_twins(sample, prior, sweeps):
     shard, allowed, row, noise, _ = sample
     inverse, row = 1.0 / (row.sum(axis=0) + 2.0), row.astype(np.float32)
-    phi, own = (row + 0.4) * inverse, naive.allowed_of(*allowed.record, allowed.topics)
+    phi, allowed_topics = (row + 0.4) * inverse, naive.allowed_of(*allowed.record, allowed.topics)
     topics = FixedTopics(row, 0.4, inverse)
     starts, document, _ = allowed.flat()
     topic, count = np.empty(document.size, np.uint16), np.empty(document.size, np.float32)
     folded_in = DocumentTopics(starts, topic, count)
     fold_in_labels(document_pairs(shard), allowed.record, topics, prior, sweeps, folded_in)
-    expected = naive.fold_in(*document_pairs(shard)[:3], phi, own, prior, sweeps)
+    expected = naive.fold_in(*document_pairs(shard)[:3], phi, allowed_topics, prior, sweeps)
     np.testing.assert_allclose(count, np.concatenate(expected), rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(topic, np.concatenate(own))
+    np.testing.assert_array_equal(topic, np.concatenate(allowed_topics))
     dense, probability = np.zeros((shard.documents, allowed.topics)), np.empty(shard.pairs)
     dense[document, topic] = count
     document_topics = DocumentTopics(starts, topic, count)
     label_probability(document_pairs(shard), allowed.record, topics, prior, document_topics, probability)
-    expected = naive.probability(shard.offsets, shard.position, phi, own, prior, dense)
+    expected = naive.probability(shard.offsets, shard.position, phi, allowed_topics, prior, dense)
     np.testing.assert_allclose(probability, expected, rtol=1e-6)
 
 
@@ -112,8 +116,11 @@ def test_fold_in_and_probability__equal_their_twins(sample, prior, sweeps):
 def test_sweep_authors__equals_its_twin(sample):
     shard, allowed, elsewhere, noise, key = sample
     authors = [np.flatnonzero(noise.random(4) < 0.5) for _ in range(shard.documents)]
-    authors = [own if own.size else np.array([4]) for own in authors]
-    lists, author = np.cumsum([0, *(own.size for own in authors)]), np.concatenate(authors).astype(np.int32)
+    authors = [document_authors if document_authors.size else np.array([4]) for document_authors in authors]
+    lists, author = (
+        np.cumsum([0, *(document_authors.size for document_authors in authors)]),
+        np.concatenate(authors).astype(np.int32),
+    )
     owner = np.repeat(np.arange(shard.documents), shard.lengths)
     z = noise.integers(0, allowed.topics, shard.tokens).astype(np.uint16)
     a = (noise.random(shard.tokens) * np.diff(lists)[owner]).astype(np.uint16)
@@ -151,7 +158,7 @@ EACH = [[("kind", "b")], [("kind", "a"), ("kind", "b")], [("kind", "new"), ("oth
 
 def unseen():
     """Four documents: of one label, of both, of unknown ones, and of none."""
-    column = pa.array([labels_of(each) for each in EACH], LABELS)
+    column = pa.array([labels_of(labels) for labels in EACH], LABELS)
     shard = Shard.of(0, documents_of([{0: 2, 3: 1}] * 4))
     return Shard(
         0, shard.offsets, shard.words, shard.position, shard.counts, list_columns.labels_of(4, {"labels": column})

@@ -38,28 +38,37 @@ def counts_of(local):
 
 def seated(made, local):
     """The kernel's findings, and the customers of shared nodes."""
-    graph, (tables, own) = made.graph, counts_of(local)
+    graph, (tables, node_tokens) = made.graph, counts_of(local)
     shared, fault = np.zeros((made.shared, made.topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
-    find_unseated(graph.record, graph.document_nodes, tokens_of(made, own), tables, own, made.topics, shared, fault)
+    find_unseated(
+        graph.record,
+        graph.document_nodes,
+        tokens_of(made, node_tokens),
+        tables,
+        node_tokens,
+        made.topics,
+        shared,
+        fault,
+    )
     assert fault[0] in (SOUND, UNSEATED)
     return fault[0] == UNSEATED, shared
 
 
-def tokens_of(made, own):
+def tokens_of(made, node_tokens):
     """Tokens of each document, as its nodes have them."""
-    running = np.append(0, np.cumsum(own.tokens, dtype=np.int64))
-    return np.diff(running[own.offsets[made.graph.document_nodes - made.shared]])
+    running = np.append(0, np.cumsum(node_tokens.tokens, dtype=np.int64))
+    return np.diff(running[node_tokens.offsets[made.graph.document_nodes - made.shared]])
 
 
 def by_hand(made, local):
     """The same by the twin."""
-    graph, (tables, own) = made.graph, counts_of(local)
+    graph, (tables, node_tokens) = made.graph, counts_of(local)
     dense = np.zeros((graph.edge_parent.size, made.topics), dtype=np.int64)
     for edge, (first, some) in enumerate(zip(tables.start, tables.entries, strict=True)):
         np.add.at(dense[edge], tables.topic[first : first + some], tables.number[first : first + some])
     tokens = np.zeros((graph.node_kind.size, made.topics), dtype=np.int64)
-    owner = np.repeat(np.arange(made.shared, graph.node_kind.size), np.diff(own.offsets))
-    np.add.at(tokens, (owner, own.topic), own.tokens)
+    owner = np.repeat(np.arange(made.shared, graph.node_kind.size), np.diff(node_tokens.offsets))
+    np.add.at(tokens, (owner, node_tokens.topic), node_tokens.tokens)
     child = np.repeat(np.arange(graph.node_kind.size), np.diff(graph.node_edges))
     edges = list(zip(child.tolist(), graph.edge_parent.tolist(), strict=True))
     shared = np.zeros((made.shared, made.topics), dtype=np.int64)
@@ -84,11 +93,11 @@ def test_find_unseated__equals_its_twin(made, draw):
 
 @given(networks_of(), st.randoms(use_true_random=False))
 def test_find_unseated__finds_documents_whose_nodes_have_other_tokens(made, draw):
-    tables, own = counts_of(sampled(made))
-    tokens, fault = tokens_of(made, own), np.zeros(1, dtype=np.int64)
+    tables, node_tokens = counts_of(sampled(made))
+    tokens, fault = tokens_of(made, node_tokens), np.zeros(1, dtype=np.int64)
     tokens[draw.randrange(tokens.size)] += draw.choice([-1, 1])
     shared = np.zeros((made.shared, made.topics), dtype=np.int64)
-    find_unseated(made.graph.record, made.graph.document_nodes, tokens, tables, own, made.topics, shared, fault)
+    find_unseated(made.graph.record, made.graph.document_nodes, tokens, tables, node_tokens, made.topics, shared, fault)
     assert fault[0] == OTHER_TOKENS
 
 
@@ -100,12 +109,12 @@ def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(made,
     for change in (False, True):
         if change and tokens.size:
             tokens[draw.randrange(tokens.size)] = draw.randrange(made.topics)
-        own, unlisted = counts_of(local)[1], np.zeros(1, dtype=np.int64)
+        node_tokens, unlisted = counts_of(local)[1], np.zeros(1, dtype=np.int64)
         keys = np.random.default_rng(made.seed).integers(0, 1 << 64, made.topics, dtype=np.uint64)
-        find_unlisted(pairs, made.shard.counts, tokens, own, keys, unlisted)
+        find_unlisted(pairs, made.shard.counts, tokens, node_tokens, keys, unlisted)
         lists = [
-            list(zip(own.topic[a:b], own.tokens[a:b], strict=True))
-            for a, b in zip(own.offsets, own.offsets[1:], strict=False)
+            list(zip(node_tokens.topic[a:b], node_tokens.tokens[a:b], strict=True))
+            for a, b in zip(node_tokens.offsets, node_tokens.offsets[1:], strict=False)
         ]
         expected = network_sums.count_node_topics(made.laid.tokens()[1], tokens, nodes)
         wrong = [node for node, (found, other) in enumerate(zip(lists, expected, strict=True)) if found != other]

@@ -85,16 +85,18 @@ def documents_of(shard, local, global_state):
             edges = slice(graph.node_edges[node], graph.node_edges[node + 1])
             ids = [p - low if p >= low else p - graph.shared for p in graph.edge_parent[edges]]
             parents.append(list(zip(ids, graph.edge_mixing[edges], strict=True)))
-        one = Document(
+        document = Document(
             parents, graph.node_kind[low:high], global_state.strength, global_state.discount, global_state.alpha,
             global_state.shared_mean, global_state.shared_response,
         )  # fmt: skip
-        own = []
+        node_pairs = []
         for j, node in enumerate(range(low - graph.shared, high - graph.shared)):
             entries = slice(starts[node], starts[node + 1])
-            one.own[j, topic[entries]], one.own_absent[j, topic[entries]] = count[entries], absent[entries]
-            own.append([[shard.position[p], shard.counts[p], lists[p]] for p in range(pairs[node], pairs[node + 1])])
-        found.append((one, own))
+            document.own[j, topic[entries]], document.own_absent[j, topic[entries]] = count[entries], absent[entries]
+            node_pairs.append(
+                [[shard.position[p], shard.counts[p], lists[p]] for p in range(pairs[node], pairs[node + 1])]
+            )
+        found.append((document, node_pairs))
     return found
 
 
@@ -122,14 +124,14 @@ def test_sweep__is_that_of_its_twin(network, discount):
         rising, sums = np.zeros(topics), np.zeros(2)
         for document, pairs in documents_of(shard, local, global_state):
             document.fold_in()
-            chance += sum(document.visit(j, own, words) for j, own in enumerate(pairs) if own)
+            chance += sum(document.visit(j, node_pairs, words) for j, node_pairs in enumerate(pairs) if node_pairs)
             document.gather()
             above, absent = above + document.m[document.nodes :], absent + document.z[document.nodes :]
-            lists += [pair[2] for own in pairs for pair in own]
+            lists += [pair[2] for node_pairs in pairs for pair in node_pairs]
             for j in range(document.nodes):
                 given_ = document.m[j], document.z[j], document.alpha
                 if not document.parents[j]:
-                    rising += [naive.seated(*each, 0.0) for each in zip(*given_, strict=True)]
+                    rising += [naive.seated(*node, 0.0) for node in zip(*given_, strict=True)]
                 elif document.m[j].sum() > 0:
                     sums += document.tables[j], 1.0
         found = [dense(shares, topics) for shares in shares_of(after.responsibilities)]
@@ -183,9 +185,9 @@ def test_unseen_documents__match_the_twin():
     for document, pairs in documents_of(shard, local, global_state):
         for _ in range(expected.FOLD_IN_SWEEPS):
             document.fold_in()
-            for j, own in enumerate(pairs):
-                if own:
-                    document.visit(j, own, Held(phi))
+            for j, node_pairs in enumerate(pairs):
+                if node_pairs:
+                    document.visit(j, node_pairs, Held(phi))
         document.fold_in()
         twins += document.mean[: document.nodes].tolist()
     np.testing.assert_allclose(model.node_vectors(folded_in, global_state), twins, atol=5e-3)
@@ -228,10 +230,10 @@ def exact_tables(chances, base, discount):
         after = {}
         for (m, t), w in weight.items():
             opened = 1.0 if m == 0 else base / (base + m - discount * t)
-            for key, each in (
+            for key, probability in (
                 ((m, t), 1 - q), ((m + 1, t + 1), q * opened), ((m + 1, t), q * (1 - opened)),
             ):  # fmt: skip
-                after[key] = after.get(key, 0.0) + w * each
+                after[key] = after.get(key, 0.0) + w * probability
         weight = after
     return sum(t * w for (_, t), w in weight.items())
 

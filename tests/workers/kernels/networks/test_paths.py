@@ -211,9 +211,9 @@ def test_sweep_network__equals_its_twin(made, moving, held):
     naive.enter_all(made.state, made.laid, made.z, stream.key(), require_valid)
     made.require_same(sampling, sampling.run(stream, initialise=True, fold_in=held))
     for iteration in (1, 2):
-        here = stream.at(iteration=iteration)
-        made.sweep(here, moving, held)
-        statistics = sampling.run(here, fold_in=held)
+        iteration_stream = stream.at(iteration=iteration)
+        made.sweep(iteration_stream, moving, held)
+        statistics = sampling.run(iteration_stream, fold_in=held)
         made.require_same(sampling, statistics)
         nodes = range(made.shared, made.state.network.nodes)
         log_terms = np.zeros(made.global_state.strength.size)
@@ -385,16 +385,16 @@ def test_repaired_tables__are_allowed_and_leaves_what_is(made, spoilt):
     before = customers.copy()
     m, s = repair_tables(graph, customers, tables)
     np.testing.assert_array_equal(customers, before)
-    own = customers.copy()
-    np.subtract.at(own, graph.edge_parent, tables)
+    tokens = customers.copy()
+    np.subtract.at(tokens, graph.edge_parent, tables)
     kept = m.copy()
     np.subtract.at(kept, graph.edge_parent, s)
-    np.testing.assert_array_equal(kept, own)
+    np.testing.assert_array_equal(kept, tokens)
     network = Network(
         [graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)],
         made.global_state.strength, made.global_state.discount, made.global_state.alpha, graph.node_kind, graph.edge_mixing,
     )  # fmt: skip
-    require_valid(State(network, own, s))
+    require_valid(State(network, tokens, s))
     if not moved.any():
         np.testing.assert_array_equal(m, made.global_state.shared_customers)
         np.testing.assert_array_equal(s, made.global_state.shared_tables)

@@ -158,12 +158,12 @@ def test_tables_for__threads_share_them(fresh):
 
 
 def test_tables_for__keeps_those_asked_for_last_within_bounds(fresh, monkeypatch):
-    one = tables_for((0.5,), 64)
-    monkeypatch.setattr(sampler, "MAX_CACHED_BYTES", 3 * one.nbytes)
+    first = tables_for((0.5,), 64)
+    monkeypatch.setattr(sampler, "MAX_CACHED_BYTES", 3 * first.nbytes)
     for a in (0.1, 0.2, 0.5, 0.3):
         tables_for((a,), 64)
     assert list(sampler._tables) == [(0.2,), (0.5,), (0.3,)]
-    assert tables_for((0.5,), 64) is one
+    assert tables_for((0.5,), 64) is first
     tables_for((0.4,), 256)  # more than all that may be kept: the last one stays
     assert list(sampler._tables) == [(0.4,)]
 

@@ -98,10 +98,10 @@ def require_equal(values, twin, made, expected, most):
         near(factors[row], expected.mean[row, best[row]])
         largest = np.sort(np.where(q >= SHARE, q, 0.0))[::-1][:most]
         np.testing.assert_allclose(masses[row][: largest.size], largest, rtol=1e-5, atol=1e-7)
-        there = listed[row] >= 0
-        np.testing.assert_allclose(q[listed[row][there]], masses[row][there], rtol=1e-5)
-        assert not masses[row][~there].any()
-        assert (np.unique(listed[row][there], return_counts=True)[1] == 1).all()
+        is_listed = listed[row] >= 0
+        np.testing.assert_allclose(q[listed[row][is_listed]], masses[row][is_listed], rtol=1e-5)
+        assert not masses[row][~is_listed].any()
+        assert (np.unique(listed[row][is_listed], return_counts=True)[1] == 1).all()
 
 
 @given(problems(), st.integers(1, 4))

@@ -41,8 +41,8 @@ class Sample:
                 self.elsewhere[:, route] += noise.poisson(0.7, (self.shard.words.size, depth)).astype(np.int32)
             elif noise.random() >= outside:
                 self.path[number - others] = route
-        there = {0, *np.flatnonzero(self.others), *self.path.ravel()} - {-1}
-        self.parents = {node: up for node, up in self.parents.items() if node in there}
+        used = {0, *np.flatnonzero(self.others), *self.path.ravel()} - {-1}
+        self.parents = {node: up for node, up in self.parents.items() if node in used}
         self.z = noise.integers(0, depth, self.shard.tokens).astype(np.uint8)
         self.free = [slot for slot in self.order if slot not in self.parents]
 
@@ -56,7 +56,7 @@ class Sample:
         return route
 
     @property
-    def given(self):
+    def pair_arrays(self):
         return self.shard.offsets, self.shard.position, self.shard.counts
 
     def counted(self, path, z):
@@ -100,10 +100,10 @@ class Sample:
         np.testing.assert_array_equal(row, expected_row)
         np.testing.assert_array_equal(documents, expected_documents)
         np.testing.assert_array_equal(totals, expected_row.sum(axis=0))
-        there = np.flatnonzero(parent != FREE)
-        assert set(there) == {0, *np.flatnonzero(documents)}
+        nodes = np.flatnonzero(parent != FREE)
+        assert set(nodes) == {0, *np.flatnonzero(documents)}
         np.testing.assert_array_equal(level[path[path[:, 0] >= 0]], np.arange(self.depth) + 0 * path[path[:, 0] >= 0])
-        return path, z, {int(node): int(parent[node]) for node in there}, [int(node) for node in free[: count[0]]]
+        return path, z, {int(node): int(parent[node]) for node in nodes}, [int(node) for node in free[: count[0]]]
 
 
 @st.composite
@@ -117,7 +117,7 @@ def samples(draw):
 def test_sweep__equals_its_twin(sample, births, apart, turn):
     found = sample.swept(births, apart=apart, turn=turn)
     expected = naive.sweep(
-        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, apart, turn, sample.free, sample.parents,
+        *sample.pair_arrays, sample.key, sample.alpha, sample.eta, sample.gamma, births, apart, turn, sample.free, sample.parents,
         sample.elsewhere, sample.others, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])
@@ -143,7 +143,7 @@ def test_sweep__of_words_that_occur_often_equals_its_twin():
     sample.eta *= 1e-6
     found = sample.swept(True)
     expected = naive.sweep(
-        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, True, False, 0, sample.free, sample.parents,
+        *sample.pair_arrays, sample.key, sample.alpha, sample.eta, sample.gamma, True, False, 0, sample.free, sample.parents,
         sample.elsewhere, sample.others, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])
@@ -155,12 +155,12 @@ def test_move_subtrees__equals_its_twin(sample, births, shared, seed):
     """Nodes hang by the joint probability of everything, those that other shards know nowhere else."""
     sample.path[:] = np.where(sample.path[:, :1] < 0, sample.path[sample.path[:, 0].argmax()], sample.path)
     assume(sample.path.size and sample.path[0, 0] >= 0)
-    there = {0, *np.flatnonzero(sample.others), *sample.path.ravel()}
-    assert there == set(sample.parents)
+    nodes = {0, *np.flatnonzero(sample.others), *sample.path.ravel()}
+    assert nodes == set(sample.parents)
     reusable = np.random.default_rng(seed).integers(0, 2, sample.others.size)
     found = sample.swept(births, hang=(shared, reusable))
     expected = naive.move_subtrees(
-        *sample.given, sample.key, sample.alpha, sample.eta, sample.gamma, births, shared, sample.free,
+        *sample.pair_arrays, sample.key, sample.alpha, sample.eta, sample.gamma, births, shared, sample.free,
         set(np.flatnonzero(reusable)), sample.parents, sample.elsewhere, sample.others, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])

@@ -40,13 +40,13 @@ def require_tree(state):
         np.testing.assert_array_equal(parent[path[:, 1:]], path[:, :-1])
         np.add.at(documents, path.ravel(), 1)
     np.testing.assert_array_equal(held.node_documents, documents)
-    there = (documents > 0) | (np.arange(parent.size) == 0)
-    np.testing.assert_array_equal(parent == FREE, ~there)
-    np.testing.assert_array_equal(held.free, ~there)
-    assert (parent[parent[there][1:]] != FREE).all()
-    assert not held.topic[~there].any()
+    used = (documents > 0) | (np.arange(parent.size) == 0)
+    np.testing.assert_array_equal(parent == FREE, ~used)
+    np.testing.assert_array_equal(held.free, ~used)
+    assert (parent[parent[used][1:]] != FREE).all()
+    assert not held.topic[~used].any()
     level = levels(parent)
-    assert ((level >= 0) == there).all()
+    assert ((level >= 0) == used).all()
 
 
 @pytest.mark.parametrize(("lanes", "local_sweeps"), [(16, 1), (2, 1), (16, 3), (2, 3)])
@@ -75,17 +75,17 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
     monkeypatch.setattr(GibbsNcrp, "sweep", watched)
     for state, _ in Fit(replace(problem, local_sweeps=local_sweeps), Limits(iterations=12)):
         require_tree(state)
-        there = set(np.flatnonzero(state.global_state.node_documents))
+        nodes = set(np.flatnonzero(state.global_state.node_documents))
         told = found.get(state.iteration, [])
-        seen["born"] += len(there - before)
-        seen["emptied"] += len(before - there)
-        seen["rescued"] += len(there & before & set().union(*(lost for _, lost, _ in told), set()))
+        seen["born"] += len(nodes - before)
+        seen["emptied"] += len(before - nodes)
+        seen["rescued"] += len(nodes & before & set().union(*(lost for _, lost, _ in told), set()))
         if local_sweeps == 1 and state.iteration:
             births = [slots for _, _, slots in told]
             assert sum(map(len, births)) == len(set().union(*births))  # no slot is taken twice
             turns = {number for number, _, slots in told if slots}
             assert all(number // lanes % -(-5 // lanes) == state.iteration % -(-5 // lanes) for number in turns)
-        before = there
+        before = nodes
     assert seen["born"] > 20
     assert seen["emptied"] > 5
     if options["gamma"] == 30.0 and local_sweeps == 1:
@@ -114,8 +114,8 @@ def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
 
 def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
     """By the planted tree itself, documents that it has brought forth; twice alike."""
-    given = {"documents": 200, "words": 60, "tokens": 60, "eta": 0.05, "alpha": 2.0, "branching": [2, 3]}
-    simulate(tmp_path / "c", family=FAMILY, seed=2, **given)
+    options = {"documents": 200, "words": 60, "tokens": 60, "eta": 0.05, "alpha": 2.0, "branching": [2, 3]}
+    simulate(tmp_path / "c", family=FAMILY, seed=2, **options)
     corpus = Corpus(tmp_path / "c")
     from collapsium.pipeline.models.model import Model
 

@@ -71,15 +71,15 @@ def require_same(made, sums, rtol, atol):
     np.testing.assert_allclose(log_theta - 2.0, sums.log_theta, rtol=rtol, atol=10 * atol)
     np.testing.assert_allclose(bound[0] - 3.0, sums.bound, rtol=rtol, atol=10 * atol)
     for q, listed, mass in zip(sums.q, kept, masses, strict=True):
-        there = listed >= 0
+        is_listed = listed >= 0
         _, expected = naive.largest(q, SHARE, MOST)
-        assert there.sum() == len(expected)
-        assert len(set(listed[there])) == there.sum()
-        np.testing.assert_allclose(mass[there], expected, rtol=max(rtol, 1e-6), atol=atol)
-        np.testing.assert_allclose(q[listed[there]], mass[there], rtol=max(rtol, 1e-6), atol=atol)
-        assert (np.diff(mass[there]) <= 0.0).all()
-        assert (listed[~there] == -1).all()
-        assert (mass[~there] == 0.0).all()
+        assert is_listed.sum() == len(expected)
+        assert len(set(listed[is_listed])) == is_listed.sum()
+        np.testing.assert_allclose(mass[is_listed], expected, rtol=max(rtol, 1e-6), atol=atol)
+        np.testing.assert_allclose(q[listed[is_listed]], mass[is_listed], rtol=max(rtol, 1e-6), atol=atol)
+        assert (np.diff(mass[is_listed]) <= 0.0).all()
+        assert (listed[~is_listed] == -1).all()
+        assert (mass[~is_listed] == 0.0).all()
 
 
 @given(
@@ -185,10 +185,10 @@ def test_path_probability__equals_its_twin(shard, tree, seed):
     size = tree.columns.size
     word_node = generator.dirichlet(np.ones(shard.words.size + 1), size=size).T[: shard.words.size] + 1e-9
     theta = generator.dirichlet(np.ones(tree.depth), size=shard.documents)
-    each = generator.integers(1, min(size, 4) + 1, shard.documents)
-    ends = np.concatenate([generator.permutation(size)[:n] for n in each]).astype(np.int32)
+    stored = generator.integers(1, min(size, 4) + 1, shard.documents)
+    ends = np.concatenate([generator.permutation(size)[:n] for n in stored]).astype(np.int32)
     masses = generator.uniform(0.01, 1.0, ends.size).astype(np.float32)
-    lists, outside = np.concatenate([[0], np.cumsum(each)]).astype(np.int64), np.full(tree.depth, 1 / 7)
+    lists, outside = np.concatenate([[0], np.cumsum(stored)]).astype(np.int64), np.full(tree.depth, 1 / 7)
     probability, document_log = np.full(shard.pairs, np.nan), np.full(shard.documents, np.nan)
     topics, pairs = TreeTopics(tree.parent, tree.level, np.ascontiguousarray(word_node), outside), document_pairs(shard)
     paths.path_probability(pairs, topics, theta, StoredEnds(lists, ends, masses), probability, document_log)
