@@ -1,11 +1,12 @@
-"""Starts of fits that are computed from the corpus: pure tasks on shards.
+"""Initialisations that are computed from the corpus: pure tasks on shards.
 
-Clusters of documents are found by spherical k-means of the vectors of their words; mixtures have one topic a document,
-alone or under a root that all documents share. Quick clusters are clusters of words, whose mixtures documents are:
-N has the counts of words in documents, D and C their sums by documents and by words. Words lie near each other if they
-share documents beyond chance: their coordinates are the largest singular vectors of D^-1/2 N C^-1/2 beside the trivial
-one, times their singular values (Greenacre 1984, chapter 4), by subspace iteration (Halko, Martinsson and Tropp 2011).
-Words are clustered by their directions, and weigh by their inertia; a document's shares follow from its words' shares.
+Clusters of documents are found by spherical k-means of the vectors of their words. Mixtures have one topic per
+document, alone or under a root that all documents share. Quick clusters are clusters of words, and documents are
+mixtures of these. N has the counts of words in documents, D and C their sums by documents and by words. Words lie near
+each other if they share documents beyond chance: their coordinates are the largest singular vectors of
+D^-1/2 N C^-1/2 beside the trivial one, times their singular values (Greenacre 1984, chapter 4), by subspace iteration
+(Halko, Martinsson and Tropp 2011). Words are clustered by their directions, and weigh by their inertia; a document's
+shares follow from its words' shares.
 """
 
 from __future__ import annotations

@@ -390,7 +390,7 @@ def open_training(run: str | os.PathLike[str], corpus: str | os.PathLike[str] | 
     """Open a model with proportions, and its training corpus."""
     model = Model(run)
     if not model.fitted:
-        raise AbsentError(f"{os.fspath(run)}: the run has not ended; it has no document proportions yet")
+        raise AbsentError(f"{os.fspath(run)}: the run has not finished; it has no document proportions yet")
     return model, training_corpus_of(run, model, corpus)
 
 

@@ -126,7 +126,7 @@ def _finished(run: str | os.PathLike[str]) -> Model:
     """Return the model of a run that has ended, or the model at a folder."""
     model = Model(run)
     if not model.folder.exists(MODEL_RECORD):
-        raise AbsentError(f"{model.folder.url}: the run is not at its end; names are saved with a finished model")
+        raise AbsentError(f"{model.folder.url}: the run has not finished; names are saved with a finished model")
     return model
 
 

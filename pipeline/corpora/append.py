@@ -227,8 +227,8 @@ def _refuse(corpus: Corpus, sources: DenseSource, ids: pa.Array) -> NoReturn:
     """Raise `MismatchError` for ids that the corpus already has."""
     if sources.numbered:
         raise MismatchError(
-            f"{corpus.url}: has vectors numbered as these, such as {ids[0].as_py()!r}; rename the file, or "
-            "give vectors ids (`id` COLUMN at ingest), by which `skip_existing` leaves them out"
+            f"{corpus.url}: has vectors with the same numbers, such as {ids[0].as_py()!r}; rename the file, or "
+            "give the vectors ids (`id` COLUMN at ingest), so that `skip_existing` can leave them out"
         )
     refuse_known(corpus, ids.to_pylist())
 
@@ -370,8 +370,8 @@ class DocumentAddition:
         again = names.filter(pc.is_in(names, value_set=self._known)).to_pylist()
         if again and self._addition.skip_existing:
             raise MismatchError(
-                f"{self._corpus.url}: has documents numbered as these, such as {again[0]!r}; `skip_existing` needs ids "
-                "(`id` FIELD at ingest)"
+                f"{self._corpus.url}: has documents with the same numbers, such as {again[0]!r}; `skip_existing` needs "
+                "ids (`id` FIELD at ingest)"
             )
         if again:
             self._meet_again(names, again)

@@ -96,11 +96,12 @@ class SourceOptions(Options):
     )
     separator: Annotated[str | None, Value("SIGN")] = Field(
         None,
-        description="separator of tables: a character such as `;` or `|`, or tab (default: found in their first lines)",
+        description="separator of tables: a character such as `;` or `|`, or tab (default: detected in their first "
+        "lines)",
     )
     vocabulary: Annotated[Words, Value("FILE|CORPUS|RUN", text=True)] = Field(
         None,
-        description="use these words: a file with one word a line, a Parquet file with a column 'word', or a "
+        description="use these words: a file with one word per line, a Parquet file with a column 'word', or a "
         "corpus, run or model to take the vocabulary from. For vectors, the names of the columns. "
         "For uci, vocab.NAME.txt next to docword.NAME.txt is used by default",
     )
@@ -131,8 +132,8 @@ class SourceOptions(Options):
     layer: FieldName = Field(None, description="layer of AnnData that holds the counts (default: its X)")
     transpose: Literal["yes", "no"] | None = Field(
         None,
-        description="whether the rows of a matrix (mtx, npz) are words and its columns documents (default: found by "
-        "the numbers of barcodes and features beside it, else no)",
+        description="whether the rows of a matrix (mtx, npz) are words and its columns documents (default: determined "
+        "from the numbers of barcodes and features beside it, else no)",
     )
     binarise: bool = Field(
         False,
@@ -148,7 +149,7 @@ class FieldOptions(Options):
         None,
         description="field of the document's id (default: id); for vectors, the column or array of ids "
         "(default: vectors are numbered); for AnnData, the column of obs (default: obs_names); for mtx and npz, a "
-        "file with one id a line (default: barcodes.tsv beside a matrix.mtx, or numbers)",
+        "file with one id per line (default: barcodes.tsv beside a matrix.mtx, or numbers)",
     )
     text: FieldName = Field(None, description="field of the text (default: text)")
     title: FieldName = Field(None, description="field of a title, stored with the document")
@@ -241,8 +242,8 @@ class WordOptions(Options):
     )
     unknown_share: bool = Field(
         False,
-        description="store with each document its share of words that are not in the vocabulary, stop words and too "
-        "frequent words aside; documents that are appended later get it too",
+        description="store with each document its share of words that are not in the vocabulary, not counting stop "
+        "words and too frequent words; documents that are appended later get it too",
     )
 
 
@@ -323,7 +324,7 @@ class SimulateOptions(Options):
     documents: Annotated[int, Value("D")] = Field(description="number of documents, or vectors")
     words: Annotated[int, Value("W")] = Field(description="size of the vocabulary, or number of columns")
     tokens: Annotated[float | None, Value("N")] = Field(
-        None, description="mean number of tokens of a document; required unless the family is one of vectors"
+        None, description="mean number of tokens of a document; required unless the family models vectors"
     )
     seed: Annotated[int, Value("S")] = Field(0, description="seed of the random numbers")
     shard_tokens: Annotated[int | None, Value("N", unit="tokens")] = Field(

@@ -282,7 +282,9 @@ def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]
             continue
         flag = field.name
         how = "without it" if recorded_value is None else f"with `{flag}` {recorded_value}"
-        raise OptionError(f"`{flag}` {value}: the documents of {recorded.name} were read {how}, as new ones must be")
+        raise OptionError(
+            f"`{flag}` {value}: the documents of {recorded.name} were read {how}; read new ones in the same way"
+        )
     require_named_again(recorded.name, options, arguments.get("tokenizer"), arguments.get("segments"))
 
 
@@ -318,5 +320,5 @@ def _require_stop_words_as_recorded(name: str, options: ReadOptions, arguments: 
     ]
     raise OptionError(
         f"`stop_words` {','.join(sorted(named))}{lists[0]}: the documents of {name} were read with "
-        f"{','.join(sorted(recorded))}{lists[1]}, as new ones must be"
+        f"{','.join(sorted(recorded))}{lists[1]}; read new ones in the same way"
     )

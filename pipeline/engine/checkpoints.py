@@ -278,7 +278,7 @@ class RunCheckpointer(Checkpointer):
             if sound is not None:
                 record, state = sound
                 for fault in faults:
-                    self._notice(f"{fault}; going on from the checkpoint of iteration {iteration}")
+                    self._notice(f"{fault}; continuing from the checkpoint of iteration {iteration}")
                 self._run.checkpoints.go_back(iteration)
                 folder = self._run.checkpoints.at(iteration).folder
                 self._run.restore_events(*record.events, folder, self._notice)

@@ -188,7 +188,7 @@ def edit(
         ensure_free(Folder(out))
     model = Model(run)
     if not model.folder.exists(RECORD):
-        raise AbsentError(f"{model.folder.url}: the run is not at its end; only a finished model can be edited")
+        raise AbsentError(f"{model.folder.url}: the run has not finished; only a finished model can be edited")
     if not (options.merge or options.rename):
         raise OptionError("nothing to edit: name topics to `merge` or `rename`")
     edited = EditedModel.of(model)

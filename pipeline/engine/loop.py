@@ -237,7 +237,7 @@ class Fit:
     def state(self) -> State:
         """The state after the last iteration."""
         if self._state is None:
-            raise RuntimeError("there is no state to go on from")
+            raise RuntimeError("there is no state to continue from")
         return self._state
 
     def _restored(self, error: ClusterError | None) -> State:

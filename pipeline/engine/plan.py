@@ -260,8 +260,8 @@ class Plan(ShortRepr):
         """Return a line about what does not fit; empty if all does."""
         if self.needed > self.place.usable:
             return (
-                f"a worker process needs {size(self.needed)} of memory and may hold {self._limit()}; give it "
-                "more (`memory`), or take fewer topics, a smaller vocabulary or smaller shards"
+                f"a worker process needs {size(self.needed)} of memory and may use {self._limit()}; give it "
+                "more (`memory`), or use fewer topics, a smaller vocabulary or smaller shards"
             )
         if self.free is not None and self.scratch > self.free:
             return (
@@ -329,7 +329,7 @@ class Plan(ShortRepr):
         """
         problem = self.problem()
         if problem:
-            raise CapacityError(f"this fit does not fit: {problem}\n{self.table()}")
+            raise CapacityError(f"not enough memory or disk for this fit: {problem}\n{self.table()}")
 
 
 class Placement(ExecutorOptions):

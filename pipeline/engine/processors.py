@@ -135,4 +135,4 @@ def differences(processors: Sequence[Processor]) -> str:
 
 
 def _refused(text: str) -> MismatchError:
-    return MismatchError(f"{text}: other bits may come out, which strict_bits refuses; leave it out to go on")
+    return MismatchError(f"{text}: the bits of the result may differ, which strict_bits refuses; omit it to continue")

@@ -228,7 +228,10 @@ class ActiveRun:
                 log.send(event)
             differing = differing_versions(target.record())
             if differing:
-                log.notice(f"other versions than the run began with ({', '.join(differing)}): other bits may come out")
+                log.notice(
+                    f"versions differ from those that the run began with ({', '.join(differing)}): the last bits of "
+                    "the result may differ too"
+                )
             return
         target.truncate_events(0)
         for number, event in enumerate(events):
@@ -435,7 +438,8 @@ def is_ensemble_finished(target: Run, request: Request) -> bool:
     finished = [run.exists() and is_finished(run, member_request(request, number)) for number, run in members]
     if "best_member" in target.record() and not all(finished):
         raise OptionError(
-            f"{target.folder.url}: only its best member is left; go on with that: `resume` {members[0][1].folder.url}"
+            f"{target.folder.url}: only its best member was kept; continue that one: `resume` "
+            f"{members[0][1].folder.url}"
         )
     return all(finished) and joined and end_reason(target) in DONE
 

@@ -134,7 +134,7 @@ class TopicSnapshots:
     def _submit(
         self, state: State, ids: Sequence[int], scored: Sequence[Future[Block]] = ()
     ) -> list[Future[list[TopWords]]]:
-        """Submit the fetching of the top words of some topics, a task a block, or more where other homes have it too.
+        """Submit the fetching of the top words of some topics, a task per block, or more where other homes have it too.
 
         The rows that score tokens are the finished model's. Hosts of an exchange read their parts of the vocabulary.
         """

@@ -14,8 +14,7 @@ with shown("importing the estimators"):
         from sklearn.utils.validation import validate_data as _  # noqa: F401 - new in 1.6
     except ImportError as error:
         raise MissingError(
-            "the estimators need scikit-learn 1.6 or newer, which is not there; the extra 'sklearn' asks for it: "
-            "pip install 'collapsium[sklearn]'"
+            "the estimators need scikit-learn 1.6 or newer, which is not installed: pip install 'collapsium[sklearn]'"
         ) from error
 
     from collapsium.pipeline.estimators.estimators import (

@@ -239,7 +239,7 @@ class CheckpointFiles(StoredModel):
 
     def _read(self, part: str) -> dict[str, AnyArray]:
         if part not in self.record.parts:
-            raise AbsentError(f"{self.folder.url}: the run is not at its end; it has no {part} yet")
+            raise AbsentError(f"{self.folder.url}: the run has not finished; it has no {part} yet")
         return self._checkpoint.read(part.replace("documents/", "local_states/"), self.record.parts[part])
 
 

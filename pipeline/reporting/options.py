@@ -158,7 +158,7 @@ class PlotOptions(Options):
         None, description="title of the picture (default: the name of the run, or what is drawn over time)"
     )
     size: Annotated[Inches | None, Value("W,H", unit="inches", expected="a width and a height", text=True)] = Field(
-        None, description="width and height of the picture (default: by its panels)"
+        None, description="width and height of the picture (default: depends on the panels)"
     )
     noun: Nouns = Field(
         (),

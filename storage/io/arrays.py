@@ -396,5 +396,5 @@ def _require_bounded(folder: Folder, layouts: Mapping[str, Layout]) -> None:
     total = sum(layout.chunk_count * layout.chunk_bytes for layout in layouts.values())
     if total > LEAST_LIMIT and total > (limit := max(LEAST_LIMIT, RATIO * folder.size())):
         raise DamagedError(
-            folder.url, f"more than {size_text(limit)} come out of it, as of arrays that are made to fill memory"
+            folder.url, f"decompresses to more than {size_text(limit)}; refusing a possible decompression bomb"
         )

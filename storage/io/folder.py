@@ -52,7 +52,7 @@ def require_unlinked(url: str, path: str, name: str) -> None:
         if Path(f"{path}/{inner}").is_symlink():
             raise DamagedError(
                 url,
-                f"{inner} is a symbolic link, which may lead anywhere; put what it leads to in its place",
+                f"{inner} is a symbolic link, which is not followed; replace it by a copy of its target",
             )
 
 
@@ -426,8 +426,8 @@ def recorded_url(folder: Folder, url: object) -> str:
         if scheme == "" or (scheme == own_scheme and (host == own_host or scheme in OBJECT_STORES)):
             return url
     raise AbsentError(
-        f"{folder.url}: its record names {str(url)[:200]!r}, which is opened only where you name it yourself, as "
-        "anyone may have written the record"
+        f"{folder.url}: its record names {str(url)[:200]!r}, which is opened only if you name it yourself, because "
+        "the record may be untrusted"
     )
 
 

@@ -190,7 +190,7 @@ class SwollenError(ValueError):
     """More bytes would be decoded from a file than is allowed."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"more than {size_text(limit)} come out of it, as of a file that is made to fill memory")
+        super().__init__(f"decompresses to more than {size_text(limit)}; refusing a possible decompression bomb")
 
 
 @dataclass
@@ -217,7 +217,7 @@ def _weigh(pages: bytes, leaf: Leaf, values: int, weight: _Weight, *, shared: bo
         if kind in (_DATA, _DATA_2):
             seen += count
             if not shared and leaf.kind == BYTE_ARRAY and fields.get(2 if kind == _DATA else 4) == _DELTA_BYTE_ARRAY:
-                raise ValueError("its strings are encoded by what they share (DELTABYTE_ARRAY); write them plainly")
+                raise ValueError("the encoding DELTA_BYTE_ARRAY is not supported; write strings with another encoding")
         weight.bytes += unpacked + count * (leaf.width + _LEVEL_BYTES)
         weight.largest = max(weight.largest, unpacked if leaf.kind == BYTE_ARRAY else 0)
         if weight.bytes > weight.limit:
@@ -234,9 +234,9 @@ class BoundedFile:
         tail = handle.read(8)
         length = int.from_bytes(tail[:4], "little")
         if tail[4:] != MAGIC or length > size - 12:
-            raise ValueError("it does not end as Parquet does")
+            raise ValueError("it does not end with Parquet's magic bytes")
         if length > MAX_FOOTER:
-            raise ValueError(f"its footer has {length:,} bytes, where {MAX_FOOTER:,} are the most")
+            raise ValueError(f"its footer has {length:,} bytes, more than the limit of {MAX_FOOTER:,}")
         handle.seek(size - 8 - length)
         self.footer = parse_footer(handle.read(length), size - 8 - length)
         self.limit = max(LEAST_LIMIT, RATIO * size) if limit is None else limit

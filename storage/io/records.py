@@ -96,7 +96,7 @@ def parse_json(data: bytes, path: str, where: str = "", *, most: int = MAX_BYTES
 def _integer(text: str) -> int:
     value = int(text) if len(text) <= 20 else MOST_INTEGER + 1
     if not LEAST_INTEGER <= value <= MOST_INTEGER:
-        raise ValueError(f"a whole number of {len(text)} digits, which 64 bits do not hold")
+        raise ValueError(f"a whole number of {len(text)} digits, which does not fit into 64 bits")
     return value
 
 

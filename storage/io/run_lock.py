@@ -395,8 +395,8 @@ class RunLock:
             except BlockingIOError:
                 if clock_seconds() - began > self._lease:
                     raise LockedError(
-                        f"{self._place}: a process that was stopped in the middle of a write holds {GATE} of its lock; "
-                        "let it go on, or end it"
+                        f"{self._place}: a process that was suspended during a write holds {GATE} of its lock; resume "
+                        "the process or end it"
                     ) from None
                 pause(0.01)
             except FileNotFoundError:

@@ -41,7 +41,7 @@ def parse_toml(text: str) -> JsonObject:
             inner = value.values() if isinstance(value, dict) else value
             pending += [(item, depth + 1) for item in inner]
         elif isinstance(value, int) and not LEAST <= value <= MOST:
-            raise ValueError("a whole number that 64 bits do not hold")
+            raise ValueError("a whole number that does not fit into 64 bits")
     return table
 
 
@@ -52,7 +52,7 @@ def read_toml_text(path: str | os.PathLike[str]) -> str:
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is no file")
     if status.st_size > MAX_BYTES:
-        raise ValueError(f"{status.st_size:,} bytes, where {MAX_BYTES:,} are the most")
+        raise ValueError(f"{status.st_size:,} bytes, more than the limit of {MAX_BYTES:,}")
     try:
         return decode_text(file.read_bytes())
     except UnicodeDecodeError as error:

@@ -68,4 +68,4 @@ def _require_plausible_size(path: str, group: Any, limit: int | None) -> None:
     folder = Folder(path)
     allowed = max(LEAST_LIMIT, RATIO * folder.size()) if limit is None else limit
     if total > allowed:
-        raise InputError(path, f"more than {size(allowed)} come out of it (`max_decompressed`)")
+        raise InputError(path, f"decompresses to more than {size(allowed)} (`max_decompressed`)")

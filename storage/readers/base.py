@@ -137,7 +137,7 @@ def open_text(path: str, options: ReadOptions, guesses: dict[Guess, None] | None
     if marked is not None and guesses is not None:
         guesses[Guess("encoding", marked, "encoding")] = None
     if not encoding.startswith("utf") and _is_utf8(head):
-        raise InputError(path, f"expected text in {encoding} (`encoding`), found UTF-8; read such files by themselves")
+        raise InputError(path, f"expected text in {encoding} (`encoding`), found UTF-8; read such files separately")
     return cast(IO[bytes], recoded(handle, encoding))
 
 
@@ -187,13 +187,11 @@ def may_be_cut(path: str, options: ReadOptions) -> bool:
 def require_plausible(path: str, documents: int, pairs: int, where: str) -> None:
     """Raise an error if nearly all documents would be empty, because empty documents use memory."""
     if documents > EMPTY_PER_PAIR * (pairs + PAIR_ALLOWANCE):
-        raise InputError(
-            path, f"expected about as many documents as its {pairs} pairs can fill, found {documents}", where
-        )
+        raise InputError(path, f"expected no more documents than its {pairs} pairs can fill, found {documents}", where)
 
 
 def read_vocabulary_file(path: str, limit: int | None = None, encoding: str | None = None) -> list[str]:
-    """Read a vocabulary from a file with one word a line, or from a column of a Parquet file."""
+    """Read a vocabulary from a file with one word per line, or from a column of a Parquet file."""
     with reading(path), open_input(path, limit) as handle:
         data = handle.read()
     kind = binary_kind(data[:HEAD])

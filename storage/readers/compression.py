@@ -113,7 +113,7 @@ def unpacked(handle: IO[bytes], head: bytes, path: str, limit: Callable[[], int]
     elif kind in _OPEN:
         stream = _OPEN[kind](handle)
     else:
-        raise InputError(path, f"is compressed by {kind}, which is not read here; unpack it first")
+        raise InputError(path, f"is compressed with {kind}, which is not supported; unpack it first")
     content = io.BufferedReader(_Limited(stream, handle, path, limit()), BUFFER)
     inside = content.peek(HEAD)[:HEAD]
     if _is_tar(inside) or any(part in name for part in (".tar.", ".tgz", ".tbz2", ".txz")):

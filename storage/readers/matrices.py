@@ -280,14 +280,14 @@ def _sound_members(path: str, archive: zipfile.ZipFile, limit: int | None) -> di
     packed = sum(member.compress_size for member in archive.infolist())
     most = max(LEAST_LIMIT, RATIO * packed) if limit is None else limit
     if sum(member.file_size for member in archive.infolist()) > most:
-        raise InputError(path, f"more than {size(most)} come out of it (`max_decompressed`)")
+        raise InputError(path, f"decompresses to more than {size(most)} (`max_decompressed`)")
     members = {}
     for member in archive.infolist():
         array = _Member(archive, member.filename)
         if array.dtype.hasobject:
             raise InputError(path, f"expected a sparse matrix of numbers; {member.filename} holds a pickle")
         if math.prod(array.shape) * array.dtype.itemsize > member.file_size:
-            raise InputError(path, f"expected {member.filename} to hold the numbers that it promises")
+            raise InputError(path, f"expected as many numbers in {member.filename} as its header says")
         members[member.filename.removesuffix(".npy")] = array
     return members
 

@@ -198,7 +198,7 @@ def _is_large_text(kind: pa.DataType) -> bool:
 
 
 def _require_distinct(path: str, ids: pa.Array) -> None:
-    """Raise `InputError` if an id is there twice."""
+    """Raise `InputError` if an id occurs twice."""
     codes = np.asarray(ids.dictionary_encode().indices, dtype=np.int64)
     # Codes are assigned in the order of first occurrence, so the first repeated code is no larger than an earlier one.
     again = np.flatnonzero(np.diff(np.maximum.accumulate(codes)) == 0)
@@ -318,9 +318,7 @@ class _Layout:
         again = np.flatnonzero((np.diff(owner[order]) == 0) & (np.diff(topics[order]) == 0))
         if again.size:
             at = int(order[again[0]])
-            raise InputError(
-                self.path, f"the topic {topics[at]} is there twice", _where(TOPICS, first + int(owner[at]))
-            )
+            raise InputError(self.path, f"the topic {topics[at]} occurs twice", _where(TOPICS, first + int(owner[at])))
         self._require_sums(owner, values, rows, first, complete=False)
         return sparse_proportions(owner[order], topics[order], values[order], rows, int(topics.max(initial=-1)) + 1)
 

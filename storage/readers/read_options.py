@@ -17,7 +17,7 @@ from collapsium.storage.printable import ShortRepr
 class ReadOptions(ShortRepr):
     """Options of a reader; command `ingest` sets them."""
 
-    # File with one word a line, or Parquet with a column of words; or the words themselves
+    # File with one word per line, or Parquet with a column of words; or the words themselves
     vocabulary: str | tuple[str, ...] | None = None
     # Field of the document's id, by default ``id``; for vectors the column of ids, by default none
     id: str | None = None

@@ -125,7 +125,7 @@ def read_side(source: str, options: ReadOptions) -> SideFile:
             raise InputError(path, "expected records with ids, found none")
         return SideFile(path, name, records.ids, records.fields(), kind == "csv", tuple(records.guesses))
     if kind not in (None, "text"):
-        raise InputError(path, f"expected lines of text, or records of {', '.join(RECORDS)}; the name tells {kind}")
+        raise InputError(path, f"expected lines of text, or records of {', '.join(RECORDS)}; its name says {kind}")
     if len(files) > 1:
         raise InputError(path, f"expected one file with one line per document, found {len(files):,} files")
     labels, guesses = _labels_of_lines(files[0], options)
@@ -463,7 +463,7 @@ def _names_by_field(lists: list[tuple[str, str, list[str]]], labels: list[str]) 
     names_of: dict[str, tuple[str, list[str]]] = {}
     for field, path, names in lists:
         if not field and len(labels) != 1:
-            raise OptionError(f"`label_names` {path}: say whose, FIELD={path}; there are {named(labels)}")
+            raise OptionError(f"`label_names` {path}: name the field, FIELD={path}; there are {named(labels)}")
         field = field or labels[0]
         if field not in labels:
             raise OptionError(
@@ -471,6 +471,6 @@ def _names_by_field(lists: list[tuple[str, str, list[str]]], labels: list[str]) 
                 f"there are {named(labels)}"
             )
         if field in names_of:
-            raise OptionError(f"`label_names` {field}: is said twice")
+            raise OptionError(f"`label_names` {field}: is given twice")
         names_of[field] = (path, names)
     return names_of

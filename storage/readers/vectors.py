@@ -360,7 +360,7 @@ class ArchiveFile:
             limit = max(LEAST_LIMIT, RATIO * bytes_) if self._limit is None else self._limit
             members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
             if sum(member.file_size for member in members) > limit:
-                raise InputError(self.name, f"more than {size(limit)} come out of it (`max_decompressed`)")
+                raise InputError(self.name, f"decompresses to more than {size(limit)} (`max_decompressed`)")
             for member in members:
                 with archive.open(member) as file:
                     name = member.filename.removesuffix(".npy")
@@ -528,8 +528,8 @@ def _require_there(path: str, array: Any, limit: int | None) -> None:
     if total > allowed:
         raise InputError(
             path,
-            f"more than {size(allowed)} come out of it, as of an array that is made to fill memory and disk; if it is "
-            "to be trusted, raise the limit (`max_decompressed`)",
+            f"decompresses to more than {size(allowed)}; refusing a possible decompression bomb. If you trust the "
+            "array, raise the limit (`max_decompressed`)",
         )
 
 

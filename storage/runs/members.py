@@ -61,7 +61,7 @@ def members_of(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
     missing = [number for number, run in restarts if not run.model.exists(MODEL_RECORD)]
     if missing:
         raise AbsentError(
-            f"{Folder(url).url}: {len(restarts) - len(missing)} of {len(restarts)} members are at their end; go on "
+            f"{Folder(url).url}: {len(restarts) - len(missing)} of {len(restarts)} members have finished; continue "
             f"with `resume`, or name one of them, such as {restarts[missing[0]][1].folder.url}"
         )
     models = []
@@ -77,7 +77,7 @@ def leaves(url: str | os.PathLike[str]) -> list[tuple[str, str]]:
         if not Run(url).model.exists(MODEL_RECORD):
             # Raises an error if a member has not ended.
             members_of(url)
-            raise AbsentError(f"{Folder(url).url}: its members are not joined yet; go on with `resume`")
+            raise AbsentError(f"{Folder(url).url}: its members are not joined yet; continue with `resume`")
         return [("", Folder(url).url)]
     if restarts_of(url):
         return members_of(url)

@@ -177,7 +177,7 @@ class StoredModel:
         folder = next((candidate for candidate in candidates if candidate.exists(RECORD)), None)
         if folder is None:
             if root.exists("run.json"):
-                raise AbsentError(f"{root.url}: the run has no model yet; it is still going on, or it was stopped")
+                raise AbsentError(f"{root.url}: the run has no model yet; it is still running, or it was stopped")
             raise AbsentError(f"{root.url}: neither a run nor a model, there is no {RECORD}")
         self.folder = folder
         self.record = read_model_record(folder)

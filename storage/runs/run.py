@@ -303,4 +303,4 @@ class Run:
             return
         events = self.events()
         self.replace_events(events)
-        notice(f"{fault}; going on with the first {len(events)} events")
+        notice(f"{fault}; continuing with the first {len(events)} events")

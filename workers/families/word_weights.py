@@ -160,7 +160,7 @@ def _table(rows: Iterable[tuple[object, object]]) -> WeightTable:
         if not isinstance(word, str) or isinstance(weight, bool) or not isinstance(weight, (int, float)):
             raise ValueError(f"expected words and numbers ({word!r} with {weight!r})")
         if word in weights:
-            raise ValueError(f"expected each word once ({word!r} is there twice)")
+            raise ValueError(f"expected each word once ({word!r} occurs twice)")
         if not math.isfinite(weight) or not 0.0 <= weight <= MAX_WEIGHT:
             raise ValueError(f"expected weights from 0 to {MAX_WEIGHT:g} ({weight} of {word!r})")
         weights[word] = float(weight)

@@ -71,7 +71,9 @@ def require_library(way: str, library: str | None) -> None:
     installed = library_of(way)
     if library is not None and installed != library:
         requirement = library.replace(" ", "==")
-        raise MismatchError(f"words were normalised by {library}, here is {installed}; pip install '{requirement}'")
+        raise MismatchError(
+            f"words were normalised by {library}, but {installed} is installed; pip install '{requirement}'"
+        )
 
 
 def normalised(tokens: Tokens, way: str, stops: StopWords) -> Tokens:

@@ -274,7 +274,7 @@ def cache_folder() -> Path | None:
     path.mkdir(mode=0o700, exist_ok=True)
     state = path.lstat()
     if state.st_uid != os.getuid() or state.st_mode & 0o022:
-        raise OSError(f"{path} may be written by others")
+        raise OSError(f"{path} is writable by other users")
     for base in (Path(own) if own else platformdirs.user_cache_path("collapsium"), path):
         folder = base / f"kernels-{digest.hexdigest()[:16]}"
         try:

@@ -110,7 +110,7 @@ def _folder(corpus: str | None, out: str | None, resumed: str | None) -> str:
             raise UsageError(f"the following arguments are required: {', '.join(missing)}")
         return out
     if out is not None:
-        raise UsageError(f"--resume {resumed}: expected no folder of a new run, found {out}")
+        raise UsageError(f"--resume {resumed}: continues this run, so a second folder cannot be named; found {out}")
     return resumed
 
 

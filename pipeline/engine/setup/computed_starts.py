@@ -360,7 +360,7 @@ def _mixture(
     stream: Stream,
     progress: _Progress,
 ) -> list[Future[DocumentProportions]]:
-    """Return the topics of documents in a mixture of one topic a document, under a root if it has a share."""
+    """Return the topics of documents in a mixture of one topic per document, under a root if it has a share."""
     sent = _sent(executor, words)
     mixture: Future[Mixture] | None = None
     for iteration in range(starts.MIXTURE_ROUNDS):

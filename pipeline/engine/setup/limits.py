@@ -199,7 +199,7 @@ class StartOptions(Options):
         "quick-clusters: by the clusters of words that share documents; documents: one topic each, by a mixture; tree: "
         "a mixture under a root; or a Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda "
         "and hdp, but random with seeds, dense responsibilities, the stochastic schedule, or fewer than two documents "
-        "a topic; random with other families)",
+        "per topic; random with other families)",
     )
     init_strength: Annotated[float, Value("TOKENS"), Formerly("start_strength")] = Field(
         0.0,

@@ -420,9 +420,11 @@ def _start(recorded: StartSource | None, moved: StartSource | None) -> StartSour
     if moved is None:
         return recorded
     if recorded is None:
-        raise MismatchError(f"`init` {moved.url or moved.kind}: the run begins otherwise; start a new run")
+        raise MismatchError(
+            f"`init` {moved.url or moved.kind}: the run has a different initialisation; start a new run"
+        )
     if (moved.kind, moved.digest) != (recorded.kind, recorded.digest):
-        raise MismatchError(f"`init` {moved.url or moved.kind}: it is not what the run begins from; start a new run")
+        raise MismatchError(f"`init` {moved.url or moved.kind}: it is not the run's initialisation; start a new run")
     return replace(moved, strength=recorded.strength)
 
 

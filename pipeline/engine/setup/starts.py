@@ -90,7 +90,7 @@ class StartSource:
         """Raise `OptionError` if a family with these options does not begin from the start."""
         starts = load_family(family).starts
         if not starts:
-            raise OptionError(f"the family '{family}' begins at random only, found {self.kind}", "init")
+            raise OptionError(f"family '{family}' starts only at random, found {self.kind}", "init")
         if self.kind not in starts:
             able = " or ".join(
                 (RANDOM_START, *(f"a {ENDING} file" if start == FILE_START else start for start in starts))
@@ -98,8 +98,8 @@ class StartSource:
             raise OptionError(f"expected {able} with family '{family}', found {self.kind}", "init")
         if self.strength and not make_family(family, config).keeps_start():
             raise OptionError(
-                f"'{family}' with these options begins from a start, and keeps none in its prior; lda and hdp with "
-                "active responsibilities do",
+                f"'{family}' with these options cannot use an initialisation as a prior; lda and hdp with active "
+                "responsibilities can",
                 "init_strength",
             )
         if self.kind != FILE_START and getattr(config, "seeds", None):

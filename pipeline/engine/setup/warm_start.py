@@ -68,7 +68,7 @@ class WarmSource:
         family = model.record.family
         if model.record.members:
             raise OptionError(
-                f"{model.folder.url}: the mean of several fits has no state to go on from; name one of them", "warm"
+                f"{model.folder.url}: the mean of several fits has no state to continue from; name one of them", "warm"
             )
         if load_family(family).corpus_kind != DOCUMENTS:
             raise OptionError(f"`warm` {model.folder.url}: family '{family}' has no topics over words to begin from")

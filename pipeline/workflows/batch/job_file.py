@@ -107,7 +107,8 @@ class FitTable(EnsembleOptions, StartOptions, Limits):
     family: str = Field(description="the model family")
     warm: bool = Field(True, description="start each fit from the last published version")
     warm_iterations: Annotated[int, Field(ge=1)] | None = Field(
-        None, description=f"most iterations of a warm-started fit (default: {WARM_SHARE:.0%} of `iterations`)"
+        None,
+        description=f"largest number of iterations of a warm-started fit (default: {WARM_SHARE:.0%} of `iterations`)",
     )
     refit_growth: Annotated[float, Field(ge=0)] = Field(
         0.0,

@@ -403,7 +403,7 @@ COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (
     ("ensemble", "ensemble_score", ".4f", None),
     ("perplexity", "perplexity", ".1f", None),
     ("objective", "objective", ",.0f", "objective_error"),
-    ("seconds a fit", "seconds", ".2f", None),
+    ("seconds per fit", "seconds", ".2f", None),
     ("of the cell", "cell_seconds", ".1f", None),
     ("topics (99%)", "topics_99", ".1f", None),
 )

@@ -26,7 +26,7 @@ NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
 SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
 COMMA = re.compile(r",(?![^\[]*\])")  # A comma between values, not within a list such as ["kind", "place"]
 EVERY = "*"  # All families that have the option, in place of a family's name
-# Options of families that span the grid, and are set by the comparison's options of these names
+# Options of families that are dimensions of the grid, set by the comparison's options of these names
 GRID_OPTIONS = ("topics", "init_topics")
 # Work of an iteration without topics, in topics; of a fit before its first iteration, and in all besides iterations
 # (start, scores, metrics), in iterations; and of a family's iteration, relative to lda (1.2 million tokens of reviews)
@@ -90,7 +90,7 @@ def require_varied(vary: Mapping[str, Mapping[str, Sequence[Any]]], families: Se
         for option, values in options.items():
             named = option if owner == EVERY else f"{owner}.{option}"
             if option in GRID_OPTIONS:
-                raise OptionError(f"--vary {named}: these span the grid; use --{option.replace('_', '-')}")
+                raise OptionError(f"--vary {named}: is a dimension of the grid; use --{option.replace('_', '-')}")
             if option not in options_of_owner:
                 owners = "no compared family has such an" if owner == EVERY else f"family '{owner}' has no such"
                 raise OptionError(f"--vary {named}: {owners} option{suggestion(option, options_of_owner)}")
@@ -435,7 +435,7 @@ def _checked_options(
     for option, value in settings.items():
         named = f"{family}.{option}"
         if option in GRID_OPTIONS:
-            raise OptionError(f"--set {named}: these span the grid; use --{option.replace('_', '-')}")
+            raise OptionError(f"--set {named}: is a dimension of the grid; use --{option.replace('_', '-')}")
         if option in values:
             raise OptionError(f"--set {named}: --vary has several values of it; use one of the two")
         if option in Limits.model_fields:

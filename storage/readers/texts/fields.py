@@ -96,7 +96,7 @@ class Fields:
             names = [name for name, _ in named]
             again = next((name for number, name in enumerate(names) if name in names[:number]), None)
             if again is not None:
-                raise OptionError(f"`{flag}` {again}: is said twice")
+                raise OptionError(f"`{flag}` {again}: is given twice")
             if "" in names:
                 raise OptionError("expected FIELD or NAME=FIELD", flag)
         reserved = {*TAKEN, *((UNKNOWN_SHARE,) if options.unknown_share else ())}

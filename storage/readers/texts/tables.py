@@ -200,7 +200,7 @@ class _Table:
         used = into.requested(span.path, [*names, *constants])
         again = next((name for name in used if names.count(name) > 1), None)
         if again is not None:
-            raise InputError(span.path, f"the column {again!r} is there twice", "line 1")
+            raise InputError(span.path, f"the column {again!r} occurs twice", "line 1")
         constants = {name: value for name, value in constants.items() if name in used}
         chosen = [name for name in used if name in names]
         places = [names.index(name) for name in chosen]
@@ -414,9 +414,7 @@ def _batches(file: BoundedFile, span: Span, columns: list[str]) -> Iterator[Any]
     try:
         yield from file.batches(columns, groups)
     except SwollenError as error:
-        raise InputError(
-            span.path, f"{error} and disk; if it is to be trusted, raise the limit (`max_decompressed`)"
-        ) from None
+        raise InputError(span.path, f"{error}. If you trust the file, raise the limit (`max_decompressed`)") from None
     except FAULTS as error:
         if isinstance(error, InputError):
             raise

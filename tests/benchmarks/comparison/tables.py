@@ -44,7 +44,7 @@ def perplexity_table(rows):
         Column("", label_of, number=False),
         number_column("perplexity", "perplexity", ".1f"),
         number_column("of the mean prediction (score)", "ensemble_score", ".4f"),
-        number_column("seconds a fit", "seconds", ".1f"),
+        number_column("seconds per fit", "seconds", ".1f"),
     )
     return table_lines(columns, sorted(rows, key=lambda row: row["perplexity"]))
 

@@ -74,7 +74,7 @@ def test_estimate__says_what_does_not_fit(capsys, small):
     assert (code, err) == (0, "")
     last = out.splitlines()[-1]
     assert last.startswith("does not fit: a worker process needs ")
-    assert "may hold 10.0 MB" in last
+    assert "may use 10.0 MB" in last
     _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--memory", "10MB", "--json")
     told = json.loads(out)
     assert told["fits"] is False
@@ -103,7 +103,7 @@ def test_estimate__reads_the_configuration_file_of_a_fit(capsys, small, tmp_path
     assert told["memory"] == estimate(small[0], family="hdp", topics=40, **where).memory
 
 
-def test_estimate__leaves_nothing_behind(capsys, small, tmp_path, monkeypatch):
+def test_estimate__leaves_no_files(capsys, small, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command(capsys, "estimate", small[0], *ASKED, "--memory", "10MB", "--scratch", "not/there")
     assert list(tmp_path.iterdir()) == []
@@ -182,7 +182,8 @@ def test_fit__that_does_not_fit_is_refused_with_the_table_of_estimate(capsys, sm
     first, *rest = err.splitlines()
     *lines, _, last = table.splitlines()
     assert last.startswith("does not fit: ")
-    assert first == f"collapsium: error: this fit {last}"
+    problem = last.removeprefix("does not fit: ")
+    assert first == f"collapsium: error: not enough memory or disk for this fit: {problem}"
     assert rest == lines
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []

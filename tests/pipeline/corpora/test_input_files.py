@@ -167,7 +167,7 @@ def test_columns_that_are_not_used__may_be_empty_or_doubled(tmp_path):
     rows = [",id,text,note,note,,", "0,1,ship sail,a,b,,", "1,2,oven,a,b", "2,3,mast,a,b,,,"]
     path = put(tmp_path / "x.csv", "\n".join(rows))
     assert made(tmp_path, path) == {"1": {"ship": 1, "sail": 1}, "2": {"oven": 1}, "3": {"mast": 1}}
-    with pytest.raises(InputError, match="the column 'note' is there twice"):
+    with pytest.raises(InputError, match="the column 'note' occurs twice"):
         ingest(path, tmp_path / "d", labels="note", scheduler="serial")
     with pytest.raises(InputError, match="expected 7 values as in the header, found 8"):
         ingest(put(tmp_path / "y.csv", f"{rows[0]}\n{rows[1]},more\n"), tmp_path / "d", scheduler="serial")
@@ -178,7 +178,7 @@ def test_columns_of_side_files__may_be_empty_and_doubled_where_others_are_named(
     side = put(tmp_path / "side.csv", ",id,kind,note,note\n0,1,a,x,y\n1,2,b,x,y\n")
     ingest(path, tmp_path / "c", label_files=side, labels="kind", scheduler="serial")
     assert columns_of(tmp_path / "c")["labels"] == [[{"field": "kind", "value": value}] for value in "ab"] + [[]]
-    with pytest.raises(InputError, match="the column 'note' is there twice"):
+    with pytest.raises(InputError, match="the column 'note' occurs twice"):
         ingest(path, tmp_path / "d", label_files=side, scheduler="serial")
 
 

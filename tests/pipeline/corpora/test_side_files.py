@@ -245,7 +245,7 @@ WRONG = {
         {"label_files": ["who.txt"], "label_names": ["whom=names.txt"]},
         "did you mean 'who'?",
     ),
-    "whose names": ("d.csv", {"label_files": ["who.txt", "side.csv"], "label_names": ["names.txt"]}, "say whose"),
+    "whose names": ("d.csv", {"label_files": ["who.txt", "side.csv"], "label_names": ["names.txt"]}, "name the field"),
     "field": ("d.ldac", {"label_files": ["side.csv"], "labels": ["tags"]}, "did you mean 'tag'?"),
     "covariate": ("d.csv", {"label_files": ["side.csv"], "covariates": ["tag"]}, "expected a number or nothing"),
     "infinite": (
@@ -256,7 +256,7 @@ WRONG = {
     "two values": ("d.csv", {"label_files": ["two.csv"]}, "the same id has two values in field 'a', 1.0 and 2.0"),
     "only ids": ("d.csv", {"label_files": ["ids.csv"]}, "besides the ids, found none"),
     "no rows": ("d.csv", {"label_files": ["none.csv"]}, "expected records with ids, found none"),
-    "numbers": ("d.csv", {"label_files": ["x.npz"]}, "the name tells npz"),
+    "numbers": ("d.csv", {"label_files": ["x.npz"]}, "its name says npz"),
     "one name": ("d.csv", {"label_files": ["x=side.csv"]}, "names one field"),
     "no name": ("d.csv", {"label_files": ["=side.csv"]}, "expected FILE or NAME=FILE"),
     "taken": ("d.csv", {"label_files": ["title.csv"]}, "`covariates` NAME=title"),

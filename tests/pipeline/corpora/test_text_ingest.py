@@ -395,7 +395,7 @@ def test_line_numbers__match_the_file_in_later_blocks(tmp_path, monkeypatch):
         ("jsonl", {"stop_words": "klingon"}, "`stop_words` klingon: no such language"),
         ("jsonl", {"max_words": 0}, "max_words: expected 1 or more, found 0"),
         ("jsonl", {"covariates": ["title"]}, "`covariates` title: is a reserved name"),
-        ("jsonl", {"labels": ["a=x", "a=y"]}, "`labels` a: is said twice"),
+        ("jsonl", {"labels": ["a=x", "a=y"]}, "`labels` a: is given twice"),
         ("jsonl", {"index_base": 0}, "index_base: applies only to svmlight, found the format jsonl"),
         ("svmlight", {"index_base": 2}, "index_base: expected 0 or 1, found 2"),
         ("jsonl", {"scheduler": "thread"}, "scheduler: expected threads"),

@@ -74,7 +74,7 @@ def test_an_ensemble_that_is_not_at_its_end__says_so(small, ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
     shutil.rmtree(run / "members/001/model")
     for ask in (lambda: evaluate(run, heldout=small[1]), lambda: topics(run)):
-        with pytest.raises(AbsentError, match="2 of 3 members are at their end.*members/001"):
+        with pytest.raises(AbsentError, match="2 of 3 members have finished.*members/001"):
             ask()
     assert evaluate(run / "members/000", heldout=small[1]).score == scores_of(run / "members/000")[-1]
 

@@ -172,7 +172,7 @@ def test_the_best_member__is_kept_alone(small, single, tmp_path):
     assert verify(tmp_path / "run").broken == []
     assert info(tmp_path / "run")["best_member"] == best
     resume(tmp_path / "run")  # nothing is left to do
-    with pytest.raises(OptionError, match=f"only its best member is left.*members/{best:03d}"):
+    with pytest.raises(OptionError, match=f"only its best member was kept.*members/{best:03d}"):
         resume(tmp_path / "run", iterations=9)
     with pytest.raises(OptionError, match="requires `restarts`"):
         fit(small[0], tmp_path / "other", **{**options, "restarts": 0})

@@ -113,7 +113,7 @@ def test_records__connect_to_no_store_that_the_user_has_not_named(run, small, tm
     record["corpus"]["url"] = url
     Folder(run).write("run.json", dump({name: value for name, value in record.items() if name != "sha256"}))
     monkeypatch.setattr("socket.socket.connect", lambda *args: pytest.fail("a connection was tried"))
-    with pytest.raises(AbsentError, match="opened only where you name it yourself"):
+    with pytest.raises(AbsentError, match="opened only if you name it yourself"):
         Run(run).place_of("corpus")
     with pytest.raises(AbsentError, match="say where with CORPUS"):
         resume(run, iterations=4)

@@ -128,7 +128,7 @@ FAULTS = {
     "lengths": ({"topics": [[0]], "proportions": [[0.5, 0.5]]}, "expected as many topics as proportions in row 1"),
     "topic": ({"topics": [[0, -1]], "proportions": [[0.5, 0.5]]}, "column 'topics', row 1: .* found -1"),
     "topic of a large number": ({"topics": [[0, 1 << 20]], "proportions": [[0.5, 0.5]]}, "row 1: .* found 1.04858e"),
-    "topic twice": ({"topics": [[3, 3]], "proportions": [[0.5, 0.5]]}, "the topic 3 is there twice"),
+    "topic twice": ({"topics": [[3, 3]], "proportions": [[0.5, 0.5]]}, "the topic 3 occurs twice"),
     "gap": ({"topic_0": [1.0], "topic_2": [0.0]}, "expected a column topic_1, as there is topic_2"),
     "segments": ({"id": ["a"], "segment": [1], "topic_0": [1.0]}, "column 'segment': expected a row for each document"),
     "ids twice": (

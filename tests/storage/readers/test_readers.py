@@ -279,7 +279,7 @@ def test_absent_files_and_unknown_formats__are_clear_errors(tmp_path):
     with pytest.raises(InputError, match="name one with `vocabulary`"):
         open_source([put(tmp_path, "x.ldac", "1 0:1\n")])
     put(tmp_path, "vocab.txt", "a\na\n")
-    with pytest.raises(InputError, match="line 2: 'a' stands on line 1 already"):
+    with pytest.raises(InputError, match="line 2: 'a' is already on line 1"):
         open_source([str(tmp_path / "x.ldac")])
     with pytest.raises(CollapsiumError, match="found a folder"):
         open_source([str(tmp_path)], "uci")

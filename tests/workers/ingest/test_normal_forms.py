@@ -79,7 +79,7 @@ def test_another_version_of_the_library__is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(normal_forms, "version", lambda name: "0.1")
     monkeypatch.setattr(normal_forms, "library_of", normal_forms.library_of.__wrapped__)
     with pytest.raises(
-        MismatchError, match="normalised by snowballstemmer .*, here is snowballstemmer 0.1; pip install"
+        MismatchError, match="normalised by snowballstemmer .*, but snowballstemmer 0.1 is installed; pip install"
     ):
         append(tmp_path / "c", write(tmp_path / "b.jsonl", ["elms"]))
 

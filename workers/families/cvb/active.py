@@ -102,7 +102,7 @@ RECOUNT = 1e-3  # Relative change of documents' lengths from which the counts of
 
 
 def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[ActiveLocal, Delta]:
-    """Return a shard's first local state: a few random active topics a document, or all, nearly uniform."""
+    """Return a shard's first local state: a few random active topics per document, or all, nearly uniform."""
     generator = stream.generator()
     topic, sizes = _first_lists(shard, topics, most, every, generator)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

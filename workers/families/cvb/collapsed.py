@@ -502,7 +502,7 @@ def require_schedule(summary: Summary, *, moments: bool) -> None:
 
 
 def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> Footprint:
-    """Return the memory of the state: responsibilities take 2 bytes an active topic, or 4 bytes a topic if dense."""
+    """Return the memory of the state: responsibilities take 2 bytes per active topic, or 4 bytes per topic if dense."""
     moment_bytes = 16.0 * config.topics if moments else 0.0
     proportions = 8.0 * config.topics
     if not config.active:

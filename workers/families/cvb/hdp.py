@@ -156,10 +156,10 @@ class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, coll
     )
     split_merge_moves: Annotated[bool | None, Formerly("moves")] = Field(
         None,
-        description="merge, delete and split topics; a move is accepted if it predicts "
-        f"{schedule.MAX_SPLIT_MERGE_HELD_SHARE:.0%} of the tokens better, or "
+        description="merge, delete and split topics; a move is accepted if it improves the prediction of "
+        f"{schedule.MAX_SPLIT_MERGE_HELD_SHARE:.0%} of the tokens, or "
         f"{schedule.SPLIT_MERGE_HELD_TOKENS:,.0f} of a large "
-        "corpus, which are left out of the counts for that (default: true with active "
+        "corpus, which are excluded from the counts meanwhile (default: true with active "
         f"responsibilities and {schedule.MIN_SPLIT_MERGE_ITERATIONS} iterations or more, except in a warm start)",
     )
     learn: tuple[Learned, ...] | None = Field(

@@ -216,7 +216,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
         table = require_labels(summary)
         if table.most > MAX_AUTHORS:
             raise OptionError(
-                f"a document has {table.most} labels; expected {MAX_AUTHORS} at most: take fewer fields of labels"
+                f"a document has {table.most} labels; expected {MAX_AUTHORS} at most: use fewer fields of labels"
             )
         return AuthorTopicGlobalState(
             vocabulary=float(summary.words),

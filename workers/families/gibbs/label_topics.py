@@ -159,7 +159,7 @@ def require_labels(summary: Summary) -> LabelTable:
     if summary.labels is None or not summary.labels.names:
         raise OptionError(
             "the corpus has no labels, and this family needs them: `ingest` with `labels` takes them from columns or "
-            "keys of the documents, with `label_files` from files; or take a family without labels"
+            "keys of the documents, with `label_files` from files; or use a family without labels"
         )
     return summary.labels
 
@@ -225,7 +225,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState,
         if topics > MAX_TOPICS:
             raise OptionError(
                 f"{len(table.names)} labels of {sizes.per_label} topics each, and {sizes.background} of the "
-                f"background, are {topics} topics; expected {MAX_TOPICS} at most: take fewer fields with `labels`, or "
+                f"background, are {topics} topics; expected {MAX_TOPICS} at most: use fewer fields (`labels`), or "
                 "fewer topics of each label"
             )
         # A document without labels may have all topics.
@@ -254,7 +254,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState,
         return replace(global_state, carried=True), global_state.topic.size
 
     def footprint(self, summary: Summary) -> Footprint:
-        """Return the memory of a sampler of all topics, and 4 bytes a label of a document."""
+        """Return the memory of a sampler of all topics, and 4 bytes per label of a document."""
         memory = footprint(summary, self.options.sizes.topics(label_count(summary)))
         labels = 4.0 * mean_labels(summary) + 8.0
         chunk = memory.chunk + 2.0 * labels * summary.documents

@@ -38,7 +38,7 @@ def draw_initial_topics(shard: Shard, topics: int, columns: int, stream: Stream,
         return stream.generator().integers(0, topics, shard.tokens, dtype=np.uint16)
     theta, phi = proportions_and_topics(warm, shard.words.size, np.float64)
     if theta.shape[1] > columns:
-        raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {columns}")
+        raise ValueError(f"expected at most {columns} topics to start from, found {theta.shape[1]}")
     token_topic = np.empty(shard.tokens, dtype=np.uint16)
     draw_topics(document_pairs(shard), theta, phi, stream.key(), token_topic)
     return token_topic
@@ -162,7 +162,7 @@ class TokenSweep:
     def widen(self, columns: int) -> None:
         """Append empty topics; raise `NumericalError` if tokens could not name them."""
         if columns > MAX_TOPICS:
-            raise NumericalError(f"more than {MAX_TOPICS} topics are needed; take a smaller gamma or a larger beta")
+            raise NumericalError(f"more than {MAX_TOPICS} topics are needed; use a smaller gamma or a larger beta")
         self.word_topic = widened(self.word_topic, columns)
         self.prior, self.totals = lengthened(self.prior, columns), lengthened(self.totals, columns)
 

@@ -61,7 +61,7 @@ class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussi
     @model_validator(mode="after")
     def _a_node_a_level(self) -> HcaOptions:
         if self.max_nodes < self.depth:
-            raise OptionError(f"expected at least {self.depth}, one a level, found {self.max_nodes}", "max_nodes")
+            raise OptionError(f"expected at least {self.depth}, one per level, found {self.max_nodes}", "max_nodes")
         if len(self.branching) not in (1, self.depth - 1):
             raise OptionError(f"expected 1 value or {self.depth - 1}, found {len(self.branching)}", "branching")
         return self

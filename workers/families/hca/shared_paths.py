@@ -46,8 +46,8 @@ def levels(
     np.fill_diagonal(distance, 0.0)
     if not np.isfinite(distance).all():
         raise NumericalError(
-            "squares of the vectors' values leave what floating point can hold (about 1e308); expected smaller values: "
-            "scale the columns and ingest them again"
+            "squares of the vectors' values overflow (above about 1e308); expected smaller values: scale the columns "
+            "and ingest them again"
         )
     joined = hierarchy.linkage(spatial_distance.squareform(0.5 * (distance + distance.T), checks=False), "ward")
     below = [hierarchy.fcluster(joined, min(size, clusters.size), "maxclust").astype(np.int64) for size in sizes[1:]]

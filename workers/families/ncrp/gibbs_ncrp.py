@@ -120,7 +120,7 @@ class TreeSweep:
     def widen(self, columns: int) -> None:
         """Add slots, all free; raise `NumericalError` if there are too many."""
         if columns > MAX_TOPICS:
-            raise NumericalError(f"more than {MAX_TOPICS} nodes are needed; take a smaller gamma or a larger eta")
+            raise NumericalError(f"more than {MAX_TOPICS} nodes are needed; use a smaller gamma or a larger eta")
         self.row = widened(self.row, columns)
         self._add_slots(columns)
 
@@ -257,7 +257,7 @@ def _assign_warm_paths(
     theta, phi = (np.ascontiguousarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
     depth = tree.path.shape[1]
     if theta.shape[1] > global_state.warm_topics:
-        raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {global_state.warm_topics}")
+        raise ValueError(f"expected at most {global_state.warm_topics} topics to start from, found {theta.shape[1]}")
     token_topic = np.empty(shard.tokens, dtype=np.uint16)
     draw_topics(document_pairs(shard), theta, phi, stream.key(), token_topic)
     largest = theta.argmax(axis=1)

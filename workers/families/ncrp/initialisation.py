@@ -155,7 +155,7 @@ def _warm_tree(warm: Arrays, depth: int, columns: int) -> Tree:
     parents = warm.get("topic_parent")
     if parents is None:
         raise OptionError(
-            "the family 'ncrp' can start from a run of a tree alone, and this run has flat topics", "warm"
+            "the family 'ncrp' can start only from a run with a tree, and this run has flat topics", "warm"
         )
     tree = Tree(np.asarray(parents, dtype=np.int64), depth)
     if tree.columns.size != tree.parents.size or not (tree.level == depth - 1).any():

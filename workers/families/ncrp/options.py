@@ -94,15 +94,15 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
     @model_validator(mode="after")
     def _one_a_level(self) -> NcrpOptions:
         if self.alpha and len(self.alpha) != self.depth:
-            raise OptionError(f"expected {self.depth} values, one a level, found {len(self.alpha)}", "alpha")
+            raise OptionError(f"expected {self.depth} values, one per level, found {len(self.alpha)}", "alpha")
         if self.eta and len(self.eta) not in (1, self.depth):
-            raise OptionError(f"expected 1 value or {self.depth}, one a level, found {len(self.eta)}", "eta")
+            raise OptionError(f"expected 1 value or {self.depth}, one per level, found {len(self.eta)}", "eta")
         if len(self.branching) not in (1, self.depth - 1):
             raise OptionError(f"expected 1 value or {self.depth - 1}, found {len(self.branching)}", "branching")
         if "eta" in self.learn and self.posterior == "point":
             raise OptionError("eta can be learned only with `posterior` dirichlet", "learn")
         if self.max_nodes < self.depth:
-            raise OptionError(f"expected at least {self.depth}, one a level, found {self.max_nodes}", "max_nodes")
+            raise OptionError(f"expected at least {self.depth}, one per level, found {self.max_nodes}", "max_nodes")
         return self
 
     def growing(self) -> int:

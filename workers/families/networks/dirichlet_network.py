@@ -103,7 +103,7 @@ def check_network(network: Mapping[str, Vectors]) -> None:
         if (vectors.over == "label") != (vectors.field is not None):
             raise ValueError(f"'{name}': vectors over labels name their field, and no others do")
         if vectors.every > 1 and vectors.over != "segment":
-            raise ValueError(f"'{name}': every is of vectors over segments")
+            raise ValueError(f"'{name}': 'every' applies only to vectors over segments")
         for text in (*vectors.parents, *vectors.otherwise):
             _check_parent(network, names[:number], name, text)
 

@@ -198,7 +198,7 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
             return self._begin(shard, _draw_responsibilities(shard, topics, stream), global_state)
         theta, phi = proportions_and_topics(warm, shard.words.size, np.float32)
         if theta.shape[1] > topics:
-            raise ValueError(f"a start from {theta.shape[1]} topics needs as many; there are {topics}")
+            raise ValueError(f"expected at most {topics} topics to start from, found {theta.shape[1]}")
         return self._begin(shard, proportional_responsibilities(shard, theta, phi), global_state)
 
     def continue_from(

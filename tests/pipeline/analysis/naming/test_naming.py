@@ -202,7 +202,7 @@ def test_names_of_another_model__are_damage(run, small, tmp_path):
 
 def test_unfinished_runs__have_no_place_for_names(run):
     shutil.rmtree(run / "model")
-    with pytest.raises(AbsentError, match="not at its end"):
+    with pytest.raises(AbsentError, match="has not finished"):
         name_topics(run, first_word)
 
 

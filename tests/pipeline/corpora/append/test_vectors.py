@@ -178,7 +178,7 @@ def test_vectors_without_ids__are_numbered_by_their_files(tmp_path):
     append(tmp_path / "c", tmp_path / "b.npy")
     ids = [name for reference in Corpus(tmp_path / "c").references for name in reference.documents().ids.to_pylist()]
     assert ids == ["1", "2", "3", "b.npy/1", "b.npy/2"]
-    with pytest.raises(MismatchError, match="has vectors numbered as these, such as 'b.npy/1'"):
+    with pytest.raises(MismatchError, match="has vectors with the same numbers, such as 'b.npy/1'"):
         append(tmp_path / "c", tmp_path / "b.npy", skip_existing=True)
 
 

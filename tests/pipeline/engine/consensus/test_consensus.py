@@ -275,7 +275,7 @@ def test_members_that_are_not_joined_yet__are_refused_in_one_line(small, tmp_pat
 
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "run", sinks=[sink], **OPTIONS)
-    with pytest.raises(AbsentError, match="its members are not joined yet; go on with `resume`"):
+    with pytest.raises(AbsentError, match="its members are not joined yet; continue with `resume`"):
         evaluate(tmp_path / "run", heldout=small[1])
 
 

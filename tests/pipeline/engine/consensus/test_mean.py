@@ -171,7 +171,7 @@ def test_names__last_when_members_go_on(ensemble, tmp_path):
 def test_a_mean__is_neither_edited_nor_resumed(small, ensemble, tmp_path):
     with pytest.raises(OptionError, match="no counts to edit"):
         edit(ensemble, tmp_path / "out", merge=[(0, 1)])
-    with pytest.raises(OptionError, match="no state to go on from"):
+    with pytest.raises(OptionError, match="no state to continue from"):
         fit(small[0], tmp_path / "run", warm=ensemble / "members/mean", **ENSEMBLE_OPTIONS)
     assert not (tmp_path / "out").exists()
 
@@ -193,7 +193,7 @@ def test_topics_that_are_not_matched__are_the_first_members(small, tmp_path):
         (lambda record: record["members"][0].update(columns=[0, 1]), "as many columns"),
         (lambda record: record["members"][0].update(columns=[0, 1, -2]), "columns"),
         (lambda record: record["members"][0].update(columns=[0, 1, 2**62]), "columns"),
-        (lambda record: record["members"][0].update(columns=[0, 1, 2**80]), "64 bits do not hold"),
+        (lambda record: record["members"][0].update(columns=[0, 1, 2**80]), "does not fit into 64 bits"),
         (lambda record: [member.update(columns=[-1] * 3) for member in record["members"]], "all columns of the mean"),
         (lambda record: [member.update(columns=[]) for member in record["members"]], "all columns of the mean"),
         (

@@ -320,7 +320,7 @@ def test_arrays_that_fail_their_check__leave_the_checkpoint_before(
     sink = lambda event: notices.append(event["text"]) if event["event"] == "notice" else None  # noqa: E731
     resume(run, scheduler=scheduler, sinks=[sink])
     same(run, whole)
-    assert any(f"{name}" in text and "going on from the checkpoint of iteration 4" in text for text in notices)
+    assert any(f"{name}" in text and "continuing from the checkpoint of iteration 4" in text for text in notices)
 
 
 def test_arrays_that_fail_their_check_in_each_checkpoint__are_named(small, tmp_path):

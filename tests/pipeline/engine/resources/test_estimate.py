@@ -282,8 +282,8 @@ def test_require__refuses_with_a_table_of_what_is_needed_and_the_limit():
     assert isinstance(raised.value, MemoryError)
     first, _, table = str(raised.value).partition("\n")
     assert table == found.table()
-    assert first == f"this fit does not fit: {found.problem()}"
-    assert f"needs {size(found.needed)} of memory and may hold 100 MB" in first
+    assert first == f"not enough memory or disk for this fit: {found.problem()}"
+    assert f"needs {size(found.needed)} of memory and may use 100 MB" in first
     assert "`memory`" in first
     assert "in all, of 100 MB" in table
     for name in found.memory:

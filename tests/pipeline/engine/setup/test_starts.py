@@ -150,7 +150,7 @@ def test_a_moved_file__is_named_again_and_another_one_refused(planted, tmp_path)
     fit(planted[0], tmp_path / "run", init=file, **FIT)
     moved, other = tmp_path / "moved.parquet", written(tmp_path / "other.parquet", planted[2][::-1])
     shutil.move(file, moved)
-    with pytest.raises(MismatchError, match="is not what the run begins from"):
+    with pytest.raises(MismatchError, match="is not the run's initialisation"):
         resume(tmp_path / "run", init=other, iterations=6)
     assert resume(tmp_path / "run", init=str(moved), iterations=6, scheduler="serial").record.iterations == 6
     assert Run(tmp_path / "run").record()["start"]["url"].endswith("moved.parquet")
@@ -173,7 +173,7 @@ def test_what_does_not_fit__is_refused_and_nothing_is_written(planted, tmp_path)
         ({"init": good, "schedule": "stochastic"}, OptionError, "init: the stochastic schedule"),
         ({"init": good, "warm": tmp_path / "warm"}, OptionError, "init: cannot be combined with `warm`"),
         ({"init": good, "restarts": 3}, OptionError, "restarts: 3 fits of 'lda' from one file"),
-        ({"init": good, "family": "ncrp"}, OptionError, "init: the family 'ncrp' begins at random only"),
+        ({"init": good, "family": "ncrp"}, OptionError, "init: family 'ncrp' starts only at random"),
     ):
         with pytest.raises(kind, match=text) as raised:
             settings = {
@@ -374,7 +374,7 @@ def test_estimates__count_the_start(planted):
         start: estimate(planted[0], init=start, **options).memory["the start"] for start in ("random", *COMPUTED_STARTS)
     }
     assert memory["random"] == 0.0
-    with pytest.raises(OptionError, match="begins at random only"):
+    with pytest.raises(OptionError, match="starts only at random"):
         estimate(planted[0], family="ncrp", init="clusters")
 
 

@@ -154,7 +154,7 @@ def test_other_texts__are_evaluated_never(text):
             {"settings": {"lda": {"alhpa": 2}}},
             "--set lda.alhpa: unknown option of family 'lda' (did you mean 'alpha'?)",
         ),
-        ({"settings": {"lda": {"topics": 2}}}, "--set lda.topics: these span the grid; use --topics"),
+        ({"settings": {"lda": {"topics": 2}}}, "--set lda.topics: is a dimension of the grid; use --topics"),
         ({"settings": {"lda": {"alpha": -1}}}, "--set lda.alpha: expected a value greater than 0, found -1"),
         ({"settings": {"lda": {"iterations": "9"}}}, "--set lda.iterations: expected a whole number"),
         (

@@ -93,7 +93,7 @@ def test_numbers_of_topics__are_compared_where_no_families_are_named():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"families": ("ncrp",), "init": "clusters"}, "begins at random only"),
+        ({"families": ("ncrp",), "init": "clusters"}, "starts only at random"),
         ({"topics": (2,), "preset": "cluster"}, "did you mean 'clusters'"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_table__has_a_column_a_head_with_numbers_at_the_right():
     rows = [{**ROW, **more}, {**ROW, **more, "topics": None, "samples": 3, "score_error": None}]
     head, *lines = tables.table_text(CompareOptions(families=["lda"], metrics="nmi"), rows).splitlines()
     assert head.startswith("| family | start | K | restarts | iterations | score | ensemble | perplexity | objective |")
-    assert head.endswith(" | seconds a fit | of the cell | topics (99%) | npmi |")
+    assert head.endswith(" | seconds per fit | of the cell | topics (99%) | npmi |")
     assert lines == [
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         "| lda | random | 40 | 2 | 100 | -7.2500 ± 0.0100 | -7.2000 | 1408.1 |  | 1.00 | 2.0 | 38.5 | 0.1234 |",

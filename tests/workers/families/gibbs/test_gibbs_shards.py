@@ -54,7 +54,7 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
     expected = np.zeros((shard.words.size, 3))
     np.add.at(expected, shard.position, share)
     assert (np.abs(words[:, :3] - expected) < 4.5 * np.sqrt(expected + 1.0)).all()
-    with pytest.raises(ValueError, match="a start from 999 topics"):
+    with pytest.raises(ValueError, match="topics to start from, found 999"):
         many = {"document_topic": np.ones((shard.documents, 999)), "word_topic": np.ones((shard.words.size, 999))}
         fitted.start(shard, rows, global_state, Stream(1), many)
 

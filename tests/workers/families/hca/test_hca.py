@@ -359,7 +359,7 @@ def test_warm_starts__are_refused_and_leave_nothing(tmp_path, corpus):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"depth": 4, "max_nodes": 3}, "max_nodes: expected at least 4, one a level"),
+        ({"depth": 4, "max_nodes": 3}, "max_nodes: expected at least 4, one per level"),
         ({"depth": 0}, "depth"),
         ({"depth": 9}, "depth"),
         ({"form": "exact"}, "form"),

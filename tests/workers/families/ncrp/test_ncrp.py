@@ -291,11 +291,11 @@ def test_leaves__leave_room_for_the_levels_above_them():
     ("options", "message"),
     [
         ({"depth": 1}, "depth: expected"),
-        ({"alpha": [1.0, 2.0]}, "expected 3 values, one a level"),
+        ({"alpha": [1.0, 2.0]}, "expected 3 values, one per level"),
         ({"alpha": [1.0, 2.0, 0.0]}, "above zero"),
         ({"eta": [1.0, 2.0]}, "expected 1 value or 3"),
         ({"learn": ["eta"]}, "eta can be learned only with `posterior` dirichlet"),
-        ({"depth": 5, "max_nodes": 4}, "expected at least 5, one a level, found 4"),
+        ({"depth": 5, "max_nodes": 4}, "expected at least 5, one per level, found 4"),
         ({"gamma": 0.0}, "gamma: expected"),
         ({"form": "other"}, "form: expected"),
     ],

@@ -54,7 +54,7 @@ BAD = {
         {"a": {"over": "document"}, "b": {"over": "segment", "parents": ["a[-1]"]}},
         "only vectors over segments have an order",
     ),
-    "every": ({"a": {"over": "document", "every": 2}}, "every is of vectors over segments"),
+    "every": ({"a": {"over": "document", "every": 2}}, "'every' applies only to vectors over segments"),
     "no whole number": (
         {"a": {"over": "segment", "every": 3}, "b": {"over": "segment", "every": 2, "parents": ["a"]}},
         "are not a multiple of its",

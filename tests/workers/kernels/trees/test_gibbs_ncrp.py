@@ -107,7 +107,7 @@ def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
     np.testing.assert_array_equal(after.node_parent[path[:, 1:]], path[:, :-1])
     _, group = np.unique(path[:, 1], return_inverse=True)
     assert len(set(zip(group, theta.argmax(axis=1), strict=True))) == len(set(group)) == 4
-    with pytest.raises(ValueError, match="a start from 5 topics"):
+    with pytest.raises(ValueError, match="topics to start from, found 5"):
         more = {"document_topic": np.ones((shard.documents, 5)), "word_topic": np.ones((shard.words.size, 5))}
         MODEL.start(shard, block.rows, global_state, Stream(1), more)
 
