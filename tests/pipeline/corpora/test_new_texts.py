@@ -178,9 +178,13 @@ def test_like__takes_the_default_stop_words_by_name(made, tmp_path, named):
 
 def test_like__names_the_stop_words_that_were_left_out(made, tmp_path):
     (tmp_path / "mine.txt").write_text("tacos\n")
-    with pytest.raises(OptionError, match=r"^`stop_words` none: the documents of .* were read with english; read new ones"):
+    with pytest.raises(
+        OptionError, match=r"^`stop_words` none: the documents of .* were read with english; read new ones"
+    ):
         ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words="none")
-    with pytest.raises(OptionError, match=r"^`stop_words` english and a list of 1 words: .* read with english; read new ones"):
+    with pytest.raises(
+        OptionError, match=r"^`stop_words` english and a list of 1 words: .* read with english; read new ones"
+    ):
         ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words=f"english,{tmp_path}/mine.txt")
 
 
