@@ -189,9 +189,9 @@ def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, d
     topic = np.array([k for active in new for k in active], dtype=np.uint16)
     after = carry(chunk, working, (topic, np.array([len(active) for active in new], dtype=np.int64)))
     np.testing.assert_array_equal(after.active.topics, topic)
-    before_counts, before_rest = naive.word_counts(state.shape, *state.given, *state.where)
+    before_counts, before_rest = naive.word_counts(state.shape, *state.pair_arrays, *state.where)
     where = *after.active, after.state.starts, after.state.responsibilities
-    counts, rest = naive.word_counts(state.shape, *state.given, *where)
+    counts, rest = naive.word_counts(state.shape, *state.pair_arrays, *where)
     changes = {name: part.values for name, part in working.changes().items()}
     np.testing.assert_array_equal(changes["word_active"], counts - before_counts)
     np.testing.assert_array_equal(changes["word_rest"], rest - before_rest)

@@ -189,7 +189,7 @@ def test_held_out_tokens__are_scored_by_the_place_of_their_document_in_its_shard
     for place in range(SCORED_GROUPS):
         some = np.where(group == place, held, 0)
         given_ = (
-            *state.given[:2],
+            *state.pair_arrays[:2],
             some,
             state.lists,
             state.topic,

@@ -180,7 +180,9 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
     np.testing.assert_array_equal(share, twin)
     equal(row_change, -dropped)
     equal(rest_change, dropped.sum(axis=1))
-    np.testing.assert_allclose(running.rows.background_weight, rows["background"] - dropped @ rows["ratio"], rtol=1e-5)
+    # What is left of a weight in single precision is as precise as the weight was.
+    weight = rows["background"]
+    close(running.rows.background_weight, weight - dropped @ rows["ratio"], atol=1e-6 * np.abs(weight).max(initial=0))
 
     carried = replace(state, lists=new_lists, topic=new_topic, share=share)
     for found, exact in zip((count, rest), carried.counts, strict=True):
