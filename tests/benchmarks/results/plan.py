@@ -72,7 +72,12 @@ class Contestant:
 CONTESTANTS = (
     Contestant("lda", 200, family="lda", about="defaults"),
     Contestant(
-        "lda at 1", 200, family="lda", options={"inverse_temperature": 1.0}, parts=("truth",), about="not tempered"
+        "lda-untempered",
+        200,
+        family="lda",
+        options={"inverse_temperature": 1.0},
+        parts=("truth",),
+        about="not tempered",
     ),
     Contestant("hdp", 200, family="hdp", about="defaults, not told the number of topics"),
     Contestant("gibbs-lda", 300, family="gibbs-lda", options={"learn": ["asymmetric-alpha"]}, parts=("truth",)),
