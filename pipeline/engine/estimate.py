@@ -40,8 +40,7 @@ from collapsium.workers.starts import CLUSTERS, QUICK_CLUSTERS, ClusterSettings
 # A pair of words of the vectors: its co-occurrences in double precision, and their information in single
 WORD_PAIR = 12
 DIRECTION = 5 * 8  # A number of an iterated direction of word vectors, with products and copies
-# A number of the products of directions, of a chain of shards, and of the copy that the next shard adds to
-SUMMED_DIRECTION = 2 * 4
+SUMMED_DIRECTION = 4  # A number of the products of directions, summed over a chain of shards
 BLOCK_SHARE = 3 * 4  # A document's share of a cluster of words, and its bytes in memory
 COORDINATE = 2 * 4  # A number of a document's vector, and its copy while a sample is drawn
 WORD_SHARE = 24  # A word in a topic of a mixture: its sums, probability and logarithm
@@ -376,8 +375,7 @@ class FitSizes:
         on_disk, resident = spilled > 0, self.resident_share(spilled)
         places = {False} if not spilled else {True} if not resident else {False, True}
         sweeping = tasks * max(self._swept(largest, on_disk=place) for place in places)
-        # The memory of the first local states waits beside the larger ones' before and after a sweep.
-        first = resident * footprint.first_pair * self.manifest.pairs
+        first = resident * self._first_pair(largest) * self.manifest.pairs
         counts = members * (2 * rows * block_share + shown * (1 - block_share if processes > 1 else 0))
         if self.exchanges:
             # All rows before and after a turn; and the sum of the changes of all words, beside the shards' changes.
@@ -416,6 +414,14 @@ class FitSizes:
         if self.is_alone:
             memory["the vocabulary's words"] = float(VOCABULARY_WORD * self.vocabulary)
         return memory
+
+    def _first_pair(self, largest: int) -> float:
+        """Return the bytes by which a pair of the first local states adds to the states before and after a sweep."""
+        first, pair = self.footprint.first_pair, self.footprint.pair
+        if first >= pair:
+            return first - pair
+        # What the system's allocator retains of small arrays is of no use to larger ones; the pool retains nothing.
+        return first if first * largest < buffers.pool.settings.min_bytes else 0.0
 
     def _swept(self, largest: int, *, on_disk: bool) -> float:
         """Return the bytes that the sweep of a shard takes, besides its delta and its local states."""
@@ -460,9 +466,13 @@ class FitSizes:
         numbers = words * (dimensions + QUICK_CLUSTERS.oversampling)
         clustered = QUICK_CLUSTERS.of_documents(self.manifest.pairs, documents, words, topics) * documents
         vectors = COORDINATE * dimensions * clustered
-        sums = SUMMED_DIRECTION * QUICK_CLUSTERS.chains * numbers
+        every = max(int(self.manifest.tokens / QUICK_CLUSTERS.sample_tokens), 1)
+        chains = min(QUICK_CLUSTERS.chains, -(-len(self.manifest.shards) // every))
+        # Sums of chains, those that tasks make anew, and the directions that they multiply; later the directions alone.
+        sums = SUMMED_DIRECTION * numbers * (chains / self.processes + tasks + 2)
         block = min(QUICK_CLUSTERS.documents.block, self.shard_documents)
-        return (sums + vectors) / self.processes + DIRECTION * numbers + tasks * BLOCK_SHARE * block * topics
+        shares = tasks * BLOCK_SHARE * block * topics
+        return max(sums, DIRECTION * numbers) + vectors / self.processes + shares
 
     def _held(self, settings: ClusterSettings) -> float:
         """Return the bytes of the documents' proportions."""

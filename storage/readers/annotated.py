@@ -108,18 +108,18 @@ class AnnotatedSource(MatrixSource):
     def __init__(self, adata: AnnotatedData, options: ReadOptions, name: str = NAME) -> None:
         try:
             matrix, advice = _chosen(adata, options.layer, name)
+            opened = readable(matrix, name)
         except (CollapsiumError, MemoryError):
             raise
         # Parts of matrices on disk are read here; anndata and SciPy raise errors of many kinds.
         except Exception as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(name, f"anndata cannot read its matrix ({reason}); pass an object in memory") from None
+            raise InputError(name, f"its matrix cannot be read ({reason})") from None
         if options.transpose is not None:
             raise OptionError("applies only to mtx and npz; transpose the AnnData object itself (adata.T)", "transpose")
         names = [str(word) for word in adata.var_names]
         _require_distinct_words(name, names)
         ids = _ids_of(adata, options, name)
-        opened = readable(matrix, name)
         if tuple(opened.shape) != (len(ids), len(names)):
             shape = " x ".join(map(str, opened.shape))
             raise InputError(
@@ -148,9 +148,8 @@ def _chosen(adata: AnnotatedData, layer: str | None, name: str) -> tuple[Any, st
             raise InputError(name, f"has no X{advice}")
         return adata.X, advice
     if layer not in adata.layers:
-        raise OptionError(
-            f"{name} has no layer {layer!r}{suggestion(layer, layers)}; there are {named(layers)}", "layer"
-        )
+        advice = f"{suggestion(layer, layers)}; there are {named(layers)}" if layers else ", nor any other"
+        raise OptionError(f"{name} has no layer {layer!r}{advice}", "layer")
     return adata.layers[layer], advice
 
 

@@ -62,7 +62,7 @@ class Footprint:
     chunk : float
         The chunk of documents that a sweep of a spilled local state holds in memory, besides all this.
     first_pair : float
-        A pair of the first local state, where those that follow are of another size.
+        A pair of the first local state, whose size may differ from those that follow; else 0.
     carried : float
         Responsibilities that a sweep carries over to newly selected topics, besides all this.
     selected : float

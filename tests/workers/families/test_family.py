@@ -234,11 +234,10 @@ COLLAPSED = {"hdp", "keyword-lda", "lda"}
 
 def parts_of_nothing(name, config):
     """The parts of a footprint that are 0, with few topics."""
-    # First local states of collapsed families are of another size where there are many topics.
-    nothing = NOTHING.get(name, set()) | {"first_pair"}
+    nothing = NOTHING.get(name, set())
     if name not in COLLAPSED:
-        return nothing | {"carried", "selected", "proportions"}
-    return nothing if config.active else nothing | {"carried", "selected"}
+        return nothing | {"first_pair", "carried", "selected", "proportions"}
+    return nothing if config.active else nothing | {"first_pair", "carried", "selected"}
 
 
 @pytest.mark.parametrize(("name", "options"), EACH)

@@ -539,7 +539,7 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
         pair=2.0 * active,
         document=10.0 * active + 24,
         chunk=6.0 * CHUNK_RESPONSIBILITIES,
-        first_pair=2.0 * (config.topics - active if complete else INITIAL_TOPICS),
+        first_pair=2.0 * (config.topics if complete else INITIAL_TOPICS),
         # A chunk is cut by the topics before; those that are selected may be several times as many.
         carried=2.0 * CHUNK_RESPONSIBILITIES * max(active / INITIAL_TOPICS, 1.0),
         selected=counts,

@@ -166,6 +166,15 @@ def test_plan__counts_a_start_beside_the_memory_that_is_fetched_for_local_states
     assert begun.needed - plain.needed == pytest.approx(spread - swept)
 
 
+@pytest.mark.parametrize(("pairs", "retained"), [(50_000, True), (2_000_000, False)])
+def test_plan__counts_first_local_states_only_where_the_next_ones_cannot_use_their_memory(pairs, retained):
+    """The system's allocator retains arrays below a megabyte; the pool gives the memory of larger ones to others."""
+    found = planned(corpus_of([pairs] * 4, documents=40), 40, most_active=16).memory["local states"]
+    # Each pair takes two bytes per topic: 16 topics, and 8 in the first sweep.
+    local, first = 2 * 16 * 4 * pairs + (10 * 16 + 24) * 40, 2 * 8 * 4 * pairs
+    assert found == pytest.approx(2 * local + retained * first)
+
+
 def test_plan__uses_nine_tenths_of_a_limit_beyond_which_workers_are_killed():
     corpus = corpus_of([400_000] * 4, documents=20_000)
     needed = planned(corpus, 100).needed
