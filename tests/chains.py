@@ -30,7 +30,7 @@ def tree_of(columns, leaves, depth):
     return Tree(parents, depth + 1)
 
 
-def chained(seed, directions, words=30, noise=0.3, each=200):
+def chained(seed, directions, words=30, noise=0.3, chain_vectors=200):
     """Chains of leaves with given directions; of each leaf an array of shape (depth, words)."""
     generator = np.random.default_rng(seed)
     depth, leaves = len(directions[0]), len(directions)
@@ -40,7 +40,7 @@ def chained(seed, directions, words=30, noise=0.3, each=200):
     ends = np.zeros(size - 1)
     mean = generator.normal(scale=2.0, size=words)
     for leaf, direction in zip(np.flatnonzero(tree.levels == depth), directions, strict=True):
-        number = int(generator.integers(each // 2, each * 2))
+        number = int(generator.integers(chain_vectors // 2, chain_vectors * 2))
         x = generator.normal(size=(number, depth))
         t = x @ direction + mean + noise * generator.normal(size=(number, words))
         turn = np.linalg.qr(generator.normal(size=(depth, depth)))[0]

@@ -63,7 +63,7 @@ class Responsibilities(Conformance):
             assert math.isclose(swept.value.local.document_topic.sum(dtype=np.float64), weight, rel_tol=1e-5)
         assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
 
-    def test_steps__are_the_same_bits_wherever_states_and_blocks_lie(self, small, steps, tmp_path):
+    def test_steps__do_not_depend_on_the_location_of_states_and_blocks(self, small, steps, tmp_path):
         """On disk; in blocks of the vocabulary, each of which moves by itself; and where work was lost."""
         whole = stepped(small[0], self.family, steps)[1][-1]
         disk = stepped(small[0], self.family, steps, scratch=str(tmp_path / "scratch"))[1][-1]
@@ -81,7 +81,7 @@ class Responsibilities(Conformance):
         assert any(progress.lost for _, progress in found)
         assert state_bits(again[-1]) == state_bits(whole)
 
-    def test_steps__are_refused_where_variances_are_asked_for(self, small, options, tmp_path):
+    def test_steps__are_refused_if_variances_are_needed(self, small, options, tmp_path):
         global_state = problem_of(small[0], self.family, options).global_state
         settings = {"family": self.family, "scheduler": "serial", **STEPS, "iterations": 1, **options}
         if global_state.moments:

@@ -154,7 +154,7 @@ def parameters_of(function, owner):
     )
 
 
-def test_there_are_modules_to_look_at():
+def test_modules_to_check__exist():
     assert len(MODULES) > 300
     assert sum(len(facts_of(path).functions) for path in MODULES) > 3000
 
@@ -180,7 +180,7 @@ def test_functions__take_at_most_ten_parameters_but_for_the_public_ones():
 
 
 @pytest.mark.parametrize("package", ["pipeline", "workers"])
-def test_states__are_not_asked_for_arrays_by_name(package):
+def test_states__are_not_searched_for_arrays_by_name(package):
     """A state's class says what it holds."""
     state_classes = ROOT / "workers" / "arrays" / "state.py"
     found = [
@@ -193,7 +193,7 @@ def test_states__are_not_asked_for_arrays_by_name(package):
     assert found == []
 
 
-def test_families__are_not_asked_what_they_can_by_attributes():
+def test_capabilities_of_families__are_base_classes_instead_of_attributes():
     """Capabilities are base classes, or class attributes that every family has."""
     found = [
         f"{name_of(path)}:{line}"

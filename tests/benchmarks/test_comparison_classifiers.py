@@ -129,7 +129,7 @@ def column(corpus, name):
 
 
 @pytest.mark.parametrize("name", ["lda-svm", "naive-bayes", "svm", "tree"])
-def test_classifiers__learn_what_there_is_to_learn(name):
+def test_classifiers__learn_labels_that_words_determine(name):
     target = np.arange(60) % 3
     counts = np.eye(6)[target] * 5 + np.eye(6)[3 + np.arange(60) % 2]
     known = LabelledCorpus(csr_matrix(counts), csr_matrix((60, 0)), [(f"k{value}",) for value in target])

@@ -47,7 +47,7 @@ def test_table__compares_hosts_with_one_host_and_says_that_bits_are_the_same():
     assert "All 3 fits have the same model" in text
 
 
-def test_table__names_fits_whose_bits_differ_and_those_that_failed():
+def test_table__names_fits_whose_bits_differ_and_failed_fits():
     found = by_name((Cell(1, 0.2, 100.0), 4.0), (Cell(2, 0.2, 100.0), 2.0, (0, 0), "other"))
     found["8-hosts"] = {**record_of(Cell(8, 0.2, 100.0), 1.0), "error": "took more than 9 s", "bits": ""}
     text, same = records.table(found)

@@ -169,7 +169,7 @@ def test_scores_of_samples__are_left_out():
     assert fits.scored_events([{"event": "begin"}, sampled, whole, unscored]) == [whole]
 
 
-def test_seconds_of_points__leave_scoring_out_as_those_of_peers_do():
+def test_seconds_of_points__exclude_scoring_as_for_peers():
     scored = [{"event": "iteration", "elapsed": at, "seconds": {"wait": 1.0, "score": 0.5}} for at in (1.5, 3.0)]
     events = [{"event": "begin", "elapsed": 0.0}, *scored]
     assert [event["elapsed"] for event in fits._without_scoring(events)] == [0.0, 1.0, 2.0]
@@ -190,7 +190,7 @@ def test_seconds_to__is_the_first_time_that_a_score_is_passed(found):
     assert math.isinf(ours.seconds_to(-5.0))
 
 
-def test_score_at__is_that_of_the_last_iteration_by_then(found):
+def test_score_at__takes_the_last_iteration_by_then(found):
     ours = summaries(found)[0]
     assert ours.score_at(0.5) is None
     assert ours.score_at(2.5) == -7.5
@@ -226,7 +226,7 @@ def test_write__draws_pictures_for_light_and_dark_pages(found, tmp_path):
 
 
 @pytest.mark.long
-def test_run__appends_and_goes_on_where_it_was(small, tmp_path, capsys):
+def test_run__appends_and_continues_where_it_stopped(small, tmp_path, capsys):
     folder = tmp_path / "corpora"
     folder.mkdir()
     for part, path in zip(("train", "test"), small, strict=True):

@@ -45,13 +45,13 @@ def main(words):
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
 
-    def one(data):
+    def run_input(data):
         with contextlib.redirect_stderr(io.StringIO()):
             try_reader(name, data, place)
 
     options = [f"-runs={runs}", "-max_len=4096", "-timeout=20", "-rss_limit_mb=6000", f"-artifact_prefix={found}/"]
     options += ["-print_final_stats=1", "-verbosity=0", f"-seed={os.environ.get('FUZZ_SEED', '1')}"]
-    atheris.Setup(["fuzz", *options, str(corpus)], one)
+    atheris.Setup(["fuzz", *options, str(corpus)], run_input)
     atheris.Fuzz()
 
 

@@ -9,7 +9,7 @@ from tests.deploy.reading import ROOT
 
 
 @pytest.mark.long
-def test_what_lies_in_the_place_of_a_file__ends_every_command_with_a_line_or_a_result():
+def test_anything_in_place_of_a_file__ends_every_command_with_a_line_or_a_result():
     # A process of its own, as forks of one with threads may hang.
     words = [sys.executable, "-m", "tests.chaos.hostile_files", "0.03", "corpus", "mean"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)

@@ -29,7 +29,7 @@ def test_compose__is_read_by_docker():
     assert done.returncode == 0, done.stderr
 
 
-def test_compose__mounts_files_that_are_there():
+def test_compose__mounts_existing_files():
     for service in SERVICES.values():
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
@@ -66,7 +66,7 @@ def test_certificates__are_made_once_and_for_their_owner_alone(tmp_path):
     assert "PRIVATE KEY" in made[0]["key.pem"][1]
 
 
-def test_prometheus__asks_services_that_are_there():
+def test_prometheus__scrapes_existing_services():
     jobs = document(DEPLOY / "prometheus.yaml")["scrape_configs"]
     asked = {target for job in jobs for part in job.get("static_configs", []) for target in part["targets"]}
     asked |= {

@@ -54,7 +54,7 @@ def test_job__is_toml_with_the_tables_of_a_job():
     assert set(tomllib.loads(job)) == {"batch", "ingest", "fit", "cluster"}
 
 
-def test_files__that_are_named_are_there():
+def test_files_that_are_named__exist():
     text = "\n".join(guide.read_text(encoding="utf-8") for guide in GUIDES)
     named = set(re.findall(r"\bdeploy/[\w./-]+[\w]", text))
     assert len(named) > 5

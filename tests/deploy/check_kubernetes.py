@@ -82,7 +82,7 @@ def test_kinds__are_all_there():
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS)
-def test_pods__run_as_no_root_and_mount_what_is_there(manifest):
+def test_pods__do_not_run_as_root_and_mount_existing_volumes(manifest):
     for pod in pods(manifest):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["automountServiceAccountToken"] is False
@@ -109,7 +109,7 @@ def test_pods__have_certificates_wherever_they_speak_to_others():
             assert variables["DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY"] == "/tls/key.pem"
 
 
-def test_policy__says_who_may_come_in_and_where_pods_may_go():
+def test_policy__limits_incoming_and_outgoing_connections():
     (policy,) = documents(FOLDER / "network.yaml")
     assert set(policy["spec"]["policyTypes"]) == {"Ingress", "Egress"}
     assert all(rule["to"] for rule in policy["spec"]["egress"])

@@ -21,7 +21,7 @@ def pinned(text):
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-build.txt"])
-def test_requirements__are_those_that_are_tested_with_hashes(name):
+def test_requirements__are_the_tested_versions_with_hashes(name):
     text = (DEPLOY / name).read_text()
     assert pinned(text).items() <= pinned((ROOT / "constraints.txt").read_text()).items()
     assert "://" not in text

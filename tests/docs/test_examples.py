@@ -70,7 +70,7 @@ def test_blocks__name_their_language_or_say_why_they_are_not_run(page):
     assert not [line for line in page.read_text().splitlines() if line.startswith("    collapsium ")]
 
 
-def test_readme__links_to_what_is_there():
+def test_readme__links_to_existing_files():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     links = [part.partition(")")[0] for part in text.split("](")[1:]]
     local = [link.partition("#")[0] for link in links if "://" not in link]

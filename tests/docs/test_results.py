@@ -44,7 +44,7 @@ def test_the_readme__cites_a_page_for_each_number_which_the_page_has():
 
 
 @pytest.mark.parametrize("page", ["docs/benchmarks/index.md", "docs/benchmarks/shapes.md"])
-def test_the_tables_of_pages__are_those_of_the_file_of_results(page):
+def test_the_tables_of_pages__match_the_file_of_results(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     assert report.MARKED.search(text)
     assert report.filled(text, read(ROOT / report.PUBLISHED)) == text

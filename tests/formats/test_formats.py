@@ -38,7 +38,7 @@ def test_archives__hold_every_run_of_every_release():
 
 
 @pytest.mark.parametrize("name", sorted(RUNS.keys() - set.intersection(*LATER.values())))
-def test_run__is_opened_and_goes_on_as_in_the_release_that_wrote_it(release, name):
+def test_run__is_opened_and_continues_as_in_the_release_that_wrote_it(release, name):
     expected = figures_of(release)[name]
     run(f"verify {name}")
     assert json.loads(run(f"info {name} --json"))

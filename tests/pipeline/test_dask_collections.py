@@ -114,7 +114,7 @@ def test_frames_with_repeated_labels__keep_their_rows_with_a_warning(model):
     pd.testing.assert_index_equal(shares.index, doubled.index)
 
 
-def test_infer_and_predict__of_partitions_are_lazy_frames_like_those_of_the_texts(labelled):
+def test_infer_and_predict__of_partitions_are_lazy_frames_with_the_index_of_the_texts(labelled):
     new = FRAME[::-1].assign(body=FRAME["body"][::-1] + " cats")
     parts = dd.from_pandas(new, npartitions=3, sort=False)
     shares, predictions = infer(labelled, parts), predict(labelled, parts, field="kind")
@@ -204,7 +204,7 @@ def test_rows_of_dask_arrays__stay_on_the_workers(method, client, monkeypatch):
     assert max(map(len, collected)) < 500 * 60
 
 
-def test_fields_beside_a_dask_array__are_those_of_its_rows():
+def test_fields_beside_a_dask_array__match_its_rows():
     counts, frame = COUNTS.to_numpy(), pd.DataFrame({"size": np.arange(20.0), "kind": list("ab") * 10})
     array, options = dask.array.from_array(counts, chunks=(7, 4)), {"max_iter": 2, "random_state": 0}
     options |= {"prevalence": "~ size + kind"}

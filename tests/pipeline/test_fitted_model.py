@@ -142,7 +142,7 @@ def corpus_of(model):
 @pytest.mark.parametrize(
     "kind", [lambda frame: frame, pl.from_pandas, pa.Table.from_pandas, lambda frame: [*frame["speech"]]]
 )
-def test_split__divides_documents_in_memory_as_it_divides_those_of_a_corpus(model, kind):
+def test_split__divides_documents_in_memory_like_a_corpus(model, kind):
     train, heldout = split(kind(FRAME), documents=True, fraction=0.3)
     assert len(train) + len(heldout) == ROWS
     assert type(train) is type(kind(FRAME))

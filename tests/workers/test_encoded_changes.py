@@ -27,7 +27,7 @@ def integers(draw):
 
 
 @given(integers(), st.integers(-100, 100))
-def test_encoded_numbers__are_added_to_those_that_are_there(values, before):
+def test_encoded_numbers__are_added_to_existing_ones(values, before):
     table = np.full_like(values, before)
     add_encoded(encode(values), table)
     np.testing.assert_array_equal(table, values + table.dtype.type(before))

@@ -126,7 +126,7 @@ def test_hosts_that_join_and_leave__take_over_what_others_hold(small):
 
 
 @pytest.mark.parametrize("slow", [0, 1], ids=["the lead", "another"])
-def test_hosts_whose_messages_come_late_and_twice__make_the_same_bits(small, slow):
+def test_hosts_whose_messages_arrive_late_and_twice__compute_the_same_bits(small, slow):
     alone = states(small, ThreadExecutor(1), {"topics": 4})
     assert states(small, Hosts(2, slow=slow), {"topics": 4}) == alone
 

@@ -34,7 +34,7 @@ def by_hand(rows, words):
 
 
 @given(bags(max_documents=20, max_words=8, some_token=False), st.integers(1, 4), st.integers(2, 5), st.data())
-def test_npmi__is_that_of_a_count_by_hand(drawn, topics_, words, data):
+def test_npmi__matches_a_count_by_hand(drawn, topics_, words, data):
     """Empty documents, words that never occur, and words that are in all documents."""
     rows, vocabulary = drawn
     top_words = st.lists(st.integers(0, vocabulary + words), min_size=words, max_size=words, unique=True)

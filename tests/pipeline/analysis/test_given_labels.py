@@ -239,10 +239,10 @@ def test_prediction__finds_what_is_planted_and_is_scored(place, tmp_path):
     assert told.single == len(known) < told.documents
     assert told.macro_f1 == pytest.approx(f1_score(known, given_, average="macro", zero_division=0.0))
     assert told.micro_f1 == pytest.approx(f1_score(known, given_, average="micro"))
-    assert [each.value for each in told.classes] == sorted({*known, *given_})
+    assert [judged.value for judged in told.classes] == sorted({*known, *given_})
     assert sum(map(sum, told.confusion)) == told.single
-    assert [sum(row) for row in told.confusion] == [each.support for each in told.classes]
-    assert [known.count(each.value) for each in told.classes] == [each.support for each in told.classes]
+    assert [sum(row) for row in told.confusion] == [judged.support for judged in told.classes]
+    assert [known.count(judged.value) for judged in told.classes] == [judged.support for judged in told.classes]
     text = picture.read_text(encoding="utf-8")
     assert all(f">{kind}<" in text for kind in KINDS)
 

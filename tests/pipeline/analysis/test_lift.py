@@ -50,7 +50,7 @@ def test_factors__are_short(factor, text):
     assert times(factor) == text
 
 
-def test_expected_topics__are_ranked_by_lift_where_there_are_no_factors():
+def test_expected_topics__are_ranked_by_lift_without_factors():
     topics = [Topic(n, share, [("word", 0.5)]) for n, share in enumerate([0.7, 0.2999, 0.0001])]
     expected = np.array([[0.55, 0.44, 0.01]])
     weights = np.log(expected) - np.log([[0.7, 0.2999, 0.0001]])

@@ -184,7 +184,7 @@ THETA_ROWS = st.lists(st.sampled_from([0.0, 1e-4, 0.05, 0.1, 0.1, 0.25, 0.4, 1.0
 
 
 @given(st.lists(THETA_ROWS, max_size=12), st.sampled_from([0.0, 0.05, 0.2]))
-def test_sparse_proportions__are_those_above_the_threshold_the_largest_first(rows, threshold):
+def test_sparse_proportions__exceed_the_threshold_the_largest_first(rows, threshold):
     theta = np.array(rows, dtype=float).reshape(-1, 5)
     table = sparse(pa.array([str(number) for number in range(len(rows))], pa.string()), theta, threshold)
     for row, listed in zip(rows, table.to_pylist(), strict=True):

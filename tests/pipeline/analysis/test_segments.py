@@ -306,7 +306,7 @@ def test_colours__are_all_different_and_those_of_the_largest_their_own(drawn, or
 
 
 @given(st.integers(2, 400), st.integers(0, 5))
-def test_segments__are_put_together_in_runs_that_keep_their_mean(number, seed):
+def test_segments__are_grouped_in_runs_that_keep_their_mean(number, seed):
     shares = np.random.default_rng(seed).dirichlet(np.ones(4), size=number)
     found = means_over_runs(shares)
     assert len(found) == min(number, MAX_RUNS)

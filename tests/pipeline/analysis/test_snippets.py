@@ -174,7 +174,7 @@ def test_passage__has_words_marked_by_their_normal_forms():
 
 
 @pytest.mark.parametrize("way", ["stem:english", "lemma:english"])
-def test_report_of_normalised_words__marks_those_that_have_the_forms(tmp_path, way):
+def test_report_of_normalised_words__marks_words_with_these_forms(tmp_path, way):
     themes = (["harvests", "ponies", "crises", "grains"], ["banking", "dollars", "loans", "economies"])
     texts = [" ".join([*themes[number % 2], "ponder", "bankrupt"]) for number in range(12)]
     source = write_lines(tmp_path / "x.jsonl", texts)

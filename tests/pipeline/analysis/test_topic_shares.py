@@ -152,7 +152,7 @@ def test_summary__of_broken_dates_is_refused(made):
     st.integers(-5_000_000, 5_000_000),
     st.sampled_from([*NAMES, "5 years", "4 years from 1789-03-04", "36 hours", "7 months"]),
 )
-def test_period__begins_before_a_moment_and_ends_behind_it(hour, period):
+def test_period__begins_before_a_moment_and_ends_after_it(hour, period):
     texts = pa.array([(datetime.datetime(1970, 1, 1) + datetime.timedelta(hours=hour)).isoformat()])
     ones = np.ones(1)
     found = by_period(

@@ -104,7 +104,7 @@ main(["info", {str(tmp_path / "nothing")!r}])
 
 
 @pytest.mark.parametrize(("gap", "ends"), [(0.1, False), (0.9, False), (1.1, True)])
-def test_signals_that_come_close__are_one(monkeypatch, gap, ends):
+def test_signals_in_quick_succession__count_as_one(monkeypatch, gap, ends):
     from collapsium.pipeline.cli import main as module
 
     clock, ended = [1000.0], []

@@ -16,14 +16,14 @@ names = st.lists(st.text(string.ascii_lowercase, min_size=1, max_size=5), min_si
 
 
 @given(names, names)
-def test_mentions__are_spelled_whichever_way_they_were_written(one, other):
+def test_mentions__are_spelled_whichever_way_they_were_written(subject, mentioned):
     for error in (
-        OptionError(f"3 requires `{other}`", one),
-        OptionError(f"{flag_of(one)}: 3 requires {flag_of(other)}"),
+        OptionError(f"3 requires `{mentioned}`", subject),
+        OptionError(f"{flag_of(subject)}: 3 requires {flag_of(mentioned)}"),
     ):
-        assert error.subject == one
-        assert error.spelled(flag_of) == f"{flag_of(one)}: 3 requires {flag_of(other)}"
-        assert error.spelled(repr) == f"{one!r}: 3 requires {other!r}"
+        assert error.subject == subject
+        assert error.spelled(flag_of) == f"{flag_of(subject)}: 3 requires {flag_of(mentioned)}"
+        assert error.spelled(repr) == f"{subject!r}: 3 requires {mentioned!r}"
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
         assert pickle.loads(pickle.dumps(error)).parameter == error.parameter
 
@@ -77,7 +77,7 @@ def test_fit__names_keys_of_its_file(small, tmp_path, capsys, line):
     assert not (tmp_path / "run").exists()
 
 
-def test_fit__names_the_flag_where_one_was_said_over_the_file(small, tmp_path, capsys):
+def test_fit__names_the_flag_that_overrides_the_file(small, tmp_path, capsys):
     (tmp_path / "f.toml").write_text(FIT + "score-every = 3")
     words = ["fit", str(small[0]), str(tmp_path / "run"), "--config", str(tmp_path / "f.toml"), "--score-every", "0"]
     assert main(words) == 2

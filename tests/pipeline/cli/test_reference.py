@@ -106,7 +106,7 @@ def test_keywords__take_the_options_of_models(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"count": 0}, "count: expected a whole number of 1 or more, found 0"),
         ({"count": True}, "count: expected a whole number of 1 or more, found True"),
@@ -115,9 +115,9 @@ def test_keywords__take_the_options_of_models(tmp_path):
         ({"coumt": 3}, "made: unknown option 'coumt' (did you mean 'count'?)"),
     ],
 )
-def test_keywords__are_checked_by_their_model(given, message):
+def test_keywords__are_checked_by_their_model(options, message):
     with pytest.raises(OptionError) as caught:
-        made("boxes", **given)
+        made("boxes", **options)
     assert str(caught.value) == message
 
 

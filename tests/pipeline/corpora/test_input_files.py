@@ -135,7 +135,7 @@ def test_word_counts__are_read_by_their_mark_too(tmp_path, kind, encoding):
     st.sampled_from([",", ";", "|", "\t"]), st.sampled_from(["\n", "\r\n"]), st.booleans(), st.booleans(),
     st.sampled_from([1 << 24, 12]),
 )  # fmt: skip
-def test_separators__are_found_and_said(tmp_path_factory, separator, line_end, told, bom, block):
+def test_separators__are_detected_and_reported(tmp_path_factory, separator, line_end, told, bom, block):
     place = tmp_path_factory.mktemp("separators")
     rows = [("id", "other", "text"), *((name, "a,b" if separator != "," else "a;b", text) for name, text in ROWS)]
     lines = [separator.join(row) for row in rows]
@@ -294,7 +294,7 @@ def test_guesses__are_followed_by_append_and_like(tmp_path):
     assert Corpus(tmp_path / "c").manifest.documents == 9
 
 
-def test_the_first_index__is_said_and_recorded(tmp_path):
+def test_the_first_index__is_reported_and_recorded(tmp_path):
     words = put(tmp_path / "vocab.txt", "a1\nship\nsail\n")
     made(tmp_path, put(tmp_path / "x.svmlight", "1 1:3 2:1\n"), vocabulary=words)
     assert ("first index", "1", "index_base") in guesses_of(tmp_path / "c")

@@ -60,7 +60,7 @@ def made(tmp_path_factory):
     return place
 
 
-def test_segments__are_kept_and_those_whose_words_are_dropped_stay_empty(made, capsys):
+def test_segments__are_kept_and_stay_empty_if_their_words_are_dropped(made, capsys):
     assert segments_of(made / "c") == {
         "a": [{"apple": 1, "bread": 1}, {"apple": 2, "cheese": 1}, {"end": 1}, {"apple": 1, "bread": 1}],
         "b": [],
@@ -129,7 +129,7 @@ def test_segments__are_the_same_however_texts_are_cut_and_read(how, tmp_path_fac
     same()
 
 
-def test_phrases__do_not_go_over_the_ends_of_segments(tmp_path, monkeypatch):
+def test_phrases__do_not_cross_the_ends_of_segments(tmp_path, monkeypatch):
     rows = [{"id": n, "text": f"New york a{n} new. York b{n} new york"} for n in range(6)]
     path, how = put_lines(tmp_path / "x.jsonl", rows), {"phrases": "count", "phrase_count": 2, "phrase_threshold": 0.1}
     ingest(path, tmp_path / "plain", **how, **ALL)

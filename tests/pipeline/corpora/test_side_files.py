@@ -275,7 +275,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_with_side_files__is_said_and_leaves_nothing(made, tmp_path, monkeypatch, case):
+def test_faults_of_side_files__are_reported_and_leave_no_files(made, tmp_path, monkeypatch, case):
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     for name, text in BESIDE.items():

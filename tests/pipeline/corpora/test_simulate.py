@@ -37,7 +37,7 @@ def distance(first, second):
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
-def test_simulate__has_the_sizes_the_seed_and_the_truth_that_were_asked_for(tmp_path, family):
+def test_simulate__has_the_requested_sizes_seed_and_truth(tmp_path, family):
     options = {"family": family, "documents": 300, "words": 40, "tokens": 30, "topics": 5, "shard_tokens": 2000}
     manifest = simulate(tmp_path / "a", seed=3, **options)
     assert manifest.digest == simulate(tmp_path / "b", seed=3, **options).digest
@@ -267,7 +267,7 @@ def test_simulate__refuses_what_cannot_be(tmp_path):
 # Vectors -------------------------------------------------------------------------------------------------------------
 
 
-def test_vectors__have_the_sizes_the_seed_and_the_truth_that_were_asked_for(tmp_path):
+def test_vectors__have_the_requested_sizes_seed_and_truth(tmp_path):
     options = {"family": "hca", "documents": 300, "words": 6, "depth": 3, "branching": [3, 2], "shard_tokens": 600}
     manifest = simulate(tmp_path / "a", seed=3, **options)
     assert manifest.digest == simulate(tmp_path / "b", seed=3, **options).digest
@@ -310,7 +310,7 @@ def test_the_truth_of_vectors__reconstructs_all_but_noise(tmp_path):
     assert found.reconstruction_error == pytest.approx(0.09 * 17, rel=0.05)
 
 
-def test_vectors__are_refused_what_documents_are_asked_for(tmp_path):
+def test_vectors__refuse_options_for_documents(tmp_path):
     with pytest.raises(OptionError, match="tokens: family 'hca' draws vectors"):
         simulate(tmp_path / "c", family="hca", documents=3, words=5, tokens=4)
     with pytest.raises(OptionError, match="`tokens` is required"):

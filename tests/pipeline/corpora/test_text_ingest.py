@@ -257,7 +257,7 @@ def test_mallet__is_a_name_a_label_and_a_text(tmp_path):
     assert columns_of(tmp_path / "c")["labels"] == [[{"field": "label", "value": value}] for value in ("sport", "arts")]
 
 
-def test_vocabulary__is_that_of_count_vectorizer(tmp_path):
+def test_vocabulary__equals_count_vectorizers(tmp_path):
     generator = np.random.default_rng(0)
     texts = [" ".join(f"w{chr(97 + n)}" for n in generator.integers(0, 20, 12) ** 2 // 20) for _ in range(30)]
     path = put_lines(tmp_path / "x.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)])
@@ -307,7 +307,7 @@ def test_svmlight__is_read_as_scikit_learn_reads_it(tmp_path, zero_based):
     assert [label[0]["value"] for label in columns_of(tmp_path / "c")["labels"]] == [f"{label:g}" for label in labels]
 
 
-def test_svmlight__counts_indices_alike_in_all_files_and_in_those_that_come_later(tmp_path):
+def test_svmlight__counts_indices_alike_in_all_files_and_additions(tmp_path):
     """A file without the first word says nothing by itself of where its indices begin."""
     for name, text in (("a", "1 1:2\n"), ("b", "1 0:1\n"), ("later", "1 2:1\n"), ("from-one", "1 1:1\n")):
         (tmp_path / f"{name}.svmlight").write_text(text)

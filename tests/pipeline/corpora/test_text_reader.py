@@ -70,7 +70,7 @@ def test_texts_in_memory__are_read_as_from_a_file(models, tmp_path_factory, way,
             assert unknown.sum() == read.unknown.unknown
 
 
-def test_unknown_words__are_counted_and_told_once(models):
+def test_unknown_words__are_counted_and_reported_once(models):
     model = Model(models["plain"])
     with pytest.warns(UserWarning, match="3 of 5 tokens") as caught:
         _, unknown = model.transform(["zebra gnu", "the cats", "okapi cats"], return_unknown=True)

@@ -110,7 +110,7 @@ SIDES = {
 
 @pytest.mark.parametrize("name", SIDES)
 @pytest.mark.parametrize("kind", ["csv", "tsv"])
-def test_columns_of_side_files__are_numbers_or_labels_and_why_is_said(tmp_path, capsys, name, kind):
+def test_columns_of_side_files__are_numbers_or_labels_with_a_reported_reason(tmp_path, capsys, name, kind):
     values, numbers, said = SIDES[name]
     texts = put_lines(tmp_path / "t.jsonl", [{"id": f"d{n}", "text": "ship sea"} for n in range(len(values))])
     between = "\t" if kind == "tsv" else ","
@@ -166,7 +166,7 @@ def put_dates(path, dates):
     return put_lines(path, rows)
 
 
-def test_dates__are_counted_and_said_with_examples(tmp_path, capsys):
+def test_dates__are_counted_and_reported_with_examples(tmp_path, capsys):
     dates = [
         "2024-02-29",
         "circa 1850",
@@ -202,7 +202,7 @@ def test_dates__are_counted_and_said_with_examples(tmp_path, capsys):
      ([], set(), "such as '04/08/2011', of which only the year counts (--date-order)\n"),
      (["13/05/2011", "05/13/2011"], set(), "(--date-order); '13/05/2011' and '05/13/2011' have different orders\n")],
 )  # fmt: skip
-def test_the_order_of_days_and_months__is_that_of_all_dates_or_is_left_open(tmp_path, capsys, others, guessed, said):
+def test_the_order_of_days_and_months__follows_from_all_dates_or_stays_open(tmp_path, capsys, others, guessed, said):
     source = put_dates(tmp_path / "t.jsonl", ["04/08/2011", *others])
     assert main(["ingest", source, str(tmp_path / "c"), "--date", "on"]) == 0
     out = capsys.readouterr().out
@@ -289,7 +289,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_line_of_numbers_above_fractions__is_a_header_or_said_to_be_values(tmp_path, name):
+def test_a_line_of_numbers_above_fractions__is_a_header_unless_declared_as_values(tmp_path, name):
     line, options, said, names = HEADERS[name]
     path = tmp_path / "v.csv"
     path.write_text("\n".join([line, *(",".join(map(str, row)) for row in VALUES.tolist())]) + "\n")

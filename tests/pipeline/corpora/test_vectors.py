@@ -144,7 +144,7 @@ def test_unseen_vectors__are_scored_by_what_is_left_of_them(corpus, tmp_path, ca
         evaluate(tmp_path / "run")
 
 
-def test_members__errors_are_averaged_and_told(corpus, tmp_path, capsys):
+def test_members__errors_are_averaged_and_reported(corpus, tmp_path, capsys):
     fitted(corpus, tmp_path / "run", restarts=3)
     found = evaluate(tmp_path / "run", unseen=corpus)
     errors = [evaluate(tmp_path / f"run/members/00{n}", unseen=corpus).reconstruction_error for n in range(3)]

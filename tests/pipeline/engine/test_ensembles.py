@@ -132,7 +132,7 @@ def test_a_member_that_was_only_begun__is_begun_again(small, single, ensemble, t
     assert [event["event"] for event in Run(run).events()] == [event["event"] for event in told]
 
 
-def test_a_finished_member_whose_iterations_are_not_told__is_left_as_it_is(small, ensemble, tmp_path):
+def test_a_finished_member_without_reported_iterations__stays_unchanged(small, ensemble, tmp_path):
     shutil.copytree(ensemble, tmp_path / "run")
     member = Run(tmp_path / "run/members/000")
     member.replace_events([event for event in member.events() if event["event"] == "end"])
@@ -141,7 +141,7 @@ def test_a_finished_member_whose_iterations_are_not_told__is_left_as_it_is(small
     assert bits(Model(tmp_path / "run/members/001"), SHARDS) == bits(Model(ensemble / "members/001"), SHARDS)
 
 
-def test_more_iterations__go_on_in_all_members(small, single, ensemble, tmp_path):
+def test_more_iterations__continue_all_members(small, single, ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
     resume(run, iterations=8, workers=8)
     fit(small[0], tmp_path / "one", heldout=small[1], seed=member_seed(4, 1), **{**ENSEMBLE_OPTIONS, "iterations": 8})

@@ -245,7 +245,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_text__is_said_without_texts(name, tmp_path):
+def test_values_that_are_not_texts__are_reported_without_texts(name, tmp_path):
     texts, more, told = WRONG[name]
     before = temporary()
     with pytest.raises(CollapsiumError) as caught:

@@ -150,11 +150,11 @@ def test_a_damaged_lineage__is_an_error(place, tmp_path):
 
 
 @given(st.integers(0, 3), st.integers(0, 3), st.floats(0.1, 0.4), st.floats(0.1, 0.4))
-def test_tokens__of_one_seed_and_two_fractions_are_apart_where_the_intervals_are(one, other, low, high):
+def test_tokens__of_one_seed_and_two_fractions_are_apart_where_the_intervals_are(first_seed, other_seed, low, high):
     def part(seed, fraction, heldout):
         step = Step(corpus=OTHER, kind="tokens", seed=seed, high=fraction, heldout=heldout)
         return Lineage(corpus=f"{seed}{heldout:d}".rjust(64, "1"), steps=(step,))
 
-    held_in_both = one == other and high <= low
-    assert shared_tokens(part(one, low, False), part(other, high, True), "it").disjoint == held_in_both
-    assert shared_tokens(part(one, low, True), part(other, high, True), "it").shared is not None
+    held_in_both = first_seed == other_seed and high <= low
+    assert shared_tokens(part(first_seed, low, False), part(other_seed, high, True), "it").disjoint == held_in_both
+    assert shared_tokens(part(first_seed, low, True), part(other_seed, high, True), "it").shared is not None

@@ -201,7 +201,7 @@ def test_a_warm_start__begins_from_the_coefficients(corpora, reference, tmp_path
         pytest.param({"grow": "always", "iterations": 60}, marks=pytest.mark.long),
     ],
 )
-def test_other_options__go_with_prevalence(corpora, options, tmp_path):
+def test_other_options__can_be_combined_with_prevalence(corpora, options, tmp_path):
     options = {"iterations": 24, "prevalence": "~ party + year", **options}
     model = fitted(corpora, tmp_path / "run", scheduler="serial", **options)
     assert verify(tmp_path / "run").broken == []

@@ -184,7 +184,7 @@ def test_estimator__random_state__is_the_seed(counts):
 
 
 @pytest.mark.parametrize("cls", THERE)
-def test_fit__is_that_of_the_command_bit_for_bit(cls, small, counts, tmp_path):
+def test_fit__equals_the_command_bit_for_bit(cls, small, counts, tmp_path):
     topics = f"{cls.TOPICS}=3"
     words = ["fit", small[0], tmp_path / "run", "--family", cls.FAMILY, "--set", topics, "--iterations", 5]
     assert main([str(word) for word in [*words, "--seed", 4, "--scheduler", "serial", "--quiet"]]) == 0
@@ -198,7 +198,7 @@ def test_fit__is_that_of_the_command_bit_for_bit(cls, small, counts, tmp_path):
     assert kept.n_iter_ == 5
 
 
-def test_fit__run_that_is_there__is_refused(counts, tmp_path):
+def test_fit__existing_run__is_refused(counts, tmp_path):
     estimator = small_of(CollapsedLDA, run=tmp_path / "run").fit(counts)
     with pytest.raises(OccupiedError, match="run"):
         estimator.fit(counts)

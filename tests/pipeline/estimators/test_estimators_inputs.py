@@ -171,7 +171,7 @@ def test_fit__wrong_counts__are_refused(name):
             small_of(CollapsedLDA).partial_fit(matrix)
 
 
-def test_fit__fractions__are_rounded_when_asked_for():
+def test_fit__fractions__are_rounded_on_request():
     rounding = small_of(CollapsedLDA, fractional="round")
     assert bits(rounding.fit(np.array([[0.5, 1.5, 2.2]]))) == bits(small_of(CollapsedLDA).fit(np.array([[0, 2, 2]])))
     with pytest.raises(ValueError, match="fractional: expected 'error' or 'round'"):

@@ -78,7 +78,7 @@ class AskedExecutor(DaskExecutor):
             return self._awaited(self._answers, lambda *, unanswered: self.checks.append(unanswered), is_of_task)
 
 
-def test_results_that_cannot_be_asked_for__are_asked_for_again(client, monkeypatch):
+def test_failed_requests_for_results__are_repeated(client, monkeypatch):
     monkeypatch.setattr(dask, "RESULT_POLL", 0.01)
     executor = AskedExecutor(client, OSError(CONNECT), TimeoutError("no handshake"), [1, 2])
     assert executor.wait() == [1, 2]

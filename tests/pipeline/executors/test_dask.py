@@ -114,7 +114,7 @@ def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
 
 
 @pytest.mark.long
-def test_errors_in_tasks__come_out_as_they_were(clusters):
+def test_errors_in_tasks__are_raised_unchanged(clusters):
     def fail():
         raise OptionError("on purpose")
 

@@ -286,7 +286,7 @@ def divided(left, right):
     return left // right
 
 
-def test_functions_for_all_workers__pass_over_those_that_leave(cluster):
+def test_functions_for_all_workers__skip_workers_that_leave(cluster):
     executor = open_executor(cluster)
     try:
         with distributed.Client(cluster) as client:

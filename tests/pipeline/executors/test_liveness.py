@@ -64,7 +64,7 @@ def test_a_worker_that_is_not_heard_of__is_given_up(watch, clock):
     assert watch.look(1, {"b": WorkerSign(130.0, 0.0, False, ("sweep-1",))}) == ["b"]
 
 
-def test_a_worker_that_comes_to_itself__is_kept(watch, clock):
+def test_a_worker_that_recovers__is_kept(watch, clock):
     look(watch, clock, 60, {"a": STUCK})
     look(watch, clock, 10, {"a": BUSY}, counter=8)
     assert look(watch, clock, 90, {"a": STUCK}, counter=8) == []
@@ -81,14 +81,14 @@ def test_a_worker_that_others_use_too__may_let_this_fit_wait(watch, clock):
     assert "a" in look(watch, clock, 130, {"a": silent})
 
 
-def test_no_workers__is_said_and_then_lost_work(watch, clock):
+def test_missing_workers__are_reported_and_then_count_as_lost_work(watch, clock):
     look(watch, clock, 90, {})
     assert watch.said == ["the cluster has no workers; waiting for some (100 s at most)"]
     with pytest.raises(ClusterError, match="nothing has moved for 110 s with 0 workers"):
         look(watch, clock, 30, {})
 
 
-def test_tasks_that_are_left_without_a_worker_though_there_are_some__are_lost_work(watch, clock):
+def test_tasks_without_a_worker_although_workers_exist__count_as_lost_work(watch, clock):
     watch.look(1, {}, 3)
     watch.look(2, {"a": IDLE}, 3)
     with pytest.raises(ClusterError, match="all workers were lost"):
@@ -106,7 +106,7 @@ def test_a_cluster_where_tasks_end__is_well(watch, clock):
     assert watch.said == []
 
 
-def test_a_scheduler_that_does_not_answer__is_said_and_then_lost(watch, clock):
+def test_an_unresponsive_scheduler__is_reported_and_then_lost(watch, clock):
     for _ in range(9):
         clock[0] += 10
         watch.silent("timed out")
@@ -116,7 +116,7 @@ def test_a_scheduler_that_does_not_answer__is_said_and_then_lost(watch, clock):
         watch.silent("timed out")
 
 
-def test_a_scheduler_that_does_not_answer_again__is_said_again(watch, clock):
+def test_a_scheduler_that_stops_answering_again__is_reported_again(watch, clock):
     for _ in range(2):
         watch.silent("timed out")
         clock[0] += 10

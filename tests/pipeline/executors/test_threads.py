@@ -107,7 +107,7 @@ def submitted(executor, graph):
 
 
 @given(graphs(), st.integers(1, 5), st.randoms(use_true_random=False))
-def test_results__equal_serial_ones_in_the_order_asked_for(graph, threads, random):
+def test_results__equal_serial_ones_in_the_requested_order(graph, threads, random):
     expected = SerialExecutor().collect(submitted(SerialExecutor(), graph))
     executor = ThreadExecutor(threads)
     try:
@@ -197,7 +197,7 @@ def test_tasks__of_one_thread_run_in_the_order_of_submission(opened):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads__are_as_many_as_asked_for_and_all_of_them_work(opened, threads):
+def test_threads__are_as_many_as_requested_and_all_of_them_work(opened, threads):
     executor = opened(threads)
     assert executor.workers == threads
     # Each waits for all others: fewer threads would never come through.
@@ -230,7 +230,7 @@ def test_open_executor__gives_threads(workers):
 # Letting go ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_future_let_go_of__is_not_run(opened):
+def test_a_released_future__is_not_run(opened):
     executor, gate, ran = opened(1), threading.Event(), []
     first = executor.submit(gate.wait, PATIENCE)
     wanted = executor.submit(ran.append, "wanted")
@@ -243,7 +243,7 @@ def test_a_future_let_go_of__is_not_run(opened):
     assert ran == ["wanted", "last"]
 
 
-def test_what_another_needs__is_run_although_its_future_is_let_go_of(opened):
+def test_a_task_that_another_needs__is_run_although_its_future_is_released(opened):
     executor, gate = opened(1), threading.Event()
     blocking = executor.submit(gate.wait, PATIENCE)
     future = executor.submit(operator.neg, 1)

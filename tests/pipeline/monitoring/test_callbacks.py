@@ -28,7 +28,7 @@ number = 3
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     """A folder to work in, with a module of callbacks."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("signal.signal", lambda *_: None)
@@ -37,7 +37,7 @@ def here(tmp_path, monkeypatch):
     sys.modules.pop("my_callbacks", None)
 
 
-def test_a_fit__tells_callbacks_and_survives_them(here, small, capsys):
+def test_a_fit__tells_callbacks_and_survives_them(folder, small, capsys):
     words = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--iterations", "3", "--scheduler", "serial"]
     names = ["--callback", "my_callbacks:Failing", "--callback", "my_callbacks:listen"]
     assert main([*words, *names]) == 0
@@ -61,14 +61,14 @@ def test_a_fit__tells_callbacks_and_survives_them(here, small, capsys):
         ("no_such_module:listen", "ModuleNotFoundError"),
     ],
 )
-def test_wrong_names__are_refused_before_anything_runs(here, small, capsys, name, said):
+def test_wrong_names__are_refused_before_anything_runs(folder, small, capsys, name, said):
     with pytest.raises(OptionError, match=said):
         load_function(name, "callback")
     words = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--callback", name]
     assert main(words) == 2
     assert said in capsys.readouterr().err
-    assert not (here / "run").exists()
-    assert str(here) not in sys.path
+    assert not (folder / "run").exists()
+    assert str(folder) not in sys.path
 
 
 def test_interrupts__pass_through():
@@ -133,7 +133,7 @@ def mlflow(monkeypatch):
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
-def test_mlflow__gets_parameters_metrics_and_the_model(here, small, mlflow, restarts):
+def test_mlflow__gets_parameters_metrics_and_the_model(folder, small, mlflow, restarts):
     words = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--iterations", "3", "--heldout", small[1]]
     words += ["--scheduler", "serial", "--callback", "collapsium.pipeline.monitoring.mlflow_callback:MLflow", "--quiet"]
     assert main([*words, *(["--restarts", "2"] if restarts else [])]) == 0

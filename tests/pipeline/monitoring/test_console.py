@@ -141,7 +141,7 @@ def test_members__show_each_its_own_last_score(monkeypatch):
     assert "score -8.0000 (iteration 2)" in lines_of(told)[-1]
 
 
-def test_the_address_of_the_page__is_beside_that_of_the_dashboard():
+def test_the_address_of_the_page__is_next_to_the_dashboards():
     event = {"event": "cluster", "scheduler": "local", "workers": 2, "dashboard": "http://127.0.0.1:8787/status"}
     assert "progress at http://127.0.0.1:8787/collapsium, " in lines_of([event])[0]
     assert json.loads(lines_of([event], form="json")[0])["page"] == "http://127.0.0.1:8787/collapsium"
@@ -203,7 +203,7 @@ def test_vectors__have_values_and_columns():
     assert "1k values/s" in stream.getvalue()
 
 
-def test_events_that_come_late__are_summed_up():
+def test_events_that_arrive_late__are_summed_up():
     stream = io.StringIO()
     view = RunView(stream, behind=True)
     for event in TOLD:
@@ -229,7 +229,7 @@ def test_events__say_what_they_are_of(small, tmp_path):
     assert set(tokens) == {status.start["tokens"]}
 
 
-def test_time_left__goes_by_the_pace_of_late():
+def test_remaining_time__follows_the_recent_pace():
     status = RunStatus()
     for event in (start(), *(iteration(n) for n in (1, 2, 3))):
         status.add(event)

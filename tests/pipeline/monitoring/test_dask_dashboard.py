@@ -52,7 +52,7 @@ def read(url):
     return urllib.request.urlopen(url, timeout=30).read().decode()
 
 
-def test_the_page__is_there_and_in_the_navigation_of_all_others(served):
+def test_the_page__exists_and_is_in_the_navigation_of_all_others(served):
     url, scheduler = served
     assert len(re.findall(r'href="[./]*collapsium"', read(f"{url}/status"))) == 1
     page = read(f"{url}/collapsium")
@@ -83,7 +83,7 @@ def test_metrics__are_beside_those_of_dask(served):
     assert found['collapsium_run_active{run="/runs/one"}'] == "1.0"
 
 
-def test_runs__are_remembered_as_far_as_there_is_room(served):
+def test_runs__are_remembered_up_to_a_limit(served):
     runs = Runs()
     for number in range(RUNS + 3):
         told(Feed(lambda message: runs.log_event(TOPIC, message), f"/runs/{number}", list, 0.0))

@@ -118,7 +118,7 @@ def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
     assert views[-1].pauses
 
 
-def test_a_run_that_never_comes__is_waited_for_as_long_as_is_said(tmp_path):
+def test_a_run_that_never_begins__is_awaited_until_the_timeout(tmp_path):
     lines = []
     with pytest.raises(AbsentError, match="there is no run, and none has begun for 0 s"):
         follow(str(tmp_path / "nothing"), Seen, idle_timeout=0.1, every=0.01, notice=lines.append)

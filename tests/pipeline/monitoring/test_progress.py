@@ -70,7 +70,7 @@ def test_no_line__is_shown_within_a_command(terminal):
     assert terminal.getvalue() == ""
 
 
-def test_no_line__is_shown_in_a_pipe_unless_it_is_asked_for(monkeypatch):
+def test_no_line__is_shown_in_a_pipe_unless_requested(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=stream, modules={}))
     count(5)

@@ -66,7 +66,7 @@ def test_json__can_be_printed_and_is_read_as_it_was(value):
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-def test_formulas__stand_behind_an_apostrophe(text):
+def test_formulas__follow_an_apostrophe(text):
     assert csv_cell(text) == f"'{text}"
     assert csv_cell(csv_cell(text)) == csv_cell(text)
 
@@ -76,7 +76,7 @@ def test_numbers_and_other_texts__stay_as_they_are(text):
     assert csv_cell(text) == text
 
 
-def test_rows__hold_keys_as_they_are_and_texts_behind_an_apostrophe():
+def test_rows__hold_keys_unchanged_and_formulas_after_an_apostrophe():
     sink = io.StringIO()
     rows = CsvRows(sink, ["id", "number", "words"], "\n")
     rows.writerows([("=1", -2, rows.text("-a b")), ("-3", None, rows.text("a,b")), ("@x", -0.5, rows.text("-5"))])

@@ -164,7 +164,7 @@ def test_numbers__are_short(value, text):
     assert formatting.number(value) == text
 
 
-def test_plot__draws_what_is_asked_for(made, tmp_path, capsys):
+def test_plot__draws_the_requested_panels(made, tmp_path, capsys):
     assert plot(made[0], tmp_path / "a.svg") == ["score", "change", "sizes", "map"]
     assert plot(made[0], tmp_path / "b.svg") == ["score", "change", "sizes", "map"]
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()

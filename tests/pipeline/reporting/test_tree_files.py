@@ -174,7 +174,7 @@ def test_topics__have_parents_and_levels_and_keep_what_has_tokens_below(model):
     np.testing.assert_allclose([node.below for node in found], [0.8, 0.4, 0.25, 0.15, 0.1])
 
 
-def test_topics__where_none_has_tokens_all_are_there(model, monkeypatch):
+def test_topics__are_all_listed_if_none_has_tokens(model, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "SHARE", dict.fromkeys(NODES, 0.0))
     assert [node.id for node in topics(model)] == list(NODES)
 

@@ -65,7 +65,7 @@ def test_shape__refuses_what_is_no_tree(parents):
         shape_of(np.arange(len(parents)), np.array(parents), np.ones(len(parents)))
 
 
-def test_shape__refuses_an_id_that_is_there_twice():
+def test_shape__refuses_an_id_that_occurs_twice():
     with pytest.raises(ValueError, match="expected a tree"):
         shape_of(np.array([0, 1, 1]), np.array([-1, 0, 0]), np.ones(3))
 

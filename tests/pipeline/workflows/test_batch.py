@@ -192,7 +192,7 @@ def test_an_ingest_that_is_killed__is_made_once(job, done):
     assert batch(job).documents == 40
 
 
-def test_documents_that_come_while_a_version_is_unfinished__make_the_next_one(job):
+def test_documents_that_arrive_while_a_version_is_unfinished__belong_to_the_next_one(job):
     def sink(event):
         if event["event"] == "step" and event["step"] == "evaluate":
             raise Killed
@@ -275,7 +275,7 @@ def test_two_at_once__the_second_is_refused_with_its_own_code(job, capsys):
     assert json.loads(capsys.readouterr().out)["outcome"] == "locked"
 
 
-def test_files_that_change_or_go__are_warned_of(job):
+def test_files_that_change_or_disappear__are_reported(job):
     batch(job)
     write_day(job.parent, 2, documents=10)
     batch(job)
@@ -400,7 +400,7 @@ def test_an_empty_file__is_read_once_it_holds_something_and_so_is_one_that_takes
     assert (found.documents, found.warnings) == (55, ())
 
 
-def test_a_job_of_too_few_words_to_hold_any_out__continues_when_there_are_more(job):
+def test_a_job_with_too_few_words_to_hold_out__continues_once_it_has_more(job):
     job.write_text(JOB.replace("iterations = 30", "iterations = 2"))
     (job.parent / "day-1.jsonl").write_text('{"id": "x", "text": "sailor"}\n')
     with pytest.raises(InputError, match="empty"):
@@ -410,7 +410,7 @@ def test_a_job_of_too_few_words_to_hold_any_out__continues_when_there_are_more(j
     assert batch(job).documents == 41
 
 
-def test_names__go_over_to_the_next_version_with_the_ids(job):
+def test_names__carry_over_to_the_next_version_with_the_ids(job):
     batch(job)
     current = job.parent / "job/published/current"
     named = name_topics(current, lambda words, documents: f"about {words[0]}")
@@ -425,7 +425,7 @@ def test_names__go_over_to_the_next_version_with_the_ids(job):
 COURT = ["judge", "court", "lawyer", "jury", "verdict", "appeal", "witness", "trial", "statute", "clerk"]
 
 
-def test_a_new_topic__gets_an_id_that_none_had_and_the_others_keep_theirs(job):
+def test_a_new_topic__gets_an_unused_id_and_the_others_keep_theirs(job):
     job.write_text(job.read_text().replace("shard_tokens = 600", "shard_tokens = 600\ngrow = true"))
     batch(job)
     current = job.parent / "job/published/current"

@@ -219,7 +219,7 @@ def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_to
         assert bits(model, len(model.record.shards)) == bits(other, len(other.record.shards))
 
 
-def test_a_start__is_that_of_fits_that_begin_afresh(tmp_path):
+def test_a_start__matches_new_fits(tmp_path):
     text = QUICK.replace(
         '"lda"', '"lda"\nstart = "documents"\nstart-strength = 2.0\nweights = "weights.csv"'
     )  # names of 0.1
@@ -236,7 +236,7 @@ def test_a_start__is_that_of_fits_that_begin_afresh(tmp_path):
 
 
 @pytest.mark.parametrize("days", ["restarts"], indirect=True)
-def test_a_mean_prediction_of_known_words__is_that_of_the_mean(days):
+def test_the_prediction_of_known_words__matches_the_mean_of_the_members(days):
     """A model that is counted twice predicts as it does by itself, whichever words are scored."""
     *_, place = days
     parts = [place / f"job/cycles/0002/{name}" for name in ("train", "heldout")]

@@ -47,7 +47,7 @@ def test_a_job__names_what_the_environment_has(job, monkeypatch):
     assert asked.limits_when(False) == {"tolerance": 0.01, "iterations": 30}
 
 
-def test_sizes__are_said_as_on_the_command_line(job):
+def test_sizes__are_written_as_on_the_command_line(job):
     job.write_text(JOB.replace("shard_tokens = 600", 'max_decompressed = "1.5GB"'))
     from collapsium.pipeline.workflows.batch.job_file import read_job
 

@@ -108,7 +108,7 @@ SEGMENTS = pa.list_(pa.int32())
 
 
 @given(st.lists(st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=4) | st.none(), max_size=5), st.integers(0))
-def test_segments__stay_with_whatever_counts_and_those_without_a_pair_are_empty(lists, seed):
+def test_segments__keep_their_pairs_for_any_counts_and_are_empty_without_one(lists, seed):
     drawn = [[] if segments is None else segments for segments in lists]
     flat = [count for document in drawn for segment in document for count in segment]
     lengths = [None if segments is None else list(map(len, segments)) for segments in lists]
@@ -140,7 +140,7 @@ def test_segments__stay_with_whatever_counts_and_those_without_a_pair_are_empty(
         ([1, 0, 0], [[1, 0, 1], [0, 1]], ""),
     ],
 )
-def test_segments_that_are_not_those_of_the_pairs__are_found(tmp_path, words, lengths, told):
+def test_segments_that_do_not_match_the_pairs__are_found(tmp_path, words, lengths, told):
     numbers = np.array(words, dtype=np.int32)
     extras = {"segments": pa.array(lengths, SEGMENTS)}
     with created(Folder(tmp_path / "c")) as folder:

@@ -8,7 +8,7 @@ from collapsium.storage.corpus.parquet import LABELS
 
 
 @given(st.lists(st.frozensets(st.integers(0, 4), max_size=4), min_size=1, max_size=6), st.data())
-def test_take__gives_documents_in_any_order_and_as_often_as_asked(rows, data):
+def test_take__returns_documents_in_any_order_and_repeatedly(rows, data):
     listed = [[{"field": "x", "value": str(value)} for value in sorted(row)] for row in rows]
     numbers = pa.array([float(n) if n % 2 else None for n in range(len(rows))], pa.float64())
     labels = labels_of(len(rows), {"labels": pa.array(listed, LABELS), "y": numbers})

@@ -37,7 +37,7 @@ def test_shards__keep_each_segment_with_its_words(rows):
 
 
 @given(DOCUMENTS)
-def test_segments__go_through_scratch_files(tmp_path_factory, rows):
+def test_segments__pass_through_scratch_files(tmp_path_factory, rows):
     shard = Shard.of(3, documents_of_segments(rows), segmented=True)
     again = open_shard(store_shard(shard, str(tmp_path_factory.mktemp("scratch"))))
     np.testing.assert_array_equal(again.segments.documents, shard.segments.documents)

@@ -230,7 +230,7 @@ def test_a_shard_without_documents__is_no_shard(corpus):
 # Summaries -----------------------------------------------------------------------------------------------------------
 
 
-def test_whatever_goes_wrong_with_a_summary__the_model_is_kept(tmp_path, monkeypatch):
+def test_the_model__is_kept_if_its_summary_fails(tmp_path, monkeypatch):
     source, told = write_corpus(tmp_path / "c", [{0: 1, 1: 2}, {1: 1}], 2), []
 
     def fails(*_):

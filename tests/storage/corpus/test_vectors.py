@@ -115,7 +115,7 @@ def test_default_shards__equal_shards_of_the_same_tokens(tmp_path):
     assert [row.documents for row in corpus.manifest.shards] == [113, 113, 113, 111]
 
 
-def test_corpora_of_documents__say_what_they_said_before(tmp_path):
+def test_manifests_of_documents__are_unchanged(tmp_path):
     corpus = Corpus(write_corpus(tmp_path / "c", [{0: 1}, {1: 2}], 2))
     said = json.loads((tmp_path / "c/manifest.json").read_text())
     assert said["version"] == 2

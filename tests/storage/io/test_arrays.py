@@ -71,7 +71,7 @@ def test_files__match_zarr(values, size, compress):
 
 
 @given(VALUES, st.integers(1, 4), st.booleans(), st.sampled_from("./"), st.integers(-9, 9), st.integers(-9, 9))
-def test_rows__are_those_that_were_written(values, rows, compress, separator, first, last):
+def test_rows__are_read_as_they_were_written(values, rows, compress, separator, first, last):
     layout = layout_of(values, rows, compress, separator)
     files = by_zarr(values, layout.chunks, compress, separator)
     found = StoredRows("x", parse_metadata(files["x/zarr.json"], "x"), lambda key: files[f"x/{key}"])
@@ -83,12 +83,12 @@ def test_rows__are_those_that_were_written(values, rows, compress, separator, fi
 
 
 @given(st.dictionaries(st.text("abc_", min_size=1, max_size=5), VALUES, max_size=3), st.booleans())
-def test_groups__are_opened_by_zarr_and_like_it(tmp_path_factory, given, compress):
+def test_groups__are_opened_by_zarr_and_like_it(tmp_path_factory, drawn, compress):
     folder = Folder(tmp_path_factory.mktemp("group"))
-    wanted = {**given, "number": np.array(2.5), "other": np.array(7)}
+    wanted = {**drawn, "number": np.array(2.5), "other": np.array(7)}
     write_arrays(folder, wanted, compress=compress)
     group = zarr.open_group(folder.url, mode="r", zarr_format=3)
-    for name, values in given.items():
+    for name, values in drawn.items():
         np.testing.assert_array_equal(group[name][...] if values.size else values, values)
     found = read_arrays(folder)
     assert found.keys() == wanted.keys()
@@ -96,7 +96,7 @@ def test_groups__are_opened_by_zarr_and_like_it(tmp_path_factory, given, compres
         np.testing.assert_array_equal(found[name], values)
 
 
-def test_groups_of_release_0_1__whose_chunks_lie_in_folders_are_read_and_replaced(tmp_path):
+def test_groups_of_release_0_1__with_chunks_in_folders_are_read_and_replaced(tmp_path):
     folder, values = Folder(tmp_path / "g"), np.arange(12.0).reshape(6, 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrays, "Layout", lambda *fields: Layout(*fields, separator="/"))

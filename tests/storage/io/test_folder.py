@@ -90,7 +90,7 @@ def test_checkpoints__that_are_somebodys_folders_stay(run):
     assert Checkpoints(Folder(run) / "checkpoints").latest() == 5
 
 
-def test_an_unfinished_checkpoint__that_a_kill_has_left_goes(run):
+def test_an_unfinished_checkpoint_of_a_killed_run__is_removed(run):
     place = run / "checkpoints" / "00000000"
     (place / "rows").mkdir(parents=True)
     (place / ".events.jsonl.0123abcd.part").write_bytes(b"{")

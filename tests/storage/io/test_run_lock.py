@@ -131,7 +131,7 @@ def test_generations__rise_with_each_takeover(folder, clock, elsewhere):
     assert not folder.exists()
 
 
-def test_generations__rise_above_those_that_have_begun_a_checkpoint(tmp_path):
+def test_generations__exceed_every_generation_that_began_a_checkpoint(tmp_path):
     run = Run(tmp_path / "run")
     run.create({})
     for generation in (1, 2, 3):

@@ -51,7 +51,7 @@ def test_created__leaves_what_another_is_making(tmp_path):
     assert hidden(tmp_path) == []
 
 
-def test_replaced__that_cannot_be_put_in_its_place_leaves_the_old_one(tmp_path, monkeypatch):
+def test_a_failed_replacement__leaves_the_old_file(tmp_path, monkeypatch):
     with created(Folder(tmp_path / "c")) as place:
         place.write("old", b"")
     rename = Folder.rename

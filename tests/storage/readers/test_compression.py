@@ -99,7 +99,7 @@ def test_no_beginning_of_a_compressed_file__is_taken_for_the_whole(tmp_path_fact
     assert refused(tmp_path_factory.mktemp("cut"), name, whole[: int(share * len(whole))])
 
 
-def test_zeros_behind_gzip_and_xz__are_padding(tmp_path):
+def test_zeros_after_gzip_and_xz__are_padding(tmp_path):
     assert content(tmp_path, "x.gz", gzip.compress(DATA) + bytes(512)) == DATA
     assert content(tmp_path, "x.xz", lzma.compress(DATA) + bytes(8)) == DATA
 
@@ -120,7 +120,7 @@ def test_decompression__does_not_depend_on_what_else_is_installed(tmp_path, monk
     assert "cut short or damaged" in refused(tmp_path, "x.csv.zst", whole[:-5])
 
 
-def test_archives_of_one_file__are_read_and_those_of_several_refused(tmp_path):
+def test_archives_of_one_file__are_read_and_larger_ones_refused(tmp_path):
     assert content(tmp_path, "x.csv.zip", zipped("x.csv")) == DATA
     assert content(tmp_path, "x.csv.zip", zipped("x.csv", "__MACOSX/._x.csv", "d/.DS_Store")) == DATA
     assert "archive of 2 files (a.csv, b.csv)" in refused(tmp_path, "x.csv.zip", zipped("a.csv", "b.csv"))

@@ -181,7 +181,7 @@ def test_names_of_features__are_regions_of_bed_files_and_ids_where_names_are_sha
     assert Corpus(tmp_path / "bed").vocabulary.words == PEAKS
 
 
-def test_orientation__is_that_of_the_names_and_has_to_be_said_where_they_do_not_tell(tmp_path):
+def test_orientation__follows_from_the_names_or_must_be_declared(tmp_path):
     square = write_10x(tmp_path / "square", COUNTS[:5], barcodes=CELLS[:5])
     with pytest.raises(InputError, match="its 5 rows may be documents or words.*`transpose`"):
         ingest(square, tmp_path / "corpus")

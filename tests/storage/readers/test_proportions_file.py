@@ -143,7 +143,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
-def test_a_fault__is_named_with_its_column_and_row(tmp_path, fault):
+def test_a_fault__is_reported_with_its_column_and_row(tmp_path, fault):
     columns, text = FAULTS[fault]
     path = written(tmp_path, columns)
     with pytest.raises(InputError, match=text) as raised:

@@ -258,7 +258,7 @@ def test_several_sources__are_one_corpus_with_distinct_ids(tmp_path):
     assert rows_of(Corpus(tmp_path / "corpus")) == [{0: 1}, {2: 3}] * 2
 
 
-def test_several_sources__of_one_name_keep_distinct_ids_and_none_comes_twice(tmp_path):
+def test_several_sources__of_one_name_keep_distinct_ids_and_no_duplicates(tmp_path):
     vocabulary = put(tmp_path, "v.txt", VOCABULARY)
     paths = [put(tmp_path / place, "x.ldac", "1 0:1\n") for place in ("a", "b")]
     options = ReadOptions(vocabulary=vocabulary)

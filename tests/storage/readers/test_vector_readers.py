@@ -214,7 +214,7 @@ def test_zarr__is_read_from_any_store():
         ("nan,inf\n3,4\n", "yes", ["nan", "inf"]),
     ],
 )
-def test_header__is_found_or_said(tmp_path, text, header, columns):
+def test_header__is_detected_or_declared(tmp_path, text, header, columns):
     source = open_vectors([put(tmp_path, "x.csv", text)], ReadOptions(header=header))
     assert source.columns() == columns
     assert sum(len(part) for part in source.vectors()) == text.count("\n") - (columns[0] != "x1")
@@ -227,7 +227,7 @@ def test_vocabulary__names_the_columns(tmp_path):
         open_vectors([path], ReadOptions(vocabulary=put(tmp_path, "few", "p\nq\n")))
 
 
-def test_several_files__are_one_behind_another(tmp_path):
+def test_several_files__are_read_one_after_another(tmp_path):
     paths = [put(tmp_path, "a/x.tra", "1,2,0\n3,4,1\n"), write("npy", tmp_path, np.array([[5.0, 6.0, 1.0]]))]
     found = read(*paths, labels=("digit=-1",))
     assert found.values.tolist() == [[1, 2], [3, 4], [5, 6]]

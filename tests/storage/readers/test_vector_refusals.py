@@ -64,7 +64,7 @@ def test_values_that_are_not_finite__are_named(tmp_path, monkeypatch, kind):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_the_column_that_is_named__is_that_of_the_file(tmp_path):
+def test_an_error__names_the_column_by_its_place_in_the_file(tmp_path):
     path = put(tmp_path, "x.csv", "a,1,2\nb,3,nan\n")
     with pytest.raises(InputError, match=r"row 2, column 3 \('x2'\)"):
         read(path, labels=("1",))
@@ -84,7 +84,7 @@ def test_the_column_that_is_named__is_that_of_the_file(tmp_path):
         ({"header": "no", "labels": ("a",)}, "names no columns; expected a number"),
     ],
 )
-def test_columns__that_are_not_there_are_refused(tmp_path, options, message):
+def test_missing_columns__are_refused(tmp_path, options, message):
     with pytest.raises(OptionError, match=message):
         read(put(tmp_path, "x.csv", "a,b\n1,2\n"), **options)
 
@@ -94,7 +94,7 @@ def test_no_column_of_values__is_refused(tmp_path):
         read(put(tmp_path, "x.csv", "1,2\n"), labels=("1", "2"))
 
 
-def test_ids__are_there_and_differ(tmp_path):
+def test_ids__exist_and_differ(tmp_path):
     for text, message in (
         ("a,1\n,2\n", "row 2: expected an id, found none"),
         ("a,1\nb,2\na,3\n", "row 3: the id 'a' occurs twice"),

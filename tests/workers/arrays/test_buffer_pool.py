@@ -99,15 +99,20 @@ def test_pieces__are_taken_that_waste_least(pool):
     where = {size: place(array) for size, array in held.items()}
     held.clear()
     assert sorted(pieces(pool)) == sorted(where)
-    assert place(one := large(pool, 2 * SMALL - 1)) == where[2 * SMALL]
-    assert place(two := large(pool, 2 * SMALL - 1)) == where[3 * SMALL]
-    assert place(three := large(pool, 3 * SMALL + 1)) == where[4 * SMALL]
+    assert place(first := large(pool, 2 * SMALL - 1)) == where[2 * SMALL]
+    assert place(second := large(pool, 2 * SMALL - 1)) == where[3 * SMALL]
+    assert place(third := large(pool, 3 * SMALL + 1)) == where[4 * SMALL]
     # The largest would be mostly empty: a piece of its own is made instead, though it waits.
-    assert place(four := large(pool, SMALL)) not in where.values()
+    assert place(fourth := large(pool, SMALL)) not in where.values()
     assert pieces(pool) == [10 * SMALL]
     # Up to so many times too large it is taken.
     assert place(large(pool, int(10 * SMALL / WASTE) + 1)) == where[10 * SMALL]
-    assert [array.size for array in (one, two, three, four)] == [2 * SMALL - 1, 2 * SMALL - 1, 3 * SMALL + 1, SMALL]
+    assert [array.size for array in (first, second, third, fourth)] == [
+        2 * SMALL - 1,
+        2 * SMALL - 1,
+        3 * SMALL + 1,
+        SMALL,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +224,7 @@ def test_limit__is_what_was_in_use_at_once_until_nothing_is(pool):
 
 
 @pytest.mark.usefixtures("nothing_idle")
-def test_limit__lets_go_of_what_has_waited_longest(pool):
+def test_limit__releases_the_buffers_that_were_unused_longest(pool):
     arrays = [large(pool, LARGE + n * PAGE) for n in range(5)]
     for _ in range(4):
         arrays.pop(0)
@@ -299,7 +304,7 @@ def test_limit__where_memory_is_short__leaves_what_was_reserved(pool):
 
 
 @pytest.mark.usefixtures("nothing_idle")
-def test_pieces__that_go_are_given_back_to_the_system(pool, monkeypatch):
+def test_released_pieces__are_returned_to_the_system(pool, monkeypatch):
     class Piece(mmap.mmap):
         """A piece that can be referred to weakly."""
 

@@ -57,9 +57,9 @@ def test_part__equals_slicing(tmp_path, given_arrays, first, last):
 
 
 @given(named(), st.integers(0, 5), st.integers(0, 5))
-def test_writer__puts_portions_behind_one_another(tmp_path, given_arrays, one, two):
+def test_writer__writes_chunks_one_after_another(tmp_path, given_arrays, some_rows, other_rows):
     writer = SpillWriter(str(tmp_path))
-    low, high = sorted((one, two))
+    low, high = sorted((some_rows, other_rows))
     rows = {name: values for name, values in given_arrays.items() if values.ndim}
     for first, last in ((0, low), (low, high), (high, 5)):
         writer.add({name: values[first:last] for name, values in rows.items()})

@@ -88,7 +88,7 @@ def test_dates_of_records__are_kept_as_texts_that_are_read(value, text):
 
 
 @given(moments, st.sampled_from(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%d-%b-%Y %H:%M:%S", "%d %B %Y", "%b %d, %Y %H:%M"]))
-def test_dates__are_those_that_were_written(at, form):
+def test_dates__are_read_as_they_were_written(at, form):
     text = at.strftime(form).replace(at.strftime("%Y"), f"{at.year:04d}")
     found = read_date(text)
     expected = hours_of(at) if "%H" in form else hours_of(at) // 24 * 24

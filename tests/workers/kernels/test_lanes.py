@@ -75,7 +75,7 @@ def in_halves(x):
 
 
 @given(st.integers(0, 2**31))
-def test_operations__equal_those_of_numpy(seed):
+def test_operations__equal_numpys(seed):
     noise = np.random.default_rng(seed)
     values = noise.uniform(0.001, 2000.0, 1 + 2 * LANES).astype(np.float32)
     steps = noise.integers(0, 2**16, 1 + LANES).astype(np.uint16)

@@ -99,7 +99,7 @@ def test_fold_in__gives_words_that_no_topic_makes_to_the_topics_of_the_document(
 
 
 @given(shards(some_token=False), st.integers(0, 1000))
-def test_fold_in__with_priors_of_documents_equals_that_of_single_documents(drawn, seed):
+def test_fold_in__with_priors_of_documents_equals_single_documents(drawn, seed):
     shard, q = drawn
     generator = np.random.default_rng(seed)
     phi = generator.random((shard.words.size, q.shape[1])) + 0.01

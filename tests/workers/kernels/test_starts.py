@@ -135,7 +135,7 @@ def test_seeds_and_labels__match_k_means(seed, size, weighted, candidates):
 
 
 @given(SEEDS, st.sampled_from([0.0, 0.5]), st.sampled_from([0.3, 1.0]))
-def test_a_mixture__is_that_of_plain_sums(seed, root_share, power):
+def test_a_mixture__matches_plain_sums(seed, root_share, power):
     generator, pairs, number = drawn(seed)
     topics, root = generator.dirichlet(np.ones(WORDS), size=3).T.astype(np.float32), generator.dirichlet(np.ones(WORDS))
     model = starts.Mixture(np.ascontiguousarray(topics), root, generator.normal(size=3), root_share, power)

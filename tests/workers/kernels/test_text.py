@@ -24,7 +24,7 @@ def cut(given_texts, slots):
 
 
 @given(texts, st.sampled_from([2, 8, 64]))
-def test_runs__are_numbered_as_they_come(given_texts, slots):
+def test_runs__are_numbered_by_first_occurrence(given_texts, slots):
     numbers, ends, runs = cut(given_texts, slots)
     found, expected = naive.number_runs(given_texts, INSIDE)
     assert runs == expected

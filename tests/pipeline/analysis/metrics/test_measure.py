@@ -132,7 +132,7 @@ def test_metrics_of_labels__of_unseen_texts(place):
     assert "fitted to 90 training documents, on 60 unseen ones" in of_corpus["classifier-accuracy"].definition
 
 
-def test_perplexity__is_that_of_evaluate(place):
+def test_perplexity__equals_evaluates(place):
     heldout = measure(place / "run", metrics="perplexity,document-perplexity", heldout=place / "heldout", **SERIAL)
     assert heldout["perplexity"].value == pytest.approx(
         evaluate(place / "run", heldout=place / "heldout", **SERIAL).perplexity
@@ -155,7 +155,7 @@ def test_document_perplexity__gives_each_document_the_same_weight(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["left-to-right", "annealed-importance"])
-def test_likelihood__of_one_topic_is_that_of_its_words(tmp_path, name):
+def test_likelihood__of_one_topic_follows_from_its_words(tmp_path, name):
     corpus = write_corpus(tmp_path / "corpus", [{0: 30}, {1: 3}, {0: 10, 2: 2}], 3)
     unseen = write_corpus(tmp_path / "unseen", [{0: 4, 1: 2}, {}, {2: 1}], 3, ids=["x", "y", "z"])
     fit(corpus, tmp_path / "run", family="lda", topics=1, iterations=2, **SERIAL)

@@ -107,7 +107,7 @@ def test_names_by_hand_and_by_seeds__are_not_replaced_by_a_namer(run):
     assert named[2].startswith("about ")
 
 
-def test_names__stay_when_a_run_goes_on_and_when_a_fit_begins_from_it(run, small, tmp_path):
+def test_names__persist_when_a_run_continues_and_when_a_fit_begins_from_it(run, small, tmp_path):
     named = name_topics(run, first_word)
     resume(run, iterations=8, scheduler="serial")
     assert names_of(run) == named

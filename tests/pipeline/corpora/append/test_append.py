@@ -53,7 +53,7 @@ def files_of(folder):
 
 
 @pytest.mark.parametrize("grow", [False, True])
-def test_append__adds_shards_behind_existing_ones(place, grow):
+def test_append__adds_shards_after_existing_ones(place, grow):
     before, old = files_of(place / "c"), Corpus(place / "c")
     manifest = append(place / "c", place / "new.jsonl", grow=grow)
     after = files_of(place / "c")
@@ -86,7 +86,7 @@ def test_append__gives_the_same_bits_for_any_workers_and_sources_cut_otherwise(p
     assert files_of(place / "c") == files_of(place / "d")
 
 
-def test_append__refuses_or_skips_what_is_there(place):
+def test_append__refuses_or_skips_existing_documents(place):
     append(place / "c", place / "new.jsonl")
     before = files_of(place / "c")
     for other in (
@@ -109,7 +109,7 @@ def test_append__refuses_or_skips_what_is_there(place):
 
 
 @pytest.mark.parametrize("grow", [False, True])
-def test_append__of_the_same_documents_again_says_that_they_are_there(place, grow, capsys):
+def test_append__reports_documents_that_the_corpus_has_already(place, grow, capsys):
     options = ["--grow"] if grow else []
     first = append(place / "c", place / "new.jsonl", grow=grow)
     assert main(["append", str(place / "c"), str(place / "new.jsonl"), *options]) == 0
@@ -152,7 +152,7 @@ def test_append__takes_one_at_a_time(place):
         append(place / "c", place / "new.jsonl")
 
 
-def test_append__keeps_what_an_addition_has_told_that_ended_as_this_one_began(place, monkeypatch):
+def test_append__keeps_the_report_of_an_addition_that_ended_as_this_one_began(place, monkeypatch):
     put_lines(place / "more.jsonl", [{"id": "m1", "text": "aa bb cc"}])
     lock = appending.RunLock
 

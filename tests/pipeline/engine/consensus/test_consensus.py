@@ -154,7 +154,7 @@ def test_a_finished_consensus__is_left_alone(consensus, tmp_path):
     assert all(path.stat().st_mtime_ns == at for path, at in before.items())
 
 
-def test_more_iterations__go_on_in_the_members_and_join_them_anew(small, consensus, tmp_path):
+def test_more_iterations__continue_the_members_and_join_them_again(small, consensus, tmp_path):
     run = shutil.copytree(consensus, tmp_path / "run")
     resume(run, iterations=8)
     fit(small[0], tmp_path / "anew", heldout=small[1], **{**OPTIONS, "iterations": 8})

@@ -159,7 +159,7 @@ def test_a_run_stopped_before_its_members_were_matched__continues(small, ensembl
     assert (run / MEAN).stat().st_mtime_ns == before
 
 
-def test_names__last_when_members_go_on(ensemble, tmp_path):
+def test_names__persist_when_members_continue(ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
     name_topics(run, lambda words, texts: words[0].upper())
     names = Model(run).topic_names

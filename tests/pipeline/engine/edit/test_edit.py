@@ -117,7 +117,7 @@ def test_edited_models__are_models_like_any_other(run, small, tmp_path):
     assert verify(tmp_path / "warm").broken == []
 
 
-def test_names__go_with_merged_topics(lda, tmp_path):
+def test_names__follow_merged_topics(lda, tmp_path):
     shutil.copytree(lda, tmp_path / "run")
     named = name_topics(tmp_path / "run", lambda words, documents: words[0])
     first, second, third = largest(lda, 3)

@@ -43,7 +43,7 @@ def test_waiting_in_vain__counts_when_a_cluster_is_looked_for_again(monkeypatch)
     assert watch.deadline() == 1601.0
 
 
-def test_a_call_that_never_returns__is_waited_for_no_longer_than_was_said():
+def test_a_call_that_never_returns__is_abandoned_after_its_limit():
     never = threading.Event()
     with pytest.raises(TimeoutError, match="no answer within 0.01 s"):
         within(0.01, never.wait)

@@ -36,11 +36,11 @@ def height(tree):
     return 1 + max(map(height, tree)) if isinstance(tree, tuple) else 0
 
 
-def summed(count, each=lambda sums: None):
+def summed(count, after_each=lambda sums: None):
     sums = _Sums(Writing())
     for number in range(count):
         sums.add(number, 0)
-        each(sums)
+        after_each(sums)
     return sums
 
 
@@ -86,7 +86,7 @@ def test_sums__are_the_same_wherever_shards_have_their_homes_and_however_many_wa
     assert len(folding.homes) <= len(executor.homes)
 
 
-def test_sums__that_go_on_at_another_home_are_added_there_in_one_task():
+def test_sums_for_another_host__are_added_there_in_one_task():
     sums = _Sums(folding := Folding())
     for number, home in enumerate([0, 0, 0, 0, 1, 1, 1, 1]):
         sums.add(number, home)

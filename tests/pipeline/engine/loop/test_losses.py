@@ -21,7 +21,7 @@ from tests.fits import problem_of
 from tests.waiting import PATIENCE
 
 
-def test_shards_that_are_lost__are_read_again_by_the_first_of_those_that_miss_them(small):
+def test_lost_shards__are_read_again_by_the_first_fit_that_misses_them(small):
     request = Request(Corpus(small[0]), None, "lda", make_options("lda", {"topics": 2}), Limits(), 0)
     loaded = LoadedCorpus(request, [], SerialExecutor(), Scratch())
     problem, other = loaded.problem(1), loaded.problem(2)

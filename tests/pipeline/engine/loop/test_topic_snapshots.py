@@ -107,7 +107,7 @@ def test_words__of_a_run_that_has_ended_match_its_end(small, tmp_path, options, 
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
-def test_words__of_a_run_that_goes_on_are_as_fresh_as_of_one_that_was_not_stopped(small, tmp_path, restarts):
+def test_words__of_a_resumed_run_are_as_recent_as_without_interruption(small, tmp_path, restarts):
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == 14:
             raise KeyboardInterrupt

@@ -96,9 +96,9 @@ def sizes(found):
 
 
 @given(SHARDS, PLACES, OPTIONS, st.integers(1, 5000), st.integers(1, 5000), st.sampled_from(["lda", "hdp"]))
-def test_plan__grows_with_topics(pairs, where, options, one, other, family):
+def test_plan__grows_with_topics(pairs, where, options, first, second, family):
     """Up to 128 topics, of which documents may list all, and above, where they list fewer."""
-    low, high = sorted((one, other))
+    low, high = sorted((first, second))
     assume((low <= 128) == (high <= 128))
     corpus = corpus_of(pairs)
     less, more = (planned(corpus, topics, where, family, **options) for topics in (low, high))

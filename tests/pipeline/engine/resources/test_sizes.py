@@ -60,8 +60,8 @@ def test_size__is_written_short_and_read_back_as_about_the_same(count):
 
 
 @given(st.floats(0, 1e17), st.floats(0, 1e17))
-def test_size__keeps_the_order(one, other):
-    low, high = sorted((one, other))
+def test_size__keeps_the_order(first, second):
+    low, high = sorted((first, second))
     assume(size(low) != "0 B")
     assert parse_size(size(low)) <= parse_size(size(high))
 

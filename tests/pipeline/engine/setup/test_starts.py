@@ -191,7 +191,7 @@ def test_families__name_the_starts_that_they_take(family):
 
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)
 @pytest.mark.parametrize("family", ["lda", "gibbs-lda"])
-def test_a_computed_start__is_that_of_any_executor(planted, tmp_path, kind, family):
+def test_a_computed_initialisation__does_not_depend_on_the_executor(planted, tmp_path, kind, family):
     events, options = [], {**FIT, "family": family, "heldout": planted[1], "init": kind, "iterations": 2}
     model = fit(planted[0], tmp_path / "serial", sinks=[events.append], **options)
     again = fit(planted[0], tmp_path / "threads", **{**options, "scheduler": "threads", "workers": 2})
@@ -335,7 +335,7 @@ def test_tokens__are_all_there_beside_a_start_of_great_strength(planted, tmp_pat
 
 
 @pytest.mark.parametrize("strength", [2.0, 6.0])
-def test_tokens_of_a_start__go_with_topics_that_a_document_drops(planted, tmp_path, strength):
+def test_tokens_of_an_initialisation__leave_with_topics_that_a_document_drops(planted, tmp_path, strength):
     """A document without room for pseudo-tokens has that many fewer in the record."""
     drawn = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(planted[2]))
     options = {

@@ -11,7 +11,7 @@ from tests.pipeline.workflows.compare.conftest import GRID, WITH_BETA
 pytestmark = pytest.mark.xdist_group("comparing")  # what it compares is fitted once
 
 
-def test_plots__are_there_where_matplotlib_is(compared):
+def test_plots__are_made_if_matplotlib_is_installed(compared):
     if importlib.util.find_spec("matplotlib") is None:
         pytest.skip("matplotlib is not installed")
     assert compared.plots == ("score-by-topics",)
@@ -20,7 +20,7 @@ def test_plots__are_there_where_matplotlib_is(compared):
     assert "<svg" in (place / "score-by-topics.svg").read_text()
 
 
-def test_without_matplotlib__all_but_the_plots_is_there(small, compared):
+def test_without_matplotlib__everything_but_the_plots_is_written(small, compared):
     events = []
     options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     found = compare(small[0], compared.folder, sinks=[events.append], **options)

@@ -19,7 +19,7 @@ ROW = {
     ("value", "error", "text"),
     [(-7.25, None, "-7.2500"), (-7.25, 0.01, "-7.2500 ± 0.0100"), (None, None, ""), (None, 0.01, "")],
 )
-def test_numbers__have_their_standard_errors_where_there_are_any(value, error, text):
+def test_numbers__have_standard_errors_if_there_are_any(value, error, text):
     assert tables.number_text(value, ".4f", error) == text
 
 

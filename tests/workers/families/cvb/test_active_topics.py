@@ -51,14 +51,14 @@ SHORT = MAX_RESPONSIBILITIES // MAX_COMPLETE_TOPICS  # Pairs of documents that a
 
 
 @given(st.integers(0, SHORT), st.integers(0, SHORT), TOPICS, MOST)
-def test_max_active__does_not_shrink_with_pairs_of_short_documents(one, other, topics, most):
-    found = max_active(offsets_of(sorted((one, other))), topics, most)
+def test_max_active__does_not_shrink_with_pairs_of_short_documents(first, second, topics, most):
+    found = max_active(offsets_of(sorted((first, second))), topics, most)
     assert found[0] <= found[1]
 
 
 @given(st.integers(SHORT, 10**6), st.integers(SHORT, 10**6), TOPICS, MOST)
-def test_max_active__limits_the_responsibilities_of_long_documents(one, other, topics, most):
-    lengths = sorted((one, other))
+def test_max_active__limits_the_responsibilities_of_long_documents(first, second, topics, most):
+    lengths = sorted((first, second))
     found = max_active(offsets_of(lengths), topics, most)
     assert most or ((found <= MIN_LONG_ROOM) | (found * lengths <= MAX_RESPONSIBILITIES)).all()
     assert (found >= min(topics, most or MIN_LONG_ROOM)).all()

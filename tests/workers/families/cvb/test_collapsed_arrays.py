@@ -40,7 +40,7 @@ def test_distinct_topics__are_sound():
     check(replace(made, moves=None))
 
 
-def test_topics_that_come_twice__are_refused():
+def test_topics_that_occur_twice__are_refused():
     """A kernel would index by the second of them what is only filled for the first."""
     made = state()
     with pytest.raises(DamagedError, match="expected each topic once in 'stick_order'"):

@@ -110,7 +110,7 @@ def test_counted__is_what_the_block_keeps_to_itself_where_rows_run_ahead(drawn, 
 
 
 @given(blocks())
-def test_settings__are_there_or_an_error(drawn):
+def test_missing_settings__are_an_error(drawn):
     _, parameters = drawn
     assert parameters.active_settings is parameters.active
     dense = Parameters(parameters.topics, 1.0, parameters.words, 1.0)

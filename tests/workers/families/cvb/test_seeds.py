@@ -129,7 +129,7 @@ def test_pseudo_counts__are_apart_only_where_counts_would_be_lost_beside_them(co
         assert model.global_state.seeds_apart is apart
 
 
-def test_the_first_update__is_that_of_raised_priors(corpus, tmp_path):
+def test_the_first_update__uses_raised_priors(corpus, tmp_path):
     """phi_kw = (b_w + s_kw + E[n_kw]) / (B + s_k + E[n_k]), with E[n_kw] without pseudo-counts."""
     fit(corpus, tmp_path / "run", iterations=3, scheduler="serial", seeds=seeds_of((3,)), **FAMILIES["lda"])
     model, vocabulary = Model(tmp_path / "run"), Corpus(corpus).vocabulary

@@ -171,7 +171,7 @@ def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, 
     ],
     ids=str,
 )
-def test_moves__are_on_by_themselves_where_there_is_time_for_them(planted, options, iterations, on):
+def test_moves__are_made_by_default_if_there_are_enough_iterations(planted, options, iterations, on):
     global_state = problem_of(planted[0], "hdp", {"topics": 12, **options}, iterations=iterations).global_state
     assert (global_state.moves is not None) == on
 

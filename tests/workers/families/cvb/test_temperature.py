@@ -181,7 +181,7 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
     assert math.isclose(state.global_state.topic_moments[0].sum(), total, rel_tol=1e-5)
 
 
-def test_scores__are_those_with_which_an_iteration_begins(planted):
+def test_scores__describe_the_state_at_the_beginning_of_an_iteration(planted):
     """However often it sweeps each shard: a score after some of these sweeps would count for the other power."""
     found = []
     for local_sweeps in (1, 3):

@@ -377,7 +377,7 @@ def test_options__are_refused_in_a_line(tmp_path, corpus, options, message):
     assert not (tmp_path / "run").exists()
 
 
-def test_sizes__fill_what_there_is_room_for():
+def test_sizes__add_up_to_the_nodes_of_the_tree():
     for depth in range(1, 9):
         for nodes in range(depth, 60):
             sizes = make_options("hca", {"depth": depth, "max_nodes": nodes}).sizes()

@@ -14,7 +14,7 @@ from tests.chains import PRIOR, chained, spanned
 def test_pooled__puts_chains_together_that_span_the_same(seed, leaves, twice, depth):
     generator = np.random.default_rng(seed)
     apart = list(generator.normal(scale=3.0, size=(leaves, depth, 30)))
-    made = chained(seed, [*apart, *apart[:twice]], each=100)
+    made = chained(seed, [*apart, *apart[:twice]], chain_vectors=100)
     moves, after = pooled(made.tree, made.sums, made.found, made.ends, PRIOR, 1.0)
     left = own_nodes(moves.tree)
     assert len(left) == leaves

@@ -22,7 +22,7 @@ def splits(columns, split=(-1, -1, -1)):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_probes__come_to_the_direction_along_which_most_is_left(tmp_path, seed):
+def test_probes__converge_to_the_direction_of_the_largest_residual(tmp_path, seed):
     generator = np.random.default_rng(seed)
     scales = np.array([9.0, 2.0, 1.0, 1.0, 0.5, 0.1])
     values = generator.normal(size=(300, 6)) * scales @ np.linalg.qr(generator.normal(size=(6, 6)))[0]

@@ -126,7 +126,7 @@ def test_fitted__has_the_largest_bound_of_all_near_it(seed, count, words, column
 
 
 @given(st.integers(0, 1000), st.integers(1, 5), st.floats(0.1, 10.0))
-def test_divergence__is_that_of_normal_and_gamma_distributions(seed, words, variance):
+def test_divergence__matches_normal_and_gamma_distributions(seed, words, variance):
     generator = np.random.default_rng(seed)
     mean, prior = generator.normal(size=(4, words)), Prior(variance, 1.5, 0.7)
     found = Components(np.eye(4), mean @ mean.T, generator.gamma(2.0, size=4), 3.0, 2.5)

@@ -11,10 +11,10 @@ from collapsium.workers.families.hca.posterior import fitted
 from tests.chains import PRIOR, chained, spanned
 
 
-def shared_directions(seed, branching, each, words=30, depth=3):
+def shared_directions(seed, branching, leaves, words=30, depth=3):
     """Directions of leaves that share the first, by groups the second, and no others; and the groups."""
     generator = np.random.default_rng(seed)
-    groups = np.repeat(np.arange(branching), each)
+    groups = np.repeat(np.arange(branching), leaves)
     root, branch = generator.normal(scale=3.0, size=words), generator.normal(scale=3.0, size=(branching, words))
     rest = generator.normal(scale=3.0, size=(groups.size, depth - 2, words))
     return [
@@ -23,10 +23,10 @@ def shared_directions(seed, branching, each, words=30, depth=3):
 
 
 @pytest.mark.parametrize("branching", [1, 2, 3])
-@pytest.mark.parametrize("each", [2, 3])
+@pytest.mark.parametrize("leaf_count", [2, 3])
 @pytest.mark.parametrize("seed", range(3))
-def test_joined__finds_what_leaves_share_however_chains_are_turned(seed, branching, each):
-    directions, groups = shared_directions(seed, branching, each)
+def test_joined__finds_what_leaves_share_however_chains_are_turned(seed, branching, leaf_count):
+    directions, groups = shared_directions(seed, branching, leaf_count)
     made = chained(seed, directions)
     moves, after = chains.joined(made.tree, made.sums, made.found, made.ends, [1, groups.size, groups.size], PRIOR, 1.0)
     leaves = np.flatnonzero(moves.tree.levels == 2)
@@ -39,10 +39,10 @@ def test_joined__finds_what_leaves_share_however_chains_are_turned(seed, branchi
 
 
 @given(st.integers(0, 1000), st.integers(1, 3), st.integers(1, 2))
-def test_joined__takes_up_what_chains_explain(seed, branching, each):
+def test_joined__takes_up_what_chains_explain(seed, branching, leaves):
     """Paths of the tree span what the chains of their leaves did."""
-    directions, _ = shared_directions(seed, branching, each)
-    made = chained(seed, directions, each=60)
+    directions, _ = shared_directions(seed, branching, leaves)
+    made = chained(seed, directions, chain_vectors=60)
     sizes = [1, len(directions), len(directions)]
     moves, _ = chains.joined(made.tree, made.sums, made.found, made.ends, sizes, PRIOR, 1.0)
     by_node = made.made @ np.linalg.inv(made.found.solve)
@@ -58,10 +58,10 @@ def test_joined__takes_up_what_chains_explain(seed, branching, each):
 
 
 @given(st.integers(0, 1000), st.integers(1, 6), st.lists(st.integers(1, 3), min_size=1, max_size=2))
-def test_joined__has_no_more_nodes_than_there_is_room_for(seed, leaves, most):
+def test_joined__has_at_most_the_allowed_nodes(seed, leaves, most):
     depth = len(most) + 2
     directions, _ = shared_directions(seed, leaves, 1, 12, depth)
-    made = chained(seed, directions, 12, each=30)
+    made = chained(seed, directions, 12, chain_vectors=30)
     sizes = [1, *np.minimum(np.cumsum(most), leaves).tolist(), leaves]
     moves, after = chains.joined(made.tree, made.sums, made.found, made.ends, sizes, PRIOR, 1.0)
     for level, size in enumerate(sizes):

@@ -93,7 +93,7 @@ def splits_of(tried=(0, 0, 0, 0, 0)):
     return replace(Splits.none(5), tried=np.array(tried))
 
 
-def test_leaf_to_split__is_the_leaf_of_which_most_is_left_beyond_noise():
+def test_leaf_to_split__is_the_leaf_with_the_largest_residual_beyond_noise():
     ends = np.array([0.0, 100.0, 100.0, 0.0, 0.0])
     noise = (10.0 + 2.0) ** 2 / 2.0
     for gain, tried, expected in (

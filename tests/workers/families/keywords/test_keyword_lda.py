@@ -56,7 +56,7 @@ def test_probabilities__match_the_mixture_and_sum_to_one(seed):
 
 
 @given(st.integers(0, 10_000), st.integers(0, 5))
-def test_rows_of_some_words__change_as_those_of_all(seed, first):
+def test_rows_of_some_words__change_like_all_rows(seed, first):
     *_, state, rows = drawn(seed)
     some = np.arange(first, WORDS, 2)
     changed, _ = effective(rows, state)

@@ -223,7 +223,7 @@ OPTIONS = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda given: f"{given['form']}-{given['posterior']}")
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: f"{options['form']}-{options['posterior']}")
 @pytest.mark.parametrize("seed", range(3))
 def test_objective__ascends_on_a_planted_tree(tmp_path, options, seed):
     rows, _, _ = planted_tree(seed, 150, words=60, tokens=50)
@@ -321,7 +321,7 @@ def test_figures__tell_of_nodes_and_of_moves(small, tmp_path):
             assert after["nodes"] == before["nodes"] - after["pruned"] - after["merged"]
 
 
-def test_simulated_trees__have_the_shape_and_the_paths_that_are_asked_for(tmp_path):
+def test_simulated_trees__have_the_requested_shape_and_paths(tmp_path):
     from collapsium.pipeline import simulate, topics, verify
 
     simulate(tmp_path / "c", family="ncrp", documents=200, words=50, tokens=30, depth=3, branching=[2, 3], seed=4)

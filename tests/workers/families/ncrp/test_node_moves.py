@@ -70,7 +70,7 @@ def test_pruned__drops_what_little_passes_with_all_below(tree, seed, least):
 
 
 @given(trees(max_nodes=14, spare=8), st.lists(st.integers(0, 30), max_size=5))
-def test_grown__adds_whole_paths_as_far_as_there_is_room(tree, picks):
+def test_grown__adds_as_many_whole_paths_as_fit(tree, picks):
     ends = [int(tree.columns[pick % tree.columns.size]) for pick in picks]
     moves = Moves(tree).grown(ends)
     require_consistent(moves, tree)

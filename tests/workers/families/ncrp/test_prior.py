@@ -109,8 +109,8 @@ def test_learned_gamma__is_no_worse_than_any(tree, seed, gamma, sharp):
     found = nested.sticks(tree, passes, ends, gamma)
     learned = nested.learned_gamma(tree, found, ends, gamma)
 
-    def value(one):
-        return bound_of(tree, found, ends, one, one)
+    def value(gamma):
+        return bound_of(tree, found, ends, gamma, gamma)
 
     for other in (gamma, *np.geomspace(1e-3, 1e3, 13), 0.99 * learned, 1.01 * learned):
         if np.exp(nested.LOG_GAMMA_RANGE[0]) <= other <= np.exp(nested.LOG_GAMMA_RANGE[1]):

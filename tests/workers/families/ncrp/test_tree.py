@@ -50,7 +50,7 @@ def test_columns__stand_level_by_level_parents_first(tree):
 
 
 @given(trees())
-def test_paths__go_from_the_root_to_each_node(tree):
+def test_paths__lead_from_the_root_to_each_node(tree):
     paths = tree.paths()
     for column in range(tree.parents.size):
         path = tree.path(column) if tree.levels[column] >= 0 else []
@@ -112,12 +112,12 @@ def test_deepened__keeps_what_a_document_has(documents, levels, more, seed):
     np.testing.assert_allclose(found[:, levels - 1 :], by_level[:, -1:] * below, rtol=1e-12)
 
 
-def test_level_sums__put_what_is_below_into_the_last():
+def test_level_sums__add_deeper_nodes_to_the_last_level():
     np.testing.assert_array_equal(level_sums(np.array([50.0, 20.0, 10.0, 5.0]), 2), [50.0, 35.0])
     np.testing.assert_array_equal(level_sums(np.array([50.0, 20.0, 10.0]), 3), [50.0, 20.0, 10.0])
 
 
-def test_states__hold_the_tree_that_was_and_the_one_to_come():
+def test_states__hold_the_present_and_the_next_tree():
     fitted = FittedTree(SAMPLE.parents, 3, np.zeros(7), grown=0, merged=0, pruned=0)
     upcoming = UpcomingTree(np.array([ROOT, 0, FREE]), 2, np.zeros(3), next_grown=1, next_merged=2, next_pruned=3)
     assert fitted.tree.depth == 3

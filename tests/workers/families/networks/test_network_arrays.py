@@ -116,7 +116,7 @@ def test_more_tokens_than_the_corpus_has__are_refused(state):
         checks_of(forged, shard.tokens)
 
 
-def test_links_that_go_up__are_refused(state):
+def test_links_to_parents_over_fewer_documents__are_refused(state):
     """Here the corpus's vector would depend on one of each document."""
     kinds = np.array(state[2]["kinds"])
     kinds[[0, 1], 0] = kinds[[1, 0], 0]

@@ -173,7 +173,7 @@ def chance_of_draws(network, drawn, fixed, i=None):
     return total
 
 
-def test_probability__summed_over_tables_is_that_of_the_draws(case, discounted):
+def test_probability__summed_over_tables_matches_the_draws(case, discounted):
     network = case.network(discounted)
     summed = Counter()
     for (z, _), state in states_of(case, network).items():

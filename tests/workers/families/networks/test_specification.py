@@ -66,9 +66,9 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_networks__are_clear_errors(name):
-    given, said = BAD[name]
+    network, said = BAD[name]
     with pytest.raises(OptionError) as found:
-        make_options("dirichlet-network", {"topics": 3, "network": given})
+        make_options("dirichlet-network", {"topics": 3, "network": network})
     assert said in str(found.value)
 
 

@@ -275,7 +275,7 @@ def test_documents_without_words__have_what_their_labels_say(labelled, tmp_path)
         np.testing.assert_allclose(theta[d], expected / expected.sum(), rtol=1e-4)
 
 
-def test_covariates__that_the_scaling_does_not_use_are_said_or_refused(tmp_path):
+def test_covariates_that_the_scaling_does_not_use__are_reported_or_refused(tmp_path):
     frame = pd.DataFrame(
         {"id": ["1", "2", "3"], "text": ["aa bb aa", "cc dd", "aa cc"], "kind": ["x", "y", "x"], "stars": [1, 2, 3]}
     )

@@ -244,7 +244,7 @@ def test_start__warm_counts_theta_phi():
         start(shard, 2, {"document_topic": theta, "word_topic": phi})
 
 
-def test_start__warm_goes_on_where_the_other_run_was():
+def test_a_warm_start__continues_where_the_other_run_ended():
     """Sweeps that begin at another run's topics stay there, and do not begin anew."""
     shard = Shard.of(0, documents_of(planted_rows(1)))
     block, global_state, locals_, bounds = iterated([shard], [start(shard, 3)[0]], 40, 30, even=10)
@@ -266,7 +266,7 @@ def test_even_sweeps__ascend_when_they_are_over(small):
     assert all(after >= before - 1e-7 * abs(before) for before, after in zip(values[3:], values[4:], strict=False))
 
 
-def test_local_sweeps__go_on_where_documents_were(small, tmp_path):
+def test_local_sweeps__continue_from_the_state_of_the_documents(small, tmp_path):
     """More sweeps between sums are more passes over the documents."""
     options = {"family": "vb-lda", "topics": 4, "iterations": 10, "scheduler": "serial", "document_tolerance": 0.0}
     twice = fit(small[0], tmp_path / "twice", local_sweeps=2, document_sweeps=3, **options)

@@ -255,7 +255,7 @@ def test_count_documents__equals_its_twin_and_leaves_short_documents_alone(state
 
 
 @given(listed_shards(), st.sampled_from([0.5, 30.0, 6e8]))
-def test_sweep__adds_pseudo_counts_that_are_apart_to_those_of_their_words(state, strength):
+def test_sweep__adds_separate_pseudo_counts_to_the_counts_of_their_words(state, strength):
     """As the twin does, to which they are counts; but of what they weigh nothing is lost beside them."""
     rows = state.rows(3.0)
     seeds = np.where(state.noise.random(state.shape) < 0.3, strength, 0.0)

@@ -78,7 +78,7 @@ def test_begin_rows__has_the_numbers_of_spread_in_steps(drawn):
 
 
 @given(blocks(), st.sampled_from([1.0, 6e8]))
-def test_rows_of_seeds__are_those_with_pseudo_counts_but_leave_these_out(drawn, strength):
+def test_rows_of_seeds__are_found_but_do_not_include_pseudo_counts(drawn, strength):
     active, rest, even, weight, noise = drawn
     seeds = np.where(noise.random(active.shape) < 0.4, strength, 0.0)
     words = np.flatnonzero(seeds.any(axis=1))

@@ -30,12 +30,12 @@ def test_hold_out__equals_its_twin(given_, key, share):
 
 
 @given(bags(max_documents=6), bags(max_documents=6), KEYS, st.data())
-def test_hold_out__depends_on_the_address_of_a_pair_alone(one, other, key, data):
+def test_hold_out__depends_on_the_address_of_a_pair_alone(first, second, key, data):
     """Its document's number, its word and its copies' numbers: not on what else there is, nor on how words are numbered."""
-    number = data.draw(st.integers(0, min(len(one[0]), len(other[0])) - 1))
+    number = data.draw(st.integers(0, min(len(first[0]), len(second[0])) - 1))
     word, count, more = data.draw(st.integers(0, 6)), data.draw(st.integers(1, 20)), data.draw(st.integers(0, 5))
     counts = []
-    for (rows, _), size in ((one, count), (other, count), (other, count + more)):
+    for (rows, _), size in ((first, count), (second, count), (second, count + more)):
         changed = [*rows[:number], {**rows[number], word: size}, *rows[number + 1 :]]
         shard = Shard.of(0, documents_of(changed))
         pairs = np.arange(*shard.offsets[number : number + 2])

@@ -121,7 +121,7 @@ def test_moved_states__equal_their_twin_and_lose_no_token(state, key, first, sha
 
 
 @given(listed_shards(max_count=9), KEYS, st.sampled_from([0.0, 0.3]), st.data())
-def test_pseudo_counts_of_a_start__go_where_their_topics_go(state, key, share, data):
+def test_pseudo_counts_of_an_initialisation__follow_their_topics(state, key, share, data):
     into, split = data.draw(moves_of(state.topics))
     more = held_out(state.shard, key, share)
     plain, _, _, count, rest = carried(state, more, into, split, key)
@@ -151,7 +151,7 @@ def dense(state):
 
 
 @given(listed_shards(max_count=9), KEYS, st.data())
-def test_moved_states__add_what_merges_drop_what_goes_and_split_whole_documents(state, key, data):
+def test_moved_states__add_merged_topics_drop_deleted_ones_and_split_whole_documents(state, key, data):
     into, split = data.draw(moves_of(state.topics))
     none = np.zeros(state.shard.pairs, dtype=np.int32)
     new, change, _, _, _ = carried(state, none, into, split, key)

@@ -103,7 +103,7 @@ def listed_by(expected, prior, places, occupied=None):
     return [topic[first:last].tolist() for first, last in pairwise(cuts)]
 
 
-def test_first_lists__are_the_largest_topics_for_which_there_is_room():
+def test_first_lists__hold_as_many_of_the_largest_topics_as_fit():
     expected = [[5.0, 0.1, 3.0, 4.0, 0.0], [0.0, 0.01, 0.02, 0.0, 0.0], [9.0, 9.0, 9.0, 9.0, 9.0]]
     prior = [0.2] * 7
     assert listed_by(expected, prior, [2, 2, 3]) == [[0, 3], [2], [0, 1, 2]]

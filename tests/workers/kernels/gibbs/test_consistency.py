@@ -90,20 +90,20 @@ def test_fingerprint_levels__equals_its_twin(sample, levels, draw):
 
 
 @given(samples(), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2), st.randoms())
-def test_find_disallowed__finds_the_document_that_its_twin_finds(sample, labels, each, background, draw):
-    shard, topics = sample[0], labels * each + background
+def test_find_disallowed__finds_the_document_that_its_twin_finds(sample, labels, per_label, background, draw):
+    shard, topics = sample[0], labels * per_label + background
     document_labels = [sorted(draw.sample(range(labels), draw.randint(0, labels))) for _ in range(shard.documents)]
     lists, label = (
         np.cumsum([0, *map(len, document_labels)]),
         np.array([label for row in document_labels for label in row], dtype=np.int32),
     )
-    allowed = gibbs_labels.allowed_of(lists, label, each, background, topics)
+    allowed = gibbs_labels.allowed_of(lists, label, per_label, background, topics)
     z = [draw.choice(allowed[d].tolist()) for d, length in enumerate(shard.lengths) for _ in range(length)]
     for change in (False, True):
         if change and z:
             z[draw.randrange(len(z))] = draw.randrange(topics)
         found, token_topic = np.zeros(1, dtype=np.int64), np.array(z, dtype=np.uint16)
         given_labels = DocumentLabels(lists.astype(np.int64), label)
-        find_disallowed(given_labels, shard.lengths, token_topic, each, topics, background, found)
+        find_disallowed(given_labels, shard.lengths, token_topic, per_label, topics, background, found)
         assert found[0] == gibbs_labels.disallowed(allowed, shard.lengths, token_topic)
         assert change or found[0] == -1

@@ -90,7 +90,7 @@ def test_sweep__of_a_growing_number_of_topics_equals_its_twin(sample, gamma, res
 
 
 @given(samples())
-def test_sweep__stops_where_no_slot_is_free_and_continues_when_there_are(sample):
+def test_sweep__stops_without_a_free_slot_and_continues_with_one(sample):
     """One slot at a time gives what all slots at once give."""
     shard, z, elsewhere, prior, key = sample
     at_once = swept(sample, 2.0, 5.0, list(np.flatnonzero(prior == 0.0)[::-1][-shard.tokens - 1 :]))

@@ -70,7 +70,7 @@ def test_node_sums__match_single_nodes(case):
 
 
 @pytest.mark.parametrize(("b", "m"), [(0.3, 1), (12.0, 40)])
-def test_log_q__is_that_of_a_beta(b, m):
+def test_log_q__follows_a_beta_distribution(b, m):
     global_state = Parameters(np.array([b]), np.ones(2))
     node = NodeTotals(np.zeros(1, np.int32), np.zeros(1, bool), np.array([m]), np.array([1]))
     found = [float(sums_of(node, global_state, seed).log_q[0]) for seed in range(800)]

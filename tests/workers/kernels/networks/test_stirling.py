@@ -70,7 +70,7 @@ def test_tables__are_exact_fractions_to_1e_10(a):
 
 
 @pytest.mark.parametrize("a", DISCOUNTS)
-def test_ratios__beyond_the_table_go_on_as_the_recursion_does(a):
+def test_ratios__beyond_the_table_continue_the_recursion(a):
     for m in (50, 400):
         t = np.arange(2, m + 1)
         np.testing.assert_allclose(ratios(EMPTY, a, m, t), by_recursion(float(a), m), rtol=5e-9)
@@ -157,7 +157,7 @@ def test_tables_for__threads_share_them(fresh):
     assert all(table is found[0] for table in found)
 
 
-def test_tables_for__keeps_those_asked_for_last_within_bounds(fresh, monkeypatch):
+def test_tables_for__keeps_the_last_requested_tables_within_bounds(fresh, monkeypatch):
     first = tables_for((0.5,), 64)
     monkeypatch.setattr(sampler, "MAX_CACHED_BYTES", 3 * first.nbytes)
     for a in (0.1, 0.2, 0.5, 0.3):
@@ -168,7 +168,7 @@ def test_tables_for__keeps_those_asked_for_last_within_bounds(fresh, monkeypatch
     assert list(sampler._tables) == [(0.4,)]
 
 
-def test_tables__take_what_is_said():
+def test_tables__use_the_documented_memory():
     assert 8 * sampler._size(sampler.MAX_COUNT) < 16.8e6
 
 

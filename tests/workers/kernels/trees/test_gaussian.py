@@ -144,7 +144,7 @@ def test_nearest__equals_its_twin_and_takes_the_first_of_several(count, centres,
 
 
 @given(st.integers(1, 6), st.integers(0, 1000), st.sampled_from([1e-6, 1.0, 1e6]))
-def test_inverse__is_that_of_the_matrix(size, seed, scale):
+def test_inverse__matches_the_matrix(size, seed, scale):
     root = np.random.default_rng(seed).normal(size=(size, size))
     matrix, inverse = scale * (root @ root.T + np.eye(size)), np.empty((size, size))
     log_determinant = invert(matrix, inverse)

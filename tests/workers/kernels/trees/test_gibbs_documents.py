@@ -128,7 +128,7 @@ def test_sweep__equals_its_twin(sample, births, apart, turn):
 
 
 @given(samples())
-def test_sweep__stops_where_too_few_slots_are_free_and_continues_when_there_are(sample):
+def test_sweep__stops_with_too_few_free_slots_and_continues_with_more(sample):
     """A sweep draws the same with just enough free nodes at a time as with all at once."""
     found, whole = sample.swept(True, sample.depth - 1), sample.swept(True)
     np.testing.assert_array_equal(found[0], whole[0])
