@@ -475,7 +475,7 @@ class Model:
         ----------
         texts : sequence of str, column, frame, AnnData, path, or Dask frame, column or bag
             Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
-            Or an AnnData object, of which the layer is read that the model's record names.
+            An AnnData object is accepted too; the layer that the model's record names is read.
         seed : int, optional
             Seed of families that draw random numbers.
         return_unknown : bool, optional

@@ -24,7 +24,7 @@ from collapsium.storage.io.folder import Folder
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-# Records of which one is in each folder that Collapsium writes
+# Records that mark a folder as written by Collapsium
 RECORDS = (MANIFEST, "run.json", "model.json", "compare.json", "journal.json")
 TABLES = ("topics.csv", "words.csv", "documents.csv")  # Files of an exported folder, which has no record
 ZARR = ("zarr.json", ".zgroup")

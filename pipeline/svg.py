@@ -92,7 +92,7 @@ class Chart:
         return _near(across, self.width), _near(down, self.height)
 
     def line(self, points: Points, style: str, title: str = "") -> None:
-        """Draw a line through points, of which at most 400 are drawn."""
+        """Draw a line through at most 400 of the points."""
         self._path(thinned(points, MAX_POINTS), "", f"line {style}", title)
 
     def area(self, outline: Points, style: str, title: str = "", link: str = "") -> None:

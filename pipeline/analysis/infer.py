@@ -71,7 +71,7 @@ class Inference:
     rows: int  # Number of documents, or segments
     # Number of tokens of texts that are not in the model's vocabulary; None for a corpus
     unknown: UnknownWords | None = None
-    # Number of models of which the proportions are means: restarts and samples whose topics were matched
+    # Number of models over which the proportions are means: restarts and samples whose topics were matched
     models: int = 1
     member: str | None = None  # Folder of the restart whose proportions they are, where topics were not matched
 
@@ -276,7 +276,7 @@ Submitting: TypeAlias = Callable[[Executor, Blocks, bool], Iterator[Future[T]]]
 
 
 def _results(model: Model, corpus: Corpus, where: Mapping[str, Any], submitting: Submitting[T]) -> Generator[T]:
-    """Yield the results of tasks over a corpus's shards, in their order, while workers go on with the next ones.
+    """Yield the results of tasks over a corpus's shards, in their order, while workers process the next ones.
 
     The tasks receive the blocks of the vocabulary, or none for the documents of the fit, whose counts the model has.
     """

@@ -422,7 +422,7 @@ def _errors(
 
 
 def _default_period(hour: Ints, precision: Ints, documents: Ints) -> str:
-    """Return a period of which about 10 to 40 have documents, and for which nearly all dates are precise enough."""
+    """Return a period that gives about 10 to 40 periods with documents, and for which most dates are precise enough."""
     total = documents.sum()
     counts = {}
     for name in DEFAULTS:

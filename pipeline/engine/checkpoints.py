@@ -112,7 +112,7 @@ class Checkpointer:
         self.last = snapshot
 
     def save_if_due(self, snapshot: Snapshot) -> State:
-        """Hold a snapshot, begin to save it if that is due, and return the state to go on from."""
+        """Hold a snapshot, begin to save it if that is due, and return the state to continue from."""
         self.hold(snapshot)
         return snapshot.state
 
@@ -156,7 +156,7 @@ class RunCheckpointer(Checkpointer):
         self._waited = 0.0  # Seconds that the loop has waited for it
 
     def save_if_due(self, snapshot: Snapshot) -> State:
-        """Hold a snapshot, begin to save it if that is due, and return the state to go on from (loaded, if need be)."""
+        """Hold a snapshot, begin to save it if that is due, and return the state to continue from, loaded if needed."""
         self.hold(snapshot)
         self._events_before = self._run.events_size()
         if not snapshot.state.iteration or not self._due(snapshot.state.iteration):

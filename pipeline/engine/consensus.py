@@ -205,7 +205,7 @@ Floats = npt.NDArray[np.float64]
 # Extent of the matching; measured on the page "Consensus"
 ROUNDS = 4  # Rounds, at most: on KOS, NIPS and Reuters matches hardly change after the second
 MATCHED_DOCUMENTS = 20_000  # Documents by which topics are compared, at most, spread evenly over the corpus
-# Memory of the overlaps that wait on the driver; overlaps of so many models and tasks are computed at a time
+# Memory of the overlaps that wait on the driver, which limits how many models and tasks are compared at a time
 OVERLAP_BYTES = 256e6
 ATTEMPTS = 3  # Attempts of a round whose work a cluster loses
 
@@ -301,7 +301,7 @@ def _total(
     arguments: Sequence[tuple[object, ...]],
     at_a_time: int,
 ) -> list[Overlaps]:
-    """Return the sums of the overlaps that a function returns for several arguments, so many of them at a time."""
+    """Return the sums of the overlaps that a function returns for several arguments, some of them at a time."""
     total: list[list[Overlaps]] = []
     for low in range(0, len(arguments), at_a_time):
         futures = [executor.submit(function, *argument) for argument in arguments[low : low + at_a_time]]

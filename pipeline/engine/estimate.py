@@ -69,7 +69,7 @@ OCCASIONAL = ("reading a shard", "joining the members")
 # Seconds of a core of each machine for a byte of the counts of all words: encoding, decoding and adding in an exchange
 # among eight, without TLS. Measured on the page "Scale"
 CODING_BYTE = 4.9e-9
-# Sweeps that keep a worker busy; so many members of an ensemble are fitted at a time as give it these
+# Sweeps that keep a worker busy; as many members of an ensemble are fitted at a time as provide them
 SWEEPS_PER_WORKER = 2
 
 
@@ -316,7 +316,7 @@ class FitSizes:
         return float(PAIR * pairs + DOCUMENT * documents)
 
     def resident_share(self, spilled: int) -> float:
-        """Return the share of all pairs whose shards stay in memory, where so many shards are in scratch files."""
+        """Return the share of all pairs whose shards stay in memory if `spilled` shards are in scratch files."""
         scratch = Scratch("", spilled, max(len(self.manifest.shards), 1))
         resident = sum(row.pairs for number, row in enumerate(self.manifest.shards) if scratch.of(number) is None)
         return resident / max(self.manifest.pairs, 1)
@@ -356,9 +356,9 @@ class FitSizes:
         return (processes - 1) / processes * footprint.delta * (changes + sums)
 
     def memory(self, members: int, spilled: int) -> dict[str, float]:
-        """Return the bytes of a worker process at its peak, by use, of so many members side by side.
+        """Return the bytes of a worker process at its peak, by use, with `members` members side by side.
 
-        So many shards are in scratch files between their sweeps.
+        Between their sweeps, `spilled` shards are in scratch files.
         """
         footprint, processes, words, blocks = self.footprint, self.processes, self.words, self.blocks
         shards_each = -(-len(self.manifest.shards) // processes)
@@ -439,7 +439,7 @@ class FitSizes:
         return 0.0 if all_words else self.footprint.shown * self.words
 
     def started(self, tasks: int) -> StartBytes:
-        """Return the bytes of the start, of which so many tasks run in a process at a time."""
+        """Return the bytes of the initialisation, with `tasks` tasks at a time in a process."""
         kind, documents, topics = self.start, self.manifest.documents, self.topics
         if not kind:
             return StartBytes()
@@ -511,15 +511,15 @@ class FitSizes:
 
 
 def _after(freed: float, amount: float, array: float) -> float:
-    """Return the bytes that a later step adds to the peak, if each of its arrays has so many.
+    """Return the bytes that a later step adds to the peak, from its total and the bytes of each of its arrays.
 
-    Large ones reuse memory that was freed before; small ones do not, as the system's allocator retains that.
+    Large arrays reuse memory that was freed before; small ones do not, because the system's allocator retains it.
     """
     return amount if array < RETAINED_ARRAY else max(amount - freed, 0.0)
 
 
 def _plan(sizes: FitSizes, members: int, spilled: int) -> Plan:
-    """Return the plan of so many members side by side, with so many shards in scratch files."""
+    """Return the plan for some members side by side, with some shards in scratch files."""
     fits, samples, joining = max(sizes.models.restarts, 1), sizes.models.samples, sizes.models.consensus
     place, footprint, processes = sizes.place, sizes.footprint, sizes.processes
     rows, shown = footprint.rows * sizes.vocabulary, footprint.shown * sizes.vocabulary

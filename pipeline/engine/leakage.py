@@ -177,7 +177,7 @@ def require_new_documents(
 
 
 def _spread(items: Sequence[T], most: int) -> Sequence[T]:
-    """Return at most so many items of a sequence, at equal distances."""
+    """Return at most `most` items of a sequence, at equal distances."""
     if not items:
         return []
     return [items[index] for index in sorted({int(index) for index in np.linspace(0, len(items) - 1, most)})]

@@ -48,7 +48,7 @@ CHANGE, OBJECTIVE, SCORE = "counts", "objective", "score"
 
 
 # Thresholds under which a figure counts as flat; chosen on the KOS corpus with 120 topics
-BIN_ITERATIONS = 10  # Iterations of which a bin holds the sum; a figure is tested at the end of every second bin
+BIN_ITERATIONS = 10  # Iterations that are summed in a bin; a metric is tested at the end of every second bin
 FIRST_ITERATION = 60  # No figure is flat before this iteration
 MIN_VALUES = 4  # Values that a window needs
 # Relative difference of the two windows' means up to which a figure is flat
@@ -597,7 +597,7 @@ class Fit:
         return replace(progress, elapsed=elapsed, score=mean_score(scores), seconds=seconds, words=words_by_topic)
 
     def _stop_reason(self, progress: Progress) -> str:
-        """Return the reason for which the run stops before its last planned iteration; empty where it goes on."""
+        """Return the reason for which the run stops before its last planned iteration; empty if it continues."""
         if progress.iteration < 1 or not self.problem.is_complete(progress.iteration):
             return ""
         family, global_state = self.problem.family, self.state.global_state
@@ -633,8 +633,8 @@ class _Sums:
     """Sums of deltas in a fixed order, submitted as the deltas come, so that few deltas wait at a time.
 
     Groups of neighbours are added one after another, the groups two by two, and so on up. A task adds the deltas of a
-    group that may wait at a time. Where a group goes on at another home, its sum so far comes there last of all, and
-    one task adds all deltas of that home to it.
+    group that may wait at a time. If a group continues at another home, its sum so far arrives there last, and one
+    task adds all deltas of that home to it.
     """
 
     def __init__(self, executor: Executor, waiting: int = 1) -> None:

@@ -59,7 +59,7 @@ class Scratch:
     """
 
     folder: str | None = None  # Folder of scratch files, local to each machine; None if all stay in memory
-    # So many of so many shards are in scratch files
+    # Number of shards in scratch files, and of all shards
     spilled: int = 1
     shards: int = 1
 

@@ -114,8 +114,8 @@ def event_of(progress: Progress) -> Event:
     return event
 
 
-# A score has fallen if so many scores in a row, at the end, are below the best, and the last by so much, in nats per
-# token: from one iteration to the next, scores vary by some ten thousandths
+# A score has fallen if this number of last scores are below the best, the very last by this many nats per token; scores
+# of successive iterations vary by some ten thousandths
 FALLEN_SCORES = 5
 LEAST_FALL = 1e-3
 
@@ -216,7 +216,7 @@ class ActiveRun:
         self._processors, self._workers = session.processors, frozenset[str]()
 
     def begin(self, events: Sequence[Event], *, sent: int = 0) -> None:
-        """Record the first events; a run that goes on from a checkpoint retains those that it has."""
+        """Record the first events; a run that continues from a checkpoint retains its earlier ones."""
         target, log = self._target, self._log
         target.clean()
         for event in events:
@@ -515,7 +515,7 @@ class Ensemble:
         return False
 
     def _discard_consensus(self) -> None:
-        """Remove the checkpoints of the consensus, as its members will go on for more iterations, or they are damaged.
+        """Remove the checkpoints of the consensus, because its members will continue or the checkpoints are damaged.
 
         Its model stays until the next one replaces it, with the names of its topics.
         """

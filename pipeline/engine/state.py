@@ -36,7 +36,7 @@ GROUP_SHARDS = 8  # Shards whose deltas are added one after another; the groups'
 # Deltas of a group that one task adds to its sum, at most: the sum is read and written once for all of them
 MOST_WAITING = 3
 WAITING_BYTES = 64_000_000  # Bytes of their rows of words, at most, unless one alone has more
-UNSUMMED_SHARDS = 2  # Up to so many shards, deltas are folded in without sums before
+UNSUMMED_SHARDS = 2  # Up to this number of shards, deltas are folded in one by one instead of as a sum
 
 
 def block_bounds(words: int, footprint: Footprint) -> tuple[int, ...]:
@@ -191,8 +191,8 @@ class Progress:
     topics: TopicSizes = field(default_factory=TopicSizes)
     # Top words of topics by id, in iterations whose words were fetched
     words: dict[str, list[str]] = field(default_factory=dict)
-    stop_reason: str = ""  # Reason for which the run stops before its last planned iteration; empty as a rule
-    flat: str = ""  # Figure that has just become flat, in a run that goes on; empty as a rule
+    stop_reason: str = ""  # Reason for which the run stops before its last planned iteration; usually empty
+    flat: str = ""  # Metric that has just become flat without ending the run; usually empty
 
     def record(self) -> dict[str, object]:
         """Return the fields that a checkpoint stores."""

@@ -62,7 +62,7 @@ class Fitted(ShortRepr):
 
     @cached_property
     def topics(self) -> npt.NDArray[np.int64]:
-        """Ids of the active topics, of which even a document without words has a share."""
+        """Ids of the topics that have a share even in a document without words."""
         none = Documents(pa.array([""]), np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
         return np.flatnonzero(self._theta(0, none)[0] > 0)
 

@@ -168,7 +168,7 @@ class MeanStates(ModelStates):
     @cached_property
     def global_state(self) -> MeanGlobalState:
         """The global states; `DamagedError` if the mean has more columns than the model that has them all."""
-        # Proportions of so many columns are made before the models' proportions are read.
+        # Proportions with this number of columns are allocated before the models' proportions are read.
         if (width := width_of(self._first)) < self.columns.shape[1]:
             raise DamagedError(
                 self._first.files.folder.url,

@@ -65,7 +65,7 @@ class FitStatus:
     # Top words of topics by id, from the last event that has some
     words: dict[str, list[str]] = field(default_factory=dict)
     words_at: int = 0  # The iteration of that event
-    ended: str = ""  # Reason of its end; empty while it goes on
+    ended: str = ""  # Reason for its end; empty while it runs
     totals: dict[str, float] = field(default_factory=dict)  # Sums over all iterations, as counters need them
     _marks: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=PACE_ITERATIONS + 1))
 

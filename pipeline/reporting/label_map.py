@@ -99,7 +99,7 @@ def shares_of_labels(
 
 
 def unclear_labels(table: LabelTable, shares: Mapping[str, Effects], topics: Sequence[Topic]) -> set[int]:
-    """Return the labels of which no topic's share differs from its share of the corpus by more than its error.
+    """Return the labels whose topic shares all differ from the corpus's shares by no more than their errors.
 
     The interval of each topic is widened to the number of topics, by Bonferroni's method.
     """

@@ -148,7 +148,7 @@ def _guesses(history: History, sides: Sides | None) -> tuple[Guess, ...]:
 
 
 def _sided(part: Some, sides: Sides, first: int) -> Some:
-    """Add the labels and covariates of side files to documents, or vectors, of which the first has number `first`."""
+    """Add the labels and covariates of side files to documents, or vectors, numbered from `first`."""
     return replace(part, extras=merged(part.extras, sides.of(part.ids, first)))
 
 

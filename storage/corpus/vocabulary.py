@@ -126,7 +126,7 @@ def parse_vocabulary(data: bytes, words: int, path: str) -> Vocabulary:
 
 
 def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]:
-    """Read a vocabulary file with one word per line, of which the first is word 0.
+    """Read a vocabulary file with one word per line; the first line is word 0.
 
     If lines have tabs, they must be the features of a 10x matrix (``features.tsv``, ``genes.tsv``): an id, a name and
     further columns. The words are then the names, or the ids where several features share a name. The words of a BED

@@ -35,7 +35,7 @@ NAME = "AnnData"
 
 @dataclass(frozen=True)
 class DenseMatrix:
-    """A dense matrix in memory or in a file, of which some rows are read at once."""
+    """A dense matrix in memory or in a file, read some rows at a time."""
 
     array: Any
     ascending = "rows"

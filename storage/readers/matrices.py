@@ -86,7 +86,7 @@ NO_ENTRIES = Entries(*np.zeros((3, 0), dtype=np.int64))
 
 
 class Slices(Protocol):
-    """An array in memory or in a file, of which slices are read."""
+    """An array in memory or in a file, read in slices."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -198,7 +198,7 @@ class CoordinateMatrix:
 
 
 class _Member:
-    """An array of an archive, of which ascending slices are read without the rest."""
+    """An array in an archive, read in ascending slices without the rest."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
         self._archive, self._name = archive, name

@@ -87,7 +87,7 @@ class ModelRecord(ShortModel):
     summarised: bool = False  # True if `summary.json` describes the training documents
     lineage: Lineage | None = None  # Origin of the training tokens; None for a model that was simulated
     processors: tuple[Processor, ...] = ()  # Processors that took part in the fit; empty for simulated models
-    # The models of which this one is the mean, if it is a mean; it then has no parts. Empty for all other models.
+    # The models that are averaged, if this model is a mean, which has no parts; empty for all other models
     members: tuple[MatchedMember, ...] = ()
 
     @pydantic.model_validator(mode="after")

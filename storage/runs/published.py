@@ -57,8 +57,7 @@ class VersionRecord(BaseModel):
     tokens: Count
     words: Count
     iterations: Count
-    # Mean log probability of a held-out token, in nats; for vectors the mean reconstruction error, of which smaller is
-    # better
+    # Mean log probability of a held-out token, in nats; for vectors the mean reconstruction error; smaller is better
     score: Number | None
     scored: Count  # Number of held-out tokens, or vectors, behind the score
     definition: str  # Definition of the score
@@ -119,7 +118,7 @@ def write_parts(folder: Folder, parts: Iterable[PartRecord]) -> None:
 
 
 def read_parts(folder: Folder) -> tuple[PartRecord, ...]:
-    """Read the list of the files of a version's proportions; releases before wrote one file, and no list."""
+    """Read the list of the files of a version's proportions; earlier releases wrote one file and no list."""
     try:
         record = read_record(folder, PARTS, PARTS_KIND, VERSION, oldest=VERSION)
     except AbsentError:
@@ -128,7 +127,7 @@ def read_parts(folder: Folder) -> tuple[PartRecord, ...]:
 
 
 def score_text(score: float, scored: int, holds: str) -> str:
-    """Return a score with its unit and the number of tokens, or vectors, that it is a mean over."""
+    """Return a score with its unit and the number of tokens, or vectors, over which it is a mean."""
     if holds == VECTORS:
         return f"error {score:.5g} over {scored:,} held-out vectors"
     return f"score {score:.4f} nats over {scored:,} held-out tokens"

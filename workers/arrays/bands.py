@@ -15,6 +15,6 @@ MIN_BAND_WORDS = 64  # Words of a band, at least, unless the block has fewer
 
 
 def band_bounds(words: int) -> npt.NDArray[np.int64]:
-    """Return the first word of each band of a block of so many words and, last, their number."""
+    """Return the first word of each band of a block and, last, the block's number of words."""
     bands = min(MOST_BANDS, max(words // MIN_BAND_WORDS, 1))
     return np.arange(bands + 1, dtype=np.int64) * words // bands

@@ -42,8 +42,8 @@ class PoolSettings:
 class Pool:
     """Pieces of memory that wait to be used again: hardly more bytes in all than were in use at once, or were reserved.
 
-    A sweep needs about twice what lies between sweeps, so that what is freed after each would else be fetched for the
-    next one. Once nothing is in use any more, the peak is forgotten.
+    A sweep needs about twice the memory that is in use between sweeps, and would otherwise have to request anew what
+    the previous sweep freed. Once no piece is in use any more, the peak is forgotten.
     """
 
     def __init__(self, settings: PoolSettings | None = None) -> None:

@@ -53,7 +53,7 @@ class CheckContext:
 
     sizes: Sizes  # Sizes by name; the sizes that arrays bind are added
     global_state: Any = None  # The model's global state; None while it is checked itself
-    shard: AnyShard | None = None  # The documents of a local state; None where they are not at hand
+    shard: AnyShard | None = None  # The documents of a local state; None if they are not loaded
     finished: bool = False  # Whether the arrays are of a finished model, and not of a checkpoint
 
 
@@ -66,8 +66,8 @@ class _FieldType:
     state: type[State] | None
     optional: bool
     nullable: bool  # Whether the arrays may be missing on disk
-    declared: Declared | None  # None of a nested state, of what is never written, and where nothing declares it
-    saved: bool  # False of what is never written
+    declared: Declared | None  # None for a nested state, a field that is never written, and an undeclared field
+    saved: bool  # False for a field that is never written
     sizes: Mapping[str, str]  # Other names of a nested state's sizes
     metadata: Mapping[str, bool]
 

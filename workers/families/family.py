@@ -736,7 +736,7 @@ class Editable(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
 
     @abstractmethod
     def with_entries(self, local: LocalT, entries: DocumentEntries, topics: int) -> LocalT:
-        """Return the documents of a finished model with other counts, of so many topics."""
+        """Return the documents of a finished model with other counts and number of topics."""
 
 
 class IntegratesProportions(Family[OptionsT, GlobalStateT, RowsT, LocalT]):

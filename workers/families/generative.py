@@ -24,7 +24,7 @@ GUIDE_POSITIONS = 1 << 21
 
 
 def draw_sticks(topics: int, gamma: float, stream: Stream) -> Vector:
-    """Draw pi_k = v_k prod_{l<k} (1 - v_l), v_k ~ Beta(1, gamma), of topics of which the last takes the rest."""
+    """Draw pi_k = v_k prod_{l<k} (1 - v_l), v_k ~ Beta(1, gamma); the last topic takes the rest."""
     sticks = stream.at(purpose="simulate sticks").generator().beta(1.0, gamma, size=topics)
     sticks[-1] = 1.0
     pi: Vector = sticks * np.concatenate([[1.0], np.cumprod(1.0 - sticks)[:-1]])

@@ -537,7 +537,7 @@ class _Plan:
 
     @cached_property
     def _unseen(self) -> Corpus:
-        """The unseen documents, of which the models have seen none."""
+        """The unseen documents, to none of which a model was fitted."""
         if not self.inputs.names("unseen"):
             raise OptionError("needs documents that the model was not fitted to (`unseen` CORPUS|TEXTS)")
         unseen = self.inputs.corpus("unseen")

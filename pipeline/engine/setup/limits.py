@@ -164,7 +164,7 @@ class Limits(Options):
         return ITERATIONS if self.iterations is None else self.iterations
 
     def planned(self, shards: int) -> int:
-        """Return the planned iterations of a run over so many shards."""
+        """Return the planned iterations of a run over a number of shards."""
         if self.schedule == "batch":
             return self.sweeps
         # The first minibatch is one shard.

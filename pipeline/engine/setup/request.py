@@ -94,7 +94,7 @@ def align(training: Sequence[ShardDocuments], heldout: Corpus, name: str) -> lis
 
 
 VERSIONS = ("collapsium", "dask", "distributed", "numba", "numpy", "pyarrow", "zarr")
-BITS = ("collapsium", "numba", "numpy", "python")  # Packages of which another version may give other bits
+BITS = ("collapsium", "numba", "numpy", "python")  # Packages whose version may affect the bits
 # Options of the loop that determine its states; they may not change when a run is resumed
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
 # Options of the loop besides `SHAPING` that may not change when a run is resumed

@@ -101,7 +101,7 @@ class Material:
     nouns: dict[str, str] = field(default_factory=dict)  # Names of documents, words and so on in this corpus
     labels: LabelMap | None = None  # Positions of labels and topics; None without labels
     samples: int = 0  # Number of saved samples, with which the topics are compared
-    joined: int = 0  # Number of models of which the model is the consensus or the mean; 0 for other models
+    joined: int = 0  # Number of models that a consensus or mean combines; 0 for other models
     notes: list[str] = field(default_factory=list)  # Sentences on missing parts of the report, with reasons
     # Passages of example documents, by topic and index of the example; see `collapsium.pipeline.analysis.snippets`
     snippets: dict[tuple[int, int], list[str]] = field(default_factory=dict)
@@ -210,7 +210,7 @@ def _half_widths(shares_by_field: Mapping[str, Effects]) -> dict[tuple[str, str]
 
 
 def _joined(run: str | os.PathLike[str], model: Model) -> int:
-    """Return the number of models of which a model is the consensus or the mean; 0 for other models."""
+    """Return the number of models that a consensus or mean combines; 0 for other models."""
     return len(members_of(run)) if has_consensus(run) else len(model.members)
 
 

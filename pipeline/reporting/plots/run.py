@@ -418,7 +418,7 @@ def _drawn_panels(
 
 
 def _check_axes(out: object, pictures: Sequence[str], options: PlotOptions) -> None:
-    """Refuse what does not go with axes of the caller's figure."""
+    """Refuse options that cannot be combined with axes of the caller's figure."""
     if out is not None:
         raise OptionError("draws into your figure, which is not written; omit `out` and save the figure", "ax")
     if options.size is not None:

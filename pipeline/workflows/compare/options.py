@@ -125,7 +125,7 @@ OVER_TOPICS: Mapping[str, Any] = {
 }
 # A fit that removes redundant topics, from the largest number that is compared; searches take 100 iterations
 REFERENCE, REFERENCE_ITERATIONS = "hdp", 100
-SCORE_EVERY = 10  # Iterations between two scores over topics, of which the last one counts
+SCORE_EVERY = 10  # Iterations between two scores when numbers of topics are compared; only the last score counts
 SAMPLE_TOKENS = 2_000_000  # Tokens of the sampled documents over topics, so that numbers of topics take minutes
 
 

@@ -83,7 +83,7 @@ def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
 
 
 def begins_complete(lengths: npt.NDArray[np.number], topics: int, most: int) -> bool:
-    """Return whether documents with so many pairs begin with all topics, because most of the pairs may keep all.
+    """Return whether documents of these lengths begin with all topics, because most of their pairs may keep all.
 
     `most` is as for `max_active_for`.
     """

@@ -80,7 +80,7 @@ GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 Local: TypeAlias = DenseDocuments | ActiveLocal | SpilledLocal
 
 START_DOCUMENTS = 10  # Documents for each topic that have topics at the start, at least
-MAX_START_EVERY = 8  # One document in so many has topics at the start, at least
+MAX_START_EVERY = 8  # At the start, at least one in this number of documents has topics
 MIN_PARAMETER = 1e-8  # Smallest Dirichlet parameter that learning may reach
 # Encoded bytes of counts in whole steps of a responsibility, as a share of their bytes: a machine's changes, and the
 # sums of all machines. Means of iterations 4 to 12 of a fit on eight hosts, measured on the page "Scale"
@@ -550,6 +550,6 @@ def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> F
 
 
 def _mean_active(lengths: npt.NDArray[np.number], config: CollapsedOptions) -> float:
-    """Return the largest number of active topics of documents with so many pairs, a mean over the pairs."""
+    """Return the largest number of active topics of documents of these lengths, a mean over the pairs."""
     largest = np.minimum(max_active_for(lengths, config.topics, config.most_active or 0), config.topics)
     return float((lengths * largest).sum() / max(lengths.sum(), 1e-300) if lengths.any() else largest.mean())

@@ -291,8 +291,8 @@ class MovesState(State):
 
     topic_alive: Annotated[Flags, numbers("topic")]  # Topics that exist
     moving: bool = False  # Whether the next sweep begins by carrying out moves
-    # Whether the first round has found redundant topics, and rounds go on: alpha is fixed meanwhile, and rows have no
-    # momentum, which would drive topics past what they become
+    # Whether the first round has found redundant topics, and rounds continue: alpha is fixed meanwhile, and rows have
+    # no momentum, which would drive topics past their optimum
     superfluous: Annotated[bool, numbers("", 0, 1, optional=True)] = False
     # The moves; see `kernels.cvb.topic_moves.Moves`
     moves_into: Annotated[Ints, indices("topic", below="topic", low=-1)]
@@ -316,7 +316,7 @@ class MovesState(State):
     split_tried: bool = False  # Whether topics have been split
 
     def faults(self, context: CheckContext) -> Iterator[str]:
-        """Yield the fault of topics that may be deleted, each of which is another."""
+        """Yield a fault if a candidate for deletion is listed twice."""
         yield from super().faults(context)
         if np.unique(self.delete_candidates).size != self.delete_candidates.size:
             yield "expected each topic once in 'delete_candidates'"
@@ -353,7 +353,7 @@ class HdpGlobalState(PlainTopicsGlobalState):
     moves: MovesState | None = None  # Split-merge moves, where there are any
 
     def faults(self, context: CheckContext) -> Iterator[str]:
-        """Yield the faults of sticks, each of which is of another topic."""
+        """Yield the faults of sticks, such as two sticks of one topic."""
         yield from super().faults(context)
         if self.stick_posterior.shape[0] not in (0, self.stick_order.size):
             yield f"expected {self.stick_order.size} rows of 'stick_posterior', or none"

@@ -55,7 +55,7 @@ def _tau(rows: CollapsedRows, global_state: HdpGlobalState) -> Vector | None:
 
 
 def _moving(global_state: HdpGlobalState) -> bool:
-    """Return whether topics move, or redundant ones were found and rounds go on."""
+    """Return whether topics move, or redundant ones were found and rounds continue."""
     moves = global_state.moves
     return moves is not None and (moves.moving or moves.superfluous)
 

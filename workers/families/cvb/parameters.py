@@ -237,7 +237,7 @@ def expected_counts(
 
 
 def counted_in(bits: int, delta: Delta) -> Delta:
-    """Return a delta whose counts of active topics are whole numbers of so many bits; with 0 they stay floats."""
+    """Return a delta whose counts of active topics are whole numbers of `bits` bits; with 0 they stay floats."""
     part = delta.parts.get("word_active")
     if not bits or part is None:
         return delta

@@ -208,7 +208,7 @@ class PlainTopicsFamily(
         return after, folded + Delta(plain_sums(after.dense_counts, after.word_mean))
 
     def rows_for_steps(self, rows: CollapsedRows, factor: float) -> CollapsedRows:
-        """Return the rows of a model that was fitted in batches, scaled to the corpus of which minibatches come."""
+        """Return the rows of a model that was fitted in batches, scaled to the corpus from which minibatches come."""
         counts = (rows.dense_counts * factor).astype(np.float32)
         return CollapsedRows(word_topic=counts, word_weight=rows.word_weight, word_mean=rows.word_mean)
 

@@ -53,7 +53,7 @@ CELLS = 1 << 18  # Moments of documents and topics that are summed together, in 
 
 
 def begin(design: DesignTable, topics: int, alpha: Vector | None, iterations: int) -> PrevalenceState:
-    """Return the state with which a fit of so many iterations begins: all documents have the same prior.
+    """Return the state with which a fit begins: all documents have the same prior.
 
     This is `alpha` or, where it is None, the prior that the design multiplies.
     """

@@ -176,4 +176,4 @@ COPY_CORRELATION = 0.9
 COPY_ERRORS = -1.0
 SPLIT_SHARE = 0.5  # Share of the topics that are split, the largest
 SPLIT_SWEEPS = 15  # Sweeps after which splits are scored
-SPLIT_ERRORS = -2.0  # The halves of a split are merged again if that gains more than so many standard errors
+SPLIT_ERRORS = -2.0  # The halves of a split are merged again if that gains more than this many standard errors

@@ -62,7 +62,7 @@ def begin(topics: int, iterations: int) -> MovesState:
 
 
 def possible(iterations: int) -> bool:
-    """Return true if so many sweeps have room for a round that moves topics, after which all tokens count again."""
+    """Return true if the sweeps suffice for a round that moves topics, after which all tokens count again."""
     return int(schedule.LAST_ROUND * iterations) > schedule.FIRST_ROUND + schedule.ROUND_INTERVAL
 
 
@@ -207,7 +207,7 @@ def _with_accepted(state: MovesState, size: Vector, sweep: int, sums: ScoreSums)
 
 
 def _with_splits(state: MovesState, size: Vector, sweep: int) -> MovesState:
-    """Split the largest topics by halves of their documents, as far as there is room.
+    """Split the largest topics by halves of their documents, as many as the truncation allows.
 
     The halves separate for some sweeps. Those that predict no better by then are merged again.
     """

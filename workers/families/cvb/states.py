@@ -151,7 +151,7 @@ def _document_rows(rows: Counts | None, place: Places | None) -> DocumentRows | 
 
 
 def _design_faults(rows: Counts | None, place: Places | None, context: CheckContext) -> Iterator[str]:
-    """Yield the fault of rows of a design of which the model has no coefficients, or other ones."""
+    """Yield a fault if the columns of a design do not match the model's coefficients."""
     state = context.global_state
     prevalence = state.prevalence if isinstance(state, PlainTopicsGlobalState) else None
     yield from presence_faults(rows, "design_rows", expected=prevalence is not None)
@@ -236,7 +236,7 @@ class CollapsedDocuments(LocalState, ABC):
 
     @abstractmethod
     def with_entries(self, entries: DocumentEntries, topics: int) -> Any:
-        """Return documents of the same form with other counts, of so many topics."""
+        """Return documents of the same form with other counts and number of topics."""
 
 
 @dataclass(frozen=True)
@@ -429,7 +429,7 @@ class ActiveLocal(ActiveDocuments):
     age: Annotated[int, numbers(low=0)]  # Sweeps so far: the first ones are of another kind
 
     def faults(self, context: CheckContext) -> Iterator[str]:
-        """Yield the fault of responsibilities, of which each pair has one for each active topic of its document."""
+        """Yield a fault unless each pair has a responsibility for each active topic of its document."""
         yield from super().faults(context)
         if context.shard is None or context.shard.of_vectors:
             return

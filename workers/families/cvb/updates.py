@@ -125,7 +125,7 @@ def over_bands(totals: Vector) -> Vector:
 
 
 def _without_rounding(totals: Vector) -> Vector:
-    """Return totals of topics, none below zero by rounding; what lies further below comes of a damaged checkpoint."""
+    """Return totals of topics, none below zero by rounding; lower values indicate a damaged checkpoint."""
     rounding = MAX_ROUNDING * max(float(totals.sum()), 0.0)
     return np.where((totals < 0.0) & (totals >= -rounding), 0.0, totals)
 

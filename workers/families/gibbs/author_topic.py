@@ -150,7 +150,7 @@ class AuthorLocal(AuthorDocuments, SampledTokens):
     token_author: Annotated[npt.NDArray[np.uint16] | None, non_negative("token"), SAVED] = None
 
     def faults(self, context: CheckContext) -> Iterator[str]:
-        """Yield the fault of tokens, each of which has an author of its document."""
+        """Yield a fault if a token's author is not among the authors of its document."""
         yield from super().faults(context)
         if context.shard is None:
             return

@@ -141,7 +141,7 @@ def _fixed_topics(rows: SampledRows, global_state: LabelTopicsGlobalState) -> Fi
     return FixedTopics(word_topic, priors.word, 1.0 / (priors.total + np.asarray(global_state.topic, dtype=np.float64)))
 
 
-# Labels of which simulated documents have some; as many are foreseen where a corpus's are not known
+# Number of labels from which simulated documents draw, and which estimates assume for corpora with unknown labels
 SIMULATED_LABELS = 8
 MEAN_LABELS = 2.0  # Labels of a simulated document in the mean; as many are foreseen where a corpus's are not known
 
@@ -178,7 +178,7 @@ def mean_labels(summary: Summary) -> float:
 
 
 def simulated_table() -> LabelTable:
-    """Return the labels of which simulated documents have some."""
+    """Return the labels from which simulated documents draw."""
     names = tuple(("label", f"label-{number}") for number in range(1, SIMULATED_LABELS + 1))
     return LabelTable(names, (1,) * SIMULATED_LABELS, (), SIMULATED_LABELS, SIMULATED_LABELS)
 

@@ -562,7 +562,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         return after, delta
 
     def advance(self, rows: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, HcaGlobalState]:
-        """Return the rows as they were, as a shard's changes act from the next iteration on."""
+        """Return the rows unchanged: a shard's changes take effect in the next iteration."""
         return rows, global_state
 
     def fold(self, block: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, Delta]:

@@ -141,7 +141,7 @@ class NodeMasses(State):
 
 @dataclass(frozen=True)
 class SavedTree(State):
-    """State to which a rejected split goes back; its arrays have the names of its fields with a prefix."""
+    """State that is restored if a split is rejected; its arrays have the names of its fields with a prefix."""
 
     PREFIX = "saved_"
 
@@ -168,7 +168,7 @@ class Splits(State):
     # Leaf whose split is on trial, -1 for none, and rounds of the trial still to come
     trial_leaf: Annotated[int, indices("", below="next", low=-1)] = -1
     trial_left: Annotated[int, numbers(low=0)] = 0
-    restoring: bool = False  # Whether the next sweep goes back to the rows and local states of before a trial
+    restoring: bool = False  # Whether the next sweep restores the rows and local states from before a trial
     # Bound before the trial, and before the last iteration
     trial_bound: float = 0.0
     last_bound: float = 0.0
@@ -226,11 +226,11 @@ class HcaGlobalState(GlobalState):
     next_sweep: NextSweep  # The tree of the next sweep
     splits: Splits  # Splits of leaves
     another_round: bool = False  # Whether the iteration continues with one more sweep
-    # State to which a rejected split would go back; None if no split is on trial
+    # State that is restored if the split is rejected; None if no split is on trial
     saved: Annotated[SavedTree | None, sizes(move="saved_move")] = None
 
     def faults(self, context: CheckContext) -> Iterator[str]:
-        """Yield the fault of prior masses of ends, of which each node has one; a simulated tree has room for more."""
+        """Yield a fault unless each node has the prior mass of its end; a simulated tree has room for more."""
         yield from super().faults(context)
         ends, nodes = self.fitted.end_log.size, self.fitted.node_parent.size
         if ends < nodes:

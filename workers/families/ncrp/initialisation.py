@@ -68,7 +68,7 @@ def select_documents(shard: Shard, local: NcrpLocal, chosen: Chosen) -> tuple[Sh
 
 
 def merge_documents(shard: Shard, local: NcrpLocal, after: NcrpLocal, chosen: Chosen) -> NcrpLocal:
-    """Return the local state of all documents, of which those chosen have been swept."""
+    """Return the local state of all documents, after the chosen ones have been swept."""
     document_level = np.zeros((shard.documents, after.document_level.shape[1]))
     document_level[chosen] = after.document_level
     document_level[~chosen] = local.document_level[~chosen]

@@ -404,7 +404,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
         return move_nodes(replace(after, fitted=upcoming.fitted(end_log)), sums, self.options, tree, stream)
 
     def needs_another_round(self, global_state: NcrpGlobalState) -> bool:
-        """Return true if the iteration goes on with one more sweep: a start takes several rounds."""
+        """Return true if the iteration continues with one more sweep: an initialisation takes several rounds."""
         return global_state.another_round
 
     def uncounted_tokens(self, global_state: NcrpGlobalState) -> float:
@@ -552,7 +552,7 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
         return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
 
     def advance(self, rows: NcrpRows, delta: Delta, global_state: NcrpGlobalState) -> tuple[NcrpRows, NcrpGlobalState]:
-        """Return the rows as they were: the changes of a shard take effect in the next iteration."""
+        """Return the rows unchanged: a shard's changes take effect in the next iteration."""
         return rows, global_state
 
     def fold(self, block: NcrpRows, delta: Delta, global_state: NcrpGlobalState) -> tuple[NcrpRows, Delta]:

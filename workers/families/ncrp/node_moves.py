@@ -116,7 +116,7 @@ class Moves:
         for node in gone:
             sources.pop(int(node), None)
             parents[node] = FREE
-        # The nodes below these go with them.
+        # The nodes below these are removed with them.
         while True:
             hanging = [node for node in np.flatnonzero(parents >= 0) if parents[parents[node]] == FREE]
             if not hanging:
@@ -128,7 +128,7 @@ class Moves:
         return self._with(parents, sources, "pruned", dropped)
 
     def grown(self, ends: list[int]) -> Moves:
-        """Add to each of some inner nodes the nodes that complete its path, at the prior; as far as there is room."""
+        """Add the nodes that complete the paths of some inner nodes, at the prior, while columns are free."""
         parents, sources = np.array(self.tree.parents), dict(self.sources)
         free = [int(column) for column in np.flatnonzero(parents == FREE)]
         count = 0

@@ -245,7 +245,7 @@ class NodeChanges(State):
 
 @dataclass(frozen=True)
 class Histograms(State):
-    """Histograms of counts, of which the probability of a sample is made."""
+    """Histograms of counts, from which the probability of a sample is computed."""
 
     word_histogram: Ints  # Words and nodes of each group that have each count n_iw; int64 (groups, word counts)
     # The groups: a level or, of a node that is new in a round, the number of levels plus its slot; int64 (groups,)

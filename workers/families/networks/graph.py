@@ -65,7 +65,7 @@ class Plan(State):
     label_table: LabelBytes | None = None  # Labels of the training corpus, where labels have vectors
 
     def faults(self, context: CheckContext) -> Iterator[str]:
-        """Yield the faults of kinds, and of links, which go from a kind to one that stands before it."""
+        """Yield the faults of kinds, and of links, which lead from a kind to an earlier kind."""
         yield from super().faults(context)
         scope, every, field = self.kinds.T
         if self.links.size and not ((self.links[:, :2] >= 0) & (self.links[:, :2] < len(self.kinds))).all():

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 
 
 MIN_COUNT, MAX_COUNT = 64, 2048  # Range of the largest m of a table
-MAX_CACHED_BYTES = 2**27  # Most bytes of the tables in a process, of which the last used stay
+MAX_CACHED_BYTES = 2**27  # Largest size of the tables that a process caches; the least recently used are dropped
 
 # By use, the last used one last.
 _tables: OrderedDict[tuple[float, ...], NDArray[np.float64]] = OrderedDict()

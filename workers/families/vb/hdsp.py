@@ -304,7 +304,7 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
     )
 
     def initial_alpha(self, labels: int) -> float:
-        """Return the initial concentration of a document's topics, with so many labels."""
+        """Return the initial concentration of a document's topics, which depends on the number of labels."""
         if self.alpha is not None:
             return self.alpha
         return INITIAL_ALPHA_WITH_LABELS if labels else 1.0
@@ -342,7 +342,7 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
 
 
 INITIAL_LOG_FACTOR = 8.0  # Log of the factor by which a label favours its own topics in the sweeps of LDA
-TOPICS_PER_SHARED_TOPIC = 10  # One of so many topics belongs to no label at the start
+TOPICS_PER_SHARED_TOPIC = 10  # One in this number of topics belongs to no label at the start
 LABEL_ARRAYS = 24  # Arrays of labels x topics that the global state and its update hold, counted twice as rows are
 
 SIMULATED_LABELS, LABELS_PER_SIMULATED_DOCUMENT = 8, 2.0

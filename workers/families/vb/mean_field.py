@@ -98,7 +98,7 @@ class MeanFieldFamily(CarriesHyperparameters[OptionsT, GlobalStateT, MeanFieldRo
     def advance(
         self, rows: MeanFieldRows, delta: Delta, global_state: GlobalStateT
     ) -> tuple[MeanFieldRows, GlobalStateT]:
-        """Return the rows as they were, as a shard's changes act from the next iteration on; documents go on."""
+        """Return the rows unchanged: a shard's changes take effect in the next iteration, except on its documents."""
         return rows, replace(global_state, further_sweep=True)
 
     def fold(self, block: MeanFieldRows, delta: Delta, global_state: GlobalStateT) -> tuple[MeanFieldRows, Delta]:

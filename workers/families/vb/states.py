@@ -75,7 +75,7 @@ class LogLinearWeights(State):
 
 @dataclass(frozen=True)
 class LabelRates(State):
-    """Rates that labels give to topics, and the weights of which they are made."""
+    """Rates that labels give to topics, and the weights from which they are computed."""
 
     # log E[R] and E[log R] of each label of value 1
     label_log: Annotated[Vector, numbers("label topic")]
