@@ -1,4 +1,4 @@
-"""What tests of families of networks share."""
+"""Helpers that tests of families of networks share."""
 
 from tests.conformance import Conformance
 

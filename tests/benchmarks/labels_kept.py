@@ -27,7 +27,7 @@ HELD = {"family": "hdsp", "learn": ("gamma", "weights")}
 
 
 def fitted(corpus, out, **options):
-    """A run, made unless it is there."""
+    """A run, fitted unless it exists."""
     if not Run(out).model.exists("model.json") and not (Path(out) / "members").exists():
         fit(corpus, out, **options)
     return out

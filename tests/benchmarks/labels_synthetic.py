@@ -30,7 +30,7 @@ EACH = 2.0  # labels of a document, in the mean
 
 
 def recovered(out, truth, counts, has, restarts, seed, **options):
-    """Fit what was drawn; a run that is there already is not made again."""
+    """Fit the simulated data; an existing run is not fitted again."""
     corpus, run = out / f"corpus-{seed}", out / f"run-{seed}"
     if not corpus.exists():
         write(corpus, counts, has)

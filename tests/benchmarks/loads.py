@@ -60,7 +60,7 @@ CASES = {
 
 
 def corpus_of(out, kind, tokens):
-    """Draw a corpus of documents of 100 tokens, or of vectors, unless it is there."""
+    """Draw a corpus of documents of 100 tokens, or of vectors, unless it exists."""
     place = out / f"{kind}-{tokens}"
     family, more = {
         "documents": ("partially-labeled-lda", {"tokens": 100, "words": 20_000}),
@@ -89,7 +89,7 @@ def label(corpus, place):
 
 
 def run_of(out, family, options, tokens, topics):
-    """Fit a family for two iterations, unless the run is there."""
+    """Fit a family for two iterations, unless the run exists."""
     fitted = load_family(family)
     segmented = fitted.uses_segments
     kind = "vectors" if fitted.corpus_kind == "vectors" else "segments" if segmented else "documents"

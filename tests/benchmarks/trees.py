@@ -37,7 +37,7 @@ DIGITS = {  # depth: nodes, and reconstruction errors of HCA and PCA on the trai
 
 
 def fitted(corpus, out, **options):
-    """A run, made unless it is there, and the seconds that it took."""
+    """A run, fitted unless it exists, and the seconds that it took."""
     began = time.perf_counter()
     if not Run(out).model.exists("model.json") and not (Path(out) / "members").exists():
         fit(corpus, out, **options)

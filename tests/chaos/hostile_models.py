@@ -150,7 +150,7 @@ def _extreme(values, low):
 
 
 def one_entry(values, generator, entry):
-    """Return a copy of which one entry is another."""
+    """Return a copy with one changed entry."""
     made = np.array(values)
     if made.size:
         with np.errstate(all="ignore"):
@@ -195,7 +195,7 @@ MUTATIONS = {
 
 
 def mutated(arrays, name, kind, generator):
-    """Return arrays of which one is another."""
+    """Return arrays, one of them changed."""
     change = MUTATIONS[kind]
     if change is None:
         return {key: values for key, values in arrays.items() if key != name}
@@ -352,7 +352,7 @@ def attack(base, place, family, generator, told, shards, change):
 
 
 def run_all(runs, families=(), seed=1):
-    """Attack each family so many times, or in all ways; return what went wrong."""
+    """Attack each family a number of times, or in all ways; return the failures."""
     generator, told, faults = np.random.default_rng(seed), Counter(), []
     with tempfile.TemporaryDirectory() as place:
         place = Path(place)

@@ -157,7 +157,7 @@ def victims(cluster, driver):
 
 
 def main(words):
-    """Kill until so many were killed."""
+    """Kill processes until the number is reached."""
     wanted, seed = int(words[0]), int(words[1]) if len(words) > 1 else 0
     place = Path(tempfile.mkdtemp(prefix="collapsium-kills-"))
     generator, counted, different, runs = random.Random(seed), {}, 0, 0

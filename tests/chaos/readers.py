@@ -88,7 +88,7 @@ def _dense(name, data, place):
 
 
 def _vectors_array(data, place):
-    """A corpus of vectors whose `zarr.json` anybody may have written, with digests that are right."""
+    """A corpus of vectors with an untrusted `zarr.json` and correct digests."""
     vector_corpus(place)
     (place / "vectors.zarr/zarr.json").write_bytes(data)
     record = json.loads((place / "manifest.json").read_text())
@@ -112,7 +112,7 @@ def _cell(data, place):
 
 
 def _arrays(data, place):
-    """A group whose `zarr.json` anybody may have written, with digests that are right."""
+    """A group with an untrusted `zarr.json` and correct digests."""
     shutil.rmtree(place, ignore_errors=True)
     folder = Folder(place)
     write_arrays(folder, {"a": np.arange(3.0)}, compress=False)

@@ -103,7 +103,7 @@ def _dense_npz(save):
 
 
 def dense_folder(place, version=3):
-    """A Zarr array as anybody may have written it."""
+    """An untrusted Zarr array."""
     shutil.rmtree(place, ignore_errors=True)
     zarr.create_array(str(place / "x.zarr"), data=DENSE, chunks=(1, 3), zarr_format=version)
     return place / "x.zarr"

@@ -153,7 +153,7 @@ class SimulatedExecutor:
                 future.worker = future.value = None
 
     def _choose(self, futures):
-        """A task that can begin, of all that somebody waits for: whatever was submitted first need not come first."""
+        """A task that can begin, among all that are awaited: whatever was submitted first need not come first."""
         self._waiting = [reference for reference in self._waiting if reference() is not None]
         ready, seen, stack = [], set(), [*futures, *(reference() for reference in self._waiting)]
         while stack:

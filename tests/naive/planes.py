@@ -14,7 +14,7 @@ def mask(values):
 
 
 def split(folded, count):
-    """So many planes, the lowest bytes first."""
+    """Planes of bytes, the lowest bytes first."""
     return np.array([number >> 8 * plane & 255 for plane in range(count) for number in folded], np.uint8)
 
 

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def install_chromium():
-    """Install Debian's Chromium where we may; say whether it is there then."""
+    """Install Debian's Chromium if permitted; return whether it is installed then."""
     if not Path("/etc/debian_version").exists() or shutil.which("apt-get") is None or os.geteuid() != 0:
         return False
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}

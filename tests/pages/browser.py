@@ -26,7 +26,7 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # What is not asked for by a page does not leave either.
+    # A request that no page makes does not leave the machine either.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 )
 # Elements that stick out of the window to the right, unless something around them scrolls or cuts them off.

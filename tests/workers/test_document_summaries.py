@@ -12,7 +12,7 @@ sizes = st.integers(1, 40)
 
 
 def drawn(seed, documents, topics):
-    """Proportions with ties, tokens of which some are none, and labels."""
+    """Proportions with ties, numbers of tokens, some of them zero, and labels."""
     generator = np.random.default_rng(seed)
     theta = np.round(generator.dirichlet(np.full(topics, 0.3), size=documents), 1)
     tokens = generator.integers(0, 5, documents).astype(float)

@@ -152,7 +152,7 @@ class Network:
         ports = [f"p-{name}" for name in self.names]
         command = ["ip", "netns", "exec", SWITCH, wire, self._control, self._stats, *ports]
         self._start(command, "wire")
-        self.traffic()  # so that the switch is there
+        self.traffic()  # so that the switch exists
 
     def _start(self, command, log):
         with (self.folder / f"{log}.log").open("wb") as output:

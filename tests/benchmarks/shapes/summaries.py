@@ -58,7 +58,7 @@ class Summary:
 
     @property
     def members(self):
-        """Return the members of an ensemble, a median; None for a fit by itself."""
+        """Return the members of an ensemble, a median; None for a single fit."""
         return self.median("members")
 
     @property

@@ -308,7 +308,7 @@ def test_svmlight__is_read_as_scikit_learn_reads_it(tmp_path, zero_based):
 
 
 def test_svmlight__counts_indices_alike_in_all_files_and_additions(tmp_path):
-    """A file without the first word says nothing by itself of where its indices begin."""
+    """A file without the first word does not show where its indices begin."""
     for name, text in (("a", "1 1:2\n"), ("b", "1 0:1\n"), ("later", "1 2:1\n"), ("from-one", "1 1:1\n")):
         (tmp_path / f"{name}.svmlight").write_text(text)
     (tmp_path / "vocab.txt").write_text("aa\nbb\ncc\n")

@@ -146,7 +146,7 @@ def test_a_copy_of_a_file__is_never_reported_as_missing(job, capsys):
     assert (found.outcome, len(found.notices)) == ("nothing-new", 1)
     copy.unlink()
     assert batch(job).notices == ()
-    day.unlink()  # its copy is there
+    day.unlink()  # its copy exists
     assert batch(job).notices == ()
     (job.parent / "day-1-again.jsonl").rename(job.parent / "day-9.jsonl")
     assert batch(job).notices == ()

@@ -20,7 +20,7 @@ def single(small, tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def ensemble(small, tmp_path_factory):
-    """An ensemble of three at its end."""
+    """A finished ensemble of three."""
     place = tmp_path_factory.mktemp("ensemble") / "run"
     fit(small[0], place, heldout=small[1], seed=4, restarts=3, workers=8, **ENSEMBLE_OPTIONS)
     return place

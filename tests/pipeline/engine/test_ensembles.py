@@ -22,7 +22,7 @@ SHARDS = 5
 
 
 def without_member(events):
-    """The events of a member as in a fit by itself, from the first iteration on."""
+    """The events of a member, as in a single fit, from the first iteration on."""
     told = [{name: value for name, value in event.items() if name != "member"} for event in events]
     return [event for event in told if event["event"] in ("started", "iteration", "end")]
 

@@ -17,7 +17,7 @@ CONNECT = "Timed out trying to connect to tls://127.0.0.1:8786 after 10 s"
 
 @pytest.fixture
 def client():
-    """A client of whose parts only the event loop is there."""
+    """A client that consists only of an event loop."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

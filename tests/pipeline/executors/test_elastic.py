@@ -128,7 +128,7 @@ def test_workers_of_other_versions__are_refused_before_anything_runs(small, tmp_
 
 
 def wait_for_workers(cluster, workers):
-    """Wait until a cluster has so many workers."""
+    """Wait until a cluster has this many workers."""
     wait_until(lambda: len(cluster.scheduler.workers) == workers)
 
 

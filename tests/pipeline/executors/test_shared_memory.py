@@ -1,4 +1,4 @@
-"""Memory that the workers of a local cluster share: messages arrive as they were sent, and nothing is left behind."""
+"""Memory that the workers of a local cluster share: messages arrive unchanged, and no file remains."""
 
 import asyncio
 import os

@@ -132,7 +132,7 @@ def test_errors__reach_whoever_needs_what_failed_and_no_other(graph, threads):
                 continue
             with pytest.raises(PlannedError) as raised:
                 in_time(executor.collect, [futures[number]])
-            assert graph[raised.value.args[0]][2]  # the error of a task that failed by itself, as it was raised
+            assert graph[raised.value.args[0]][2]  # the error that a task raised, unchanged
     finally:
         executor.close()
 
@@ -323,7 +323,7 @@ def test_close__waits_for_tasks_that_run_and_begins_no_other(opened):
     threading.Timer(0.05, gate.set).start()
     in_time(executor.close)
     assert ran == ["slow"]
-    assert executor.collect([running]) == [5]  # what is known can still be asked for
+    assert executor.collect([running]) == [5]  # known results can still be requested
     assert not pending.done
     in_time(executor.close)  # twice does no harm
 

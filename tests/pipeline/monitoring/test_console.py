@@ -185,7 +185,7 @@ def test_a_terminal__is_drawn_on_and_left_clean(monkeypatch, width, colours):
     text = stream.getvalue()
     assert "3/8" in text
     assert "-5.0000" in text
-    assert "\x1b[31m" not in text  # words are anybody's
+    assert "\x1b[31m" not in text  # words are untrusted
     assert "gene" in text
     frame = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.rpartition("\x1b[?25l")[2]).splitlines()
     assert max(map(len, frame)) <= int(width)  # what has no room is cut
@@ -272,7 +272,7 @@ def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
     monkeypatch.setattr("collapsium.pipeline.monitoring.dask_dashboard.feed.time.monotonic", lambda: clock[0])
     feed = Feed(sent.append, "run", lambda: [iteration(1), {"event": "start"}])
     feed(start())
-    assert [message["event"]["event"] for message in sent] == ["start", "iteration"]  # what was told before comes after
+    assert [message["event"]["event"] for message in sent] == ["start", "iteration"]  # earlier messages come after
     for number in range(2, 12):
         clock[0] += 0.1
         feed(iteration(number, sweeps={"shards": 2, "total": 0.25}))

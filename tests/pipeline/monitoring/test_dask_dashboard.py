@@ -121,7 +121,7 @@ def test_the_board__asks_for_metrics_that_exist():
     metrics = RunMetrics()
     metrics.sources.add(runs)
     exported = {sample.name for metric in metrics.collect() for sample in metric.samples}
-    unasked = {"collapsium_objective", "collapsium_change"}  # there is none of these in what was told
+    unasked = {"collapsium_objective", "collapsium_change"}  # no message has these
     assert asked - unasked <= exported
     places = [panel["gridPos"] for panel in board["panels"]]
     cells = [

@@ -16,7 +16,7 @@ from collapsium.storage.errors import OptionError
 
 
 def tree_of(seed, nodes, depth=4):
-    """A tree of so many nodes, depth-first, with shares that add up."""
+    """A tree with a number of nodes, depth-first, with shares that add up."""
     generator = np.random.default_rng(seed)
     parent, level = [-1], [0]
     for _ in range(nodes - 1):

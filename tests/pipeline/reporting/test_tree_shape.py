@@ -55,7 +55,7 @@ def test_shape__is_depth_first_and_adds_up(parents):
         assert set(order[at : at + len(below)]) == below  # a run of the order
         assert shape.below[node] == pytest.approx(share[list(below)].sum())
         children = [child for child in order if parents[child] == node]
-        assert children == sorted(children)  # as they were given
+        assert children == sorted(children)  # in the original order
         assert shape.level[node] == (0 if parents[node] < 0 else shape.level[parents[node]] + 1)
 
 

@@ -1,4 +1,4 @@
-"""Small files of which a great deal would come out: each is refused in a line, before it is decoded."""
+"""Small files that would decompress to a great deal: each is refused in a line, before it is decoded."""
 
 import contextlib
 import hashlib

@@ -19,7 +19,7 @@ OPTIONS = {"family": "lda", "topics": 2, "iterations": 2, "checkpoint_every": 1}
 
 @pytest.fixture
 def run(small, tmp_path):
-    """A run that is at its end."""
+    """A finished run."""
     fit(small[0], tmp_path / "run", **OPTIONS)
     return tmp_path / "run"
 

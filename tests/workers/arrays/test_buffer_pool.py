@@ -105,7 +105,7 @@ def test_pieces__are_taken_that_waste_least(pool):
     # The largest would be mostly empty: a piece of its own is made instead, though it waits.
     assert place(fourth := large(pool, SMALL)) not in where.values()
     assert pieces(pool) == [10 * SMALL]
-    # Up to so many times too large it is taken.
+    # A piece is used up to this factor too large.
     assert place(large(pool, int(10 * SMALL / WASTE) + 1)) == where[10 * SMALL]
     assert [array.size for array in (first, second, third, fourth)] == [
         2 * SMALL - 1,

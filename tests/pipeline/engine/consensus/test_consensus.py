@@ -32,7 +32,7 @@ OPTIONS = {**ENSEMBLE_OPTIONS, "seed": 4, "restarts": 3, "combine": "consensus"}
 
 @pytest.fixture(scope="module")
 def consensus(small, tmp_path_factory):
-    """A consensus of three at its end."""
+    """A finished consensus of three."""
     place = tmp_path_factory.mktemp("consensus") / "run"
     fit(small[0], place, heldout=small[1], scheduler="serial", **OPTIONS)
     return place

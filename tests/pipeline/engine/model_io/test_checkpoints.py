@@ -270,7 +270,7 @@ def test_an_error__is_reported_and_the_run_continues_afterwards(small, tmp_path,
             small[0], tmp_path / "run", heldout=small[1], sinks=[stop_at(5, error)], checkpoint_every=3, **OPTIONS
         )  # fmt: skip
     assert Run(tmp_path / "run").events()[-1]["reason"] == "error"
-    # What a cluster that failed held is not asked for.
+    # Results that a failed cluster held are not requested.
     assert Run(tmp_path / "run").checkpoints.latest() == (5 if error is StoppedError else 3)
     resume(tmp_path / "run")
     same(tmp_path / "run", whole)

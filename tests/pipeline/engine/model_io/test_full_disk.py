@@ -46,7 +46,7 @@ def command(*words, **environment):
 
 
 def fill(disk, left):
-    """Leave so many bytes of it."""
+    """Leave this many bytes of a file."""
     (disk / "filler").unlink(missing_ok=True)
     with (disk / "filler").open("wb") as file:
         file.write(b"x" * (shutil.disk_usage(disk).free - left))

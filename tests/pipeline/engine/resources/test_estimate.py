@@ -69,7 +69,7 @@ def place(scheduler="threads", processes=1, threads=2, memory=PLENTY):
 
 
 def plan_of(corpus, family, config, where, *, start="", heldout=None):
-    """The plan of a fit by itself."""
+    """The plan of a single fit."""
     request = {"corpus": corpus, "family": family, "config": config, "heldout": heldout, "start_kind": start}
     alone = {"stochastic": False, "restarts": 0, "limits": Limits(), "has_consensus": False}
     return plan(SimpleNamespace(**request, **alone), where)
@@ -337,7 +337,7 @@ def test_plan__without_needs_fits_anywhere():
     assert Plan(place()).needed == 0
 
 
-# What families say of themselves --------------------------------------------------------------------------------------
+# Footprints of families ----------------------------------------------------------------------------------------------
 
 
 HELD = [

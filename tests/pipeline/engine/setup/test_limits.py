@@ -192,7 +192,7 @@ def test_options_of_families__without_effect_are_refused(family, options, messag
     with pytest.raises(OptionError) as raised:
         make_options(family, options)
     assert message in str(raised.value)
-    # Runs of earlier versions may have them, and go on.
+    # Runs of earlier versions may have them, and continue.
     before = recorded_options(family, options)
     assert changed_options(family, before, {"topics": before.topics}, ()) == before
 

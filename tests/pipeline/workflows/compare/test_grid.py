@@ -23,7 +23,7 @@ def asked(families, **options):
     return CompareOptions(families=families, **options)
 
 
-# What is asked for ------------------------------------------------------------------------------------------------------
+# The requested grid ----------------------------------------------------------------------------------------------------
 
 
 def test_cells__span_families_by_topics_or_by_what_they_start_from():

@@ -238,7 +238,7 @@ def test_start__warm_counts_theta_phi():
     np.add.at(by_word[:, :3], shard.position, shard.counts[:, np.newaxis] * q)
     np.testing.assert_allclose(delta["word_topic"], by_word, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(local.document_topic.sum(axis=1), shard.lengths, rtol=1e-6)
-    assert local.even_sweeps_left == 0  # it goes on from what it was given
+    assert local.even_sweeps_left == 0  # it continues from the state that it received
     assert start(shard, 5)[0].even_sweeps_left == 20
     with pytest.raises(ValueError, match="at most 2 topics"):
         start(shard, 2, {"document_topic": theta, "word_topic": phi})

@@ -86,7 +86,7 @@ def test_initialise_active__equals_its_twin_and_a_recount(given_, more, weights)
     np.testing.assert_allclose(rows, words[0], rtol=rounding, atol=rounding)
     np.testing.assert_allclose(row_rest, words[1], rtol=rounding, atol=rounding)
     counted = np.zeros_like(rows), np.zeros_like(row_rest)
-    # As where another fit goes on from them.
+    # As when another fit continues from them.
     warming.count_active(pairs_of(shard), active, ActiveState(*state), RowChanges(*counted))
     for found, recounted in zip(counted, words, strict=True):
         np.testing.assert_allclose(found, recounted, rtol=rounding, atol=rounding)

@@ -25,7 +25,7 @@ SHARE = 1e-3
 
 @st.composite
 def trees(draw, most=9):
-    """A tree in columns of which some are free; inner nodes may have no children."""
+    """A tree in columns, some of them free; inner nodes may have no children."""
     depth = draw(st.integers(1, 5))
     parents = [ROOT]
     levels = [0]
