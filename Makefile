@@ -11,6 +11,8 @@ DEPLOY_READY := $(VENV)/.deploy-ready
 DOCS_READY := $(VENV)/.docs-ready
 # Tests of benchmarks and of deployment are left to `make test-all`.
 APART := --ignore tests/benchmarks --ignore tests/deploy
+# The modules whose tests run without the compiler too; importing all others would take longer than these tests.
+KERNEL_TESTS = $(shell grep -rl --include 'test_*.py' 'mark\.kernels' tests/workers)
 WORKERS ?= 2
 PROCESSES ?= 3
 PYTHONS ?= python3.12 python3.13
@@ -79,14 +81,14 @@ demo: $(DEMO_READY)
 # that they have stopped or killed, so there is one process more than processors.
 test: $(READY)
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" $(APART) tests
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m "kernels and not long" tests/workers
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m "kernels and not long" $(KERNEL_TESTS)
 
 # Lines of the product that these tests run, without kernels; processes that tests start are counted too.
 coverage: $(READY)
 	rm -rf build/coverage
 	mkdir -p build/coverage
 	$(BIN)/coverage run -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" $(APART) tests
-	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -n $(PROCESSES) -m "kernels and not long" tests/workers
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -n $(PROCESSES) -m "kernels and not long" $(KERNEL_TESTS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
