@@ -1,6 +1,7 @@
 """Run fits in tests, and compare their states, models and events."""
 
 import cloudpickle
+import pytest
 
 from collapsium.pipeline import Corpus
 from collapsium.pipeline.engine.loop import Fit
@@ -97,6 +98,28 @@ class Losing(SerialExecutor):
             self.losses += 1
             raise ClusterError("on purpose")
         return super().collect(futures, links)
+
+
+def at_iteration(number):
+    """Return whether an event is the one of an iteration."""
+    return lambda event: (event["event"], event.get("iteration")) == ("iteration", number)
+
+
+def interrupted(stops, start, again):
+    """Start a fit and continue it after each of several events that interrupt it in turn; yield after each."""
+    left = list(stops)
+
+    def sink(event):
+        if left and left[0](event):
+            del left[0]
+            raise KeyboardInterrupt
+
+    run = start
+    while left:
+        with pytest.raises(KeyboardInterrupt):
+            run(sinks=[sink])
+        yield
+        run = again
 
 
 class Pickling(SerialExecutor):

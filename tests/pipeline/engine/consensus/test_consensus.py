@@ -1,5 +1,6 @@
 """Members joined into one model: the same bits everywhere and after every stop, and a model like any other."""
 
+import functools
 import json
 import shutil
 
@@ -22,7 +23,7 @@ from collapsium.storage.runs.topic_names import TopicName, read_names, write_nam
 from collapsium.workers.arrays.random_streams import Stream
 from tests.chaos.operations import files_of
 from tests.conftest import rest_long
-from tests.fits import bits
+from tests.fits import bits, interrupted
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
 
@@ -79,8 +80,20 @@ STOPS = {
 }
 
 
-@pytest.mark.parametrize("kind", rest_long([KeyboardInterrupt, StoppedError]))
-@pytest.mark.parametrize("stop", rest_long(list(STOPS), retained=(0, 2, 4)))
+def test_a_consensus_that_was_stopped_again_and_again__continues_to_the_same_bits(small, consensus, tmp_path):
+    run = tmp_path / "run"
+    start = functools.partial(fit, small[0], run, heldout=small[1], scheduler="serial", **OPTIONS)
+    for _ in interrupted(STOPS.values(), start, functools.partial(resume, run, scheduler="serial")):
+        assert verify(run).broken == []
+        assert not (run / "model").exists()
+    resume(run)
+    assert_same(run, consensus)
+    assert verify(run).broken == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, StoppedError])
+@pytest.mark.parametrize("stop", STOPS)
 def test_a_consensus_that_was_stopped__continues_to_the_same_bits(small, consensus, tmp_path, stop, kind):
     def sink(event):
         if STOPS[stop](event):

@@ -1,5 +1,6 @@
 """Fits that begin on a sample of the documents and take in more: counts, bits, recovery and plans."""
 
+import functools
 import math
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.family import RANDOM_START
 from collapsium.workers.shard_loading import open_shard
 from tests.conftest import rest_long
-from tests.fits import TIMES, Losing, arrays_of, bits, problem_of, scores_of, state_bits
+from tests.fits import TIMES, Losing, arrays_of, at_iteration, bits, interrupted, problem_of, scores_of, state_bits
 
 SHORT = ((4, 3), (2, 2))
 """Stages of tests: a quarter of the documents for three sweeps, half of them for two."""
@@ -116,17 +117,14 @@ def test_local_sweeps__conserve_counts(small):
 
 
 @pytest.mark.parametrize("family", rest_long(["lda", "hdp"]))
-@pytest.mark.parametrize("stop", rest_long([2, 3, 4, 5, 6], retained=(1, 2)))
-def test_a_stopped_run__is_resumed_to_the_same_bits_and_events(small, short, family, stop, tmp_path):
-    def sink(event):
-        if event["event"] == "iteration" and event["iteration"] == stop:
-            raise KeyboardInterrupt
-
+def test_a_run_that_is_stopped_in_each_stage__is_resumed_to_the_same_bits_and_events(small, short, family, tmp_path):
     options = {"family": family, "topics": 3, "iterations": 8, "heldout": small[1], "seed": 5}
     uninterrupted = fit(small[0], tmp_path / "uninterrupted", scheduler="threads", workers=2, **options)
-    with pytest.raises(KeyboardInterrupt):
-        fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=3, **options)
-    resumed = resume(tmp_path / "run", scheduler="serial")
+    start = functools.partial(fit, small[0], tmp_path / "run", scheduler="threads", workers=2, **options)
+    again = functools.partial(resume, tmp_path / "run", scheduler="serial")
+    for _ in interrupted(map(at_iteration, (2, 3, 4, 5, 6)), start, again):
+        pass
+    resumed = again()
     assert bits(resumed, 5) == bits(uninterrupted, 5)
     events = [
         [{name: value for name, value in event.items() if name not in TIMES} for event in Run(run).events()]

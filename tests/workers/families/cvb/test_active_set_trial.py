@@ -1,6 +1,7 @@
 """Fits that try small active sets, by the scores of halves of the documents and of all."""
 
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -19,7 +20,7 @@ from collapsium.workers.families.cvb.global_state import SmallActiveSets
 from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.family import Summary
 from tests.conftest import rest_long
-from tests.fits import arrays_of, bits, problem_of
+from tests.fits import arrays_of, at_iteration, bits, interrupted, problem_of
 from tests.workers.families.cvb.conftest import check_recount, corpora, iterations_of, shards_of
 
 NOWHERE, IN_HALF, EVERYWHERE = SmallActiveSets
@@ -240,21 +241,12 @@ def test_a_run_that_stops_again_and_again_in_a_trial__is_resumed_to_the_same_bit
     expected, begin = bits(Model(whole), shards_of(planted[0])), shares.index(0.5) + 1
     # Before, at the start of, within and after a trial; the steps between are the same whatever is decided.
     between = (begin - 1, begin + 1, begin + 6, begin + 10) if decision == "kept" else ()
-    out, stops = tmp_path / "run", sorted([begin, begin + 5, begin + 11, *between])
-
-    def stop(event):
-        if event["event"] == "iteration" and event["iteration"] == stops[0]:
-            del stops[0]
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], out, sinks=[stop], scheduler="serial", **FIT)
-    while stops:
-        assert verify(out).broken == []
-        with pytest.raises(KeyboardInterrupt):
-            resume(out, sinks=[stop], scheduler="threads", workers=2)
-    assert verify(out).broken == []
-    assert bits(resume(out, scheduler="threads", workers=2), shards_of(planted[0])) == expected
+    stops = map(at_iteration, sorted([begin, begin + 5, begin + 11, *between]))
+    start = functools.partial(fit, planted[0], tmp_path / "run", scheduler="serial", **FIT)
+    again = functools.partial(resume, tmp_path / "run", scheduler="threads", workers=2)
+    for _ in interrupted(stops, start, again):
+        assert verify(tmp_path / "run").broken == []
+    assert bits(again(), shards_of(planted[0])) == expected
 
 
 def test_a_warm_start__continues_with_the_active_sets_that_were_decided_for(decision, planted, whole, tmp_path):

@@ -1,5 +1,6 @@
 """Fits that choose the inverse temperature of their responsibilities, by the scores of two halves of the documents."""
 
+import functools
 import itertools
 import math
 from dataclasses import replace
@@ -19,7 +20,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import schedule, split_merge, updates
 from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.family import Summary
-from tests.fits import bits, problem_of, scores_of
+from tests.fits import at_iteration, bits, interrupted, problem_of, scores_of
 from tests.workers.families.cvb.conftest import check_recount, corpora, iterations_of, shards_of
 
 ITERATIONS = 40
@@ -222,21 +223,16 @@ def test_the_search__continues_with_fewer_tokens_when_moves_of_topics_have_ended
 def test_a_run_that_stops_before_while_and_after_tokens_are_released__is_resumed_to_the_same_bits(
     planted, whole, tmp_path
 ):
+    run = tmp_path / "run"
     powers = [event["power"] for event in iterations_of(whole)]
     ended = next(number for number in range(6, len(powers)) if len(set(powers[number:])) == 1)
-    expected, family = bits(Model(whole), shards_of(planted[0])), Model(whole).record.family
-    for number in (3, ended - 1, ended, ended + 1):
-        out = tmp_path / str(number)
-
-        def stop(event, number=number):
-            if event["event"] == "iteration" and event["iteration"] == number:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            fit(planted[0], out, family=family, heldout=planted[1], sinks=[stop], scheduler="serial", **FIT)
-        assert verify(out).broken == []
-        assert bits(resume(out, scheduler="threads", workers=2), shards_of(planted[0])) == expected
-        assert iterations_of(out) == iterations_of(whole)
+    options = {"family": Model(whole).record.family, "heldout": planted[1], "scheduler": "serial", **FIT}
+    again = functools.partial(resume, run, scheduler="threads", workers=2)
+    stops = map(at_iteration, (3, ended - 1, ended, ended + 1))
+    for _ in interrupted(stops, functools.partial(fit, planted[0], run, **options), again):
+        assert verify(run).broken == []
+    assert bits(again(), shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
+    assert iterations_of(run) == iterations_of(whole)
 
 
 def test_a_run_that_ends_during_the_search__is_refused(planted, tmp_path):
