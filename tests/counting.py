@@ -1,9 +1,9 @@
 """What states of families count, each by its type, and the same counts made again from what each token was assigned to."""
 
 from functools import singledispatch
-from itertools import pairwise
 
 import numpy as np
+from scipy import sparse
 
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.cvb.states import (
@@ -141,12 +141,12 @@ def _(local: DenseLocal, shard):
 
 @responsibilities.register
 def _(local: ActiveLocal, shard):
-    q, place = np.zeros((shard.pairs, int(local.document_topics.max(initial=0)) + 1)), 0
-    for document, (first, last) in enumerate(pairwise(shard.offsets)):
-        active = local.document_topics[slice(*local.document_lists[document : document + 2])]
-        shares = local.pair_shares[place : place + active.size * (last - first)]
-        q[first:last, active] = shares.reshape(last - first, active.size) / UNIT
-        place += shares.size
+    q = np.zeros((shard.pairs, int(local.document_topics.max(initial=0)) + 1))
+    document = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
+    topics = np.diff(local.document_lists)[document]  # of each pair
+    pair, first = np.repeat(np.arange(shard.pairs), topics), np.asarray(local.document_lists)[document]
+    place = np.arange(pair.size) + np.repeat(first - (np.cumsum(topics) - topics), topics)
+    q[pair, np.asarray(local.document_topics)[place]] = local.pair_shares[: pair.size] / UNIT
     return q
 
 
@@ -174,10 +174,7 @@ def pair_weights(config, rows, shard):
 def recount(shard, local, weights=None):
     """A shard's counts by word and topic, of background by word, and by document and topic, from its responsibilities."""
     weights, q = shard.counts if weights is None else weights, responsibilities(local, shard)
-    counted, rest = np.zeros((shard.words.size, q.shape[1])), np.zeros(shard.words.size)
-    np.add.at(counted, shard.position, weights[:, np.newaxis] * q)
-    np.add.at(rest, shard.position, weights * (1.0 - q.sum(axis=1)))
-    owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
-    documents = np.zeros((shard.documents, q.shape[1]))
-    np.add.at(documents, owner, weights[:, np.newaxis] * q)
-    return counted, rest, documents
+    weighted, pairs = weights[:, np.newaxis] * q, np.arange(shard.pairs)
+    by_word = sparse.csr_matrix((np.ones(shard.pairs), (shard.position, pairs)), (shard.words.size, shard.pairs))
+    by_document = sparse.csr_matrix((np.ones(shard.pairs), pairs, shard.offsets), (shard.documents, shard.pairs))
+    return by_word @ weighted, by_word @ (weights - weighted.sum(axis=1)), by_document @ weighted

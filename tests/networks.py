@@ -30,6 +30,7 @@ class NetworkConformance(Conformance):
     """The suite, on corpora whose documents have labels and segments."""
 
     labelled = segmented = True
+    ground_truth_iterations = 40
 
     def topic_tokens(self, global_state):
         """As many as customers of the vectors above documents, if these have no parents, are at least tables."""

@@ -1,6 +1,5 @@
 """Topics in AnnData: fits of cells, annotation, and files that hold counts and topics."""
 
-import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +17,8 @@ HOW = {"family": "lda", "topics": 3, "iterations": 3, "seed": 1}
 
 
 def cells(rows=slice(None), columns=slice(None)):
+    import anndata
+
     adata = anndata.AnnData(
         np.log1p(COUNTS[rows, columns]),
         pd.DataFrame(
@@ -60,6 +61,8 @@ def test_annotate__folds_new_cells_in_and_takes_genes_in_any_order(run):
 
 @pytest.mark.parametrize("name", ["cells.h5ad", "cells.zarr"])
 def test_export__round_trips_counts_labels_and_topics(run, tmp_path, name):
+    import anndata
+
     exported = export(run, tmp_path / name, to="anndata")
     assert (exported.topics, exported.documents) == (3, 30)
     adata = (anndata.read_h5ad if name.endswith("h5ad") else anndata.read_zarr)(tmp_path / name)

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 from types import SimpleNamespace
 
-import anndata
 import dask.array
 import dask.delayed
 import h5py
@@ -67,6 +66,8 @@ def write_10x(folder, matrix, barcodes=CELLS, features=PEAKS):
 
 def write_file(path, matrix):
     """Write an object and its layer as a file of AnnData."""
+    import anndata
+
     adata = anndata.AnnData(scipy.sparse.csr_matrix(matrix), pd.DataFrame(index=CELLS), pd.DataFrame(index=PEAKS))
     adata.layers["columns"], adata.layers["dense"] = scipy.sparse.csc_matrix(matrix), matrix
     adata.obs.index, adata.var.index = texts(CELLS), texts(PEAKS)
@@ -123,6 +124,8 @@ def test_sources__give_the_documents_of_any_matrix_in_blocks_of_any_size(tmp_pat
 
 
 def test_every_layout__gives_the_same_corpus_to_the_last_bit(tmp_path):
+    import anndata
+
     sparse = scipy.sparse.csr_matrix(COUNTS)
     scipy.sparse.save_npz(tmp_path / "x.npz", sparse)
     (tmp_path / "words").write_text("".join(f"{name}\n" for name in PEAKS))
