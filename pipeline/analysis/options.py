@@ -137,8 +137,8 @@ class InferOptions(Options):
     seed: Annotated[int, Value("S")] = Field(0, description="seed, for families that draw random numbers")
     member: Annotated[int | None, Value("M")] = Field(
         None,
-        description="number of the restart or sample whose proportions are written (default: the first "
-        "restart, the last sample)",
+        description="number of the restart or sample whose proportions are written (default: means over the members, "
+        "or the first restart or last sample if topics are not matched)",
     )
 
 

@@ -27,7 +27,7 @@ COMMANDS = {
     "watch": ("runs.watch", "follow the progress of a run, from any machine"),
     "compare": ("runs.compare", "compare families over numbers of topics and seeds, as a table and plots"),
     "topics": ("models.topics", "print the topics of a model, or draw their tree"),
-    "edit": ("models.edit", "merge, delete, split and rename topics, as a new model"),
+    "edit": ("models.edit", "merge and rename topics, as a new model"),
     "report": ("models.report", "write an HTML report of a run: topics, examples, labels, course of the fit"),
     "plot": ("models.plot", "draw the course of a fit, topic sizes and a topic map, as PNG or SVG"),
     "evaluate": ("models.evaluate", "score a model on held-out data, or compute the coherence of its topics"),

@@ -86,9 +86,8 @@ class PlainTopicsOptions(CollapsedOptions):
     prevalence: str | None = Field(
         None,
         description="formula of fields on which the documents' priors depend, such as '~ party + bs(year, df=5)': "
-        "labels, "
-        "numbers and dates that are stored with the corpus (Dirichlet-multinomial regression; needs the extra "
-        "`covariates`)",
+        "labels, numbers and dates that are stored with the corpus (Dirichlet-multinomial regression; needs the extra "
+        "'covariates')",
     )
 
     @model_validator(mode="after")
