@@ -579,21 +579,22 @@ def join(
         blocks = list(given)
     state = HostState(blocks, dict(zip(part.numbers, swept, strict=False)))
     host = _hosts[token, home] = Host(token, home, links, part, shards, heldout, warm, state)
-    links.when_released(lambda: _forget(token, home))
+    links.when_released(lambda: _forget((token, home), host))
     return host.held
 
 
 def leave(token: str) -> None:
     """Give an exchange up, and forget its states."""
-    for key in [key for key in [*_hosts] if key[0] == token]:
-        _forget(*key)
+    for key, host in [*_hosts.items()]:
+        if key[0] == token:
+            _forget(key, host)
 
 
-def _forget(token: str, home: int) -> None:
-    """Have a host, if it is there, give up and lose its states."""
-    host = _hosts.pop((token, home), None)
-    if host is not None:
-        host.close()
+def _forget(key: tuple[str, int], host: Host) -> None:
+    """Have a host give up and lose its states; another one may have taken its place."""
+    host.close()
+    if _hosts.get(key) is host:
+        del _hosts[key]
 
 
 def interrupt(token: str) -> None:

@@ -138,7 +138,7 @@ class DaskExecutor:
                 raise
             raise ClusterError(f"{str(error).rstrip('.')}: {restarted}") from error
         except AbsentError as error:
-            if self._cluster is not None or is_url(str(error)):
+            if self._cluster is not None or is_url(str(error)) or "no such" not in str(error):
                 raise
             # This machine may have the file.
             raise AbsentError(f"{error} on a worker's machine; name files that all machines share") from error

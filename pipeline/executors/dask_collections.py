@@ -90,13 +90,17 @@ def _rows_between(blocks: Sequence[Collection], bounds: Sequence[int], low: int,
     for number in range(bisect_right(bounds, low) - 1, bisect_left(bounds, high)):
         begin, end = bounds[number : number + 2]
         start, stop = max(low - begin, 0), min(high, end) - begin
-        block = blocks[number]
         if start < stop:
-            pieces.append(block if stop - start == end - begin else dask.delayed(_cut)(block, start, stop))
+            pieces.append(dask.delayed(_cut)(blocks[number], end - begin, start, stop))
     return pieces[0] if len(pieces) == 1 else joined(pieces)
 
 
-def _cut(block: Collection, start: int, stop: int) -> Collection:
+def _cut(block: Collection, rows: int, start: int, stop: int) -> Collection:
+    """Return some rows of a block; a block may have other rows than its collection declares."""
+    if block.shape[0] != rows:
+        raise InputError("X", f"expected a block of {rows} rows, as the collection declares, found {block.shape[0]}")
+    if (start, stop) == (0, rows):
+        return block
     return (block.tocsr() if scipy.sparse.issparse(block) else block)[start:stop]
 
 

@@ -204,6 +204,18 @@ def test_rows_of_dask_arrays__stay_on_the_workers(method, client, monkeypatch):
     assert max(map(len, collected)) < 500 * 60
 
 
+@pytest.mark.parametrize("method", ["score", "to_pyldavis"])
+def test_blocks_of_other_rows_than_declared__are_refused_instead_of_cut(method):
+    counts = np.random.default_rng(0).poisson(0.6, (900, 12))
+    estimator = CollapsedLDA(3, max_iter=2, random_state=0).fit(counts)
+    blocks = [
+        dask.array.from_delayed(dask.delayed(part), (rows, 12), counts.dtype)
+        for part, rows in ((counts[:600], 500), (counts[600:], 400))
+    ]
+    with pytest.raises(InputError, match="rows, as the collection declares, found 600"):
+        getattr(estimator, method)(dask.array.concatenate(blocks))
+
+
 def test_fields_beside_a_dask_array__match_its_rows():
     counts, frame = COUNTS.to_numpy(), pd.DataFrame({"size": np.arange(20.0), "kind": list("ab") * 10})
     array, options = dask.array.from_array(counts, chunks=(7, 4)), {"max_iter": 2, "random_state": 0}

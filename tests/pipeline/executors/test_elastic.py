@@ -89,10 +89,14 @@ def end(event):
         os._exit(1)
 fit({str(small[0])!r}, {str(tmp_path / "run")!r}, scheduler={cluster.scheduler_address!r}, sinks=[end], **{OPTIONS})
 """
-        driver = subprocess.Popen([sys.executable, "-c", program])
-        while driver.poll() is None:
-            seen += hosts_here()
-            time.sleep(0.005)
+        with subprocess.Popen([sys.executable, "-c", program]) as driver:
+            try:
+                deadline = time.monotonic() + PATIENCE
+                while driver.poll() is None and time.monotonic() < deadline:
+                    seen += hosts_here()
+                    time.sleep(0.005)
+            finally:
+                driver.kill()
         assert driver.returncode == 1
         assert set(seen) == {"collapsium-host-0", "collapsium-host-1"}
         wait_until(lambda: not hosts_here())
