@@ -131,4 +131,4 @@ def test_a_worker_that_is_killed_again_and_again__ends_the_fit_with_the_reason()
             executor.collect([executor.submit(grow, None)])
     finally:
         executor.close()
-    assert len(told) == 4
+    assert len(told) in (3, 4)  # the last may come after the error, which has the same reason
