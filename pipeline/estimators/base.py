@@ -904,8 +904,6 @@ def _results_of_block(
 ) -> list[T]:
     """Return the results of a task for the chunks of a block, whose rows begin and end at `bounds`."""
     results, (first, last) = list[T](), bounds[number : number + 2]
-    if block.shape[0] != last - first:
-        raise InputError("X", f"expected {last - first} rows, as the collection declares, found {block.shape[0]}")
     own = {name: column.slice(first, last - first) for name, column in extras.items()}
     chunks = reading.chunks(block, FOLD_IN_DOCUMENTS, first)
     for documents in with_fields(chunks, own) if own else chunks:

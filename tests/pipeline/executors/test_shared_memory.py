@@ -222,6 +222,7 @@ def test_an_end_that_closes_before_it_has_read__frees_the_memory(sharing):
                 await asyncio.sleep(0.001)
 
     asyncio.run(asyncio.wait_for(leave(), PATIENCE))
+    assert not shared_files()
 
 
 def test_a_message_whose_file_is_missing__closes_the_connection(sharing, monkeypatch):
