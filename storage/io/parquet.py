@@ -245,7 +245,7 @@ class BoundedFile:
     @functools.cached_property
     def schema(self) -> pa.Schema:
         """Columns and their types."""
-        return self._open(()).schema_arrow
+        return self._plain.schema_arrow
 
     @property
     def rows(self) -> int:
@@ -256,6 +256,16 @@ class BoundedFile:
     def groups(self) -> int:
         """Number of row groups."""
         return len(self.footer.groups)
+
+    @functools.cached_property
+    def _plain(self) -> pq.ParquetFile:
+        """The file, opened once: Arrow reads the footer each time, which has a part for every row group."""
+        return self._open(())
+
+    @functools.cached_property
+    def _coded(self) -> pq.ParquetFile:
+        """The same with dictionaries of the strings within lists, of which a row may have many."""
+        return self._open([leaf for leaf in self.footer.leaves if leaf.kind == BYTE_ARRAY and leaf.nested])
 
     def _open(self, coded: Sequence[Leaf]) -> pq.ParquetFile:
         """Open the file with Arrow, which reads the `coded` columns as dictionaries.
@@ -308,20 +318,19 @@ class BoundedFile:
                 yield pa.RecordBatch.from_arrays(written, names=batch.schema.names)
 
     def _group_batches(self, group: int, columns: Sequence[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a row group; strings within lists are dictionaries if possible, as rows may have many.
+        """Yield the rows of a row group; strings within lists are dictionaries if possible.
 
         Arrow cannot do so if the writer has stopped using its dictionary because most strings are distinct.
         """
         done = 0
         try:
-            nested = [leaf for leaf in self.footer.leaves if leaf.kind == BYTE_ARRAY and leaf.nested]
-            for batch in self._open(nested).iter_batches(rows, [group], columns, use_threads=False):
+            for batch in self._coded.iter_batches(rows, [group], columns, use_threads=False):
                 yield batch
                 done += batch.num_rows
             return
         except pa.ArrowNotImplementedError:
             pass
-        for batch in self._open(()).iter_batches(rows, [group], columns, use_threads=False):
+        for batch in self._plain.iter_batches(rows, [group], columns, use_threads=False):
             if done < batch.num_rows:
                 yield batch.slice(done)
             done = max(done - batch.num_rows, 0)
