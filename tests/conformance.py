@@ -15,7 +15,7 @@ from typing import Literal, get_args, get_origin
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Corpus, estimate, evaluate, fit, infer, resume, topics, verify
+from collapsium.pipeline import Corpus, estimate, evaluate, fit, infer, topics, verify
 from collapsium.pipeline.engine.checkpoints import Checkpointer, RunCheckpointer
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
@@ -38,17 +38,7 @@ from tests.counting import (
     weighs_words,
     word_counts,
 )
-from tests.fits import (
-    TIMES,
-    Losing,
-    Pickling,
-    arrays_of,
-    bits,
-    problem_of,
-    scores_of,
-    state_bits,
-    states,
-)
+from tests.fits import TIMES, Losing, Pickling, arrays_of, bits, problem_of, resumed, scores_of, state_bits, states
 from tests.strategies import documents_of
 
 EFFECT_ITERATIONS = 22  # Two more than `even_sweeps` of vb-lda
@@ -246,8 +236,8 @@ class Conformance:
         fit_options = references.fit_options(self.family, options, small)
         with pytest.raises(KeyboardInterrupt):
             fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=2, **fit_options)
-        resumed = resume(tmp_path / "run", scheduler="threads", workers=2)
-        assert bits(resumed, 5) == bits(Model(uninterrupted), 5)
+        model = resumed(tmp_path / "run", scheduler="threads", workers=2)
+        assert bits(model, 5) == bits(Model(uninterrupted), 5)
         events = [
             [{name: value for name, value in event.items() if name not in TIMES} for event in Run(run).events()]
             for run in (tmp_path / "run", uninterrupted)

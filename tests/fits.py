@@ -3,7 +3,7 @@
 import cloudpickle
 import pytest
 
-from collapsium.pipeline import Corpus
+from collapsium.pipeline import Corpus, resume
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.plan import Scratch
 from collapsium.pipeline.engine.setup.inputs import design_of, labels_of, reached, weights_of
@@ -12,6 +12,7 @@ from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.storage.errors import ClusterError
+from collapsium.storage.runs.members import restarts_in
 from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.summary import RECORD as SUMMARY
 from collapsium.workers.arrays.random_streams import Stream
@@ -105,8 +106,31 @@ def at_iteration(number):
     return lambda event: (event["event"], event.get("iteration")) == ("iteration", number)
 
 
-def interrupted(stops, start, again):
-    """Start a fit and continue it after each of several events that interrupt it in turn; yield after each."""
+def begins_at_checkpoint(run):
+    """Return a sink that fails unless a stopped run, and each of its members, continues from its last checkpoint."""
+    runs = {None: Run(run), **dict(restarts_in(Run(run)))}
+    found = {member: stopped.checkpoints.candidates()[0] for member, stopped in runs.items()}
+    expected = {member: iterations[0] for member, iterations in found.items() if iterations}
+
+    def sink(event):
+        member = event.get("member")
+        if event["event"] in ("started", "iteration") and member in expected:
+            reached = expected.pop(member)
+            assert event["iteration"] == reached, f"begins at {event['iteration']}, not at checkpoint {reached}"
+
+    return sink
+
+
+def resumed(run, **options):
+    """Resume a stopped run, which must continue from its last checkpoint; return its model."""
+    return resume(run, sinks=[begins_at_checkpoint(run), *options.pop("sinks", ())], **options)
+
+
+def interrupted(run, stops, start, **options):
+    """Start a fit and resume it after each of several events that interrupt it in turn; yield after each.
+
+    At last it is resumed to its end.
+    """
     left = list(stops)
 
     def sink(event):
@@ -114,12 +138,14 @@ def interrupted(stops, start, again):
             del left[0]
             raise KeyboardInterrupt
 
-    run = start
+    with pytest.raises(KeyboardInterrupt):
+        start(sinks=[sink])
+    yield
     while left:
         with pytest.raises(KeyboardInterrupt):
-            run(sinks=[sink])
+            resumed(run, sinks=[sink], **options)
         yield
-        run = again
+    resumed(run, **options)
 
 
 class Pickling(SerialExecutor):

@@ -23,7 +23,7 @@ from collapsium.storage.runs.run import Run
 from tests.chaos.fate import LASTING, DriverCrash, Fate, FaultyFileSystem
 from tests.chaos.simulated import SimulatedExecutor
 from tests.conftest import planted_rows, write_corpus
-from tests.fits import TIMES, bits
+from tests.fits import TIMES, begins_at_checkpoint, bits
 
 fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 
@@ -135,6 +135,7 @@ def live(base, seed):
     ends = {name: options.pop(name) for name in ("iterations",)}
     while True:
         assert fate.session < SESSIONS, "it does not come to an end"
+        continues = begins_at_checkpoint(RUN) if "/store/run/run.json" in FaultyFileSystem.store else None
         FaultyFileSystem.fate = fate
         homes = 1 + int(fate.draw("homes", fate.session) * 4)
         every = 1 + int(fate.draw("every", fate.session) * 5)
@@ -143,7 +144,7 @@ def live(base, seed):
         try:
             with unhurried(), opened:
                 if "/store/run/run.json" in FaultyFileSystem.store:
-                    resume(RUN, checkpoint_every=every, scheduler="serial")
+                    resume(RUN, checkpoint_every=every, scheduler="serial", sinks=[continues])
                 else:
                     begin(options, ends, every)
             FaultyFileSystem.fate = None

@@ -5,6 +5,7 @@ touched.
 """
 
 import contextlib
+import itertools
 import os
 import random
 import shutil
@@ -19,6 +20,8 @@ from pathlib import Path
 import psutil
 
 from collapsium.pipeline import Model, fit, simulate
+from collapsium.storage.runs.members import restarts_of
+from collapsium.storage.runs.run import Run
 from tests.fits import bits
 
 SECONDS_BEFORE_HANG = 240  # seconds after which a run hangs
@@ -78,6 +81,17 @@ class Supervised:
             process.wait()
 
 
+def runs_of(run):
+    """A run and its members, as far as they have begun."""
+    return [Run(run), *(member for _, member in restarts_of(run) if member.exists())]
+
+
+def before_checkpoint(run):
+    """The events that a run keeps when it is resumed from its last checkpoint."""
+    reached, *_ = *run.checkpoints.candidates()[0], 0
+    return [*itertools.takewhile(lambda event: event.get("iteration", -1) < reached, run.events())] if reached else []
+
+
 class Driver:
     """The command, begun anew with --resume when it has ended before the run has."""
 
@@ -90,6 +104,7 @@ class Driver:
         for name, value in options.items():
             self.first += [f"--{name}", str(value)]
         self.process, self.starts, self.said = None, 0, []
+        self.kept = {}  # by run, the events before the checkpoint from which it was last resumed
 
     def keep(self):
         """Start it, if it does not run; tell whether it has ended well."""
@@ -98,17 +113,24 @@ class Driver:
             if code is None:
                 return False
             self.said.append(f"{code}: {self.process.stderr.read().decode().strip()[-300:]}")
+            assert not self.begun_anew(), f"begun anew despite a checkpoint: {self.begun_anew()}; {self.said}"
             if code == 0:
                 return True
         words = ["fit", "--resume", str(self.run)] if (self.run / "run.json").exists() else self.first
         if words is self.first and self.run.exists():
             shutil.rmtree(self.run)  # it was killed before it had written down what it was to do
+        if words is not self.first:
+            self.kept = {run.folder.url: before_checkpoint(run) for run in runs_of(self.run)}
         self.starts += 1
         self.process = subprocess.Popen(
             [sys.executable, "-m", "collapsium.pipeline", *words, *self.where],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         return False
+
+    def begun_anew(self):
+        """The runs that were begun anew although they had a checkpoint."""
+        return [url for url, events in self.kept.items() if Run(url).events()[: len(events)] != events]
 
     def close(self):
         if self.process is not None and self.process.poll() is None:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from collapsium.pipeline import Model, coherence, compare, estimate, evaluate, fit, infer, resume, split, verify
+from collapsium.pipeline import Model, coherence, compare, estimate, evaluate, fit, infer, split, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine import state as partition
 from collapsium.pipeline.engine import topic_snapshots
@@ -19,6 +19,7 @@ from collapsium.storage.errors import CollapsiumError, MismatchError, NumericalE
 from collapsium.storage.runs.run import Run
 from tests import means
 from tests.conftest import write_corpus
+from tests.fits import resumed
 from tests.storage.corpus.test_vectors import write_vectors
 
 VALUES = np.random.default_rng(5).normal(loc=[1.0, -2.0, 30.0, 0.0], size=(23, 4))
@@ -106,7 +107,7 @@ def test_a_resumed_run__is_the_same_bits(corpus, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fitted(corpus, tmp_path / "run", sinks=[stop])
     assert seen[-1] == 5
-    assert bits(resume(tmp_path / "run", scheduler="serial")) == expected
+    assert bits(resumed(tmp_path / "run", scheduler="serial")) == expected
     assert not verify(tmp_path / "run").broken
 
 

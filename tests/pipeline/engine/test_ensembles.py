@@ -14,7 +14,7 @@ from collapsium.pipeline.monitoring.console import RunView
 from collapsium.storage.errors import MismatchError, OptionError
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import Run
-from tests.fits import bits, scores_of
+from tests.fits import bits, resumed, scores_of
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
 
@@ -84,7 +84,7 @@ def test_a_stopped_ensemble__continues_to_the_same_bits_and_events(small, single
     assert end["ended"] < 3
     assert Run(tmp_path / f"run/members/{member:03d}").checkpoints.latest() == iteration
     assert verify(tmp_path / "run").broken == []
-    resume(tmp_path / "run", scheduler="serial")
+    resumed(tmp_path / "run", scheduler="serial")
     same(tmp_path / "run", single)
     told = [event["event"] for event in Run(tmp_path / "run").events()]
     assert told == ["cluster", "compile", "start", *["member"] * 3, "end"]
@@ -104,7 +104,7 @@ def test_an_error_in_a_member__ends_all_with_what_they_have(small, single, tmp_p
     assert Run(tmp_path / "run").events()[-1]["reason"] == "error"
     assert Run(tmp_path / "run/members/001").events()[-1]["reason"] == "error"
     assert Run(tmp_path / "run/members/001").checkpoints.latest() == 4
-    resume(tmp_path / "run")
+    resumed(tmp_path / "run")
     same(tmp_path / "run", single)
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Corpus, Model, effects, evaluate, fit, infer, ingest, resume, split, verify
+from collapsium.pipeline import Corpus, Model, effects, evaluate, fit, infer, ingest, split, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.models.registry import make_options
@@ -14,7 +14,7 @@ from collapsium.storage.errors import AbsentError, DamagedError, OptionError
 from collapsium.workers.design import unpacked_design
 from collapsium.workers.families.cvb import prevalence, schedule
 from collapsium.workers.families.cvb.collapsed import NO_ROWS
-from tests.fits import bits, scores_of
+from tests.fits import bits, resumed, scores_of
 
 TOPICS, WORDS, TOKENS = 4, 60, 25
 FORMULA = "~ party * year + bs(date, df=4)"
@@ -131,7 +131,7 @@ def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, family, stop, tmp_p
     with pytest.raises(KeyboardInterrupt):
         fitted(corpora, tmp_path / "run", **options, sinks=[sink])
     assert verify(tmp_path / "run").broken == []
-    resume(tmp_path / "run", scheduler="threads")
+    resumed(tmp_path / "run", scheduler="threads")
     shards = len(whole.record.shards)
     assert bits(Model(tmp_path / "run"), shards) == bits(whole, shards)
 

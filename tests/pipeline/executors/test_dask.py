@@ -14,14 +14,14 @@ import numpy as np
 import psutil
 import pytest
 
-from collapsium.pipeline import Model, fit, resume
+from collapsium.pipeline import Model, fit
 from collapsium.pipeline.engine.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, ClusterGoneError, OptionError
 from collapsium.storage.runs.run import Run
-from tests.fits import problem_of
+from tests.fits import problem_of, resumed
 
 pytestmark = pytest.mark.xdist_group("clusters")
 
@@ -253,7 +253,7 @@ def test_a_scheduler_that_is_lost_for_good__is_a_clear_error_in_time(small, tmp_
         process.wait()
         process.stdout.close()
     assert Run(tmp_path / "run").checkpoints.latest() >= 2
-    resume(tmp_path / "run", iterations=10)
+    resumed(tmp_path / "run", iterations=10)
     np.testing.assert_array_equal(
         rows(Model(tmp_path / "run")), rows(fit(small[0], tmp_path / "calm", family="lda", topics=3, iterations=10))
     )

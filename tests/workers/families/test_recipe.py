@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from collapsium.pipeline import evaluate, fit, infer, resume, topics, verify
+from collapsium.pipeline import evaluate, fit, infer, topics, verify
 from collapsium.pipeline.models import registry
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.errors import DamagedError
 from tests.chaos.hostile_models import rewrite
 from tests.conftest import write_corpus
+from tests.fits import resumed
 
 ROOT = Path(__file__).parents[3]
 NAME = "collapsium.workers.families.unigrams"
@@ -76,7 +77,7 @@ def test_a_family_by_the_recipe__is_resumed_to_the_same_bits(unigrams, corpus, t
     whole = fit(corpus[0], tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
         fit(corpus[0], tmp_path / "run", sinks=[stop], checkpoint_every=2, **options)
-    again = resume(tmp_path / "run", scheduler="serial")
+    again = resumed(tmp_path / "run", scheduler="serial")
     assert again.document_topic.tobytes() == whole.document_topic.tobytes()
     assert again.topic_word.tobytes() == whole.topic_word.tobytes()
 

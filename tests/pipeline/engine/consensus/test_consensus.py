@@ -23,7 +23,7 @@ from collapsium.storage.runs.topic_names import TopicName, read_names, write_nam
 from collapsium.workers.arrays.random_streams import Stream
 from tests.chaos.operations import files_of
 from tests.conftest import rest_long
-from tests.fits import bits, interrupted
+from tests.fits import bits, interrupted, resumed
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
 
@@ -83,10 +83,9 @@ STOPS = {
 def test_a_consensus_that_was_stopped_again_and_again__continues_to_the_same_bits(small, consensus, tmp_path):
     run = tmp_path / "run"
     start = functools.partial(fit, small[0], run, heldout=small[1], scheduler="serial", **OPTIONS)
-    for _ in interrupted(STOPS.values(), start, functools.partial(resume, run, scheduler="serial")):
+    for _ in interrupted(run, STOPS.values(), start, scheduler="serial"):
         assert verify(run).broken == []
         assert not (run / "model").exists()
-    resume(run)
     assert_same(run, consensus)
     assert verify(run).broken == []
 
@@ -103,7 +102,7 @@ def test_a_consensus_that_was_stopped__continues_to_the_same_bits(small, consens
         fit(small[0], tmp_path / "run", heldout=small[1], sinks=[sink], scheduler="serial", **OPTIONS)
     assert verify(tmp_path / "run").broken == []
     assert not (tmp_path / "run/model").exists()
-    resume(tmp_path / "run")
+    resumed(tmp_path / "run")
     assert_same(tmp_path / "run", consensus)
     assert verify(tmp_path / "run").broken == []
 

@@ -9,6 +9,7 @@ from collapsium.pipeline.engine.run import FALLEN_SCORES, fallen_score
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus
+from tests.fits import resumed
 
 
 def windows_of(values, name=SCORE):
@@ -74,7 +75,7 @@ def test_a_flat_score__is_reported_once_also_after_a_resume(small, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "run", sinks=[stop], **options)
-    resume(tmp_path / "run", scheduler="serial")
+    resumed(tmp_path / "run", scheduler="serial")
     assert [event["text"] for event in told(tmp_path / "run")] == [notice["text"]]
     assert told(tmp_path / "run")[0]["iteration"] == notice["iteration"]
 
@@ -93,7 +94,7 @@ def test_a_tolerance_by_rule__ends_alike_wherever_it_runs_and_after_a_resume(sma
 
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "run", scheduler="threads", workers=2, sinks=[stop], **options)
-    again = resume(tmp_path / "run", scheduler="threads", workers=2)
+    again = resumed(tmp_path / "run", scheduler="threads", workers=2)
     assert again.record.iterations == whole.record.iterations
     np.testing.assert_array_equal(again.rows(0).word_topic, whole.rows(0).word_topic)
 

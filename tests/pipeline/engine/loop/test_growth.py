@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Corpus, fit, resume, simulate, split, verify
+from collapsium.pipeline import Corpus, Model, fit, resume, simulate, split, verify
 from collapsium.pipeline.engine import state as growth
 from collapsium.pipeline.engine.checkpoints import Checkpointer, RunCheckpointer
 from collapsium.pipeline.engine.loop import Fit
@@ -23,7 +23,18 @@ from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.family import RANDOM_START
 from collapsium.workers.shard_loading import open_shard
 from tests.conftest import rest_long
-from tests.fits import TIMES, Losing, arrays_of, at_iteration, bits, interrupted, problem_of, scores_of, state_bits
+from tests.fits import (
+    TIMES,
+    Losing,
+    arrays_of,
+    at_iteration,
+    bits,
+    interrupted,
+    problem_of,
+    resumed,
+    scores_of,
+    state_bits,
+)
 
 SHORT = ((4, 3), (2, 2))
 """Stages of tests: a quarter of the documents for three sweeps, half of them for two."""
@@ -121,11 +132,10 @@ def test_a_run_that_is_stopped_in_each_stage__is_resumed_to_the_same_bits_and_ev
     options = {"family": family, "topics": 3, "iterations": 8, "heldout": small[1], "seed": 5}
     uninterrupted = fit(small[0], tmp_path / "uninterrupted", scheduler="threads", workers=2, **options)
     start = functools.partial(fit, small[0], tmp_path / "run", scheduler="threads", workers=2, **options)
-    again = functools.partial(resume, tmp_path / "run", scheduler="serial")
-    for _ in interrupted(map(at_iteration, (2, 3, 4, 5, 6)), start, again):
+    stops = map(at_iteration, (2, 3, 4, 5, 6))
+    for _ in interrupted(tmp_path / "run", stops, start, scheduler="serial"):
         pass
-    resumed = again()
-    assert bits(resumed, 5) == bits(uninterrupted, 5)
+    assert bits(Model(tmp_path / "run"), 5) == bits(uninterrupted, 5)
     events = [
         [{name: value for name, value in event.items() if name not in TIMES} for event in Run(run).events()]
         for run in (tmp_path / "run", tmp_path / "uninterrupted")
@@ -202,7 +212,7 @@ def test_members__grow_on_samples_of_their_own(small, short, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=1, **ensemble)
-    assert bits(resume(tmp_path / "run"), 5) == bits(uninterrupted, 5)
+    assert bits(resumed(tmp_path / "run"), 5) == bits(uninterrupted, 5)
     members = [run for _, run in restarts_in(Run(tmp_path / "run"))]
     assert [run.record()["growth"] for run in members] == [[[0, 4], [4, 2], [6, 1]]] * 2
     shard = Corpus(small[0]).references[0].load()

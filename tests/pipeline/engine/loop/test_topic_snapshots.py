@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Model, fit, resume, topics
+from collapsium.pipeline import Model, fit, topics
 from collapsium.pipeline.engine import topic_snapshots
 from collapsium.pipeline.engine.loop import shard_times
 from collapsium.pipeline.engine.topic_snapshots import MIN_ACTIVE_SHARE, SIZES, WORDS
@@ -15,6 +15,7 @@ from collapsium.pipeline.monitoring.follow import so_far
 from collapsium.pipeline.monitoring.run_status import RunStatus
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import Delta
+from tests.fits import resumed
 from tests.networks import needed
 from tests.workers.families.hca.test_hca import corpus_of, drawn
 
@@ -117,7 +118,7 @@ def test_words__of_a_resumed_run_are_as_recent_as_without_interruption(small, tm
     with contextlib.suppress(KeyboardInterrupt):
         fit(small[0], run, sinks=[sink], **options)
     assert so_far(run)[1].startswith("ended (")
-    resume(run, scheduler="serial")
+    resumed(run, scheduler="serial")
     status, iterations = RunStatus(), 0
     for event in so_far(run)[0]:
         status.add(event)

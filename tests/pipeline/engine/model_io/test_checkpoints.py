@@ -26,7 +26,7 @@ from collapsium.storage.io.records import dump
 from collapsium.storage.runs.checkpoint import RECORD, Checkpoints
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows, write_corpus
-from tests.fits import TIMES, bits, problem_of
+from tests.fits import TIMES, bits, problem_of, resumed
 
 OPTIONS = {"family": "hdp", "topics": 4, "iterations": 8}
 
@@ -99,7 +99,7 @@ def test_a_stopped_run__continues_to_the_same_bits_and_events(small, tmp_path, w
     assert Run(run).checkpoints.latest() == iteration
     assert len(topics(run)) == 4  # read from the checkpoint
     assert not (run / "model").exists()
-    resume(run)
+    resumed(run)
     same(run, whole)
 
 
@@ -107,13 +107,13 @@ def test_a_run__may_be_stopped_again_and_again(small, tmp_path, whole):
     run = stopped(small, tmp_path / "run", 2)
     for iteration in (3, 5, 6):
         with pytest.raises(KeyboardInterrupt):
-            resume(
+            resumed(
                 run,
                 sinks=[stop_at(iteration)],
                 workers=iteration % 3 + 1,
                 scheduler=("threads", "serial")[iteration % 2],
             )
-    resume(run)
+    resumed(run)
     same(run, whole)
     lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
     assert sum(line["event"] == "cluster" for line in lines) == 5
@@ -145,7 +145,7 @@ def test_damaged_events__stop_no_resume_and_are_restored(small, tmp_path, whole,
     for copy in (run / "checkpoints").glob("*/events.jsonl"):
         copied or copy.unlink()
     notices = []
-    resume(run, sinks=[lambda event: notices.append(event["text"]) if event["event"] == "notice" else None])
+    resumed(run, sinks=[lambda event: notices.append(event["text"]) if event["event"] == "notice" else None])
     assert bits(Model(run), 5) == bits(Model(whole), 5)
     assert not any("remove" in text for text in notices)
     if copied or damage == "tail":
@@ -181,7 +181,7 @@ def test_an_interrupt_before_the_first_iteration__leaves_a_run_that_can_be_resum
 def test_more_iterations__continue_from_the_end(small, tmp_path, whole):
     fit(small[0], tmp_path / "run", heldout=small[1], **{**OPTIONS, "iterations": 5})
     first = Model(tmp_path / "run").rows(0).word_topic
-    resume(tmp_path / "run", iterations=8)
+    resumed(tmp_path / "run", iterations=8)
     assert bits(Model(tmp_path / "run"), 5) == bits(Model(whole), 5)
     assert not np.array_equal(first, Model(tmp_path / "run").rows(0).word_topic)
     assert Run(tmp_path / "run").record()["limits"]["iterations"] == 8
@@ -235,7 +235,7 @@ def test_a_moved_corpus__is_taken_if_it_is_the_same(small, tmp_path, whole):
         resume(run, corpus=other)
     with pytest.raises(MismatchError, match="it is not the held-out corpus of the run"):
         resume(run, corpus=tmp_path / "moved", heldout=other)
-    resume(run, corpus=tmp_path / "moved", heldout=heldout)
+    resumed(run, corpus=tmp_path / "moved", heldout=heldout)
     same(run, whole)
 
 
@@ -272,7 +272,7 @@ def test_an_error__is_reported_and_the_run_continues_afterwards(small, tmp_path,
     assert Run(tmp_path / "run").events()[-1]["reason"] == "error"
     # Results that a failed cluster held are not requested.
     assert Run(tmp_path / "run").checkpoints.latest() == (5 if error is StoppedError else 3)
-    resume(tmp_path / "run")
+    resumed(tmp_path / "run")
     same(tmp_path / "run", whole)
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from collapsium.pipeline import Model, fit, resume, simulate, verify
+from collapsium.pipeline import Model, fit, simulate, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine import fit as fitting
 from collapsium.storage.errors import StoreError
 from collapsium.storage.runs.run import Run
 from tests.conftest import rest_long
-from tests.fits import bits
+from tests.fits import bits, resumed
 from tests.waiting import PATIENCE
 
 OPTIONS = {"family": "lda", "topics": 12, "iterations": 8}
@@ -82,7 +82,7 @@ def test_fit__keeps_existing_files_and_continues_later(disk, tmp_path, corpus, i
     assert verify(disk / "run").broken == []
     assert (Run(disk / "run").checkpoints.latest() or 0) >= min(iteration, 2)
     (disk / "filler").unlink()
-    resume(disk / "run")
+    resumed(disk / "run")
     assert bits(Model(disk / "run"), 4) == expected
     assert verify(disk / "run").broken == []
 

@@ -7,7 +7,7 @@ import pytest
 from collapsium.pipeline import Model, evaluate, fit, infer, info, resume, topics, verify
 from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.runs.members import leaves
-from tests.fits import SUMMARY, bits
+from tests.fits import SUMMARY, bits, resumed
 from tests.pipeline.engine.model_io.test_checkpoints import stop_at
 from tests.pipeline.engine.test_ensemble_predictions import mean_prediction
 
@@ -66,7 +66,7 @@ def test_a_stopped_run__ends_with_the_same_samples(small, sampled, tmp_path, ite
             shutil.rmtree(tmp_path / "run/checkpoints")
     (tmp_path / "run/members").mkdir(exist_ok=True)
     (tmp_path / "run/members/.001.abcdef.part").mkdir()  # a process died as it wrote
-    resume(tmp_path / "run")
+    resumed(tmp_path / "run")
     for name in ("members/000", "members/001", "members/002", "model"):
         assert bits(Model(tmp_path / "run" / name), SHARDS) == bits(Model(run / name), SHARDS)
     assert sorted(path.name for path in (tmp_path / "run/members").iterdir()) == ["000", "001", "002", "mean"]

@@ -26,7 +26,7 @@ from collapsium.workers.families.family import COMPUTED_STARTS, FILE_START
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpOptions
 from collapsium.workers.starts import QUICK_CLUSTERS
 from tests.conftest import planted_rows, rest_long, write_corpus, write_halves
-from tests.fits import Losing, arrays_of, bits, problem_of, scores_of, state_bits
+from tests.fits import Losing, arrays_of, bits, problem_of, resumed, scores_of, state_bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
 TOPICS, SHARDS = 3, 3
@@ -141,7 +141,7 @@ def test_a_stopped_run__continues_to_the_same_bits(planted, tmp_path, options):
     with pytest.raises(KeyboardInterrupt):
         fit(planted[0], tmp_path / "run", sinks=[stop_at(2)], **settings)
     Path(file).unlink()
-    assert bits(resume(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
+    assert bits(resumed(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
     assert events_of(tmp_path / "run")[1:] == events_of(tmp_path / "whole")[1:]  # after the cluster's event
 
 
@@ -288,7 +288,7 @@ def test_a_stopped_run_of_clusters__continues_to_the_same_bits(planted, tmp_path
     whole = fit(planted[0], tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
         fit(planted[0], tmp_path / "run", sinks=[stop_at(3)], **options)
-    assert bits(resume(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
+    assert bits(resumed(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
 
 
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)

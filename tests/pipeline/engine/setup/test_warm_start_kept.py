@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Corpus, Model, fit, resume, verify
+from collapsium.pipeline import Corpus, Model, fit, verify
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, warm_start
@@ -19,7 +19,7 @@ from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run
 from tests.conftest import planted_rows
 from tests.counting import recount, word_counts
-from tests.fits import arrays_of, bits, problem_of, scores_of
+from tests.fits import arrays_of, bits, problem_of, resumed, scores_of
 from tests.strategies import documents_of
 
 WORDS, MORE = 30, 4
@@ -188,7 +188,7 @@ def test_a_stopped_fit__continues_to_the_same_bits(days, firsts, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         fit(days["two"][0], tmp_path / "run", sinks=[sink], **options)
-    assert bits(resume(tmp_path / "run"), 4) == bits(whole, 4)
+    assert bits(resumed(tmp_path / "run"), 4) == bits(whole, 4)
 
 
 def test_families_that_carry__name_what_they_take():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline import Model, fit, resume, verify
+from collapsium.pipeline import Model, fit, verify
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_family, make_options
@@ -243,10 +243,9 @@ def test_a_run_that_stops_again_and_again_in_a_trial__is_resumed_to_the_same_bit
     between = (begin - 1, begin + 1, begin + 6, begin + 10) if decision == "kept" else ()
     stops = map(at_iteration, sorted([begin, begin + 5, begin + 11, *between]))
     start = functools.partial(fit, planted[0], tmp_path / "run", scheduler="serial", **FIT)
-    again = functools.partial(resume, tmp_path / "run", scheduler="threads", workers=2)
-    for _ in interrupted(stops, start, again):
+    for _ in interrupted(tmp_path / "run", stops, start, scheduler="threads", workers=2):
         assert verify(tmp_path / "run").broken == []
-    assert bits(again(), shards_of(planted[0])) == expected
+    assert bits(Model(tmp_path / "run"), shards_of(planted[0])) == expected
 
 
 def test_a_warm_start__continues_with_the_active_sets_that_were_decided_for(decision, planted, whole, tmp_path):

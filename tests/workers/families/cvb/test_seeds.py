@@ -9,7 +9,7 @@ from collapsium.pipeline import Corpus, Model, evaluate, fit, infer, name_topics
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.storage.errors import OptionError
 from tests.conftest import EXECUTORS, write_corpus
-from tests.fits import bits
+from tests.fits import bits, resumed
 from tests.pipeline.cli.commands import command, one_line
 
 TRUE_TOPICS, WORDS, SEED_WORDS = 8, 160, 3
@@ -155,7 +155,7 @@ def test_bits__do_not_depend_on_the_executor_and_survive_a_resume(corpus, tmp_pa
         "true 0",
         "true 3",
     ]
-    resume(tmp_path / "part", iterations=6, scheduler="serial")
+    resumed(tmp_path / "part", iterations=6, scheduler="serial")
     model = Model(tmp_path / "part")
     found.append(bits(model, len(model.record.shards)))
     assert found[0] == found[1] == found[2]

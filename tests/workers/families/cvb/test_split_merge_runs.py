@@ -12,7 +12,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb import schedule
 from tests.conftest import planted_rows
-from tests.fits import bits, problem_of, scores_of
+from tests.fits import bits, problem_of, resumed, scores_of
 from tests.workers.families.cvb.conftest import FIT, ITERATIONS, OPTIONS, iterations_of, shards_of
 
 pytestmark = pytest.mark.usefixtures("early")
@@ -66,7 +66,7 @@ def test_a_run_that_stops_in_any_step_of_a_round__is_resumed_to_the_same_bits_an
         out = stopped(planted, tmp_path / str(number), number)
         assert Run(out).checkpoints.candidates()[0][0] == number
         assert verify(out).broken == []  # also while tokens do not count
-        model = resume(out, scheduler="serial")
+        model = resumed(out, scheduler="serial")
         assert bits(model, shards_of(planted[0])) == expected
         assert iterations_of(out) == iterations_of(whole)
         assert verify(out).broken == []
@@ -120,14 +120,14 @@ def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_
     with pytest.raises(OptionError, match=message):
         resume(out, iterations=within + 1, scheduler="serial")
     assert not (out / "model").exists()
-    model = resume(out, iterations=ITERATIONS, scheduler="serial")
+    model = resumed(out, iterations=ITERATIONS, scheduler="serial")
     assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
 
 
 def test_a_resumed_run_of_more_iterations__continues_with_all_tokens(planted, whole, steps, tmp_path):
     """Rounds end when they would have: the run was planned so."""
     out = stopped(planted, tmp_path / "run", steps["scores"])
-    model = resume(out, iterations=ITERATIONS + 20, scheduler="serial")
+    model = resumed(out, iterations=ITERATIONS + 20, scheduler="serial")
     assert iterations_of(out)[: len(iterations_of(whole))] == iterations_of(whole)
     assert model.record.iterations == ITERATIONS + 20
     assert verify(out).broken == []

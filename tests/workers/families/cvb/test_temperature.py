@@ -227,11 +227,11 @@ def test_a_run_that_stops_before_while_and_after_tokens_are_released__is_resumed
     powers = [event["power"] for event in iterations_of(whole)]
     ended = next(number for number in range(6, len(powers)) if len(set(powers[number:])) == 1)
     options = {"family": Model(whole).record.family, "heldout": planted[1], "scheduler": "serial", **FIT}
-    again = functools.partial(resume, run, scheduler="threads", workers=2)
+    start = functools.partial(fit, planted[0], run, **options)
     stops = map(at_iteration, (3, ended - 1, ended, ended + 1))
-    for _ in interrupted(stops, functools.partial(fit, planted[0], run, **options), again):
+    for _ in interrupted(run, stops, start, scheduler="threads", workers=2):
         assert verify(run).broken == []
-    assert bits(again(), shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
+    assert bits(Model(run), shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
     assert iterations_of(run) == iterations_of(whole)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from collapsium.pipeline import Corpus, Model, estimate, evaluate, fit, infer, resume, topics, verify
+from collapsium.pipeline import Corpus, Model, estimate, evaluate, fit, infer, topics, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
@@ -19,7 +19,7 @@ from collapsium.workers.families.hca.hca import MAX_ENDS, Hca
 from collapsium.workers.families.hca.states import HcaRows, NextLoadings, TreeSums
 from collapsium.workers.families.ncrp.node_moves import Moves
 from tests.conftest import rest_long, write_corpus
-from tests.fits import bits, problem_of, state_bits, states
+from tests.fits import bits, problem_of, resumed, state_bits, states
 from tests.storage.corpus.test_vectors import write_vectors
 
 FORMS = ("conditional", "factorised")
@@ -187,7 +187,7 @@ def test_a_resumed_run__is_the_same_bits(corpus, tmp_path, form, stop):
 
     with pytest.raises(KeyboardInterrupt):
         fitted(corpus, tmp_path / "run", form=form, sinks=[stopping])
-    assert bits(resume(tmp_path / "run", scheduler="serial"), 4) == expected
+    assert bits(resumed(tmp_path / "run", scheduler="serial"), 4) == expected
     assert not verify(tmp_path / "run").broken
 
 

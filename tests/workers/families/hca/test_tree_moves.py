@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Corpus, fit, resume, simulate
+from collapsium.pipeline import Corpus, fit, simulate
 from collapsium.pipeline.models.registry import make_options
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
@@ -14,7 +14,7 @@ from collapsium.workers.families.hca import tree_update as splitting
 from collapsium.workers.families.hca.hca import Hca
 from collapsium.workers.families.hca.states import NodeMasses, Splits
 from collapsium.workers.families.ncrp.tree import FREE, Tree
-from tests.fits import bits, states
+from tests.fits import bits, resumed, states
 from tests.pipeline.engine.model_io.test_checkpoints import stop_at
 
 QUIET = {"compare": False, "merge": 1.0, "prune": 0.0}
@@ -86,7 +86,7 @@ def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(p
     for number in {on_trial[0], on_trial[-1], on_trial[-1] + 1}:
         with pytest.raises(KeyboardInterrupt):
             fit(planted, tmp_path / str(number), sinks=[stop_at(number)], **settings)
-        assert bits(resume(tmp_path / str(number), scheduler="serial"), shards) == bits(whole, shards)
+        assert bits(resumed(tmp_path / str(number), scheduler="serial"), shards) == bits(whole, shards)
 
 
 def splits_of(tried=(0, 0, 0, 0, 0)):
