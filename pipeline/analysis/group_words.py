@@ -204,9 +204,7 @@ def words_by(
         raise OptionError(f"{topic}: there is no such topic", "topic")
     source = RunSource(model.folder.address, corpus.references, np.array([topic]))
     with contextlib.closing(open_executor(scheduling.scheduler, scheduling.workers, tls=tls)) as executor:
-        documents = groups_of(source, executor, field)
-        if not 1 < len(documents) <= MAX_GROUPS:
-            raise OptionError(f"{field!r} has {len(documents):,} values; expected 2 to {MAX_GROUPS} groups", "field")
+        documents = compared_groups(source, executor, field)
         groups = list(documents)
         blocks = load_blocks(model, executor)
         sums, squares = np.zeros((3, len(groups), len(model.vocabulary.words))), np.zeros(len(groups))
@@ -244,6 +242,14 @@ def _counted(source: RunSource, part: int, field: str) -> tuple[FieldCounts | No
     fields, occupied, known = source.fields(part, [field])
     values = count_values(fields[field][occupied]) if field in fields else None
     return values, int(occupied.sum()), known
+
+
+def compared_groups(source: RunSource, executor: Executor, field: str) -> dict[str, int]:
+    """Return the groups of a field whose words can be compared, with the documents of each."""
+    documents = groups_of(source, executor, field)
+    if not 1 < len(documents) <= MAX_GROUPS:
+        raise OptionError(f"{field!r} has {len(documents):,} values; expected 2 to {MAX_GROUPS} groups", "field")
+    return documents
 
 
 def groups_of(source: RunSource, executor: Executor, field: str) -> dict[str, int]:

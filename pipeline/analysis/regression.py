@@ -569,6 +569,27 @@ class Regression:
                 "formula",
             )
         self.used, self.run = used, replace(self.run, change=change)
+        self._require_views()
+
+    def _require_views(self) -> None:
+        """Refuse options that do not fit the formula, before posteriors are sampled."""
+        options = self.options
+        self._grid(options.at)
+        self._contrasts(options.contrast)
+        if options.cluster is None and options.errors == "classical" and (options.link == "logit" or self.weigh):
+            raise OptionError("classical errors need the identity link", "errors")
+        if options.permutations and not self._permuted_columns(self._permuted_field):
+            name, known = self._permuted_field, self.design.formula.names
+            raise OptionError(f"{name!r} is not a field of the formula{near(name, known)}", "permute")
+
+    @property
+    def _permuted_field(self) -> str:
+        """Field whose values a check permutes."""
+        return self.options.permute or self.design.formula.names[0]
+
+    def _permuted_columns(self, name: str) -> list[int]:
+        """Return the coefficients of terms that contain a field."""
+        return [self.used.index(column) for column in self.design.term_columns(name) if column in self.used]
 
     def sample(
         self,
@@ -665,8 +686,6 @@ class Regression:
             factor = self.clusters / (self.clusters - 1) * (documents - 1) / (documents - rank)
             within = bread @ (symmetric(meat, rank) + spread) @ bread * factor
         elif options.errors == "classical":
-            if options.link == "logit" or self.weigh:
-                raise OptionError("classical errors need the identity link", "errors")
             residual = totals.sum(axis=0) - np.einsum("kpq,kqp->k", np.broadcast_to(bread, spread.shape), spread)
             within = bread * (residual / (documents - rank))[:, np.newaxis, np.newaxis]
         else:
@@ -879,11 +898,8 @@ class Regression:
 
     def _permute(self, beta: Floats, covariance: Floats) -> None:
         """Compare the share of significant coefficients with their share where a field is permuted."""
-        options, design = self.options, self.design
-        name = options.permute or design.formula.names[0]
-        columns = [self.used.index(column) for column in design.term_columns(name) if column in self.used]
-        if not columns:
-            raise OptionError(f"{name!r} is not a field of the formula{near(name, design.formula.names)}", "permute")
+        options, name = self.options, self._permuted_field
+        columns = self._permuted_columns(name)
         permutations = self._permutations(name)
         shares = []
         for number in range(options.permutations):

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from collapsium.pipeline.analysis.effects import WORDS, RunSource, field_of_period, open_training
 from collapsium.pipeline.analysis.group_words import expected_tokens, groups_of, texts_of
 from collapsium.pipeline.analysis.options import WordChainOptions
-from collapsium.pipeline.executors.base import TLS
+from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
@@ -309,20 +309,9 @@ def words_over(
     ids = np.array(chosen, dtype=np.int64)
     source = RunSource(model.folder.address, corpus.references, ids)
     with contextlib.closing(open_executor(scheduling.scheduler, scheduling.workers, tls=tls)) as executor:
-        documents = groups_of(source, executor, field)
-        documents.pop(MISSING, None)
-        periods = sorted(documents, key=_order)
+        documents = followed_periods(source, executor, period, len(model.vocabulary.words))
+        periods = list(documents)
         words = [str(word) for word in model.vocabulary.words]
-        if not 1 < len(periods) <= MAX_PERIODS:
-            raise OptionError(
-                f"{period!r} gives {len(periods):,} periods with documents; expected 2 to {MAX_PERIODS}", "period"
-            )
-        if ids.size * len(periods) * len(words) > MAX_CELLS:
-            raise OptionError(
-                f"{ids.size:,} topics, {len(periods):,} periods and {len(words):,} words are too many at once; "
-                "expected fewer topics",
-                "topics",
-            )
         blocks = load_blocks(model, executor)
         tokens, window = np.zeros((ids.size, len(periods), len(words))), 2 * executor.workers
         for first in range(0, source.parts, window):
@@ -338,9 +327,25 @@ def words_over(
         probability[row], evidence[row] = chain(counts, strength[row])
     return WordsOver(
         ids, [names[topic] for topic in chosen], period, periods,
-        np.array([documents[name] for name in periods], dtype=np.int64), words, probability, tokens, evidence, strength,
-        gain,
+        np.array([*documents.values()], dtype=np.int64), words, probability, tokens, evidence, strength, gain,
     )  # fmt: skip
+
+
+def followed_periods(source: RunSource, executor: Executor, period: str, words: int) -> dict[str, int]:
+    """Return the periods, in order, over which words of the source's topics can be followed, with their documents."""
+    documents = groups_of(source, executor, field_of_period(period))
+    documents.pop(MISSING, None)
+    if not 1 < len(documents) <= MAX_PERIODS:
+        raise OptionError(
+            f"{period!r} gives {len(documents):,} periods with documents; expected 2 to {MAX_PERIODS}", "period"
+        )
+    if source.topics.size * len(documents) * words > MAX_CELLS:
+        raise OptionError(
+            f"{source.topics.size:,} topics, {len(documents):,} periods and {words:,} words are too many at once; "
+            "expected fewer topics",
+            "topics",
+        )
+    return {name: documents[name] for name in sorted(documents, key=_order)}
 
 
 def _order(name: str) -> tuple[float, str]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from collapsium.pipeline.analysis.effects import effects_by_field
-from collapsium.pipeline.analysis.group_words import GroupWords, words_by
+from collapsium.pipeline.analysis.effects import RunSource, effects_by_field, open_training
+from collapsium.pipeline.analysis.group_words import GroupWords, compared_groups, groups_of, words_by
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions
 from collapsium.pipeline.analysis.regression import Effects
 from collapsium.pipeline.analysis.topic_shares import SAMPLED, SummarySource
-from collapsium.pipeline.analysis.words_over import WordsOver, words_over
+from collapsium.pipeline.analysis.words_over import WordsOver, followed_periods, words_over
+from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.formatting import percent, plain, shortened
 from collapsium.pipeline.models.model import Model
@@ -26,6 +27,7 @@ from collapsium.pipeline.reporting.plots.effects import curves_of, most_changed,
 from collapsium.pipeline.reporting.plots.time import labelled_periods
 from collapsium.pipeline.svg import BOTTOM, COLOURS, TOP, Chart, number_ticks, ticks
 from collapsium.storage.errors import OptionError
+from collapsium.workers.design import check_formula, require_formulaic
 
 MAX_CHARTS = 12  # Terms, or topics with a curve, of a section on effects
 MAX_TOPICS = 30  # Topics of a forest; of more the ones that differ most clearly
@@ -78,6 +80,12 @@ def field_sections(
     _check(fields, effect)
     if fields.effects is None and fields.words_by is None and fields.words_over is None:
         return []
+    if fields.effects is not None:
+        with _named_as("effects", "formula"):
+            check_formula(fields.effects)
+            require_formulaic()
+    chosen = _chosen_topics(run, fields.word_topics)
+    _check_words(run, fields, chosen, effect.cluster, source)
     documents = sum(shard.documents for shard in Model(run).record.shards)
     where = SchedulerOptions(scheduler=source.scheduler, workers=source.workers)
     sections = []
@@ -86,8 +94,6 @@ def field_sections(
         with _named_as("effects", "formula"):
             views = effects_by_field(run, fields.effects, effect, posterior, where, source.tls, source.progress)
         sections.append(_effects_section(fields.effects, views, effect.level))
-    largest = sorted(topics(run, 1), key=lambda topic: -topic.share)[:WORD_TOPICS]
-    chosen = list(dict.fromkeys(fields.word_topics or [topic.id for topic in largest]))
     reading: dict[str, Any] = {"corpus": source.corpus, "tls": source.tls, "progress": source.progress}
     reading |= {"scheduler": source.scheduler, "workers": source.workers}
     with _named_as("word_topics", "topic", "topics"):
@@ -109,6 +115,35 @@ def _check(fields: FieldOptions, effect: EffectOptions) -> None:
         raise OptionError("applies only to the section that `effects` adds", unused)
     if fields.word_topics is not None and fields.words_by is None and fields.words_over is None:
         raise OptionError("applies only to the sections that `words_by` and `words_over` add", "word_topics")
+
+
+def _chosen_topics(run: str | os.PathLike[str], named: Sequence[int] | None) -> list[int]:
+    """Return the topics whose words are compared: those that are named, or else the largest."""
+    shares = {topic.id: topic.share for topic in topics(run, 1)}
+    for topic in named or ():
+        if topic not in shares:
+            raise OptionError(f"{topic}: there is no such topic", "word_topics")
+    return list(dict.fromkeys(named or sorted(shares, key=lambda topic: -shares[topic])[:WORD_TOPICS]))
+
+
+def _check_words(
+    run: str | os.PathLike[str], fields: FieldOptions, chosen: Sequence[int], cluster: str | None, source: SummarySource
+) -> None:
+    """Refuse groups, periods and clusters that do not exist before the first section is computed."""
+    if fields.words_by is None and fields.words_over is None:
+        return
+    model, corpus = open_training(run, _path(source))
+    documents = RunSource(model.folder.address, corpus.references, np.array(chosen))
+    with closing(open_executor(source.scheduler, source.workers, tls=source.tls)) as executor:
+        if fields.words_by is not None:
+            with _named_as("words_by", "field"):
+                compared_groups(documents, executor, fields.words_by)
+        if cluster is not None:
+            with _named_as("cluster"):
+                groups_of(documents, executor, cluster)
+        if fields.words_over is not None:
+            with _named_as("word_topics", "topics"), _named_as("words_over", "period"):
+                followed_periods(documents, executor, fields.words_over, len(model.vocabulary.words))
 
 
 def _path(source: SummarySource) -> str | None:

@@ -30,7 +30,7 @@ from collapsium.pipeline.formatting import duration, number, percent, plain, sho
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.models.topics import Topic
+from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites
@@ -47,6 +47,8 @@ from collapsium.storage import html
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.file import File, require_free
+from collapsium.storage.readers.open import kind_of_name
+from collapsium.storage.readers.texts.blocks import find_files
 from collapsium.storage.runs.summary import ExampleDocument, FieldSummary, LabelSummary
 from collapsium.storage.units import Counting, silent
 
@@ -526,11 +528,14 @@ def report(
     check_folding(folding.min_share, folding.levels)
     nouns = nouns_of(options.noun)
     source = SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress)
-    sections = field_sections(run, fields, effect, source)  # first, as their errors need not wait for the rest
-    material = gather(run, source, ranking, effect.cluster, required=fields.effects is None)
-    if not material.tree and (folding.min_share is not None or folding.levels is not None):
+    folded = folding.min_share is not None or folding.levels is not None
+    if folded and all(topic.level is None for topic in topics(run, 1)):
         raise OptionError("`min_share` and `levels` apply to trees, and this family's topics are not a tree; omit them")
     with source_files(run, options.texts) as sources:
+        if sources is not None:
+            find_files(sources, None, kind_of_name)  # refuses missing files before anything is computed
+        sections = field_sections(run, fields, effect, source)  # first, as their errors need not wait for the rest
+        material = gather(run, source, ranking, effect.cluster, required=fields.effects is None)
         if sources is not None:
             material = _with_snippets(run, material, sources, progress)
         if not material.signed:

@@ -30,7 +30,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.formatting import percent
 from collapsium.pipeline.reporting.plots.effects import effects_figure
-from collapsium.storage.errors import AbsentError, DamagedError, InputError, OptionError
+from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, InputError, OptionError
 from collapsium.storage.runs.summary import read_summary
 from collapsium.storage.units import silent
 from collapsium.workers.arrays.random_streams import Stream
@@ -453,6 +453,40 @@ def test_reports__with_wrong_fields_end_in_one_line_without_a_file(run, tmp_path
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "page.html").exists()
+
+
+WRONG_INPUTS = {
+    "effects": {"effects": "~ party +"},
+    "contrast": {"contrast": ["party=b,c"]},
+    "at": {"at": ["scroe"]},
+    "permute": {"permutations": 3, "permute": "decade"},
+    "errors": {"errors": "classical", "link": "logit", "cluster": None},
+    "words_by": {"words_by": "prty"},
+    "words_over": {"words_over": "yaer"},
+    "word_topics": {"word_topics": [1, 7]},
+    "cluster": {"effects": None, "cluster": "spech"},
+    "min_share": {"min_share": 0.1},
+    "texts": {"texts": ["missing.csv"]},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_INPUTS)
+def test_reports__refuse_every_wrong_input_before_anything_is_estimated(run, tmp_path, monkeypatch, wrong):
+    def refused(*_, **__):
+        raise AssertionError("estimated before all inputs were checked")
+
+    for function in (
+        "regression.Regression.sample",
+        "regression.Regression.solve",
+        "group_words._sums",
+        "words_over._tokens",
+    ):
+        monkeypatch.setattr(f"collapsium.pipeline.analysis.{function}", refused)
+    options = {"effects": "~ party + score", "words_by": "party", "words_over": "year", "cluster": "speech"}
+    with pytest.raises(CollapsiumError) as caught:
+        report(run / "run", tmp_path / "page.html", scheduler="serial", **options | WRONG_INPUTS[wrong])
+    assert wrong in str(caught.value) or wrong == "texts"
+    assert "\n" not in str(caught.value)
 
 
 def test_shares_over_a_column__follow_the_first_dates_of_its_values(run):
