@@ -38,7 +38,7 @@ from collapsium.pipeline.corpora.texts_in_memory import (
     topic_columns,
 )
 from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor
-from collapsium.pipeline.executors.open import dask_collections, open_executor
+from collapsium.pipeline.executors.open import dask_collections, open_executor, require_readable
 from collapsium.pipeline.models import model as models
 from collapsium.pipeline.models.rank_options import Measure
 from collapsium.pipeline.models.registry import load_family, require_corpus
@@ -68,6 +68,8 @@ from collapsium.storage.errors import (
 from collapsium.storage.html import Html
 from collapsium.storage.io.atomic import is_hidden
 from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
+from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
@@ -946,6 +948,7 @@ def check_lazy_texts(model: models.Model, texts: DocumentSource, reading: Readin
     if load_family(model.record.family).corpus_kind != DOCUMENTS:
         raise OptionError(f"'{model.record.family}' takes vectors, not texts")
     check_lazy(texts, fields_named(reading_of_model(model).history, texts, reading))
+    require_readable(model.folder, next(name for name in (MODEL_RECORD, CHECKPOINT) if model.folder.exists(name)))
 
 
 def lazy_proportions(

@@ -31,7 +31,7 @@ def compute_partitions(
     """Return the results of a function of each part, its number and arguments, computed where the parts are."""
     # The graph has the arguments once, as a model among them may be large.
     call, shared = dask.delayed(_applied, pure=False), dask.delayed(tuple(arguments), traverse=False)
-    with _client_of(scheduler) as client:
+    with client_of(scheduler) as client:
         results: tuple[T, ...] = dask.compute(
             *(call(function, part, number, shared) for number, part in enumerate(parts)), scheduler=client
         )
@@ -104,8 +104,13 @@ def _cut(block: Collection, rows: int, start: int, stop: int) -> Collection:
     return (block.tocsr() if scipy.sparse.issparse(block) else block)[start:stop]
 
 
+def is_overridden() -> bool:
+    """Return true if Dask's configuration names another scheduler than the active client, such as `synchronous`."""
+    return dask.config.get("scheduler", None) not in (None, "dask.distributed", "distributed")
+
+
 @contextlib.contextmanager
-def _client_of(scheduler: Scheduler) -> Iterator[distributed.Client | None]:
+def client_of(scheduler: Scheduler) -> Iterator[distributed.Client | None]:
     """Yield a client of a scheduler; None for Dask's choice, its active client or threads."""
     if not isinstance(scheduler, ClientOrCluster) and scheduler in LOCAL_SCHEDULERS:
         yield None

@@ -12,7 +12,13 @@ from types import ModuleType
 
 from collapsium.pipeline.executors import liveness
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor, SerialExecutor
-from collapsium.pipeline.executors.schedulers import Scheduler, as_scheduler, check_scheduler, is_elsewhere
+from collapsium.pipeline.executors.schedulers import (
+    ClientOrCluster,
+    Scheduler,
+    as_scheduler,
+    check_scheduler,
+    is_elsewhere,
+)
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder
@@ -76,6 +82,26 @@ def require_shared(
         else f"{target}: the workers of {scheduler} cannot read it"
     )
     raise OptionError(f"{where}; name a folder that all machines share", option)
+
+
+def require_readable(folder: Folder, name: str) -> None:
+    """Refuse a folder of this machine whose file a worker of the active client cannot read.
+
+    Workers answer at once, although all may be busy, as no task is submitted.
+    """
+    scheduler = as_scheduler(None)
+    if not isinstance(scheduler, ClientOrCluster) or not folder.local or dask_collections().is_overridden():
+        return
+    with dask_collections().client_of(scheduler) as client:
+        if client.asynchronous:
+            return
+        # A worker that does not answer may be gone by the time that the collection is computed.
+        answers = client.run(_reads, folder.address, name, folder.read(name), on_error="return")
+    worker = next((worker for worker, read in answers.items() if read is False), None)
+    if worker is not None:
+        raise OptionError(
+            f"{folder.url}: the worker {worker} cannot read it; move it to a folder that all machines share"
+        )
 
 
 def _reads(address: str, name: str, token: bytes) -> bool:

@@ -306,6 +306,18 @@ def test_a_folder_that_workers_do_not_see__is_refused_before_texts_are_read(clie
     assert names(tmp_path) == []
 
 
+@pytest.mark.parametrize("call", [Model.transform, infer, lambda run, parts: predict(run, parts, field="kind")])
+def test_a_model_that_workers_do_not_see__is_refused_before_anything_is_computed(call, client, labelled, monkeypatch):
+    parts, run = dd.from_pandas(FRAME, npartitions=2), labelled if call is Model.transform else labelled.folder.url
+    with client.as_current():
+        call(run, parts)
+        monkeypatch.setattr("collapsium.pipeline.executors.open._reads", lambda *_: False)
+        with pytest.raises(OptionError, match="/model: the worker tcp://.* cannot read it; move it to a folder"):
+            call(run, parts)
+        with dask.config.set(scheduler="synchronous"):  # computed in this process
+            call(run, parts)
+
+
 def test_a_fit_without_a_folder__runs_on_workers_that_see_temporary_files(client, caplog):
     with client.as_current(), fit(TEXTS, **HOW) as found:
         assert isinstance(found, Model)
