@@ -26,7 +26,7 @@ from collapsium.pipeline.corpora.texts_in_memory import fields_of as columns_nam
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import dask_collections, require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
-from collapsium.pipeline.monitoring.progress import shows
+from collapsium.pipeline.monitoring.progress import Counter, shows
 from collapsium.pipeline.options import keywords, names_of, paths_of
 from collapsium.pipeline.outputs import overwrites, place_for
 from collapsium.storage.building.explode import explode_corpus
@@ -210,7 +210,7 @@ def ingest(
             ingest(sources, place.path, **dict(options), **dict(scheduling), tls=tls, progress=progress)
             return place.with_temporary(Corpus(place.path))
     if is_lazy(sources):
-        with _partitions(sources, corpus, options, scheduling.scheduler) as folder:
+        with _partitions(sources, corpus, options, scheduling.scheduler, progress) as folder:
             files = {**dict(options), **dict(scheduling), "format": "parquet"}
             return ingest(folder, corpus, **files, tls=tls, progress=progress)
     paths = list(paths_of(sources))
@@ -252,7 +252,7 @@ def ingest(
 
 @contextmanager
 def _partitions(
-    texts: Any, corpus: str | os.PathLike[str], options: IngestOptions, scheduler: Scheduler
+    texts: Any, corpus: str | os.PathLike[str], options: IngestOptions, scheduler: Scheduler, progress: Counting
 ) -> Iterator[str]:
     """Let the workers write the partitions of a Dask collection beside the corpus, which all of them have to see."""
     fields = columns_named(dict(options))
@@ -263,8 +263,15 @@ def _partitions(
         require_shared(folder, scheduler, None, target=Folder(corpus).url, option="corpus")
         optional = () if options.id else (ID,)
         dask, arguments = dask_collections(), (folder, fields, optional)
-        rows = dask.compute_partitions(dask.partitions(texts), write_partition, arguments, scheduler)
-        if not sum(rows):
+        parts, rows = dask.partitions(texts), list[int]()
+
+        def show(documents: int) -> None:
+            rows.append(documents)
+            # A caller's function counts the documents as they are ingested, after all partitions are computed.
+            if isinstance(progress, Counter):
+                progress.partitions(len(rows), len(parts), sum(rows))
+
+        if not sum(dask.compute_partitions(parts, write_partition, arguments, scheduler, show)):
             raise OptionError("expected at least one text")
         yield folder.address
     except InputError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -14,6 +14,7 @@ import distributed
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse
+from dask.callbacks import Callback
 
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ClientOrCluster, Scheduler
 from collapsium.storage.errors import InputError, OptionError
@@ -26,16 +27,46 @@ Collection: TypeAlias = Any  # A collection of Dask, or a part of it
 
 
 def compute_partitions(
-    parts: Sequence[Collection], function: Callable[..., T], arguments: Sequence[object], scheduler: Scheduler
+    parts: Sequence[Collection],
+    function: Callable[..., T],
+    arguments: Sequence[object],
+    scheduler: Scheduler,
+    done: Callable[[T], None] | None = None,
 ) -> list[T]:
-    """Return the results of a function of each part, its number and arguments, computed where the parts are."""
+    """Return the results of a function of each part, its number and arguments, computed where the parts are.
+
+    `done` is called with each result as soon as it is there, in any order.
+    """
     # The graph has the arguments once, as a model among them may be large.
     call, shared = dask.delayed(_applied, pure=False), dask.delayed(tuple(arguments), traverse=False)
+    calls = [call(function, part, number, shared) for number, part in enumerate(parts)]
     with client_of(scheduler) as client:
-        results: tuple[T, ...] = dask.compute(
-            *(call(function, part, number, shared) for number, part in enumerate(parts)), scheduler=client
-        )
-    return list(results)
+        if client is not None and done is not None:
+            return _collected(client, calls, done)
+        with contextlib.nullcontext() if done is None else _calling(done, {call.key for call in calls}):
+            return list(dask.compute(*calls, scheduler=client))
+
+
+def _collected(client: distributed.Client, calls: Sequence[Collection], done: Callable[[T], None]) -> list[T]:
+    """Return the results of delayed calls in their order, after each was passed to `done`."""
+    futures: list[distributed.Future] = client.compute(calls)
+    try:
+        for future in distributed.as_completed(futures):
+            done(future.result())
+        return list(client.gather(futures))
+    except BaseException:
+        client.cancel(futures)
+        raise
+
+
+def _calling(done: Callable[[T], None], keys: Set[object]) -> Callback:
+    """Return a context in which Dask's local schedulers pass the results of some tasks to a function."""
+
+    def finished(key: object, result: T, *_: object) -> None:
+        if key in keys:
+            done(result)
+
+    return Callback(posttask=finished)
 
 
 def partitions(collection: Collection) -> list[Collection]:

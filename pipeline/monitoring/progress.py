@@ -171,9 +171,9 @@ class ProgressLine:
         """Set the line that is left at the end."""
         self._final = text
 
-    def counter(self, activity: str, unit: str = "documents") -> Counting:
+    def counter(self, activity: str, unit: str = "documents") -> Counter:
         """Return a function that shows how much has been processed."""
-        return lambda number: self.update(f"{activity}: {number:,} {unit}")
+        return Counter(self, activity, unit)
 
     def close(self, *, failed: bool = False) -> None:
         """Stop drawing, and leave the final line, or one on what was done if a line was shown."""
@@ -192,6 +192,21 @@ class ProgressLine:
                 self._surface.show(f"{self._text}  {duration_text(self.seconds)}")
             if self._closed.wait(PERIOD):
                 return
+
+
+class Counter:
+    """Shows in a line how much has been processed."""
+
+    def __init__(self, line: ProgressLine, activity: str, unit: str) -> None:
+        self._line, self._activity, self._unit = line, activity, unit
+
+    def __call__(self, number: int) -> None:
+        """Show a number."""
+        self._line.update(f"{self._activity}: {number:,} {self._unit}")
+
+    def partitions(self, done: int, total: int, number: int) -> None:
+        """Show how many partitions of a Dask collection were computed, and the number in them."""
+        self._line.update(f"{self._activity}: {done:,} of {counted(total, 'partition')}, {number:,} {self._unit}")
 
 
 class CompilationInLine(logging.Handler):

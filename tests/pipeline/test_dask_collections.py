@@ -21,6 +21,7 @@ from collapsium.pipeline.corpora.texts_in_memory import library_of_frame  # noqa
 from collapsium.pipeline.estimators import CollapsedLDA  # noqa: E402
 from collapsium.pipeline.executors import dask_collections  # noqa: E402
 from collapsium.pipeline.executors.schedulers import as_scheduler  # noqa: E402
+from collapsium.pipeline.monitoring import progress  # noqa: E402
 from collapsium.storage.errors import InputError, OptionError  # noqa: E402
 
 TEXTS = ["cats and dogs purr" if n % 2 else "stocks and bonds rise" for n in range(12)]
@@ -82,6 +83,21 @@ def test_bags_and_records__are_ingested_partition_by_partition(tmp_path):
         manifest = ingest(records, tmp_path / "records", text="body", id="id", scheduler="serial")
     assert manifest.documents == len(TEXTS)
     assert names(tmp_path) == ["records", "texts"]
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+def test_progress__counts_partitions_and_their_documents(distributed, client, tmp_path, monkeypatch):
+    texts = []
+    monkeypatch.setattr(progress, "_surface", lambda _: progress.Lines())
+    monkeypatch.setattr(progress.ProgressLine, "update", lambda _, text: texts.append(text))
+    scheduler = client if distributed else "serial"
+    with dask.config.set(scheduler=None if distributed else "synchronous"):
+        ingest(dd.from_pandas(FRAME, npartitions=3), tmp_path / "corpus", text="body", scheduler=scheduler)
+        fit(db.from_sequence(TEXTS, npartitions=2), tmp_path / "run", **HOW, scheduler=scheduler)
+    assert [text for text in texts if "partition" in text] == [
+        *(f"reading documents: {done} of 3 partitions, {4 * done} documents" for done in (1, 2, 3)),
+        *(f"reading documents: {done} of 2 partitions, {6 * done} documents" for done in (1, 2)),
+    ]
 
 
 def test_transform__of_partitions_is_lazy_and_keeps_the_index(model):
