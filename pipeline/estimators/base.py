@@ -148,12 +148,19 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
     if not is_lazy(X):
         _require_matrix(X)
         return validate_data(estimator, X, reset=reset, **CHECKS)
-    rows = dask_collections().as_rows(X)
+    known = None if reset else getattr(estimator, "feature_names_in_", None)
+    rows, columns = dask_collections().as_rows(X, known)
     if rows.ndim != 2 or not np.isfinite(rows.shape[1]):
         raise InputError("X", f"expected a Dask array of documents x words, found the shape {rows.shape}")
-    named = dask_collections().columns_of(X)
-    validate_data(estimator, rows if named is None else named, reset=reset, skip_check_array=True)
+    validate_data(estimator, rows if columns is None else _empty_frame(columns), reset=reset, skip_check_array=True)
     return rows
+
+
+def _empty_frame(columns: Sequence[object]) -> object:
+    """Return a frame without rows, from which scikit-learn takes the names of columns."""
+    import pandas as pd
+
+    return pd.DataFrame(columns=list(columns))
 
 
 def _require_matrix(X: Any) -> None:
@@ -815,8 +822,11 @@ class TopicEstimator(DocumentEstimator):
             if metadata is not None:
                 raise OptionError("expected documents in memory, found a Dask collection", "metadata")
             rows = validated(self, X, reset=False)
-            names = self.get_feature_names_out()
-            return dask_collections().map_blocks(X, rows, _block_proportions, copy.copy(self), names)
+            names, estimator = self.get_feature_names_out(), copy.copy(self)
+            if not hasattr(X, "columns"):
+                # Blocks of arrays and records have no names, which were compared here.
+                estimator._forget("feature_names_in_")
+            return dask_collections().map_blocks(X, rows, _block_proportions, estimator, names)
         with self._shown("transforming with"):
             parts = list(self._each(X, _proportions, metadata))
         return np.concatenate(parts) if parts else np.zeros((0, self._n_features_out))

@@ -219,18 +219,28 @@ def map_arrays(
     return da.concatenate(rows, allow_unknown_chunksizes=True)
 
 
-def as_rows(collection: Collection) -> Collection:
-    """Return a frame of numbers, or a bag of rows or records, as an array in blocks of rows; an array unchanged."""
+def as_rows(collection: Collection, known: Sequence[str] | None = None) -> tuple[Collection, list[object] | None]:
+    """Return a frame of numbers, or a bag of rows or records, as an array in blocks of rows, and its columns' names.
+
+    An array is unchanged. Columns of arrays and of bags of rows have no names. A frame has to have the `known` columns
+    in their order; records may have their fields in any.
+    """
     if hasattr(collection, "chunks"):
-        return collection
+        return collection, None
     if not hasattr(collection, "to_dask_array"):
         first: Collection = next(iter(collection.take(1, npartitions=-1, warn=False)), None)
         if not isinstance(first, Mapping):
             width = np.ravel(first).size if not scipy.sparse.issparse(first) else first.shape[-1]
-            return map_arrays(collection, _stacked, (width,), width)
-        collection = collection.to_dataframe()
-    # A column of numbers is refused later, by its shape.
-    return (_checked(collection) if collection.ndim > 1 else collection).to_dask_array()
+            return map_arrays(collection, _stacked, (width,), width), None
+        same = known is not None and {*known} == {*first}
+        collection = collection.to_dataframe(columns=list(known) if known is not None and same else None)
+    if collection.ndim == 1:
+        # A column of numbers is refused later, by its shape.
+        return collection.to_dask_array(), None
+    columns = list(collection.columns)
+    if known is not None and (wrong := _other_columns(columns, known)) is not None:
+        raise InputError("X", f"expected the {len(known)} columns of the fit, found {wrong}")
+    return _checked(collection).to_dask_array(), columns
 
 
 def _checked(frame: Collection) -> Collection:
@@ -239,12 +249,19 @@ def _checked(frame: Collection) -> Collection:
 
 
 def _with_columns(part: pd.DataFrame, columns: list[object], partition_info: Any = None) -> pd.DataFrame:
-    if list(part.columns) != columns:
-        pairs = zip(part.columns, columns, strict=False)
-        wrong = next((f"{other!r} for {name!r}" for other, name in pairs if other != name), None)
+    wrong = _other_columns(list(part.columns), columns)
+    if wrong is not None:
         number = "a partition" if partition_info is None else f"partition {partition_info['number']}"
-        raise InputError("X", f"expected {len(columns)} columns, found {wrong or len(part.columns)}", number)
+        raise InputError("X", f"expected {len(columns)} columns, found {wrong}", number)
     return part
+
+
+def _other_columns(columns: Sequence[object], expected: Sequence[object]) -> str | None:
+    """Return the first column that is not the expected one, or else the number of columns; None if all are the same."""
+    if list(columns) == list(expected):
+        return None
+    pairs = zip(columns, expected, strict=False)
+    return next((f"{other!r} for {name!r}" for other, name in pairs if other != name), str(len(columns)))
 
 
 def _stacked(items: Iterable[Collection], width: int) -> Collection:
@@ -253,15 +270,6 @@ def _stacked(items: Iterable[Collection], width: int) -> Collection:
     if rows and scipy.sparse.issparse(rows[0]):
         return scipy.sparse.vstack(rows).tocsr()
     return np.vstack(rows) if rows else np.zeros((0, width))
-
-
-def columns_of(collection: Collection) -> pd.DataFrame | None:
-    """Return an empty frame with the columns of a collection; None for arrays and bags."""
-    if not hasattr(collection, "columns"):
-        return None
-    import pandas as pd
-
-    return pd.DataFrame(columns=list(collection.columns))
 
 
 def map_blocks(

@@ -276,6 +276,26 @@ def test_estimators__refuse_partitions_of_other_columns(other, method):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("method", ["partial_fit", "score", "transform"])
+def test_estimators__refuse_frames_of_other_columns_than_at_fit(other, method):
+    frame, estimator = dd.from_pandas(OTHERS[other], npartitions=2), CollapsedLDA(2, max_iter=2).fit(COUNTS)
+    with pytest.raises(InputError, match="X: expected the 4 columns of the fit, found (3|'d' for 'c')") as caught:
+        getattr(estimator, method)(frame)
+    assert "\n" not in str(caught.value)
+
+
+def test_fields_of_records__are_counted_by_their_names_in_any_order():
+    records = [db.from_sequence(frame.to_dict("records"), npartitions=3) for frame in (COUNTS, COUNTS[list("dbca")])]
+    with dask.config.set(scheduler="synchronous"):
+        estimator = CollapsedLDA(2, max_iter=2, random_state=0).fit(records[0])
+        assert list(estimator.feature_names_in_) == list("abcd")
+        np.testing.assert_array_equal(*(estimator.transform(bag).compute() for bag in records))
+        assert estimator.score(records[0]) == estimator.score(records[1])
+        with pytest.raises(InputError, match="X: expected the 4 columns of the fit, found 'c' for 'b'"):
+            estimator.transform(db.from_sequence(COUNTS[list("acd")].to_dict("records")))
+
+
 def wrong_partitions():
     frames = [pd.DataFrame({"text": ["a b"]}), pd.DataFrame({"txt": ["a b"]})]
     return dd.from_map(lambda n: frames[n], [0, 1], meta=frames[0], enforce_metadata=False)
