@@ -322,14 +322,19 @@ def names_of(value: object, option: str = "names") -> tuple[str, ...]:
     raise OptionError(f"expected a list of strings, found {reprlib.repr(value)}", option)
 
 
-def paths_of(value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+def paths_of(value: object) -> tuple[str, ...]:
     """Return the paths of an option with several paths: a list, or a single one, which may contain commas.
 
     AnnData objects in place of paths are returned as they are.
     """
-    alone = isinstance(value, (str, os.PathLike)) or is_annotated(value)
-    paths: Iterable[Any] = (value,) if alone else value  # type: ignore[assignment]
-    return tuple(path if is_annotated(path) else os.fspath(path) for path in paths)
+    paths: object = (value,) if isinstance(value, (str, os.PathLike)) or is_annotated(value) else value
+    # The items of mappings and frames are their names.
+    has_items = isinstance(paths, Iterable) and not isinstance(paths, Mapping) and not hasattr(paths, "columns")
+    items: list[Any] = list(paths) if has_items else [paths]  # type: ignore[call-overload]
+    for item in items:
+        if not isinstance(item, (str, os.PathLike)) and not is_annotated(item):
+            raise OptionError(f"expected paths, found {type(item if has_items else value).__name__}")
+    return tuple(path if is_annotated(path) else os.fspath(path) for path in items)
 
 
 def _path(value: object) -> object:

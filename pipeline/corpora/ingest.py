@@ -37,6 +37,7 @@ from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.word_rule import RULE
+from collapsium.storage.data_types import has_named_matrix, is_annotated
 from collapsium.storage.errors import InputError, MismatchError, NoVocabularyError, OptionError, suggestion
 from collapsium.storage.io.encodings import checked_encoding
 from collapsium.storage.io.folder import Folder, ensure_free
@@ -213,9 +214,7 @@ def ingest(
         with _partitions(sources, corpus, options, scheduling.scheduler, progress) as folder:
             files = {**dict(options), **dict(scheduling), "format": "parquet"}
             return ingest(folder, corpus, **files, tls=tls, progress=progress)
-    paths = list(paths_of(sources))
-    if not paths:
-        raise OptionError("expected at least one source")
+    paths = _paths_of_sources(sources)
     cuts = Cuts(options.min_documents, options.max_document_share, options.max_words)
     reading = chosen_words(_reading_of(options))
     phrasing = phrasing_of(options.phrases, options.phrase_count, options.phrase_threshold)
@@ -248,6 +247,21 @@ def ingest(
     source = open_source(paths, kind, history.options)
     history = replace(_plain(history), fixed_vocabulary=True)
     return ingest_source(source, corpus, cuts=cuts, history=history, **how)
+
+
+def _paths_of_sources(sources: object) -> list[str]:
+    """Return the paths, or AnnData objects, that are ingested."""
+    if has_named_matrix(sources) and not is_annotated(sources):
+        raise OptionError(f"expected an AnnData object, found {type(sources).__name__}; pass its to_adata()", "sources")
+    try:
+        paths = list(paths_of(sources))
+    except OptionError as error:
+        raise OptionError(
+            f"{error.message}; `fit` takes texts in memory, and estimators take matrices", "sources"
+        ) from None
+    if not paths:
+        raise OptionError("expected at least one source")
+    return paths
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from collapsium.pipeline.corpora.options import MAX_PATH, READING, TextsInMemory, sources_of
 from collapsium.pipeline.options import names_of
+from collapsium.storage.data_types import has_named_matrix
 from collapsium.storage.errors import InputError, OptionError, optional, suggestion
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.texts.values import as_number, clean
@@ -125,8 +126,9 @@ def _refuse_counts(texts: Any) -> None:
 def _counts_in(texts: Any) -> str:
     """Return a description of numbers in place of texts, without computing any; empty for anything else."""
     kind = type(texts).__name__
-    if all(hasattr(texts, name) for name in ("X", "obs_names", "var_names")):
-        return f"{kind}, whose counts are its X"
+    if has_named_matrix(texts):
+        counts = "to_adata() is AnnData" if hasattr(type(texts), "to_adata") else "counts are its X"
+        return f"{kind}, whose {counts}"
     shape = " x ".join(map(str, getattr(texts, "shape", ())))
     if hasattr(texts, "tocsr"):
         return f"{kind} of {shape}"

@@ -61,7 +61,7 @@ from collapsium.storage.corpus.shard_columns import too_long
 from collapsium.storage.corpus.vocabulary import Vocabulary, words_digest
 from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.corpus.writer import CorpusWriter, finish_corpus, numbered_ids
-from collapsium.storage.data_types import is_annotated
+from collapsium.storage.data_types import has_named_matrix, is_annotated
 from collapsium.storage.errors import InputError, MismatchError, OptionError, suggestion
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.readers.annotated import AnnotatedSource
@@ -165,9 +165,9 @@ def _empty_frame(columns: Sequence[object]) -> object:
 
 def _require_matrix(X: Any) -> None:
     """Refuse containers of matrices, which NumPy would take apart item by item without end."""
-    if all(hasattr(X, name) for name in ("X", "obs_names", "var_names")):
+    if has_named_matrix(X):
         raise InputError(
-            "X", f"expected counts, found an {type(X).__name__} object; pass its matrix of counts, such as X.X"
+            "X", f"expected counts or AnnData, found {type(X).__name__}; pass its matrix of counts, or its to_adata()"
         )
     if type(X).__name__ == "LazyFrame":
         raise InputError("X", f"expected a frame in memory, found a {type(X).__name__}; pass X.collect()")

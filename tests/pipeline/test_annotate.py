@@ -6,7 +6,7 @@ import pytest
 
 from collapsium.pipeline import Model, export, fit, ingest
 from collapsium.pipeline.estimators import CollapsedLDA
-from collapsium.storage.errors import MismatchError, OccupiedError, OptionError
+from collapsium.storage.errors import CollapsiumError, MismatchError, OccupiedError, OptionError
 
 # anndata 0.12 uses an option that pandas 3 deprecates, where an object is sliced.
 pytestmark = pytest.mark.filterwarnings("ignore:The .mode.chained_assignment. option")
@@ -91,3 +91,27 @@ def test_estimators__take_cells_as_they_take_matrices():
     for wrong in ({"layer": "counts"}, {"binarise": True}):
         with pytest.raises(OptionError, match="applies only to AnnData"):
             CollapsedLDA(**how, **wrong).fit(COUNTS)
+
+
+def test_the_raw_part_of_backed_cells__is_refused_before_its_matrix_is_read(tmp_path, monkeypatch):
+    import anndata
+    from anndata import Raw
+
+    names = [pd.DataFrame(index=pd.Index(values, dtype=object)) for values in (CELLS, GENES)]
+    adata = anndata.AnnData(COUNTS, *names)
+    adata.raw = adata.copy()
+    monkeypatch.setattr(anndata.settings, "allow_write_nullable_strings", True)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    raw = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r").raw
+    monkeypatch.setattr(Raw, "X", property(lambda _: pytest.fail("X is read")))
+    for call in (ingest, lambda part: fit(part, **HOW), CollapsedLDA(3).fit):
+        with pytest.raises(CollapsiumError, match=r"found .*Raw.*to_adata\(\)") as caught:
+            call(raw)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [pd.DataFrame({"text": ["a b"]}), COUNTS, {"text": ["a b"]}, [1], 3, None], ids=repr)
+def test_ingest__refuses_what_has_no_paths_in_one_line(wrong, tmp_path):
+    with pytest.raises(OptionError, match="sources: expected paths, found .*; `fit` takes texts in memory"):
+        ingest(wrong, tmp_path / "corpus")
+    assert not (tmp_path / "corpus").exists()
