@@ -38,6 +38,7 @@ class TestMeanFieldLDA(OptionsConformance):
         {"topics": 4, "even_sweeps": 0, "weights": "log-tf-idf"},
     )
     ascends = tuple(row for row in matrix if row.get("even_sweeps") == 0)
+    separate_processes = True
     # Nothing is kept of a pair, so that there are no active responsibilities.
     test_active_responsibilities__predict_as_well_as_dense_ones = None
 
