@@ -36,18 +36,24 @@ ESTIMATED_TOPICS = 100  # Number of topics in estimates of the work of families 
 UNSAFE = re.compile(r"[^A-Za-z0-9_.+-]")  # Characters that names of folders do not have
 
 
-def parse_settings(texts: Sequence[str]) -> dict[str, JsonObject]:
-    """Read texts such as ``hdp.order=2``, whose values are TOML, and return the values by family and option."""
-    settings: dict[str, JsonObject] = {}
+def parse_settings(texts: Sequence[str], flag: str = "--set") -> dict[str, dict[str, Any]]:
+    """Read texts such as ``hdp.order=2``, whose values are TOML, and return the values by family and option.
+
+    Texts of ``--vary`` have lists of values, as in ``lda.learn=["alpha"],[]``, and no family for all of them (``*``).
+    """
+    several, settings = flag == "--vary", dict[str, dict[str, Any]]()
+    form = "OPTION=V,V or FAMILY.OPTION=V,V" if several else "FAMILY.OPTION=VALUE"
     for text in texts:
-        name, equals, value = text.partition("=")
-        owner, dot, option = name.strip().partition(".")
-        if not (equals and dot and owner and option.strip()):
-            raise OptionError(f"--set: expected FAMILY.OPTION=VALUE, found {text!r}")
-        option, parsed = parse_setting(f"{option}={value}")
-        if option in settings.setdefault(owner, {}):
-            raise OptionError(f"--set {owner}.{option}: is given twice")
-        settings[owner][option] = parsed
+        name, equals, written = text.partition("=")
+        owner, dot, option = name.strip().rpartition(".")
+        values = [value.strip() for value in COMMA.split(written) if value.strip()] if several else [written]
+        if not (equals and option.strip() and values) or bool(dot) != bool(owner) or not (owner or several):
+            raise OptionError(f"{flag}: expected {form}, found {text!r}")
+        parsed = [parse_setting(f"{option}={value}") for value in values]
+        option = parsed[0][0]
+        if option in settings.setdefault(owner or EVERY, {}):
+            raise OptionError(f"{flag} {name.strip()}: is given twice")
+        settings[owner or EVERY][option] = [value for _, value in parsed] if several else parsed[0][1]
     return settings
 
 
@@ -61,42 +67,32 @@ def number_of(value: Json, topics: int | None, named: str) -> Json:
     return float(match.group(1)) / topics
 
 
-def parse_vary(texts: Sequence[str]) -> dict[str, dict[str, list[Any]]]:
-    """Read texts such as ``eta=0.1,0.5`` or ``lda.learn=["alpha"],[]``: values by family, or ``*``, and option."""
-    vary: dict[str, dict[str, list[Any]]] = {}
-    for text in texts:
-        name, equals, values = text.partition("=")
-        owner, dot, option = name.strip().rpartition(".")
-        parsed = [parse_setting(f"{option}={value.strip()}") for value in COMMA.split(values) if value.strip()]
-        if not (equals and option and parsed and bool(dot) == bool(owner)):
-            raise OptionError(f"--vary: expected OPTION=V,V or FAMILY.OPTION=V,V, found {text!r}")
-        varied = vary.setdefault(owner or EVERY, {})
-        if parsed[0][0] in varied:
-            raise OptionError(f"--vary {name.strip()}: is given twice")
-        varied[parsed[0][0]] = [value for _, value in parsed]
-    return vary
-
-
-def require_varied(vary: Mapping[str, Mapping[str, Sequence[Any]]], families: Sequence[str]) -> None:
-    """Refuse options that no family has, and repeated values."""
-    known = {family: list(load_family(family).Options.model_fields) for family in families}
-    for owner, options in vary.items():
-        if owner != EVERY and owner not in known:
+def require_options(flag: str, settings: Mapping[str, Mapping[str, Any]], families: Sequence[str]) -> None:
+    """Refuse settings of families that are not compared, and options that no family has or the grid determines."""
+    several = flag == "--vary"
+    for owner, options in settings.items():
+        owners = families if several and owner == EVERY else [owner]
+        if not {*owners} <= {*families}:
             name = f"{owner}.{next(iter(options), 'option')}"
-            raise OptionError(f"--vary {name}: '{owner}' is not compared{suggestion(owner, families)}")
-        options_of_owner = list(
-            dict.fromkeys(name for family in known for name in known[family] if owner in (EVERY, family))
-        )
-        for option, values in options.items():
+            raise OptionError(f"{flag} {name}: '{owner}' is not compared{suggestion(owner, families)}")
+        known = {name: None for family in owners for name in load_family(family).Options.model_fields}
+        known |= {} if several else dict.fromkeys(Limits.model_fields)
+        for option, value in options.items():
             named = option if owner == EVERY else f"{owner}.{option}"
             if option in GRID_OPTIONS:
-                raise OptionError(f"--vary {named}: is a dimension of the grid; use --{option.replace('_', '-')}")
-            if option not in options_of_owner:
-                owners = "no compared family has such an" if owner == EVERY else f"family '{owner}' has no such"
-                raise OptionError(f"--vary {named}: {owners} option{suggestion(option, options_of_owner)}")
-            repeated = next((value for number, value in enumerate(values) if value in values[:number]), None)
-            if repeated is not None or not values:
-                raise OptionError(f"--vary {named}: expected different values, found {shown(list(values))}")
+                raise OptionError(f"{flag} {named}: is a dimension of the grid; use {flag_of(option)}")
+            if option not in known:
+                of = (
+                    "no compared family has such an option" if owner == EVERY else f"unknown option of family '{owner}'"
+                )
+                raise OptionError(f"{flag} {named}: {of}{suggestion(option, known)}")
+            if several and (not value or _repeated(value) is not None):
+                raise OptionError(f"{flag} {named}: expected different values, found {shown(value)}")
+
+
+def _repeated(values: Sequence[object]) -> object:
+    """Return the first value that is there before; None if there is none."""
+    return next((value for number, value in enumerate(values) if value in values[:number]), None)
 
 
 def shown(value: object) -> str:
@@ -154,8 +150,7 @@ def _some_distinct(values: tuple[int, ...], info: ValidationInfo) -> tuple[int, 
 
 
 def _require_distinct(values: tuple[object, ...], info: ValidationInfo) -> None:
-    repeated = next((value for number, value in enumerate(values) if value in values[:number]), None)
-    if repeated is not None:
+    if (repeated := _repeated(values)) is not None:
         raise OptionError(f"{repeated} is named twice", info.field_name)
 
 
@@ -163,7 +158,7 @@ def _parsed(value: object, info: ValidationInfo) -> dict[str, Any]:
     """Return settings or varied options, by family, from texts or a mapping, with the options' present names."""
     name = str(info.field_name)
     if not isinstance(value, Mapping):
-        value = (parse_vary if name == "vary" else parse_settings)(names_of(value, name))
+        value = parse_settings(names_of(value, name), "--vary" if name == "vary" else "--set")
     # What is no mapping is refused later.
     return {
         owner: present_names(settings, former_names(*_options_of(owner)), warn_renamed)
@@ -291,12 +286,8 @@ class CompareOptions(StartOptions, Limits):
                 require_used(chosen, {"coherence": self.coherence, "label_field": self.label_field})
         elif self.coherence is not None or self.label_field is not None:
             raise OptionError("requires `metrics`", "label_field" if self.coherence is None else "coherence")
-        for owner, options in self.settings.items():
-            if owner not in self.fitted_families:
-                name = next(iter(options), "option")
-                near = suggestion(owner, self.fitted_families)
-                raise OptionError(f"--set {owner}.{name}: '{owner}' is not compared{near}")
-        require_varied(self.vary, self.fitted_families)
+        require_options("--set", self.settings, self.fitted_families)
+        require_options("--vary", self.vary, self.fitted_families)
         self.require_used(heldout=True)
         return self
 
@@ -433,18 +424,12 @@ def _checked_options(
         limits = {name: value for name, value in limits.items() if name not in ("samples", "sample_every")}
     checked = {option: number_of(value, topics, f"{family}.{option}") for option, value in values.items()}
     for option, value in settings.items():
-        named = f"{family}.{option}"
-        if option in GRID_OPTIONS:
-            raise OptionError(f"--set {named}: is a dimension of the grid; use --{option.replace('_', '-')}")
         if option in values:
-            raise OptionError(f"--set {named}: --vary has several values of it; use one of the two")
+            raise OptionError(f"--set {family}.{option}: --vary has several values of it; use one of the two")
         if option in Limits.model_fields:
             limits[option] = value
-        elif option not in model.Options.model_fields:
-            known = (*model.Options.model_fields, *Limits.model_fields)
-            raise OptionError(f"--set {named}: unknown option of family '{family}'{suggestion(option, known)}")
         else:
-            checked[option] = number_of(value, topics, named)
+            checked[option] = number_of(value, topics, f"{family}.{option}")
     try:
         Limits(**limits)
         beneath, full = FitOptions(**options.fit_options).with_preset(family, checked)
