@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsium import pipeline
 from collapsium.pipeline.corpora.new_texts import (
     DocumentSource,
     Reading,
@@ -409,8 +410,6 @@ class Model:
         OptionError
             There is no such topic, or the texts are not the model's.
         """
-        from collapsium import pipeline
-
         texts = self._texts if texts is None else texts
         frame: pd.DataFrame = pipeline.examples(self, topic, n, texts=texts)
         if self._index is not None:
@@ -646,32 +645,22 @@ class Model:
 
     def effects(self, formula: str, **options: Any) -> Effects:
         """Estimate the effects of fields of the documents on their topics; see `collapsium.pipeline.effects`."""
-        from collapsium import pipeline
-
         return pipeline.effects(self, formula, **options)
 
     def shares_by(self, field: str, **options: Any) -> Effects:
         """Return the topics' shares by the values of a field; see `collapsium.pipeline.shares_by`."""
-        from collapsium import pipeline
-
         return pipeline.shares_by(self, field, **options)
 
     def shares_over(self, period: str = "year", **options: Any) -> Effects:
         """Return the topics' shares by period; see `collapsium.pipeline.shares_over`."""
-        from collapsium import pipeline
-
         return pipeline.shares_over(self, period, **options)
 
     def words_by(self, topic: int, field: str, **options: Any) -> GroupWords:
         """Compare the words that groups use for a topic; see `collapsium.pipeline.words_by`."""
-        from collapsium import pipeline
-
         return pipeline.words_by(self, topic, field, **options)
 
     def words_over(self, topics: int | Iterable[int] | None = None, period: str = "year", **options: Any) -> WordsOver:
         """Return the words of topics by period; see `collapsium.pipeline.words_over`."""
-        from collapsium import pipeline
-
         return pipeline.words_over(self, topics, period, **options)
 
     # Pictures, reports and files
@@ -696,8 +685,6 @@ class Model:
         matplotlib.figure.Figure or list of str
             The figure, which the caller may change; or the names of the panels in the file.
         """
-        from collapsium import pipeline
-
         return pipeline.plot(self, out, what=what, **options)
 
     def report(self, out: str | os.PathLike[str] | None = None, **options: Any) -> Report:
@@ -715,8 +702,6 @@ class Model:
         Report
             Numbers of topics and examples, notes, and the page if it is not in a file.
         """
-        from collapsium import pipeline
-
         if self._texts is not None:
             options.setdefault("texts", self._texts)
         return pipeline.report(self, out, **options)

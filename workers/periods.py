@@ -76,7 +76,8 @@ class Period:
             return f"{year}-{start:%m-%dT%H}"
         if not self.months or start.day > 1 or start.hour:
             week = start.isocalendar()
-            return f"{week.year:04d}-W{week.week:02d}" if self.unit == "week" and self.count == 1 else _day(start)
+            is_week = self.unit == "week" and self.count == 1
+            return f"{week.year:04d}-W{week.week:02d}" if is_week else start.date().isoformat()
         if self.unit == "decade" and self.count == 1 and start.year % 10 == 0 and start.month == 1:
             return f"{year}s"
         last = self.following(start) - datetime.timedelta(days=1)
@@ -124,10 +125,6 @@ def is_period(text: str) -> bool:
     except OptionError:
         return False
     return True
-
-
-def _day(start: datetime.datetime) -> str:
-    return f"{start.year:04d}-{start.month:02d}-{start.day:02d}"
 
 
 def _months(hour: Ints) -> Ints:

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.models.model import Model
-from collapsium.workers.arrays.state import Rows
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -25,13 +24,9 @@ def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
 
 def occupied(model: Model) -> Ints:
     """Return the ids of the topics that have tokens, ascending."""
-    described = model.describe(_first_row(model), 1)
+    described = model.describe(model.rows(0).of_words(slice(1), complete=True), 1)
     tokens = described.share * float(model.vocabulary.tokens.sum())
     return np.sort(described.ids[tokens >= MIN_EXPECTED_TOKENS])
-
-
-def _first_row(model: Model) -> Rows:
-    return model.rows(0).of_words(slice(1), complete=True)
 
 
 def distances(first: Model, other: Model) -> Floats:

@@ -41,10 +41,6 @@ class Step(BaseModel):
     high: Draw = 1.0
     heldout: bool = False
 
-    def same_part(self, other: Step) -> bool:
-        """Return True if both hold the same part of their corpora."""
-        return self.model_copy(update={"corpus": other.corpus}) == other
-
     def excludes(self, other: Step) -> bool:
         """Return True if the two parts are disjoint when they use the same draws."""
         if (self.kind, self.seed) != (other.kind, other.seed) or self.kind == SEGMENTS:
@@ -123,7 +119,7 @@ def _paired(first: Sequence[Step], second: Sequence[Step], without: Sequence[str
     mine, others = ([step for step in steps if step.kind not in without] for steps in (first, second))
     for step, other in zip(mine, others, strict=False):
         yield step, other
-        if not step.same_part(other):
+        if step.model_copy(update={"corpus": other.corpus}) != other:
             return
 
 

@@ -316,7 +316,7 @@ def read_arrays(folder: Folder, digest: str | None = None) -> dict[str, AnyArray
 def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRows | StoredNumber]:
     """Open all arrays of a Zarr group, whose rows are then read in pieces."""
     files = _read_digests(folder, digest)
-    metadata = {key: read_digested(folder, key, files[key]) for key in files if _is_metadata(key)}
+    metadata = {key: read_digested(folder, key, files[key]) for key in files if key.rpartition("/")[2] == METADATA}
     attributes = parse_group(metadata.pop(METADATA, b""), f"{folder.url}/{METADATA}")
     layouts = {
         key.removesuffix(f"/{METADATA}"): parse_metadata(data, f"{folder.url}/{key}") for key, data in metadata.items()
@@ -368,10 +368,6 @@ def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
         except (AbsentError, DamagedError) as error:
             broken.append(str(error))
     return broken
-
-
-def _is_metadata(key: str) -> bool:
-    return key.rpartition("/")[2] == METADATA
 
 
 def _read_digests(folder: Folder, digest: str | None) -> dict[str, str]:

@@ -75,11 +75,6 @@ def surpassed(splits: Splits, bound: float) -> bool:
     return bound - before > max(TRIAL_ROUNDS * (before - splits.last_bound), MIN_GAIN * abs(before))
 
 
-def has_converged(splits: Splits, bound: float) -> bool:
-    """Return true if the bound has changed little in an iteration."""
-    return abs(bound - splits.last_bound) < MAX_CHANGE * abs(bound)
-
-
 def with_rejection(splits: Splits, leaf: int) -> Splits:
     """Return the splits with one more of a leaf that was rejected."""
     tried = np.array(splits.tried)
@@ -315,7 +310,8 @@ def move_nodes(after: HcaGlobalState, result: SweepResult, options: HcaOptions) 
     # The first iteration has a bound of the requested form.
     in_requested_form = options.form == "conditional" or after.separate_factors
     following = next_sweep(moves, result.sums, result.components, result.ends, options, ends)
-    converged = unmoved and in_requested_form and has_converged(after.splits, result.bound)
+    steady = abs(result.bound - after.splits.last_bound) < MAX_CHANGE * abs(result.bound)
+    converged = unmoved and in_requested_form and steady
     calm = after.splits.calm + 1 if converged else 0
     split, chosen = after.splits.split, np.full(3, -1)
     splits = replace(after.splits, calm=calm, split=chosen)
