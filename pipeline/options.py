@@ -267,11 +267,13 @@ def _described(text: str | None, models: dict[str, type[Options]]) -> str | None
     """Return a docstring with the options of models in place of the parameters that receive them."""
     lines = inspect.cleandoc(text or "").split("\n")
     for parameter, model in models.items():
+        entries = [line for name, field in model.model_fields.items() for line in _entry(name, field)]
         start = next((number for number, line in enumerate(lines) if line.startswith(f"{parameter} : ")), None)
         if start is None:
-            continue
-        end = next((n for n in range(start + 1, len(lines)) if not lines[n].startswith(" ")), len(lines))
-        lines[start:end] = [line for name, field in model.model_fields.items() for line in _entry(name, field)]
+            lines = _with_entries(lines, entries)
+        else:
+            end = next((n for n in range(start + 1, len(lines)) if not lines[n].startswith(" ")), len(lines))
+            lines[start:end] = entries
     return "\n".join(lines) if text else text
 
 
@@ -280,6 +282,22 @@ def _entry(name: str, field: FieldInfo) -> list[str]:
     kind = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds_of(field.annotation))
     body = textwrap.wrap(field.description or "", 110, initial_indent="    ", subsequent_indent="    ")
     return [f"{name} : {kind}{'' if field.is_required() else ', optional'}", *body]
+
+
+def _with_entries(lines: list[str], entries: list[str]) -> list[str]:
+    """Return the lines of a docstring with further entries at the end of its parameters, if it has a section after."""
+    end = next((n for n, line in enumerate(lines) if line in ("Returns", "Raises", "Examples")), None)
+    if end is None:
+        return lines
+    end = next((n for n, line in enumerate(lines) if line.startswith("**")), end - 1)
+    return [*lines[:end], *entries, *lines[end:]]
+
+
+def describe_parameter(function: Callable[..., object], name: str, kind: object, description: str) -> None:
+    """Add an optional parameter to the docstring of a function."""
+    body = textwrap.wrap(description, 110, initial_indent="    ", subsequent_indent="    ")
+    entry = [f"{name} : {getattr(kind, '__name__', kind)}, optional", *body]
+    function.__doc__ = "\n".join(_with_entries(inspect.cleandoc(function.__doc__ or "").split("\n"), entry))
 
 
 def with_parameter(
@@ -293,14 +311,7 @@ def with_parameter(
     )
     added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
     vars(function)["__signature__"] = signature.replace(parameters=[*parameters[:place], added, *parameters[place:]])
-    lines = inspect.cleandoc(function.__doc__ or "").split("\n")
-    end = next((n for n, line in enumerate(lines) if line in ("Returns", "Raises", "Examples", "**options")), None)
-    if end is not None:
-        end = end if lines[end] == "**options" else end - 1
-        shown = getattr(kind, "__name__", str(kind))
-        body = textwrap.wrap(description, 110, initial_indent="    ", subsequent_indent="    ")
-        lines[end:end] = [f"{name} : {shown}, optional", *body]
-        function.__doc__ = "\n".join(lines)
+    describe_parameter(function, name, kind, description)
     return function
 
 

@@ -16,9 +16,9 @@ from collapsium.pipeline.analysis.infer import THETA
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions, ShareOptions
 from collapsium.pipeline.analysis.regression import KNOWN, Effects, Regression
 from collapsium.pipeline.engine.plan import temporary_folder
-from collapsium.pipeline.executors.base import TLS, SerialExecutor
+from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import require_pandas
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
@@ -105,15 +105,14 @@ class TableSource:
 
 
 @shows("reading documents", "parts")
-@keywords(options=EffectOptions, posterior=PosteriorOptions, scheduling=SchedulerOptions)
+@keywords(options=EffectOptions, posterior=PosteriorOptions, scheduling=Scheduling)
 def effects(
     run: str | os.PathLike[str],
     formula: str,
     *,
     options: EffectOptions,
     posterior: PosteriorOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     progress: Counting = silent,
 ) -> Effects:
     """Estimate the effects of documents' fields on their topic proportions, with intervals.
@@ -133,12 +132,6 @@ def effects(
         What is estimated, and with which errors.
     posterior : PosteriorOptions
         Where the proportions come from.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
-    progress : callable, optional
-        Called with the number of shards read so far.
 
     Returns
     -------
@@ -153,7 +146,7 @@ def effects(
     AbsentError
         There is no model with proportions, or no corpus.
     """
-    return _estimated(run, formula, options, posterior, scheduling, tls, progress)[0]
+    return _estimated(run, formula, options, posterior, scheduling, progress)[0]
 
 
 def effects_by_field(
@@ -161,25 +154,23 @@ def effects_by_field(
     formula: str,
     options: EffectOptions,
     posterior: PosteriorOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     progress: Counting = silent,
 ) -> list[Effects]:
     """Return what the options ask for, or else a curve along each number of a formula and differences of its labels."""
     each = not (options.at or options.contrast)
-    return _estimated(run, formula, options, posterior, scheduling, tls, progress, each_field=each)
+    return _estimated(run, formula, options, posterior, scheduling, progress, each_field=each)
 
 
 @shows("reading documents", "parts")
-@keywords(options=ShareOptions, posterior=PosteriorOptions, scheduling=SchedulerOptions)
+@keywords(options=ShareOptions, posterior=PosteriorOptions, scheduling=Scheduling)
 def shares_by(
     run: str | os.PathLike[str],
     field: str,
     *,
     options: ShareOptions,
     posterior: PosteriorOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     progress: Counting = silent,
 ) -> Effects:
     """Return the topics' shares of the tokens by the values of a field, with intervals.
@@ -194,12 +185,6 @@ def shares_by(
         Errors of the shares.
     posterior : PosteriorOptions
         Where the proportions come from.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
-    progress : callable, optional
-        Called with the number of shards read so far.
 
     Returns
     -------
@@ -218,19 +203,18 @@ def shares_by(
     named = {name: value for name, value in options if name in options.model_fields_set}
     every = EffectOptions(at=(field,), **named)
     formula = f"~ 0 + C(`{field}`)"
-    return _estimated(run, formula, every, posterior, scheduling, tls, progress, weigh=True)[0]
+    return _estimated(run, formula, every, posterior, scheduling, progress, weigh=True)[0]
 
 
 @shows("reading documents", "parts")
-@keywords(options=ShareOptions, posterior=PosteriorOptions, scheduling=SchedulerOptions)
+@keywords(options=ShareOptions, posterior=PosteriorOptions, scheduling=Scheduling)
 def shares_over(
     run: str | os.PathLike[str],
     period: str = "year",
     *,
     options: ShareOptions,
     posterior: PosteriorOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     progress: Counting = silent,
 ) -> Effects:
     """Return the topics' shares of the tokens by period, with intervals.
@@ -249,12 +233,6 @@ def shares_over(
         Errors of the shares.
     posterior : PosteriorOptions
         Where the proportions come from.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
-    progress : callable, optional
-        Called with the number of shards read so far.
 
     Returns
     -------
@@ -272,7 +250,7 @@ def shares_over(
     field = field_of_period(period)
     every = EffectOptions(at=(field,), **named)
     try:
-        return _estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, tls, progress, weigh=True)[0]
+        return _estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, progress, weigh=True)[0]
     except OptionError as error:
         if error.parameter != "formula":
             raise
@@ -294,8 +272,7 @@ def _estimated(
     formula: str,
     options: EffectOptions,
     posterior: PosteriorOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None,
+    scheduling: Scheduling,
     progress: Counting,
     *,
     weigh: bool = False,
@@ -307,7 +284,7 @@ def _estimated(
     if posterior.store and posterior.posteriors != "sampled":
         raise OptionError("applies only to sampled `posteriors`", "store")
     model, corpus = open_training(run, posterior.corpus)
-    executor = open_executor(scheduling.scheduler, scheduling.workers, tls=tls)
+    executor = open_executor(**dict(scheduling))
     with contextlib.ExitStack() as closing:
         closing.callback(executor.close)
         all_topics = topics(model.folder.url, WORDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from collapsium.pipeline.analysis.labels.conditional import (
     score_from_labels,
 )
 from collapsium.pipeline.analysis.options import EvaluateOptions
-from collapsium.pipeline.analysis.scoring import MemberScore, Scored, score_members
+from collapsium.pipeline.analysis.scoring import AVERAGED, MemberScore, Scored, score_members
 from collapsium.pipeline.corpora.new_texts import UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.engine.leakage import (
@@ -29,9 +29,9 @@ from collapsium.pipeline.engine.leakage import (
     trained_on,
 )
 from collapsium.pipeline.engine.setup.request import require_tokens
-from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import load_blocks
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
@@ -93,7 +93,6 @@ RECONSTRUCTED = (
     "mean over the vectors of |t - t^|^2, the squared norm of the residual of the reconstruction t^"
 )
 EACH = "; for an ensemble, the mean of its members' errors, because reconstructions are not averaged"
-AVERAGED = "; of an ensemble, the log of the mean over its members of this sum, proportions fitted by each for itself"
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,14 +161,13 @@ class Reconstruction(ShortRepr):
 
 
 @shows("scoring documents")
-@keywords(options=EvaluateOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
+@keywords(options=EvaluateOptions, reading=ReadingOptions, scheduling=Scheduling)
 def evaluate(
     run: str | os.PathLike[str],
     *,
     options: EvaluateOptions,
     reading: ReadingOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     notice: Callable[[str], None] | None = None,
 ) -> Evaluation | Reconstruction:
     """Score a model on held-out tokens of its training documents, or on unseen documents or vectors.
@@ -184,10 +182,6 @@ def evaluate(
         Documents to score, and the score's definition.
     reading : ReadingOptions
         Differences between new texts and the documents that a model was fitted to.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : TLS, optional
-        Certificates for a Dask cluster, as for `fit`.
     notice : callable, optional
         Called with lines for the user: on the reading of texts, and a warning of many unknown words.
 
@@ -211,19 +205,13 @@ def evaluate(
             "name one corpus: `heldout` (tokens of the training documents) or `unseen` (new documents); or two, "
             "`unseen` (new documents, to be fitted) with `heldout` (further tokens of these, to be scored)"
         )
-    labels, where = (options.given_labels, options.field), (scheduling.scheduler, scheduling.workers, tls)
+    labels, where = (options.given_labels, options.field), dict(scheduling)
     if options.heldout is not None and options.unseen is None:
         text_options = list(without_none(reading))
         if text_options:
             raise OptionError("applies only to texts, and `heldout` takes a corpus", next(iter(text_options)))
         return _scored(run, Scored(Corpus(options.heldout), True), options.seed, where, labels)
-    how: dict[str, Any] = {
-        "scheduler": scheduling.scheduler,
-        "workers": scheduling.workers,
-        "tls": tls,
-        "notice": notice,
-    }
-    with documents_for(run, options.unseen, reading=without_none(reading), **how) as new:
+    with documents_for(run, options.unseen, reading=without_none(reading), notice=notice, **where) as new:
         scored = Corpus(options.heldout) if options.heldout is not None else None
         what = Scored(new.corpus, False, scored)
         score = _scored(run, what, options.seed, where, labels)
@@ -234,7 +222,7 @@ def _scored(
     run: str | os.PathLike[str],
     what: Scored,
     seed: int,
-    where: tuple[Scheduler, int | None, TLS | None],
+    where: Mapping[str, Any],
     labels: tuple[bool, tuple[str, ...]],
 ) -> Evaluation | Reconstruction:
     """Score a run's models on corpora that are open."""
@@ -255,10 +243,7 @@ def _scored(
 def evaluate_together(
     runs: Sequence[str | os.PathLike[str]],
     heldout: str | os.PathLike[str],
-    *,
-    scheduler: Scheduler = "threads",
-    workers: int | None = None,
-    tls: TLS | None = None,
+    **where: Any,
 ) -> Evaluation:
     """Score the mean prediction of several runs, as if they were the members of one."""
     corpus = Corpus(heldout)
@@ -267,18 +252,17 @@ def evaluate_together(
     named = [
         (f"{first}/{name}" if name else first, Model(url)) for first, named_urls in members for name, url in named_urls
     ]
-    return _evaluated(named, Scored(corpus, True), 0, (scheduler, workers, tls))
+    return _evaluated(named, Scored(corpus, True), 0, where)
 
 
 def _evaluated(
     named: Sequence[tuple[str, Model]],
     what: Scored,
     seed: int,
-    where: tuple[Scheduler, int | None, TLS | None],
+    where: Mapping[str, Any],
     labels: tuple[bool, tuple[str, ...]] = (False, ()),
 ) -> Evaluation:
     """Score models on held-out tokens of known documents, or on unseen documents and from their labels."""
-    scheduler, workers, tls = where
     for scored in (what.corpus, what.tokens):
         require_same_vocabulary(named, scored)
     note = require_disjoint(named, what)
@@ -288,7 +272,7 @@ def _evaluated(
         require_expectations(first)
     candidates = [candidates_of(first, what.corpus, field) for field in dict.fromkeys(labels[1])]
     held = what.held(first)
-    with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
+    with contextlib.closing(open_executor(**where)) as executor:
         if not known:
             require_no_training_documents(named, what.corpus, executor)
         score, tokens, members = score_members(named, what.submit(held, executor, seed), executor)
@@ -302,14 +286,13 @@ def _evaluated(
 
 
 def _reconstructed(
-    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: tuple[Scheduler, int | None, TLS | None]
+    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: Mapping[str, Any]
 ) -> Reconstruction:
     """Return the mean of the models' errors on a corpus of vectors."""
-    scheduler, workers, tls = where
     require_same_vocabulary(named, corpus)
     note = require_unseen_by_all(named, corpus)
     documents, members = corpus.manifest.documents, []
-    with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
+    with contextlib.closing(open_executor(**where)) as executor:
         for name, model in named:
             blocks = load_blocks(model, executor)
             url = model.folder.address

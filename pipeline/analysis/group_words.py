@@ -21,9 +21,9 @@ import numpy.typing as npt
 from collapsium.pipeline.analysis.effects import WORDS, RunSource, open_training
 from collapsium.pipeline.analysis.infer import THETA
 from collapsium.pipeline.analysis.options import GroupWordOptions
-from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
@@ -153,15 +153,14 @@ class GroupWords(ShortRepr):
 
 
 @shows("reading documents", "parts")
-@keywords(options=GroupWordOptions, scheduling=SchedulerOptions)
+@keywords(options=GroupWordOptions, scheduling=Scheduling)
 def words_by(
     run: str | os.PathLike[str],
     topic: int,
     field: str,
     *,
     options: GroupWordOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     progress: Counting = silent,
 ) -> GroupWords:
     """Compare the words that groups of documents use for a topic.
@@ -177,12 +176,6 @@ def words_by(
         are a group of their own.
     options : GroupWordOptions
         Groups that are compared.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
-    progress : callable, optional
-        Called with the number of shards read so far.
 
     Returns
     -------
@@ -203,19 +196,17 @@ def words_by(
     if topic not in names:
         raise OptionError(f"{topic}: there is no such topic", "topic")
     source = RunSource(model.folder.address, corpus.references, np.array([topic]))
-    with contextlib.closing(open_executor(scheduling.scheduler, scheduling.workers, tls=tls)) as executor:
+    with contextlib.closing(open_executor(**dict(scheduling))) as executor:
         documents = compared_groups(source, executor, field)
         groups = list(documents)
         blocks = load_blocks(model, executor)
         sums, squares = np.zeros((3, len(groups), len(model.vocabulary.words))), np.zeros(len(groups))
-        window = 2 * executor.workers
-        for first in range(0, source.parts, window):
-            parts = range(first, min(first + window, source.parts))
-            submitted = [executor.submit(_sums, source, part, field, groups, blocks) for part in parts]
-            for part, (words, part_sums, part_squares) in zip(parts, executor.collect(submitted), strict=True):
-                sums[:, :, words] += part_sums
-                squares += part_squares
-                progress(part + 1)
+        submitted = (executor.submit(_sums, source, part, field, groups, blocks) for part in range(source.parts))
+        for done, part in enumerate(in_order(executor, submitted, 2 * executor.workers), start=1):
+            words, part_sums, part_squares = part
+            sums[:, :, words] += part_sums
+            squares += part_squares
+            progress(done)
     pairs = _compared(groups, options.contrast)
     probability = np.concatenate(
         [

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,9 +20,9 @@ from collapsium.pipeline.analysis.options import InferOptions
 from collapsium.pipeline.corpora.new_texts import DocumentSource, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.texts_in_memory import Frame, is_lazy, read_table
-from collapsium.pipeline.executors.base import TLS, Executor, Future, T
+from collapsium.pipeline.executors.base import Executor, Future, T, in_order
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import lazy_proportions, load_blocks, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family, require_corpus
@@ -78,7 +77,7 @@ class Inference:
 
 @shows("inferring proportions")
 @overwrites("out")
-@keywords(options=InferOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
+@keywords(options=InferOptions, reading=ReadingOptions, scheduling=Scheduling)
 def infer(
     run: str | os.PathLike[str],
     documents: DocumentSource,
@@ -86,8 +85,7 @@ def infer(
     *,
     options: InferOptions,
     reading: ReadingOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
 ) -> Inference | Frame:
@@ -114,14 +112,8 @@ def infer(
         Layout of the proportions' file.
     reading : ReadingOptions
         Differences between new texts and the documents that a model was fitted to.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
     notice : callable, optional
         Called with lines for the user: on the reading of texts, and a warning of many unknown words.
-    progress : callable, optional
-        Called with the number of rows written so far.
 
     Returns
     -------
@@ -157,7 +149,7 @@ def infer(
         return lazy_proportions(model, documents, options.seed, without_none(reading), framed=True)
     if out is not None:
         require_free(out, ids_file(out))
-    where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
+    where = dict(scheduling)
     source = run if options.member is None else model.folder.url
     layout = _Layout(None if dense else threshold, options.seed, options.segments)
     with (
@@ -235,7 +227,7 @@ def infer_version(
             yield executor.submit(_write_part, address, reference, blocks, layout, seen, folder, inputs_of_part)
 
     if remaining:
-        parts = _results(model, corpus, {"tls": None, **where}, submitted)
+        parts = _results(model, corpus, where, submitted)
         for reference, part in zip(remaining, parts, strict=True):
             made[reference.number] = part
             written += part.documents
@@ -283,14 +275,9 @@ def _results(model: Model, corpus: Corpus, where: Mapping[str, Any], submitting:
     require_corpus(model.record.family, corpus)
     corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     seen = corpus.manifest.digest == model.record.corpus and model.fitted
-    with contextlib.closing(open_executor(where["scheduler"], where["workers"], tls=where["tls"])) as executor:
+    with contextlib.closing(open_executor(**where)) as executor:
         futures = submitting(executor, [] if seen else load_blocks(model, executor), seen)
-        waiting: deque[Future[T]] = deque()
-        while True:
-            waiting.extend(islice(futures, 2 * executor.workers - len(waiting)))
-            if not waiting:
-                break
-            yield executor.collect([waiting.popleft()])[0]
+        yield from in_order(executor, futures, 2 * executor.workers)
 
 
 def _write(

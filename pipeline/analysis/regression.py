@@ -36,7 +36,7 @@ from collapsium.pipeline.analysis.posteriors import (
     store_documents,
     store_posterior,
 )
-from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.executors.base import Executor, Future, in_order
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.models.model import Model
 from collapsium.storage import html
@@ -513,14 +513,11 @@ class Regression:
                 part_inputs.append(None if permuted is None else next(permuted))
             return self.executor.submit(task, arguments[0], part, *part_inputs, *arguments[1:])
 
-        return self._windows(submitted)
+        return self._in_order(submitted)
 
-    def _windows(self, submitted: Callable[[int], Future[T]]) -> Iterator[T]:
+    def _in_order(self, submitted: Callable[[int], Future[T]]) -> Iterator[T]:
         """Yield the results for each part, in their order, with few of them in memory."""
-        window = 2 * self.executor.workers
-        for first in range(0, self.source.parts, window):
-            parts = range(first, min(first + window, self.source.parts))
-            yield from self.executor.collect([submitted(part) for part in parts])
+        return in_order(self.executor, map(submitted, range(self.source.parts)), 2 * self.executor.workers)
 
     def prepare(self, formula: CheckedFormula) -> None:
         """Fit the design to the fields, and refuse columns that say nothing."""
@@ -628,7 +625,7 @@ class Regression:
             arguments = (priors, blocks, Stream(seed, "polish", iteration=step), coefficients)
             reach = np.zeros(centre.size)
             sums: tuple[Floats, ...] = (np.zeros(1), np.zeros(1))
-            for *part, extent in self._windows(partial(self._polished, stored, arguments)):
+            for *part, extent in self._in_order(partial(self._polished, stored, arguments)):
                 sums, reach = _summed([sums, tuple(part)]), np.maximum(reach, extent)
             gradient, pairs = sums
             matrices = symmetric(pairs, centre.size) + np.eye(centre.size)

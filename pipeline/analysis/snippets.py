@@ -332,8 +332,6 @@ def examples(
         Number of documents of each topic. The model keeps 3; for more, all documents are read again.
     options : ExampleOptions
         Texts of the documents.
-    progress : callable, optional
-        Called with the number of documents read so far.
 
     Returns
     -------

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from collapsium.pipeline.analysis.effects import field_of_period, open_training, shares_over
 from collapsium.pipeline.engine.summary import summary_of
-from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -38,9 +37,7 @@ class SummarySource:
     """Corpus and executor that make a document summary if the model has none."""
 
     corpus: str | os.PathLike[str] | None = None
-    scheduler: Scheduler = "threads"
-    workers: int | None = None
-    tls: TLS | None = None
+    scheduling: Scheduling = field(default_factory=lambda: Scheduling(scheduler="threads"))
     progress: Counting = silent
 
 
@@ -61,7 +58,7 @@ def documents_summary(
     executor = None
     try:
         corpus = Corpus(recorded_url(model.folder, corpus_url) if source.corpus is None else source.corpus)
-        executor = open_executor(source.scheduler, source.workers, tls=source.tls)
+        executor = open_executor(**dict(source.scheduling))
         return summary_of(model, corpus, executor, source.progress)
     except ClusterError:
         raise
@@ -189,15 +186,14 @@ class TimeShares(ShortRepr):
         return [*largest, *others[: count - len(largest)]]
 
 
-@keywords(scheduling=SchedulerOptions)
+@keywords(scheduling=Scheduling)
 def topic_shares(
     run: str | os.PathLike[str],
     *,
     period: str | None = None,
     cluster: str | None = None,
     corpus: str | os.PathLike[str] | None = None,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     progress: Counting = silent,
 ) -> TimeShares:
     """Return the topics' shares by period: means of the documents' proportions, weighted by document length.
@@ -218,10 +214,6 @@ def topic_shares(
         documents of a cluster that resemble each other.
     corpus : str or path-like, optional
         Present location of the training corpus.
-    scheduling : SchedulerOptions
-        Executor of the tasks that read the corpus.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
     progress : callable, optional
         Called with the number of shards read so far.
 
@@ -240,7 +232,7 @@ def topic_shares(
     model = Model(run)
     record = Run(run).record() if Folder(run).exists(RECORD) else {}
     notes: list[str] = []
-    source = SummarySource(corpus, scheduling.scheduler, scheduling.workers, tls, progress)
+    source = SummarySource(corpus, scheduling, progress)
     summary = documents_summary(model, (record.get("corpus") or {}).get("url"), source, notes)
     if summary is None:
         raise AbsentError(f"{os.fspath(run)}: {' '.join(notes)} Name the training corpus (`corpus`)")
@@ -282,8 +274,7 @@ def with_errors(
             raise OptionError("some dates do not show whether the day or the month is first")
         estimates = shares_over(
             run, shares.period, cluster=cluster, posteriors="sampled" if documents <= SAMPLED else "fit",
-            corpus=source.corpus, scheduler=source.scheduler, workers=source.workers, tls=source.tls,
-            progress=source.progress,
+            corpus=source.corpus, progress=source.progress, **dict(source.scheduling),
         )  # fmt: skip
     except ClusterError:
         raise
@@ -322,7 +313,7 @@ def by_column(run: str | os.PathLike[str], dates: DatesSummary, name: str, sourc
     """Return periods that are the values of a field of labels, in the order of their first dates; without shares."""
     _, corpus = open_training(run, source.corpus)
     spans: dict[str, list[float]] = {}  # First and last hour, documents and tokens of each value
-    with contextlib.closing(open_executor(source.scheduler, source.workers, tls=source.tls)) as executor:
+    with contextlib.closing(open_executor(**dict(source.scheduling))) as executor:
         for part in executor.collect([executor.submit(_spans, reference, name) for reference in corpus.references]):
             for value, span in part.items():
                 other = spans.get(value, [*span[:2], 0.0, 0.0])

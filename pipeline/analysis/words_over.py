@@ -28,9 +28,9 @@ import numpy.typing as npt
 from collapsium.pipeline.analysis.effects import WORDS, RunSource, field_of_period, open_training
 from collapsium.pipeline.analysis.group_words import expected_tokens, groups_of, texts_of
 from collapsium.pipeline.analysis.options import WordChainOptions
-from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
@@ -253,15 +253,14 @@ def _foremost(change: Floats, count: int) -> list[int]:
     return [word for word in order if change[word] > CLEAR]
 
 
-@keywords(options=WordChainOptions, scheduling=SchedulerOptions)
+@keywords(options=WordChainOptions, scheduling=Scheduling)
 def words_over(
     run: str | os.PathLike[str],
     topics: int | Iterable[int] | None = None,
     period: str = "year",
     *,
     options: WordChainOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     progress: Counting = silent,
 ) -> WordsOver:
     """Return the words of topics by period, and what rises and falls.
@@ -280,10 +279,6 @@ def words_over(
         ascending order are the periods, such as a number.
     options : WordChainOptions
         Strength of the chain.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
     progress : callable, optional
         Called with the number of shards read so far.
 
@@ -308,18 +303,16 @@ def words_over(
             raise OptionError(f"{topic!r}: there is no such topic; expected ids, then the period", "topics")
     ids = np.array(chosen, dtype=np.int64)
     source = RunSource(model.folder.address, corpus.references, ids)
-    with contextlib.closing(open_executor(scheduling.scheduler, scheduling.workers, tls=tls)) as executor:
+    with contextlib.closing(open_executor(**dict(scheduling))) as executor:
         documents = followed_periods(source, executor, period, len(model.vocabulary.words))
         periods = list(documents)
         words = [str(word) for word in model.vocabulary.words]
         blocks = load_blocks(model, executor)
-        tokens, window = np.zeros((ids.size, len(periods), len(words))), 2 * executor.workers
-        for first in range(0, source.parts, window):
-            parts = range(first, min(first + window, source.parts))
-            submitted = [executor.submit(_tokens, source, part, field, periods, blocks) for part in parts]
-            for part, (word_ids, sums) in zip(parts, executor.collect(submitted), strict=True):
-                tokens[:, :, word_ids] += sums
-                progress(part + 1)
+        tokens = np.zeros((ids.size, len(periods), len(words)))
+        submitted = (executor.submit(_tokens, source, part, field, periods, blocks) for part in range(source.parts))
+        for done, (word_ids, sums) in enumerate(in_order(executor, submitted, 2 * executor.workers), start=1):
+            tokens[:, :, word_ids] += sums
+            progress(done)
     probability = np.empty_like(tokens)
     evidence, strength, gain = np.empty(tokens.shape[:2]), np.empty(ids.size), np.empty(ids.size)
     for row, counts in enumerate(tokens):

@@ -12,14 +12,14 @@ import contextlib
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
-from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.storage.building.ingest_record import History, Report
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord
@@ -78,23 +78,13 @@ class Added:
     repeated: bool = False
 
 
-@dataclass(frozen=True)
-class Addition:
-    """Options of an addition; see `append`."""
+class Addition(AppendOptions, SideFileOptions, Scheduling):
+    """Options of an addition."""
 
-    grow: bool = False
-    skip_existing: bool = False
-    format: str | None = None
-    tokenizer: str | None = None
-    max_decompressed: int | None = None
-    scheduler: Scheduler | None = None
-    workers: int | None = None
-    tls: TLS | None = None
-    side_files: SideFileRequest = field(default_factory=SideFileRequest)
-    headings: str | None = None
-    encoding: str | None = None
-    separator: str | None = None
-    label_separator: str | None = None
+    @property
+    def side_files(self) -> SideFileRequest:
+        """The side files to read."""
+        return SideFileRequest(self.label_files, self.label_names)
 
 
 def layout_of(addition: Addition) -> dict[str, Any]:

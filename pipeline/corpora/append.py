@@ -38,10 +38,8 @@ from collapsium.pipeline.corpora.additions import (
     refuse_known,
     scratch_inside,
 )
-from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
 from collapsium.pipeline.corpora.passes import (
     Counted,
-    in_order,
     read_all,
     require_distinct_ids,
     write_shards,
@@ -63,9 +61,9 @@ from collapsium.pipeline.corpora.text_ingest import (
     numberings_of,
     report_of,
 )
-from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.executors.open import open_executor, require_shared
-from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.pipeline.options import keywords
 from collapsium.storage.building.chunks import Chunk, write_table
 from collapsium.storage.building.ingest_record import History, Report, read_history
@@ -90,7 +88,7 @@ from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.readers.base import NOT_IN_VOCABULARY, distinct
 from collapsium.storage.readers.open import TEXTS, open_source, open_vectors
 from collapsium.storage.readers.read_options import distinct_guesses, with_guesses
-from collapsium.storage.readers.side_files import SideFileRequest, Sides, merged
+from collapsium.storage.readers.side_files import Sides, merged
 from collapsium.storage.readers.texts.blocks import require_once
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.readers.vectors import DenseSource
@@ -530,15 +528,12 @@ class DocumentAddition:
         return Vocabulary(every, before[0] + more[0], before[1] + more[1]), sieve
 
 
-@keywords(options=AppendOptions, sides=SideFileOptions, scheduling=SchedulerOptions)
+@keywords(addition=Addition)
 def append(
     corpus: str | os.PathLike[str],
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
-    options: AppendOptions,
-    sides: SideFileOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    addition: Addition,
     progress: Counting = silent,
 ) -> Manifest:
     """Add documents, or vectors, to a corpus as new shards, read like its documents.
@@ -549,14 +544,8 @@ def append(
         The corpus, local or an fsspec URL.
     sources : path or sequence of paths
         Files, folders or globs, local or fsspec URLs.
-    options : AppendOptions
-        Treatment of new words and of documents that the corpus already has.
-    sides : SideFileOptions
-        Files with labels and covariates of documents, separate from the documents.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : TLS, optional
-        Certificates for a Dask cluster with encrypted messages.
+    addition : Addition
+        Treatment of new words and known documents, side files, and the executor.
     progress : callable, optional
         Called with the number of documents read so far.
 
@@ -571,21 +560,6 @@ def append(
         A source is missing or damaged, the corpus already has an id, or another process appends. The corpus does not
         change.
     """
-    addition = Addition(
-        options.grow,
-        options.skip_existing,
-        options.format,
-        options.tokenizer,
-        options.max_decompressed,
-        scheduling.scheduler,
-        scheduling.workers,
-        tls,
-        SideFileRequest(sides.label_files, sides.label_names),
-        options.headings,
-        options.encoding,
-        options.separator,
-        sides.label_separator,
-    )
     return append_with_report(corpus, sources, addition, progress).manifest
 
 

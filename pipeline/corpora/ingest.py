@@ -25,7 +25,7 @@ from collapsium.pipeline.corpora.texts_in_memory import ID, NAME, check_lazy, is
 from collapsium.pipeline.corpora.texts_in_memory import fields_of as columns_named
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import dask_collections, require_shared
-from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduler, Scheduling
 from collapsium.pipeline.monitoring.progress import Counter, shows
 from collapsium.pipeline.options import keywords, names_of, paths_of
 from collapsium.pipeline.outputs import overwrites, place_for
@@ -162,15 +162,14 @@ def _reading_of(options: IngestOptions) -> ReadOptions:
 
 
 @shows("reading documents")
-@keywords(options=IngestOptions, scheduling=SchedulerOptions)
+@keywords(options=IngestOptions, scheduling=Scheduling)
 @overwrites("corpus")
 def ingest(
     sources: Any,
     corpus: str | os.PathLike[str] | None = None,
     *,
     options: IngestOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     progress: Counting = silent,
 ) -> Manifest | Corpus:
     """Read files of texts, word counts or vectors, and write a corpus.
@@ -186,12 +185,6 @@ def ingest(
         Folder to make. By default the corpus is temporary, and is removed when the returned object is collected.
     options : IngestOptions
         Format and fields of the sources, words, pruning of the vocabulary, and size of shards.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : TLS, optional
-        Certificates for a Dask cluster with encrypted messages.
-    progress : callable, optional
-        Called with the number of documents read so far.
 
     Returns
     -------
@@ -207,13 +200,13 @@ def ingest(
     if corpus is None:
         with place_for(None, "corpus") as place:
             shared = Folder(place.path.rpartition("/")[0])
-            require_shared(shared, scheduling.scheduler, tls, target=None, option="corpus")
-            ingest(sources, place.path, **dict(options), **dict(scheduling), tls=tls, progress=progress)
+            require_shared(shared, scheduling.scheduler, scheduling.tls, target=None, option="corpus")
+            ingest(sources, place.path, **dict(options), **dict(scheduling), progress=progress)
             return place.with_temporary(Corpus(place.path))
     if is_lazy(sources):
         with _partitions(sources, corpus, options, scheduling.scheduler, progress) as folder:
             files = {**dict(options), **dict(scheduling), "format": "parquet"}
-            return ingest(folder, corpus, **files, tls=tls, progress=progress)
+            return ingest(folder, corpus, **files, progress=progress)
     paths = _paths_of_sources(sources)
     cuts = Cuts(options.min_documents, options.max_document_share, options.max_words)
     reading = chosen_words(_reading_of(options))
@@ -222,7 +215,7 @@ def ingest(
     if isinstance(reading.vocabulary, str):
         reading = replace(reading, vocabulary=vocabulary_of(reading.vocabulary))
     side_files = SideFileRequest(options.label_files, options.label_names)
-    executor: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
+    executor = dict(scheduling)
     how: dict[str, Any] = {"shard_tokens": options.shard_tokens, "progress": progress}
     if options.like is not None:
         if cuts.drops_words or phrasing is not None:
@@ -410,8 +403,6 @@ def explode(
         Folder to make. By default the corpus is temporary, and is removed when the returned object is collected.
         Segments, also empty ones, have the document's id with ``#1``, ``#2`` and so on, and its title,
         date, labels and covariates. Vocabulary and shards stay the same.
-    progress : callable, optional
-        Called with the number of documents read so far.
 
     Returns
     -------

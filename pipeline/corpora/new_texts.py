@@ -32,7 +32,7 @@ from collapsium.pipeline.corpora.texts_in_memory import (
     write_texts,
 )
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
+from collapsium.pipeline.executors.schedulers import Scheduler, Scheduling, is_elsewhere
 from collapsium.pipeline.options import paths_of
 from collapsium.storage.building.explode import exploded
 from collapsium.storage.building.ingest_record import History, Report, read_history
@@ -353,13 +353,11 @@ class TokenTexts:
 def token_texts(
     run: str | os.PathLike[str],
     texts: DocumentSource,
-    *,
-    reading: Reading | None = None,
-    scheduler: Scheduler | None = None,
-    workers: int | None = None,
+    reading: Reading,
+    scheduling: Scheduling,
 ) -> Iterator[TokenTexts]:
     """Open texts to be read like a model's documents."""
-    with _as_files(run, texts, reading or {}) as (paths, named, _):
+    with _as_files(run, texts, reading) as (paths, named, _):
         recorded = recorded_reading(run)
         new = new_sources(paths, named)
         with as_headings(named):
@@ -369,7 +367,7 @@ def token_texts(
                 f"{new.paths[0]}: windows of tokens need texts in their order ({', '.join(TEXTS)}), found word counts "
                 f"(format {history.kind})"
             )
-        history, scheduler, stops = check_reading(history, scheduler, workers)
+        history, scheduler, stops = check_reading(history, scheduling.scheduler, scheduling.workers)
         vocabulary = recorded.vocabulary
         # A word with tokens was no stop word when the vocabulary was made, even if a list has it today.
         stops = stops.sparing(pa.array(vocabulary.words, pa.string()).filter(pa.array(vocabulary.tokens > 0)))

@@ -6,7 +6,6 @@ bits for any executor.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.executors.base import Executor, Future, T
+from collapsium.pipeline.executors.base import Executor, Future, in_order
 from collapsium.storage.building.chunks import write_table
 from collapsium.storage.building.ingest_record import Phrasing
 from collapsium.storage.corpus.manifest import ShardRecord
@@ -37,9 +36,8 @@ from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest
 Ints = npt.NDArray[np.int64]
 
 
-# Sizes of tasks, which bound memory: tables that a task adds, tasks submitted ahead, tokens of a part of pairs.
+# Sizes of tasks, which bound memory: tables that a task adds, tokens of a part of pairs.
 TABLES_PER_SUM = 8
-TASKS_PER_WORKER = 32
 TOKENS_PER_PART = 8_000_000
 MAX_PARTS = 64
 
@@ -122,18 +120,6 @@ def read_all(
         progress(documents)
     empty = tuple(note for note in notes if not note.documents)
     return Counted([note for note in notes if note.documents], tree.total(), empty)
-
-
-def in_order(executor: Executor, futures: Iterable[Future[T]]) -> Iterator[T]:
-    """Yield the results of tasks in order, with a bounded number of submitted tasks."""
-    most = 1 if executor.workers == 1 else TASKS_PER_WORKER * executor.workers
-    waiting: deque[Future[T]] = deque()
-    for future in futures:
-        waiting.append(future)
-        if len(waiting) >= most:
-            yield executor.collect([waiting.popleft()])[0]
-    while waiting:
-        yield executor.collect([waiting.popleft()])[0]
 
 
 def find_phrases(

@@ -67,8 +67,6 @@ def simulate(
         Name of the family, such as ``lda``.
     sizes : SimulateOptions
         Size of a corpus drawn from a family's generative model.
-    progress : callable, optional
-        Called with the number of documents written so far.
     **options
         The family's options, such as ``topics``, ``alpha`` and ``beta``, or the means of their priors.
 

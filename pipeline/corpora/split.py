@@ -47,8 +47,6 @@ def split(
         Folders to make. By default the corpora are temporary, and are removed when they are collected.
     options : SplitOptions
         Held-out tokens, documents or labels.
-    progress : callable, optional
-        Called with the number of documents written so far.
     **reading
         Options of `ingest` for texts, as for `fit`.
 

@@ -13,11 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import psutil
-from pydantic import Field
 
-from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ExecutorOptions, Scheduler
+from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ExecutorOptions, Scheduler, Scheduling
 from collapsium.storage.errors import CapacityError
 from collapsium.storage.io.folder import Folder, unfinished
 from collapsium.storage.printable import ShortRepr
@@ -332,10 +331,8 @@ class Plan(ShortRepr):
             raise CapacityError(f"not enough memory or disk for this fit: {problem}\n{self.table()}")
 
 
-class Placement(ExecutorOptions):
+class Placement(ExecutorOptions, Scheduling):
     """The options of `fit` that say where and how its tasks run."""
-
-    tls: TLS | None = Field(None, description="certificates for a cluster whose messages are encrypted")
 
     @property
     def is_local(self) -> bool:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.executors.base import Executor, Future, in_order
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import VECTORS
@@ -131,9 +131,7 @@ def _collect_in_turn(
     executor: Executor, references: Sequence[ShardReference], submit: Callable[[ShardReference], Future[T]]
 ) -> Iterator[T]:
     """Submit a task for each shard, a bounded number at a time, and yield the results in order."""
-    window = 2 * executor.workers
-    for first in range(0, len(references), window):
-        yield from executor.collect([submit(reference) for reference in references[first : first + window]])
+    return in_order(executor, map(submit, references), 2 * executor.workers)
 
 
 def _summarise(

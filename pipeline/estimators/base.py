@@ -40,8 +40,8 @@ from collapsium.pipeline.engine.setup.inputs import PREVALENCE, prevalence_of
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, LIMIT_NAMES, FitOptions, PresetName, former_names_of
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus
 from collapsium.pipeline.engine.setup.request import Request, new_request
-from collapsium.pipeline.estimators.fitted_model import Call, Fitted, in_order, stepped
-from collapsium.pipeline.executors.base import Executor, SerialExecutor, T
+from collapsium.pipeline.estimators.fitted_model import Fitted, stepped
+from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor, T, in_order
 from collapsium.pipeline.executors.open import dask_collections, open_executor, require_shared
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler, is_elsewhere
 from collapsium.pipeline.executors.threads import ThreadExecutor
@@ -664,17 +664,18 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             return
         count = counter_here("documents")
 
-        def submitted() -> Iterator[Call[T]]:
+        threads = self._threads()
+        executor: Executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
+
+        def submitted() -> Iterator[Future[T]]:
             first, chunks = 0, self._chunks_of(X, FOLD_IN_DOCUMENTS)
             for number, documents in enumerate(with_fields(chunks, extras) if extras else chunks):
-                yield task, (fitted, number, first, documents)
+                yield executor.submit(task, fitted, number, first, documents)
                 first += len(documents)
                 count(first)
 
-        threads = self._threads()
-        executor: Executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
         try:
-            yield from in_order(executor, submitted())
+            yield from in_order(executor, submitted(), 2 * threads)
         finally:
             executor.close()
 
@@ -960,8 +961,4 @@ def _named() -> Iterator[None]:
     try:
         yield
     except OptionError as error:
-        raise OptionError(error.spelled(_here)) from None
-
-
-def _here(name: str) -> str:
-    return NAMES.get(name, name)
+        raise OptionError(error.spelled(lambda name: NAMES.get(name, name))) from None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from collapsium.pipeline.engine.loop import step
 from collapsium.pipeline.engine.state import Problem, State
-from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor, T
+from collapsium.pipeline.executors.base import Future, SerialExecutor
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import make_family
 from collapsium.storage.building.split import split_documents
@@ -28,8 +27,6 @@ from collapsium.workers.design import CheckedFormula, unpacked_design
 from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS
 from collapsium.workers.families.family import AnyFamily, AnyPredicts, Stochastic, Summary
 from collapsium.workers.shard_loading import ShardOnDisk, document_parts, with_all_words
-
-Call: TypeAlias = tuple[Callable[..., T], tuple[object, ...]]  # A function and its arguments
 
 # Seed of fold-in and document completion. `infer` and `evaluate` use the same, so scores of models are comparable.
 SEED = 0
@@ -151,13 +148,3 @@ def _stepping(fitted: Fitted, family: AnyFamily, summary: Summary) -> Fitted:
     global_state = family.global_state_for_steps(fitted.global_state, summary, -(-fitted.documents // BATCH_DOCUMENTS))
     blocks = [tasks.Block(0, fitted.words, rows, Delta())]
     return replace(fitted, global_state=global_state, blocks=blocks, tokens=float(summary.tokens))
-
-
-def in_order(executor: Executor, calls: Iterable[Call[T]]) -> Iterator[T]:
-    """Yield the results of calls in order, with a bounded number of submitted tasks."""
-    waiting: list[Future[T]] = []
-    for function, arguments in calls:
-        waiting.append(executor.submit(function, *arguments))
-        if len(waiting) > 2 * executor.workers:
-            yield from executor.collect([waiting.pop(0)])
-    yield from executor.collect(waiting)

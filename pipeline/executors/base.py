@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # Seconds after which a silent worker or scheduler, or a cluster without workers, counts as lost
 CLUSTER_TIMEOUT = 300.0
+TASKS_PER_WORKER = 32  # Tasks submitted ahead for each worker, which bounds memory
 
 
 T = TypeVar("T")
@@ -185,14 +187,51 @@ class _Done(Future[T]):
     value: T
 
 
-class SerialExecutor:
-    """Runs every task in this thread when it is submitted."""
+class ProcessExecutor:
+    """Base class of executors whose tasks all run in this process."""
 
-    workers = 1
     homes = 1
     dashboard = None
     memory = None
     keeps_history = False
+
+    def moved(self) -> int:
+        """Return 0: there is one process."""
+        return 0
+
+    def activity(self) -> list[Activity]:
+        """Return the memory of this process, and the tasks that its threads run."""
+        import psutil
+
+        return [Activity("driver", psutil.Process().memory_info().rss, self._running())]
+
+    def _running(self) -> tuple[str, ...]:
+        return ()
+
+    def publish(self, message: JsonObject) -> None:
+        """Do nothing: there is no dashboard."""
+
+    def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:  # noqa: ARG002
+        """Run a function once, as there is one process."""
+        return [function(*args)]
+
+    def links(self) -> None:
+        """Return None: there is one process."""
+
+    def look(self) -> None:
+        """Do nothing: there is one process."""
+
+    def tell(self, function: Callable[..., object], *args: object) -> None:
+        """Do nothing: there is no worker process."""
+
+    def recover(self, error: ClusterError) -> None:
+        """Do nothing: a process loses no work."""
+
+
+class SerialExecutor(ProcessExecutor):
+    """Runs every task in this thread when it is submitted."""
+
+    workers = 1
 
     def submit(
         self,
@@ -218,37 +257,21 @@ class SerialExecutor:
         """Return the results."""
         return [cast(_Done[T], future).value for future in futures]
 
-    def moved(self) -> int:
-        """Return 0: there is one process."""
-        return 0
-
-    def activity(self) -> list[Activity]:
-        """Return the memory of this process."""
-        import psutil
-
-        return [Activity("driver", psutil.Process().memory_info().rss, ())]
-
-    def publish(self, message: JsonObject) -> None:
-        """Do nothing: there is no dashboard."""
-
-    def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:  # noqa: ARG002
-        """Run a function once, as there is one process."""
-        return [function(*args)]
-
-    def links(self) -> None:
-        """Return None: there is one process."""
-
-    def look(self) -> None:
-        """Do nothing: there is one process."""
-
-    def tell(self, function: Callable[..., object], *args: object) -> None:
-        """Do nothing: there is no worker process."""
-
     def halt(self, *, failed: bool = False) -> None:
         """Do nothing: members run one after another, so no other thread waits."""
 
-    def recover(self, error: ClusterError) -> None:
-        """Do nothing: a process loses no work."""
-
     def close(self) -> None:
         """Do nothing: no thread or process was started."""
+
+
+def in_order(executor: Executor, futures: Iterable[Future[T]], most: int | None = None) -> Iterator[T]:
+    """Yield the results of tasks in order, with a bounded number of submitted tasks."""
+    if most is None:
+        most = 1 if executor.workers == 1 else TASKS_PER_WORKER * executor.workers
+    waiting: deque[Future[T]] = deque()
+    for future in futures:
+        waiting.append(future)
+        if len(waiting) >= most:
+            yield executor.collect([waiting.popleft()])[0]
+    while waiting:
+        yield executor.collect([waiting.popleft()])[0]

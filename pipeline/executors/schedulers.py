@@ -172,6 +172,12 @@ class SchedulerOptions(Options):
     )
 
 
+class Scheduling(SchedulerOptions):
+    """The executor that runs the tasks of a function, with its certificates."""
+
+    tls: TLS | None = Field(None, description="certificates for a cluster whose messages are encrypted")
+
+
 class CertificateOptions(Options):
     """Certificate files of an encrypted cluster."""
 

@@ -8,11 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
-import psutil
-
-from collapsium.pipeline.executors.base import Activity, Future, Halt, T
-from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import ClusterError
+from collapsium.pipeline.executors.base import Future, Halt, ProcessExecutor, T
 
 if TYPE_CHECKING:
     from collapsium.workers.exchange import Links
@@ -68,13 +64,8 @@ def _resolved(arg: object) -> object:
     return [_resolved(item) for item in arg] if isinstance(arg, list) else arg
 
 
-class ThreadExecutor:
+class ThreadExecutor(ProcessExecutor):
     """Runs tasks in threads, in the order of submission among those whose arguments are ready."""
-
-    homes = 1
-    dashboard = None
-    memory = None
-    keeps_history = False
 
     def __init__(self, threads: int, notice: Callable[[str], None] = lambda text: None) -> None:  # noqa: ARG005
         self.workers, self._notice = threads, notice
@@ -165,39 +156,14 @@ class ThreadExecutor:
                 raise task.error
         return [cast(T, task.value) for task in tasks]
 
-    def moved(self) -> int:
-        """Return 0: there is one process."""
-        return 0
-
-    def activity(self) -> list[Activity]:
-        """Return the memory of this process and the tasks that its threads run."""
-        running = tuple(name for name in self._doing if name)
-        return [Activity("driver", psutil.Process().memory_info().rss, running)]
-
-    def publish(self, message: JsonObject) -> None:
-        """Do nothing: there is no dashboard."""
-
-    def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:  # noqa: ARG002
-        """Run a function once, as there is one process."""
-        return [function(*args)]
-
-    def links(self) -> None:
-        """Return None: there is one process."""
-
-    def look(self) -> None:
-        """Do nothing: there is one process."""
-
-    def tell(self, function: Callable[..., object], *args: object) -> None:
-        """Do nothing: there is no worker process."""
+    def _running(self) -> tuple[str, ...]:
+        return tuple(name for name in self._doing if name)
 
     def halt(self, *, failed: bool = False) -> None:
         """Raise `KeyboardInterrupt` or `HaltedError` once in every other thread that waits for results."""
         with self._change:
             self._halt.set(failed=failed)
             self._change.notify_all()
-
-    def recover(self, error: ClusterError) -> None:
-        """Do nothing: a process loses no work."""
 
     def close(self) -> None:
         """Finish the running tasks and begin no other."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.storage.errors import AbsentError, CollapsiumError
@@ -14,22 +14,15 @@ from collapsium.storage.io.run_lock import LockWatch
 from collapsium.storage.runs.event_records import parse_event
 from collapsium.storage.runs.run import EVENTS, LOCK, RECORD, Run
 
+if TYPE_CHECKING:
+    from collapsium.pipeline.monitoring.console import RunView
+
 EVERY = 1.0  # Seconds between two checks
 
 
 OWNER_GRACE_SECONDS = 5.0  # Seconds without a process that works on the run before a line reports it
 # Bytes before the current position that are compared, as a file may have been truncated and grown again
 REREAD_BYTES = 4096
-
-
-class View(Protocol):
-    """Shows the events of a run."""
-
-    def __call__(self, event: Event) -> None:
-        """Receive an event."""
-
-    def pause(self) -> None:
-        """Take note that no further event is available now."""
 
 
 class Tail:
@@ -118,7 +111,7 @@ class Following:
 
 def follow(
     run: str | os.PathLike[str],
-    view: Callable[[], View],
+    view: Callable[[], RunView],
     *,
     idle_timeout: float,
     every: float = EVERY,

@@ -23,7 +23,7 @@ from collapsium.pipeline.formatting import counted, duration_text, plain
 from collapsium.pipeline.monitoring.console import is_live
 from collapsium.pipeline.monitoring.events import Event, Sink
 from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, member_prefix, saving_text
-from collapsium.pipeline.options import with_parameter
+from collapsium.pipeline.options import describe_parameter, with_parameter
 from collapsium.storage.errors import OptionError
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.kernels.compilation_text import progress_text
@@ -237,10 +237,6 @@ class FitProgress:
             self._line.update(f"{event['family']}: start from {self._status.sizes()}")
         elif kind in ("iteration", "member"):
             self._line.update(self._text())
-        elif kind == "cell_begins":
-            self._line.update(f"comparing: {event['cell']}")
-        elif kind == "compared":
-            self._line.finish(f"compared {counted(event['rows'], 'setting')} in {duration_text(self._line.seconds)}")
         elif kind == "notice":
             self._line.note(f"{member_prefix(event)}{event['text']}")
         elif kind == "saving":
@@ -354,6 +350,8 @@ def shows(
                     options["progress"] = line.counter(activity, unit)
                 return function(*args, **options)
 
+        if "progress" in parameters:
+            describe_parameter(call, "progress", "callable", f"Called with the number of {unit} processed so far.")
         return with_parameter(call, "verbose", bool | None, None, DESCRIPTION)
 
     return decorate

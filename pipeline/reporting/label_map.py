@@ -88,8 +88,8 @@ def shares_of_labels(
     for field in fields:
         try:
             shares[field] = shares_by(
-                run, field, cluster=cluster, posteriors="fit", corpus=source.corpus, scheduler=source.scheduler,
-                workers=source.workers, tls=source.tls,
+                run, field, cluster=cluster, posteriors="fit", corpus=source.corpus,
+                **dict(source.scheduling),
             )  # fmt: skip
         except ClusterError:
             raise

@@ -21,9 +21,8 @@ from collapsium.pipeline.analysis.labels.conditional import require_expectations
 from collapsium.pipeline.corpora.new_texts import DocumentSource, Reading, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.texts_in_memory import Frame, is_lazy, read_table, rows_of
-from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import dask_collections, open_executor
-from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import check_lazy_texts
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
@@ -75,7 +74,7 @@ class Prediction:
 
 @shows("predicting")
 @overwrites("out")
-@keywords(options=PredictOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
+@keywords(options=PredictOptions, reading=ReadingOptions, scheduling=Scheduling)
 def predict(
     run: str | os.PathLike[str],
     documents: DocumentSource,
@@ -83,8 +82,7 @@ def predict(
     *,
     options: PredictOptions,
     reading: ReadingOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
 ) -> Prediction | Frame:
@@ -111,14 +109,8 @@ def predict(
         Field to predict, and the values to choose from.
     reading : ReadingOptions
         Differences between new texts and the documents that a model was fitted to.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
     notice : callable, optional
         Called with lines for the user: on the reading of texts, and a warning of many unknown words.
-    progress : callable, optional
-        Called with the number of documents written so far.
 
     Returns
     -------
@@ -150,7 +142,7 @@ def predict(
                 "confusion" if out is None else "out",
             )
         return _lazy(run, named[0][1], documents, options, without_none(reading))
-    where: dict[str, Any] = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls}
+    where = dict(scheduling)
     with (
         documents_for(run, documents, reading=without_none(reading), notice=notice, **where) as new,
         table_file(out) as file,
@@ -161,7 +153,7 @@ def predict(
         candidates = candidates_of(named[0][1], new.corpus, options.field, options.values)
         if kind is not None:
             _require_known(new.corpus, candidates)
-        executor, tally, written = open_executor(scheduling.scheduler, scheduling.workers, tls=tls), Tally(), 0
+        executor, tally, written = open_executor(**where), Tally(), 0
         try:
             with written_to(file, _schema(candidates, lists)) as writer:
                 held = None

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import tee
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from collapsium.pipeline.analysis.labels.conditional import (
     table_of,
 )
 from collapsium.pipeline.analysis.scoring import Named
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.fitted_model import load_blocks
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -137,16 +137,14 @@ def score_candidates(
     blocks = [load_blocks(model, executor) for _, model in named]
     size = max(MAX_CELLS // len(candidates.values), 1)
     # Made one by one: the manifest's number of documents may be wrong, and is checked as the shard is read.
-    ranges = (
+    ranges, scored = tee(
         (reference, first, min(first + size, reference.record.documents))
         for reference in corpus.references
         for first in range(0, reference.record.documents, size)
     )
-    # A bounded number of ranges is in work at once.
-    while current := list(islice(ranges, 2 * executor.workers)):
-        submitted = [executor.submit(_score_range, urls, blocks, *shards, candidates, seed) for shards in current]
-        for documents, scores in zip(current, executor.collect(submitted), strict=True):
-            yield (*documents, scores)
+    submitted = (executor.submit(_score_range, urls, blocks, *documents, candidates, seed) for documents in ranges)
+    for documents, scores in zip(scored, in_order(executor, submitted, 2 * executor.workers), strict=True):
+        yield (*documents, scores)
 
 
 def _score_range(

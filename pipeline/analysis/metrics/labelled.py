@@ -17,7 +17,7 @@ import numpy.typing as npt
 from collapsium.pipeline.analysis.labels.conditional import table_of
 from collapsium.pipeline.analysis.metrics.catalogue import Metric
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
-from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.executors.base import Executor, Future, in_order
 from collapsium.pipeline.fitted_model import load_blocks, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
@@ -245,13 +245,11 @@ def _documents(
     share = min(1.0, CLASSIFIED_DOCUMENTS / max(corpus.manifest.documents, 1)) if classifier else 0.0
     executor: Executor = job.executor
     blocks: list[Future[tasks.Block]] = load_blocks(model, executor) if folded else []
-    url, window, parts, done = model.folder.address, 2 * executor.workers, list[LabelledDocuments](), 0
-    # A bounded number of shards is in work at once.
-    for start in range(0, len(corpus.references), window):
-        current = corpus.references[start : start + window]
-        submitted = [executor.submit(_labelled, url, shard, blocks, field, share, job.seed) for shard in current]
-        parts += executor.collect(submitted)
-        done += sum(shard.record.documents for shard in current)
+    how, parts, done = (blocks, field, share, job.seed), list[LabelledDocuments](), 0
+    submitted = (executor.submit(_labelled, model.folder.address, shard, *how) for shard in corpus.references)
+    for shard, part in zip(corpus.references, in_order(executor, submitted, 2 * executor.workers), strict=True):
+        parts.append(part)
+        done += shard.record.documents
         job.progress(done)
     return LabelledDocuments.join(parts)
 

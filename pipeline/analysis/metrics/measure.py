@@ -43,10 +43,9 @@ from collapsium.pipeline.analysis.options import CoherenceOptions, MetricOptions
 from collapsium.pipeline.analysis.scoring import Predicted, Scored
 from collapsium.pipeline.corpora.new_texts import DocumentSource, TokenTexts, documents_for, names_corpus, token_texts
 from collapsium.pipeline.corpora.options import ReadingOptions
-from collapsium.pipeline.corpora.passes import in_order
-from collapsium.pipeline.executors.base import TLS, Future
+from collapsium.pipeline.executors.base import Future, in_order
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import load_blocks
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
@@ -313,18 +312,17 @@ REFUSALS = (AbsentError, InputError, MismatchError, OptionError)
 
 
 @shows("measuring", "documents")
-@keywords(options=MetricOptions, counting=CoherenceOptions, reading=ReadingOptions, scheduling=SchedulerOptions)
+@keywords(options=MetricOptions, counting=CoherenceOptions, reading=ReadingOptions, scheduling=Scheduling)
 def measure(
     run: str | os.PathLike[str],
     *,
     options: MetricOptions,
     counting: CoherenceOptions,
     reading: ReadingOptions,
-    scheduling: SchedulerOptions,
+    scheduling: Scheduling,
     heldout: str | os.PathLike[str] | None = None,
     unseen: DocumentSource | None = None,
     seed: int = 0,
-    tls: TLS | None = None,
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
 ) -> dict[str, Measurement]:
@@ -340,20 +338,14 @@ def measure(
         Documents in which co-occurrences of the topics' words are counted.
     reading : ReadingOptions
         Differences between new texts and the documents that a model was fitted to.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
     heldout : path, optional
         Held-out tokens of the training documents, for perplexities; with `unseen`, of those documents.
     unseen : Corpus, path, sequence of paths or str, column or frame, optional
         A corpus with the model's vocabulary, or texts: new documents, for labels, likelihoods and perplexities.
     seed : int, optional
         Seed of random halves and samples of documents, and of sampling families.
-    tls : TLS, optional
-        Certificates for a Dask cluster, as for `fit`.
     notice : callable, optional
         Receives lines for the user, such as metrics that ``all`` leaves out.
-    progress : callable, optional
-        Receives the number of documents processed so far.
 
     Returns
     -------
@@ -385,11 +377,10 @@ def measure(
     family = named[0][1].record.family
     if load_family(family).corpus_kind != DOCUMENTS:
         raise MismatchError(f"{os.fspath(run)}: family '{family}' has components of vectors, not topics over words")
-    where = {"scheduler": scheduling.scheduler, "workers": scheduling.workers}
-    with contextlib.closing(open_executor(scheduling.scheduler, scheduling.workers, tls=tls)) as executor:
+    with contextlib.closing(open_executor(**dict(scheduling))) as executor:
         job = Job(named, executor, options.top_words, seed, progress)
         documents = {"coherence": counting.coherence, "heldout": heldout, "unseen": unseen}
-        with _Inputs(run, documents, {"reading": without_none(reading), **where}, {"tls": tls}) as inputs:
+        with _Inputs(run, documents, without_none(reading), scheduling) as inputs:
             plan = _Plan(job, inputs, options, is_all(options.metrics), notice)
             return plan.measurements(chosen)
 
@@ -401,10 +392,10 @@ class _Inputs:
         self,
         run: str | os.PathLike[str],
         documents: Mapping[str, Any],
-        reading: dict[str, Any],
-        certificates: dict[str, Any],
+        reading: Mapping[str, Any],
+        scheduling: Scheduling,
     ) -> None:
-        self._run, self._documents, self._reading, self._certificates = run, documents, reading, certificates
+        self._run, self._documents, self._reading, self._scheduling = run, documents, reading, scheduling
         self._stack, self._opened = ExitStack(), dict[str, Corpus]()
 
     def __enter__(self) -> _Inputs:
@@ -420,11 +411,10 @@ class _Inputs:
     def corpus(self, option: str) -> Corpus:
         """Return the corpus that an option names, or that is made of the texts that it names."""
         if option not in self._opened:
-            named, reading = self._documents[option], self._reading
-            if names_corpus(named):
-                # Options of reading apply to the other documents.
-                reading = {**reading, "reading": {}}
-            opened = documents_for(self._run, named, **reading, **self._certificates)
+            named = self._documents[option]
+            # Options of reading apply to the other documents.
+            reading = {} if names_corpus(named) else self._reading
+            opened = documents_for(self._run, named, reading=reading, **dict(self._scheduling))
             self._opened[option] = self._stack.enter_context(opened).corpus
         return self._opened[option]
 
@@ -438,7 +428,7 @@ class _Inputs:
                 f"needs texts, and {paths_of(named)[0]} is a corpus, which has no order of words; name the texts that "
                 "were ingested (`coherence` TEXTS)"
             )
-        return self._stack.enter_context(token_texts(self._run, named, **self._reading))
+        return self._stack.enter_context(token_texts(self._run, named, self._reading, self._scheduling))
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,9 @@ from collapsium.pipeline.analysis.metrics.catalogue import FREX_WEIGHT, Metric
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
 from collapsium.pipeline.corpora.new_texts import DocumentSource, TokenTexts, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
-from collapsium.pipeline.corpora.passes import in_order
-from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import describe, frex, topic_rows
 from collapsium.pipeline.monitoring.progress import shows
@@ -77,15 +76,14 @@ class Coherence(ShortRepr):
 
 
 @shows("counting words")
-@keywords(reading=ReadingOptions, scheduling=SchedulerOptions)
+@keywords(reading=ReadingOptions, scheduling=Scheduling)
 def coherence(
     run: str | os.PathLike[str],
     documents: DocumentSource,
     *,
     words: int = 10,
     reading: ReadingOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
 ) -> Coherence:
     """Measure the coherence and diversity of a model's topics.
 
@@ -99,10 +97,6 @@ def coherence(
         Number of most probable words of each topic whose pairs are counted.
     reading : ReadingOptions
         Differences between new texts and the documents that a model was fitted to.
-    scheduling : SchedulerOptions
-        Executor of the tasks.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
 
     Returns
     -------
@@ -120,13 +114,11 @@ def coherence(
     """
     if words < 2:
         raise OptionError(f"expected 2 or more, found {words}", "words")
-    scheduler, workers = scheduling.scheduler, scheduling.workers
-    options = without_none(reading)
-    with documents_for(run, documents, reading=options, scheduler=scheduler, workers=workers, tls=tls) as new:
-        return _coherence(Model(run), new.corpus, words, (scheduler, workers, tls))
+    with documents_for(run, documents, reading=without_none(reading), **dict(scheduling)) as new:
+        return _coherence(Model(run), new.corpus, words, scheduling)
 
 
-def _coherence(model: Model, counted: Corpus, words: int, where: tuple[Scheduler, int | None, TLS | None]) -> Coherence:
+def _coherence(model: Model, counted: Corpus, words: int, where: Scheduling) -> Coherence:
     """Measure the coherence of a model's topics in a corpus."""
     counted.require(DOCUMENTS, "coherence")
     counted.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
@@ -134,8 +126,7 @@ def _coherence(model: Model, counted: Corpus, words: int, where: tuple[Scheduler
         raise InputError(counted.url, "expected at least two words and a document")
     described = describe(model, max(words, DIVERSITY_WORDS))
     ids, top, seen = described.ids, described.words, with_tokens(model, described)
-    scheduler, workers, tls = where
-    with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
+    with contextlib.closing(open_executor(**dict(where))) as executor:
         single, both = count(counted, top[seen, :words], executor)
     topic_npmi = np.full(ids.size, np.nan)
     topic_npmi[seen] = npmi(single, both, counted.manifest.documents).mean(axis=1)
@@ -196,14 +187,10 @@ def count(corpus: Corpus, chosen: Ints, executor: Executor) -> tuple[Ints, Ints]
     """
     topics, words = chosen.shape
     single, both = np.zeros((topics, words), np.int64), np.zeros((topics, _pairs(words)[0].size), np.int64)
-    # A bounded number of shards is in work at once.
-    window = 2 * executor.workers
-    for start in range(0, len(corpus.references), window):
-        shards = corpus.references[start : start + window]
-        submitted = [executor.submit(_count_shard, shard, chosen) for shard in shards]
-        for shard_single, shard_both in executor.collect(submitted):
-            single += shard_single
-            both += shard_both
+    submitted = (executor.submit(_count_shard, shard, chosen) for shard in corpus.references)
+    for shard_single, shard_both in in_order(executor, submitted, 2 * executor.workers):
+        single += shard_single
+        both += shard_both
     return single, both
 
 

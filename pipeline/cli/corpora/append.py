@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict
 from typing import Annotated
 
-from collapsium.pipeline.cli.command import argument
+from collapsium.pipeline.cli.command import argument, named_options
 from collapsium.pipeline.cli.options import JsonOptions
 from collapsium.pipeline.cli.output import print_json, print_report
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
@@ -39,23 +39,8 @@ def execute(
 ) -> None:
     """Append, and print the sizes of the corpus."""
     from collapsium.pipeline.corpora import additions, new_texts
-    from collapsium.storage.readers import side_files as side_columns
 
-    addition = additions.Addition(
-        options.grow,
-        options.skip_existing,
-        options.format,
-        options.tokenizer,
-        options.max_decompressed,
-        scheduling.scheduler,
-        scheduling.workers,
-        certificates.tls,
-        side_columns.SideFileRequest(side_files.label_files, side_files.label_names),
-        options.headings,
-        options.encoding,
-        options.separator,
-        side_files.label_separator,
-    )
+    addition = additions.Addition(**named_options(options, side_files, scheduling), tls=certificates.tls)
     with counting("appending") as progress:
         from collapsium.pipeline.corpora import append as appending
 

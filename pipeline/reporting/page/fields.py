@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -18,7 +17,6 @@ from collapsium.pipeline.analysis.regression import Effects
 from collapsium.pipeline.analysis.topic_shares import SAMPLED, SummarySource
 from collapsium.pipeline.analysis.words_over import WordsOver, followed_periods, words_over
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import SchedulerOptions
 from collapsium.pipeline.formatting import percent, plain, shortened
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import topics
@@ -87,15 +85,13 @@ def field_sections(
     chosen = _chosen_topics(run, fields.word_topics)
     _check_words(run, fields, chosen, effect.cluster, source)
     documents = sum(shard.documents for shard in Model(run).record.shards)
-    where = SchedulerOptions(scheduler=source.scheduler, workers=source.workers)
     sections = []
     if fields.effects is not None:
         posterior = PosteriorOptions(posteriors="sampled" if documents <= SAMPLED else "fit", corpus=_path(source))
         with _named_as("effects", "formula"):
-            views = effects_by_field(run, fields.effects, effect, posterior, where, source.tls, source.progress)
+            views = effects_by_field(run, fields.effects, effect, posterior, source.scheduling, source.progress)
         sections.append(_effects_section(fields.effects, views, effect.level))
-    reading: dict[str, Any] = {"corpus": source.corpus, "tls": source.tls, "progress": source.progress}
-    reading |= {"scheduler": source.scheduler, "workers": source.workers}
+    reading = {"corpus": source.corpus, "progress": source.progress, **dict(source.scheduling)}
     with _named_as("word_topics", "topic", "topics"):
         if fields.words_by is not None:
             with _named_as("words_by", "field"):
@@ -134,7 +130,7 @@ def _check_words(
         return
     model, corpus = open_training(run, _path(source))
     documents = RunSource(model.folder.address, corpus.references, np.array(chosen))
-    with closing(open_executor(source.scheduler, source.workers, tls=source.tls)) as executor:
+    with closing(open_executor(**dict(source.scheduling))) as executor:
         if fields.words_by is not None:
             with _named_as("words_by", "field"):
                 compared_groups(documents, executor, fields.words_by)

@@ -24,8 +24,7 @@ from collapsium.pipeline.analysis.options import EffectOptions
 from collapsium.pipeline.analysis.scoring import HELDOUT
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource
-from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.schedulers import SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.formatting import duration, number, percent, plain, shown_options, times
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import RankOptions
@@ -398,13 +397,13 @@ IN_TEXTS = ("c_v", "c_npmi")
 
 
 def topic_metrics(
-    model: Model, texts: Sequence[str] | None, scheduling: SchedulerOptions, tls: TLS | None, progress: Counting
+    model: Model, texts: Sequence[str] | None, scheduling: Scheduling, progress: Counting
 ) -> tuple[list[Measurement], list[str]]:
     """Measure the diversity of a model's topics and, if there are texts, their coherence.
 
     Returns measurements: The figures, with definitions and sources; notes: A sentence on figures that are missing
     """
-    where = {"scheduler": scheduling.scheduler, "workers": scheduling.workers, "tls": tls, "progress": progress}
+    where = {**dict(scheduling), "progress": progress}
     groups = [(OF_TOPICS, None)] if texts is None else [(IN_TEXTS, texts), (OF_TOPICS, None)]
     measurements: list[Measurement] = []
     notes: list[str] = []
@@ -465,7 +464,7 @@ class Report:
 @overwrites("out")
 @keywords(
     options=ReportOptions, fields=FieldOptions, effect=EffectOptions, ranking=RankOptions, folding=FoldingOptions,
-    scheduling=SchedulerOptions,
+    scheduling=Scheduling,
 )  # fmt: skip
 def report(
     run: str | os.PathLike[str],
@@ -476,8 +475,7 @@ def report(
     effect: EffectOptions,
     ranking: RankOptions,
     folding: FoldingOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     progress: Counting = silent,
 ) -> Report:
     """Write an HTML page on a run: topics, their map, example documents, labels, and the fit's convergence.
@@ -501,12 +499,6 @@ def report(
         Measure that orders a topic's words.
     folding : FoldingOptions
         Branches of a tree that are folded into a single entry.
-    scheduling : SchedulerOptions
-        Executor of the tasks that make a missing summary.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
-    progress : callable, optional
-        Called with the number of shards read so far.
 
     Returns
     -------
@@ -527,7 +519,7 @@ def report(
     require_free(out)
     check_folding(folding.min_share, folding.levels)
     nouns = nouns_of(options.noun)
-    source = SummarySource(options.corpus, scheduling.scheduler, scheduling.workers, tls, progress)
+    source = SummarySource(options.corpus, scheduling, progress)
     folded = folding.min_share is not None or folding.levels is not None
     if folded and all(topic.level is None for topic in topics(run, 1)):
         raise OptionError("`min_share` and `levels` apply to trees, and this family's topics are not a tree; omit them")
@@ -539,7 +531,7 @@ def report(
         if sources is not None:
             material = _with_snippets(run, material, sources, progress)
         if not material.signed:
-            measured, notes = topic_metrics(material.model, sources, scheduling, tls, progress)
+            measured, notes = topic_metrics(material.model, sources, scheduling, progress)
             material = replace(material, metrics=measured, notes=[*material.notes, *notes])
     material = replace(
         material, nouns=nouns, sections=sections, folding={"min_share": folding.min_share, "levels": folding.levels}

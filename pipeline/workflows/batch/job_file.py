@@ -26,7 +26,7 @@ from collapsium.pipeline.engine.setup.limits import (
     written_once,
 )
 from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS
+from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, CertificateOptions
 from collapsium.pipeline.models.registry import load_family, make_options, require_schedule
 from collapsium.pipeline.options import Options, Value, error_of, names_of
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
@@ -251,13 +251,7 @@ class Job(_Table):
     @property
     def tls(self) -> TLS | None:
         """Certificates of the cluster."""
-        named = {name: getattr(self.cluster, f"tls_{name}") for name in ("ca", "cert", "key")}
-        missing = [name for name, path in named.items() if path is None]
-        if len(missing) == len(named):
-            return None
-        if missing:
-            raise OptionError(f"[cluster]: tls_{missing[0]} is required: tls_ca, tls_cert and tls_key belong together")
-        return TLS(**named)
+        return CertificateOptions(**self.cluster.model_dump(include={*CertificateOptions.model_fields})).tls
 
     def plan(self) -> dict[str, object]:
         """Return all options that determine a published model, without the corpus, by the names that they had in 0.1.

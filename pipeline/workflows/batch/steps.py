@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import cast
 
@@ -223,8 +223,7 @@ def _ingest(context: JobContext, paths: list[str]) -> None:
 
 def _append(context: JobContext, paths: list[str]) -> frozenset[str]:
     """Append files, and return those that added documents."""
-    names = {field.name for field in fields(Addition)}
-    reading = {name: value for name, value in context.job.reading.items() if name in names}
+    reading = {name: value for name, value in context.job.reading.items() if name in Addition.model_fields}
     ingest_table = context.job.ingest
     segments = str(context.job.reading.get("segments") or "")
     # The expression may be used, as the job's file names it.

@@ -34,9 +34,9 @@ from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.engine.leakage import require_held_out
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.request import require_tokens
-from collapsium.pipeline.executors.base import TLS, Executor
+from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
-from collapsium.pipeline.executors.schedulers import MemoryOptions, SchedulerOptions, check_scheduler, is_elsewhere
+from collapsium.pipeline.executors.schedulers import MemoryOptions, Scheduling, check_scheduler, is_elsewhere
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import require_corpus
@@ -680,15 +680,14 @@ class Comparison(ShortRepr):
 
 @shows("comparing", view=GridView)
 @overwrites("out")
-@keywords(options=CompareOptions, scheduling=SchedulerOptions, memory=MemoryOptions)
+@keywords(options=CompareOptions, scheduling=Scheduling, memory=MemoryOptions)
 def compare(
     corpus: Any,
     out: str | os.PathLike[str] | None = None,
     *,
     options: CompareOptions,
-    scheduling: SchedulerOptions,
+    scheduling: Scheduling,
     memory: MemoryOptions,
-    tls: TLS | None = None,
     sinks: Sequence[Sink] = (),
     **reading: Any,
 ) -> Comparison:
@@ -706,11 +705,9 @@ def compare(
         removed when the comparison is collected.
     options : CompareOptions
         Families, grid, iterations and held-out data.
-    scheduling : SchedulerOptions
-        The executor.
     memory : MemoryOptions
         Memory and scratch space.
-    tls, sinks
+    sinks
         As for `fit`.
     **reading
         Options of `ingest` for texts, as for `fit`.
@@ -740,7 +737,7 @@ def compare(
     if unknown is not None:
         known = (*option_names(compare), *options_of_reading(corpus))
         raise OptionError(f"compare: unknown option {unknown!r}{suggestion(unknown, known)}")
-    execution = {**dict(scheduling), **dict(memory), "tls": tls}
+    execution = {**dict(scheduling), **dict(memory)}
     # The comparison has split the corpus of texts into separate corpora, and no longer needs it.
     with place_for(out, "comparison") as place, corpus_of(corpus, words, scheduling.scheduler) as train:
         return place.with_temporary(_run(train, Folder(place.path), options, execution, sinks))

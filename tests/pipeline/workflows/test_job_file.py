@@ -22,7 +22,7 @@ from tests.pipeline.workflows.conftest import JOB
         (JOB.replace('"job"', '"$NO_SUCH_VARIABLE/job"'), "the environment has no variable NO_SUCH_VARIABLE"),
         (JOB.replace("[batch]", "[batch"), "expected TOML"),
         (JOB.replace('"job"', "3"), r"\[batch\]: 'folder': expected a string, found 3"),
-        (JOB + "tls_ca = 'x'\n", "tls_cert is required"),
+        (JOB + "tls_ca = 'x'\n", "'tls_cert' is required"),
     ],
 )
 def test_a_job_that_is_wrong__is_refused_before_anything_runs(job, capsys, text, where):
