@@ -6,29 +6,35 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TypedDict, TypeVar
+from types import SimpleNamespace
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
+import zarr
 
 from collapsium.pipeline.analysis.infer import infer
-from collapsium.pipeline.executors.base import TLS
-from collapsium.pipeline.executors.schedulers import Scheduler, SchedulerOptions
+from collapsium.pipeline.executors.schedulers import Scheduling
+from collapsium.pipeline.fitted_model import Model as FittedModel
+from collapsium.pipeline.fitted_model import require_pandas, words_of_cells, write_topics
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.models.training_corpus import training_corpus_of
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites, place_for
-from collapsium.pipeline.reporting.anndata_file import write_anndata
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
-from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
+from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.shard import Documents, merge_segments
+from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError, optional
 from collapsium.storage.io.file import File, require_free
 from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.printable import CsvRows, ShortRepr, guarded_note
+from collapsium.storage.readers.annotated_file import NEEDED
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 from collapsium.storage.units import Counting, silent
@@ -39,6 +45,8 @@ _Result = TypeVar("_Result")
 
 WORDS = 20  # Words of each topic in topics.csv
 MIN_EXPECTED_TOKENS = 0.5  # Expected tokens below which a document counts as empty, as rounding errors are smaller
+SEVERAL = "; "  # Separator of several labels of a field in AnnData
+CHUNK = 1 << 18  # Entries of a chunk of a file of AnnData
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +77,7 @@ NAMES = {"csv": "tables", "pyldavis": "pyldavis.json", "anndata": "model.h5ad"} 
 
 
 @shows("exporting")
-@keywords(options=ExportOptions, tables=TableOptions, scheduling=SchedulerOptions)
+@keywords(options=ExportOptions, tables=TableOptions, scheduling=Scheduling)
 @overwrites("out")
 def export(
     run: str | os.PathLike[str],
@@ -77,8 +85,7 @@ def export(
     *,
     options: ExportOptions,
     tables: TableOptions,
-    scheduling: SchedulerOptions,
-    tls: TLS | None = None,
+    scheduling: Scheduling,
     progress: Counting = silent,
 ) -> Exported:
     """Write a model in another program's format.
@@ -94,12 +101,6 @@ def export(
         Program that a model is exported to.
     tables : TableOptions
         Contents of exported tables.
-    scheduling : SchedulerOptions
-        Executor of the tasks that read the documents, for ``csv``.
-    tls : optional
-        Certificates for a Dask cluster, as for `fit`.
-    progress : callable, optional
-        Called with the number of documents, or of shards, written so far.
 
     Returns
     -------
@@ -133,8 +134,7 @@ def export(
         else:
             folder = Folder(place.path)
             ensure_free(folder)
-            executor = _Executor(scheduler=scheduling.scheduler, workers=scheduling.workers, tls=tls)
-            documents = _Documents(run, tables.corpus, tables.threshold, executor, progress)
+            documents = _Documents(run, tables.corpus, tables.threshold, scheduling, progress)
             exported = _to_csv(model, run_topics, folder, tables.threshold, documents)
         return place.with_temporary(replace(exported, path=place.path))
 
@@ -210,14 +210,6 @@ def _proportions(model: Model, ids: Ints, lengths: list[int], progress: Counting
         progress(number + 1)
 
 
-class _Executor(TypedDict):
-    """Keywords of `infer` that choose the executor."""
-
-    scheduler: Scheduler
-    workers: int | None
-    tls: TLS | None
-
-
 @dataclass(frozen=True)
 class _Documents:
     """Source of the documents' proportions."""
@@ -225,7 +217,7 @@ class _Documents:
     run: str | os.PathLike[str]
     corpus: str | os.PathLike[str] | None
     threshold: float
-    executor: _Executor
+    scheduling: Scheduling
     progress: Counting
 
     def write(self, file: IO[str], place: Path, model: Model) -> tuple[int, list[str]]:
@@ -238,9 +230,8 @@ class _Documents:
             if corpus is None:
                 return 0, ["documents.csv has no rows: the training corpus is not recorded; name it with `corpus`"]
             part = place / "documents.parquet"
-            inference = infer(
-                model.folder.url, corpus, part, threshold=self.threshold, progress=self.progress, **self.executor
-            )
+            how = {"threshold": self.threshold, "progress": self.progress, **dict(self.scheduling)}
+            inference = infer(model.folder.url, corpus, part, **how)
         except CollapsiumError as error:
             if self.corpus is not None or not isinstance(error, AbsentError):
                 raise
@@ -311,3 +302,105 @@ def _write_words(file: IO[str], model: Model, run_topics: list[Topic], threshold
             for topic, word, value in zip(ids[places].tolist(), words.tolist(), values.tolist(), strict=True)
         )
     return writer.guarded
+
+
+def write_anndata(opened: Model, corpus: Corpus, out: str | os.PathLike[str], progress: Counting) -> int:
+    """Write X, the counts; obs, the labels and covariates; and what `Model.annotate` writes. Return the cells."""
+    with optional("anndata", NEEDED):
+        import anndata.io
+    path = os.fspath(out).rstrip("/")
+    if not path.endswith((".h5ad", ".zarr")):
+        raise OptionError(f"expected a name that ends with .h5ad or .zarr for `to` anndata, found {path}")
+    require_free(path)
+    pd = require_pandas()
+    ids: list[str] = []
+    lengths: list[npt.NDArray[np.int64]] = []
+    columns: dict[str, list[object]] = {}
+    for reference in corpus.references:
+        documents = merge_segments(reference.documents())
+        lengths.append(np.diff(documents.offsets))
+        for name, values in _columns_of(documents).items():
+            columns.setdefault(name, [None] * len(ids)).extend(values)
+        ids += documents.ids.to_pylist()
+        for values in columns.values():
+            values.extend([None] * (len(ids) - len(values)))
+    numbers = {name for name, kind in corpus.manifest.fields.items() if kind == "double"}
+    further = {
+        name: np.array(values, dtype=np.float64) if name in numbers else _categories(pd, values)
+        for name, values in columns.items()
+    }
+    # `AnnData` would make the names strings of pandas 3, which anndata 0.12 cannot write.
+    obs = pd.DataFrame(further, index=_texts(pd, ids))
+    var = pd.DataFrame(index=_texts(pd, corpus.vocabulary.words))
+    fitted, cells = FittedModel(opened), SimpleNamespace(var_names=var.index, obsm={}, varm={}, uns={})
+    write_topics(fitted, cells, words_of_cells(opened, cells), fitted.document_topic)
+    parts = {"obs": obs, "var": var, "obsm": cells.obsm, "varm": cells.varm, "uns": cells.uns, "layers": {}}
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
+        made = Path(place) / path.rpartition("/")[2]
+        with _group(made) as group:
+            group.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+            for name, part in parts.items():
+                anndata.io.write_elem(group, name, part)
+            _write_counts(group, corpus, offsets, progress)
+        if made.is_file():
+            File(path).put(made)
+        for file in sorted(made_path for made_path in made.rglob("*") if made_path.is_file()):
+            File(f"{path}/{file.relative_to(made)}").put(file)
+    return len(ids)
+
+
+def _texts(pd: Any, texts: list[str]) -> Any:
+    return pd.Index(np.array(texts, dtype=object), dtype=object)
+
+
+def _categories(pd: Any, values: list[object]) -> Any:
+    """Return texts as a categorical column; None becomes a missing value."""
+    distinct = {value: code for code, value in enumerate(sorted({value for value in values if isinstance(value, str)}))}
+    codes = [distinct[value] if isinstance(value, str) else -1 for value in values]
+    return pd.Categorical.from_codes(codes, categories=_texts(pd, [*distinct]))
+
+
+@contextmanager
+def _group(path: Path) -> Iterator[Any]:
+    """Make a file of HDF5, or a folder of Zarr."""
+    if path.suffix == ".h5ad":
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            yield file
+        return
+    yield zarr.open_group(path, mode="w")
+
+
+def _columns_of(documents: Documents) -> dict[str, list[object]]:
+    """Return the further columns of documents as columns of obs; a field of labels is a column."""
+    columns: dict[str, list[object]] = {}
+    for name, column in documents.extras.items():
+        if name != "labels":
+            columns[name] = column.to_pylist()
+            continue
+        for row, labels in enumerate(column.to_pylist()):
+            for label in labels:
+                values = columns.setdefault(label["field"], [None] * len(documents))
+                values[row] = label["value"] if values[row] is None else f"{values[row]}{SEVERAL}{label['value']}"
+    return columns
+
+
+def _write_counts(group: Any, corpus: Corpus, offsets: npt.NDArray[np.int64], progress: Counting) -> None:
+    """Write X as compressed rows in AnnData's on-disk format, a shard at a time."""
+    target = group.create_group("X")
+    shape = [offsets.size - 1, corpus.manifest.vocabulary.words]
+    target.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": shape})
+    create = target.create_dataset if hasattr(target, "id") else target.create_array  # HDF5, or Zarr
+    create("indptr", data=offsets)
+    pairs = int(offsets[-1])
+    how = {"shape": (pairs,), "dtype": np.int32, "chunks": (min(CHUNK, pairs),)}
+    indices, data = create("indices", **how), create("data", **how)
+    first = 0
+    for number, reference in enumerate(corpus.references, start=1):
+        documents = merge_segments(reference.documents())
+        last = first + documents.words.size
+        indices[first:last], data[first:last] = documents.words, documents.counts
+        first = last
+        progress(number)
