@@ -107,17 +107,17 @@ class Model:
     ----------
     run : str or path-like
         Folder of a run, a model, a checkpoint, or a simulated corpus with its ground truth. A run is opened at its
-        latest checkpoint if it has no model, or an older one. Restarts or samples are opened as their mean, or as the
-        first restart if their topics cannot be matched, as those in trees.
+        latest checkpoint if that is newer than its model, or if it has no model. Restarts or samples are opened as
+        their mean, or, if their topics cannot be matched (as in trees), as the first restart.
     texts : paths, sequence of str, column or frame, optional
         Texts that the model was fitted to, for passages and reports. The model that `fit` returns has them already.
 
     Raises
     ------
     AbsentError
-        There is no model, and no checkpoint.
+        There is neither a model nor a checkpoint.
     DamagedError
-        A file is not of its format.
+        A file is damaged.
     """
 
     def __init__(self, run: str | os.PathLike[str], *, texts: DocumentSource = None) -> None:
@@ -162,20 +162,20 @@ class Model:
 
     @property
     def topic_names(self) -> dict[int, str]:
-        """Names of topics by permanent id, as they were given by hand, by a namer or by seeds."""
+        """Names of topics by permanent id, whether chosen by hand, by a function or from seed words."""
         return self._opened.topic_names
 
     @cached_property
     def topic_word(self) -> Floats:
         """Probabilities of words, shape (topics, words); each row sums to 1.
 
-        Row k is the topic with the permanent id k, as in `topics` and `infer`. The array takes 8 bytes for each topic
-        and word. For restarts and samples it is the mean over them, or their consensus's.
+        Row k is the topic with the permanent id k, as in `topics` and `infer`. The array takes 8 bytes per topic and
+        word. For restarts and samples, it is their mean, or their consensus.
 
         Returns
         -------
         numpy.ndarray of float64, shape (topics, words)
-            Ids that no topic has have rows of equal probabilities.
+            Rows of unused ids contain equal probabilities.
         """
         model = self._opened
         if load_family(model.record.family).corpus_kind != DOCUMENTS:
@@ -200,16 +200,17 @@ class Model:
         Parameters
         ----------
         words : int, optional
-            Top words of each topic.
+            Number of top words per topic.
         rank_by, rank_weight : str and float, optional
             Measure that orders a topic's words, and its weight; see `collapsium.pipeline.topics`.
 
         Returns
         -------
         pandas.DataFrame
-            Indexed by permanent id, the largest first: share of the tokens, and the words as text; where there are
-            some, also the title; of trees parent, level, and the share of the node with those below; of ensembles
-            stability, and the number of members in which each topic was found.
+            A row per topic, the largest first, indexed by permanent id: ``share`` of the tokens and top ``words`` as
+            text. Named topics have a ``title``; topics of trees have ``parent``, ``level``, and ``below``, the share
+            of the node and all nodes below it; topics of ensembles have ``stability``, and ``support``, the number of
+            members that have the topic.
         """
         rows: list[dict[str, Any]] = []
         for topic in topics(self._opened, words, rank_by=rank_by, rank_weight=rank_weight):
@@ -239,14 +240,15 @@ class Model:
         topic : int, optional
             Permanent id of the topic.
         n : int, optional
-            Number of words of each topic.
+            Number of words per topic.
         rank_by, rank_weight : str and float, optional
             As for `topics`.
 
         Returns
         -------
         pandas.DataFrame
-            A row for each word: word and probability, or the loading of a column of vectors; indexed by topic and rank.
+            A row per word, indexed by topic and rank: ``word`` and ``probability``. For vectors, the words are their
+            columns, with a ``loading`` instead of a probability.
 
         Raises
         ------
@@ -277,8 +279,8 @@ class Model:
         Returns
         -------
         pandas.DataFrame
-            A row for each topic of this model: share and words, then id, share and words of its match, and their
-            similarity, one minus the distance, from 0 to 1. Topics without a match come last.
+            A row for each topic of this model: its share and words; the id, share and words of its match; and their
+            similarity from 0 to 1, which is one minus the distance. Topics without a match come last.
 
         Raises
         ------
@@ -313,12 +315,12 @@ class Model:
 
     @property
     def index(self) -> pd.Index | None:
-        """The index of the pandas frame or column that the model was fitted to; None for other documents."""
+        """The index of the pandas frame or column that the model was fitted to; None for any other input."""
         return self._index
 
     @cached_property
     def document_ids(self) -> list[str]:
-        """Ids of the training documents, in the order of `document_topic`, from the training corpus."""
+        """Ids of the training documents in the order of `document_topic`, read from the training corpus."""
         references = require_training_corpus(self._opened).references
         return [name for reference in references for name in reference.ids().to_pylist()]
 
@@ -326,14 +328,14 @@ class Model:
     def document_topic(self) -> Floats:
         """Proportions of the training documents, shape (documents, topics), in the order of the training corpus.
 
-        Column k is the topic with the permanent id k, as in `topic_word`. The array takes 8 bytes for each document
-        and topic; `infer` writes proportions that do not fit into memory. Rows sum to less than 1 where a family leaves
-        a share to topics that do not exist yet.
+        Column k is the topic with the permanent id k, as in `topic_word`. The array takes 8 bytes per document and
+        topic; if that exceeds memory, `infer` writes the proportions to a file. Rows sum to less than 1 in families
+        that reserve a share for topics that do not exist yet.
 
         Returns
         -------
         numpy.ndarray of float64, shape (documents, topics)
-            Proportions; for restarts and samples the means over them, or their consensus's.
+            Proportions. For restarts and samples, they are means, or come from the consensus.
         """
         model = self._opened
         if not model.record.shards or not model.fitted:
@@ -347,8 +349,8 @@ class Model:
         Returns
         -------
         pandas.DataFrame
-            A row for each training document and a column for each topic. The model that `fit` returns for a pandas
-            frame or column has its index, so that the two can be joined; others are indexed by the documents' ids.
+            A row for each training document and a column for each topic. If `fit` received a pandas frame or column,
+            the rows have its index and can be joined with it; otherwise they are indexed by the documents' ids.
         """
         pd = require_pandas()
         shares = self.document_topic
@@ -362,8 +364,8 @@ class Model:
         -------
         pandas.DataFrame
             A row for each document, indexed as by `document_topics`: the topic with the largest proportion, this
-            proportion, and the topic's name or words; title, and labels, covariates and the date (a year with its
-            fraction) where the corpus has them. Documents without tokens have no topic.
+            proportion, and the topic's name or words; then the title, labels, covariates and date (a year with a
+            fraction) that the corpus has. Documents without tokens have no topic.
         """
         pd = require_pandas()
         shares = self.document_topic
@@ -395,15 +397,15 @@ class Model:
         topic : int, optional
             Permanent id of the topic.
         n : int, optional
-            Number of documents of each topic.
+            Number of documents per topic.
         texts : paths, sequence of str, column or frame, optional
             Texts that the model was fitted to; by default those that it remembers.
 
         Returns
         -------
         pandas.DataFrame
-            Topic, id, title, proportion and passage, which is missing without texts. The id of a document of a pandas
-            frame is its label in the index.
+            Topic, id, title, proportion and passage, which is missing without texts. If the model was fitted to a
+            pandas frame, the id is the document's label in its index.
 
         Raises
         ------
@@ -419,20 +421,21 @@ class Model:
         return frame
 
     def find(self, texts: DocumentSource, n: int = 3) -> pd.DataFrame:
-        """Return the topics that texts are about, such as a few words to search for.
+        """Return the topics that texts, or a few words to search for, are about.
 
         Parameters
         ----------
         texts : str, sequence of str, column or frame
             A text, or several.
         n : int, optional
-            Number of topics of each text.
+            Number of topics per text.
 
         Returns
         -------
         pandas.DataFrame
-            Topic, proportion, share of the tokens of the training documents, and words; the largest proportion of a
-            text first. With several texts, its index has the text's position, or its label in the index of a frame.
+            A row per text and topic, each text's largest topic first: topic, its proportion in the text, its share of
+            the training tokens, and words. Rows of several texts are indexed by the text's position, or by its label
+            in the index of a frame.
 
         Raises
         ------
@@ -468,38 +471,38 @@ class Model:
     ) -> Frame | tuple[Frame, Ints]:
         """Return the topic proportions of new documents, read like the training documents.
 
-        The first texts load the vocabulary and the topics into memory, where they stay for the next ones. A warning is
-        given once if many of the texts' words are not in the vocabulary; `return_unknown` counts them. A text that is
-        missing (None, NaN), empty or without a known word has the proportions of the prior.
+        The first call loads the vocabulary and the topics into memory, and keeps them for the next ones. It warns once
+        if many words are not in the vocabulary; `return_unknown` counts them. A text that is missing (None, NaN), empty
+        or without a known word gets the mean proportions of the prior.
 
         Parameters
         ----------
         texts : sequence of str, column, frame, AnnData, path, or Dask frame, column or bag
             Texts; a frame with a column of texts (pandas, polars, Arrow); or the path of a corpus or of files of texts.
-            An AnnData object is accepted too; the layer that the model's record names is read.
+            An AnnData object is accepted too; it must have the layer that the training data had.
         seed : int, optional
             Seed of families that draw random numbers.
         return_unknown : bool, optional
-            Whether to return the unknown words of each document too; not for a path.
+            Whether to return the number of unknown words of each document too; not available for a path.
         **reading
-            Options of `ingest`, such as ``text="body"``, where the frame or the files differ from the model's record;
-            and ``tokenizer`` or ``segments``, which must be named again if they were functions or regular expressions.
+            Options of `ingest`, such as ``text="body"``, if they differ from the options for the training documents. A
+            ``tokenizer`` or ``segments`` must be repeated if it was a function or a regular expression.
 
         Returns
         -------
         proportions : numpy.ndarray of float64, shape (documents, topics); or a frame
-            Proportions in the order of the documents; column k is the topic with the permanent id k. A frame or column
-            of pandas, polars or Arrow gives a frame of the same library, with the same index and the columns
-            ``topic_0``, ``topic_1`` and so on, which can be joined with it. A Dask collection is not computed: the
-            result is such a Dask frame, or an array for a bag.
+            Proportions in the order of the documents; column k is the topic with the permanent id k. For a frame or
+            column of pandas, polars or Arrow, the result is a frame of the same library with the columns ``topic_0``,
+            ``topic_1`` and so on, and with the same index, so that the two can be joined. For a Dask frame or column it
+            is such a Dask frame, and for a Dask bag a Dask array, neither of which is computed yet.
         unknown : numpy.ndarray of int64, shape (documents,)
-            Number of tokens whose words are neither in the vocabulary nor left out on purpose, as stop words are. Only
+            Number of tokens whose words are neither in the vocabulary nor left out on purpose, like stop words. Only
             with `return_unknown`.
 
         Raises
         ------
         CollapsiumError
-            The texts are no strings, or cannot be read as recorded. No error quotes a text.
+            The texts are not strings, or cannot be read like the training documents. No error quotes a text.
         """
         reading, seed = python_value(reading), python_number(seed)
         known = ["format", "headings", *READING]
@@ -540,8 +543,9 @@ class Model:
     def annotate(self, adata: AnnotatedData, *, obs: bool = False, **reading: Any) -> None:
         """Write the topics into an AnnData object: ``obsm["X_topics"]``, ``varm["topics"]`` and ``uns["collapsium"]``.
 
-        Cells are found among the training documents by their names; the proportions of other cells are fitted with the
-        topics held fixed, as by `transform`. Columns are the topics that have tokens, in the order of their ids.
+        Cells whose names are ids of training documents get the proportions of the fit. The proportions of other cells
+        are estimated with the topics held fixed, as by `transform`. Columns are the topics that have tokens, ordered by
+        id.
 
         Parameters
         ----------
@@ -551,13 +555,13 @@ class Model:
             Also write each topic's proportions as a column ``topic_ID`` of `obs`, and the id of each cell's largest
             topic as the categorical column ``topic``.
         **reading
-            Options of `transform`, such as ``layer``, for cells that are no training documents; ``id`` names the column
-            of `obs` with the documents' ids.
+            Options of `transform`, such as ``layer``, for cells that were not training documents; ``id`` names the
+            column of `obs` with the documents' ids.
 
         Raises
         ------
         CollapsiumError
-            The training corpus is gone, or no gene or peak is a word of the model.
+            The training corpus no longer exists, or no gene or peak is a word of the model.
         """
         if not is_annotated(adata):
             raise OptionError(f"expected an AnnData object, found {type(adata).__name__}", "annotate")
@@ -586,16 +590,16 @@ class Model:
     # Fields of the documents
 
     def prevalence(self) -> pd.DataFrame:
-        """Return the coefficients of the documents' priors in a fit with `prevalence` as a data frame.
+        """Return how the documents' priors depend on their fields, in a fit with `prevalence`, as a data frame.
 
-        Numbers are in standard deviations from their mean, and levels of labels against the most frequent one. A
-        coefficient is the change of the logarithm of a topic's Dirichlet parameter.
+        A coefficient is the change of the logarithm of a topic's Dirichlet parameter, per standard deviation of a
+        number, or between a label and the most frequent label of the field.
 
         Returns
         -------
         pandas.DataFrame
-            A row for each column of the formula and for each level of a field of more than 50, whose effects are
-            shrunken towards zero; and a column for each topic by its permanent id.
+            A row per column of the design that the formula describes, and a column per topic, by permanent id. A field
+            with more than 50 levels has a row per level, whose effects are shrunk towards zero.
 
         Raises
         ------
@@ -609,12 +613,13 @@ class Model:
         return frame.rename_axis(index="term", columns="topic")
 
     def shares_at(self, **values: float | str) -> Floats:
-        """Return the topic shares that a fit with `prevalence` expects of a document before any of its words is read.
+        """Return the topic shares that a fit with `prevalence` expects in a document whose words are not known.
 
         Parameters
         ----------
         **values
-            Values of fields of the formula; other numbers are at their means, and other labels at the most frequent.
+            Values of the formula's fields. For fields without a value, numbers are set to their means, and labels to
+            the most frequent one.
 
         Returns
         -------
@@ -626,7 +631,7 @@ class Model:
         AbsentError
             The model was fitted without `prevalence`.
         OptionError
-            A field is not in the formula, or no document has the value.
+            The formula does not have the field, or no document has the value.
         """
         design, coefficients = self._prevalence()
         row, places = design.row_at({name: str(value) for name, value in values.items()})
@@ -683,7 +688,7 @@ class Model:
         Returns
         -------
         matplotlib.figure.Figure or list of str
-            The figure, which the caller may change; or the names of the panels in the file.
+            The figure, which the caller may change; or, if a file was written, the names of its panels.
         """
         return pipeline.plot(self, out, what=what, **options)
 
@@ -693,30 +698,30 @@ class Model:
         Parameters
         ----------
         out : str or path-like, optional
-            HTML file to write; by default the report has the page.
+            HTML file to write; by default the page is part of the returned report.
         **options
             Options of `collapsium.pipeline.report`.
 
         Returns
         -------
         Report
-            Numbers of topics and examples, notes, and the page if it is not in a file.
+            The numbers of topics and examples, notes, and the page unless it was written to a file.
         """
         if self._texts is not None:
             options.setdefault("texts", self._texts)
         return pipeline.report(self, out, **options)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Copy the model with its run and a corpus that was made of texts, so that it stays when this one is closed.
+        """Copy the run to a folder, with the corpus if it was made from texts.
 
-        The texts themselves are not saved.
+        A model that was fitted without `out` must be saved to outlive the process. The texts themselves are not saved.
 
         Parameters
         ----------
         path : str or path-like
-            Folder to make; `load` opens it again.
+            New folder; `load` opens it again.
         overwrite : bool, optional
-            Replace what is there already; if the call fails, it stays.
+            Replace an existing folder, which is kept if the call fails.
 
         Raises
         ------
@@ -731,7 +736,7 @@ class Model:
         return cls(path, texts=texts)
 
     def close(self) -> None:
-        """Remove the temporary folder of a model that was fitted without `out`, which cannot be used after that."""
+        """Remove the temporary folder of a model that was fitted without `out`; the model cannot be used any more."""
         self._opened.close()
 
 

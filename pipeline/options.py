@@ -279,7 +279,7 @@ def _described(text: str | None, models: dict[str, type[Options]]) -> str | None
 
 def _entry(name: str, field: FieldInfo) -> list[str]:
     """Return the lines of a parameter in a numpydoc docstring."""
-    kind = " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds_of(field.annotation))
+    kind = " or ".join(_kind_text(kind) for kind in kinds_of(field.annotation))
     body = textwrap.wrap(field.description or "", 110, initial_indent="    ", subsequent_indent="    ")
     return [f"{name} : {kind}{'' if field.is_required() else ', optional'}", *body]
 
@@ -298,6 +298,14 @@ def describe_parameter(function: Callable[..., object], name: str, kind: object,
     body = textwrap.wrap(description, 110, initial_indent="    ", subsequent_indent="    ")
     entry = [f"{name} : {getattr(kind, '__name__', kind)}, optional", *body]
     function.__doc__ = "\n".join(_with_entries(inspect.cleandoc(function.__doc__ or "").split("\n"), entry))
+
+
+def _kind_text(kind: Any) -> str:
+    """Return a type as numpydoc docstrings write it, a choice with its values."""
+    if get_origin(kind) is Literal:
+        choices = (f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in get_args(kind))
+        return f"{{{', '.join(choices)}}}"
+    return str(getattr(kind, "__name__", kind))
 
 
 def with_parameter(

@@ -314,16 +314,19 @@ def fit(
     Parameters
     ----------
     corpus : Corpus, path, sequence of paths or str, column, frame or AnnData
-        A corpus, or its folder, local or an fsspec URL that the workers see too. Or texts: files, folders and globs of
-        any format of `ingest`; a list of strings (None and NaN are documents without text), a column, or a frame
-        (pandas, polars, Arrow, or any object with ``__arrow_c_stream__``) with a column of texts, named ``text`` or by
-        the option `text`. Texts are read as by `ingest`, with its options and defaults: English stop words are left
-        out, all other words are retained. Or an AnnData object, in memory, backed or lazy: its cells are the documents,
-        and its genes or peaks the words; `layer`, `binarise`, `id`, `labels` and `covariates` are options of `ingest`.
+        A corpus, or its folder: a local path, or an fsspec URL that the workers can reach too.
+
+        Or texts: files, folders and globs in any format of `ingest`; a list of strings (None and NaN are documents
+        without text); a column; or a frame (pandas, polars, Arrow, or any object with ``__arrow_c_stream__``) with a
+        column of texts, which is named ``text`` or by the option `text`. Texts are read as by `ingest`, with its
+        options and defaults: English stop words are left out, all other words are retained.
+
+        Or an AnnData object, in memory, backed or lazy: its cells are the documents, and its genes or peaks the words.
+        It accepts `layer`, `binarise`, `id`, `labels` and `covariates`, among the options of `ingest`.
     out : str or path-like, optional
-        Folder of the run to make; a corpus that is made of texts is written into it. By default nothing stays on disk:
-        the model has a temporary folder, which is removed when the model is closed (`Model.close`) or collected, or the
-        process ends.
+        Folder of the new run. If the documents are texts, their corpus is written into it too. By default the run is
+        in a temporary folder, which is removed when the model is closed (`Model.close`) or garbage-collected, or when
+        the process ends.
     family : str
         Name of the model family, such as ``hdp``.
     settings : FitOptions
@@ -331,23 +334,23 @@ def fit(
     placement : Placement
         Where and how the tasks run.
     sinks : sequence of callable, optional
-        Each is called with each event, a dict with the fields that `events.jsonl` has.
+        Functions that are called with each event, a dict with the fields of a line of `events.jsonl`.
     **options
-        The family's options and, for texts, the options of `ingest`: ``text``, ``id``, ``title``, ``date``, ``labels``,
-        ``covariates`` (columns of a frame), ``min_documents``, ``max_document_share``, ``max_words``, ``stop_words``,
-        ``min_characters``, ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
+        The family's options, such as ``topics``, and, for texts, the options of `ingest`: ``text``, ``id``, ``title``,
+        ``date``, ``labels``, ``covariates`` (columns of a frame), ``min_documents``, ``max_document_share``,
+        ``max_words``, ``stop_words``, ``min_characters``, ``tokenizer``, ``phrases``, ``segments``, ``like`` and so on.
 
     Returns
     -------
     Model
-        The finished model; of restarts and samples the mean of theirs, or their consensus, and the first of those whose
-        topics cannot be matched. Functions that take a run take it too: ``topics(model)``. A model of texts in memory
-        remembers them, for passages and reports, and has the index of a pandas frame.
+        The finished model. For restarts and samples, it is their mean or their consensus, or the first of them if
+        their topics cannot be matched. Functions of runs accept it too, as in ``topics(model)``. A model of texts in
+        memory remembers them for passages and reports, and has the index of a pandas frame.
 
     Raises
     ------
     CapacityError
-        It does not fit into memory or disk; the error has the table of `estimate`.
+        The fit would exceed the memory or the disk; the error contains the table of `estimate`.
     CollapsiumError
         An input or option is wrong, or the cluster is lost. No file is left if no iteration was finished.
     KeyboardInterrupt
@@ -387,7 +390,7 @@ def resume(
     run : str or path-like
         Folder of the run.
     moved : MovedOptions
-        New places of the run's inputs, where they were moved.
+        New locations of inputs of the run that were moved.
     placement : Placement
         Where and how the tasks run.
     sinks

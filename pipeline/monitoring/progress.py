@@ -36,8 +36,8 @@ PERIOD = 0.5  # Seconds between two updates
 LINE_PERIOD = 10.0  # Seconds between two lines where none can be overwritten
 WIDTH = 110  # Characters of a line in a notebook, and of a terminal of unknown width
 DESCRIPTION = (
-    "Whether progress is shown, in one line that is updated. By default it is shown in terminals and notebooks, and "
-    "where `sinks` or `progress` receive it not."
+    "Whether to show progress, in one line that is updated. By default it is shown in terminals and notebooks, unless "
+    "`sinks` or `progress` receive it."
 )
 
 

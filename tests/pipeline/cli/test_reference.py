@@ -125,3 +125,4 @@ def test_options_of_public_functions__stand_in_their_docstrings():
     for function in (pipeline.fit, pipeline.ingest, pipeline.infer):
         assert "scheduler : str or ClientOrCluster, optional" in function.__doc__
         assert "SchedulerOptions" not in function.__doc__
+    assert 'stop_on : {"counts", "objective", "score"}, optional' in pipeline.fit.__doc__
