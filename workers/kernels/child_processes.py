@@ -131,9 +131,9 @@ def _children_at_most(kernels: int) -> int:
 
 def _code_size(function: Any) -> int:
     """Return the bytes of a kernel's code and of all that is inlined into it, by which kernels are ordered."""
-    own = len(function.__code__.co_code)
+    size = len(function.__code__.co_code)
     called = (function.__globals__.get(name) for name in function.__code__.co_names)
-    return own + sum(_code_size(helper.python) for helper in called if isinstance(helper, Helper))
+    return size + sum(_code_size(helper.python) for helper in called if isinstance(helper, Helper))
 
 
 def serve() -> None:

@@ -264,18 +264,18 @@ def cache_folder() -> Path | None:
 
     from collapsium.workers.kernels import target
 
-    here = Path(__file__).parent
-    digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {target.target()} {here}".encode())
-    for source in sorted(here.rglob("*.py")):
-        digest.update(str(source.relative_to(here)).encode() + source.read_bytes())
-    own = os.environ.get("NUMBA_CACHE_DIR")
+    package = Path(__file__).parent
+    digest = hashlib.sha256(f"{version('numba')} {version('llvmlite')} {target.target()} {package}".encode())
+    for source in sorted(package.rglob("*.py")):
+        digest.update(str(source.relative_to(package)).encode() + source.read_bytes())
+    configured = os.environ.get("NUMBA_CACHE_DIR")
     # Machine code is loaded from this folder, so no other user may write to it.
     path = Path(tempfile.gettempdir()) / f"collapsium-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     state = path.lstat()
     if state.st_uid != os.getuid() or state.st_mode & 0o022:
         raise OSError(f"{path} is writable by other users")
-    for base in (Path(own) if own else platformdirs.user_cache_path("collapsium"), path):
+    for base in (Path(configured) if configured else platformdirs.user_cache_path("collapsium"), path):
         folder = base / f"kernels-{digest.hexdigest()[:16]}"
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -4,8 +4,8 @@ The compiler turns a loop into vector code only where it can prove that arrays d
 of a short list to scalar code. Kernels that process lists of tens of cells are therefore written in vectors. Any
 processor runs them: the compiler splits a vector into as many registers as it takes. Sums have one order.
 
-Each operation stands here in NumPy, as kernels run with the compiler off. `lane_code` has the same for the compiler.
-Indices are not checked when compiled: callers guarantee that all eight numbers exist.
+This module defines each operation in NumPy, for kernels that run without the compiler; `lane_code` defines it for the
+compiler. Compiled code does not check indices: callers guarantee that all eight numbers exist.
 """
 
 from __future__ import annotations

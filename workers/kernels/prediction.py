@@ -111,11 +111,11 @@ def fold_in(
     share, smallest = np.zeros(longest * width, dtype=np.float32), np.float32(prior.min() if prior.size else 0.0)
     work = FoldInWorkspace(width, phi.reshape(-1), smallest, counts, change, weight, share)
     for document in range(pairs.offsets.size - 1):
-        here, tokens, moving = document_topic[document], 0.0, False
-        own = prior[prior_place[document] if prior_place.size else 0]
-        here[:] = 0.0
+        document_counts, tokens, moving = document_topic[document], 0.0, False
+        document_prior = prior[prior_place[document] if prior_place.size else 0]
+        document_counts[:] = 0.0
         for k in range(topics):
-            counts[k] = np.float32(own[k])
+            counts[k] = np.float32(document_prior[k])
         for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
             tokens += pairs.counts[pair] * token_weight(pairs.weights, pair)
         for sweep in range(sweeps):
@@ -124,15 +124,15 @@ def fold_in(
             _sweep_document(document, sweep, np.float32(relaxation if relaxed else 1.0), pairs, work)
             moved, total = 0.0, 0.0
             for k in range(topics):
-                here[k] += change[k]
-                moved, total = max(moved, abs(np.float64(change[k]))), total + here[k]
-                counts[k], change[k] = np.float32(own[k] + here[k]), ZERO
+                document_counts[k] += change[k]
+                moved, total = max(moved, abs(np.float64(change[k]))), total + document_counts[k]
+                counts[k], change[k] = np.float32(document_prior[k] + document_counts[k]), ZERO
             moving = moved >= MOVED_TOKENS
             if not (moving or relaxed):
                 break
         # Removes the rounding errors of single precision. An over-relaxed sweep is never the last.
         if tokens > 0.0 and sweeps > 0:
-            here *= tokens / total
+            document_counts *= tokens / total
 
 
 @borrower

@@ -51,11 +51,11 @@ def cooccurrences(pairs: DocumentPairs, number: Int64Vector, low: int, together:
             if number[position[pair]] >= 0:
                 words[size], counted[size] = number[position[pair]], count
                 size += 1
-        each = 1.0 / max(total - 1, 1)
+        factor = 1.0 / max(total - 1, 1)
         for i in range(size):
             if words[i] < low or words[i] >= high:
                 continue
-            row, weight = words[i] - low, each * counted[i]
+            row, weight = words[i] - low, factor * counted[i]
             for j in range(i):
                 together[row, words[j]] += weight * counted[j]
             for j in range(i + 1, size):
@@ -183,9 +183,9 @@ def document_vectors(
         total[:] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
             row = position[pair]
-            each = math.log1p(float(counts[pair])) * weight[row]
+            factor = math.log1p(float(counts[pair])) * weight[row]
             for c in range(total.size):
-                total[c] += each * word_vectors[row, c]
+                total[c] += factor * word_vectors[row, c]
         square = 0.0
         for c in range(total.size):
             square += total[c] * total[c]
@@ -382,8 +382,8 @@ def count_words(
             known = 0.0
             for k in range(topics):
                 known += shares[document, k] * mixture.leaf[word, k]
-            own, others = (1.0 - mixture.root_share) * known, mixture.root_share * mixture.root[word]
-            held = count * own / (own + others) if own + others > 0.0 else 0.0
+            from_leaf, from_root = (1.0 - mixture.root_share) * known, mixture.root_share * mixture.root[word]
+            held = count * from_leaf / (from_leaf + from_root) if from_leaf + from_root > 0.0 else 0.0
             root[word] += count - held
             for k in range(topics):
                 leaf[word, k] += held * shares[document, k]
@@ -415,9 +415,9 @@ def add_products(
             if word >= 0:
                 count = min(counts[pair], MAX_COUNT)
                 tokens += count
-                each = np.float32(count)
+                factor = np.float32(count)
                 for c in range(total.size):
-                    total[c] += each * directions[word, c]
+                    total[c] += factor * directions[word, c]
         if not tokens:
             continue
         scale = np.float32(1.0 / tokens)
@@ -426,9 +426,9 @@ def add_products(
         for pair in range(offsets[document], offsets[document + 1]):
             word = number[position[pair]]
             if word >= 0:
-                each = np.float32(min(counts[pair], MAX_COUNT))
+                factor = np.float32(min(counts[pair], MAX_COUNT))
                 for c in range(total.size):
-                    products[word, c] += each * total[c]
+                    products[word, c] += factor * total[c]
 
 
 @kernel
@@ -455,9 +455,9 @@ def mix_documents(
                     weight += float(words.shares[entry]) * float(before[words.clusters[entry]])
                 if weight > 0.0:
                     tokens += pairs.counts[pair]
-                    each = pairs.counts[pair] / weight
+                    factor = pairs.counts[pair] / weight
                     for entry in range(words.offsets[word], words.offsets[word + 1]):
                         cluster = words.clusters[entry]
-                        total[cluster] += each * float(words.shares[entry]) * float(before[cluster])
+                        total[cluster] += factor * float(words.shares[entry]) * float(before[cluster])
             for cluster in range(total.size):
                 before[cluster] = np.float32(total[cluster] / tokens) if tokens > 0.0 else np.float32(0.0)

@@ -265,7 +265,7 @@ def test_designs_that_do_not_belong_to_a_model__are_refused(reference):
     state = model.global_state.prevalence
     rows = DocumentRows(np.ones((1, 2), dtype=np.float32), np.zeros(1, dtype=np.int32))
     with pytest.raises(DamagedError, match="expected .* columns, found 2"):
-        prevalence.own_priors(rows, state, model.family.update_parameters(NO_ROWS, model.global_state))
+        prevalence.design_priors(rows, state, model.family.update_parameters(NO_ROWS, model.global_state))
     record = json.loads(state.prevalence_design.tobytes())
     for change in ({"formula": "~ __import__('os')"}, {"used": [0, 99]}, {"counts": {}}, {"center": [0.0]}):
         data = json.dumps({**record, **change}).encode()

@@ -210,7 +210,7 @@ def sweep(
         working.running.rows.background[place] += tokens
     tables, grown = np.zeros(prior.size), np.zeros(prior.size + 1)
     moved = np.zeros((2, *working.running.rows.cells.shape)) if parameters.moments else np.zeros((2, 0, 0))
-    learning = prevalence.Learning(parameters.own)
+    learning = prevalence.Learning(parameters.design_priors)
     if statistics:
         for chunk in _chunks(shard, before_sweep, moving):
             for sums_before in statistics:

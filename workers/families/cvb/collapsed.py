@@ -35,7 +35,7 @@ from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, HeldTokens, MovesState, RoundSums, Vector
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import (
-    OwnPriors,
+    DesignPriors,
     Parameters,
     counted_in,
     counts_of,
@@ -125,9 +125,9 @@ class CollapsedFamily(
         place = np.searchsorted(shard.words, part.words)
         return weighed(part, rows.word_weight[place], log_counts=self.options.log_counts)
 
-    def own_priors(
+    def design_priors(
         self, design: DocumentRows | None, global_state: GlobalStateT, parameters: Parameters
-    ) -> OwnPriors | None:
+    ) -> DesignPriors | None:
         """Return the priors of documents, where these follow a design; documents without rows have the mean prior."""
         return None
 
@@ -234,7 +234,7 @@ class CollapsedFamily(
         joining: Shard | None = None,
     ) -> tuple[Local, Delta]:
         began, parameters = time.perf_counter(), self.update_parameters(rows, global_state)
-        parameters = replace(parameters, own=self.own_priors(local.design, global_state, parameters))
+        parameters = replace(parameters, design_priors=self.design_priors(local.design, global_state, parameters))
         shard, tables, bound = self.weighed(shard, rows), None, np.zeros(2)
         if isinstance(local, DenseLocal):
             new: Local
@@ -317,7 +317,7 @@ class CollapsedFamily(
     def fold_in(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Local:
         """Fit the counts of unseen documents under fixed topics."""
         parameters, shard = self.predictive_parameters(rows, global_state), self.weighed(shard, rows)
-        document_priors = self.own_priors(shard.design, global_state, parameters)
+        document_priors = self.design_priors(shard.design, global_state, parameters)
         phi = word_probability(rows, global_state, parameters)
         priors = (parameters.topics,) if document_priors is None else (document_priors.priors, document_priors.place)
         return DenseDocuments(fold_in_counts(shard, phi, *priors)).with_design(shard.design)
@@ -327,16 +327,16 @@ class CollapsedFamily(
         # The mass beyond the truncation, theta_rest = (A - sum_k a_k) / (A + n_d), predicts with b_w / B, so that
         # probabilities sum to one.
         parameters, documents = self.predictive_parameters(rows, global_state), local.loaded()
-        parameters = replace(parameters, own=self.own_priors(documents.design, global_state, parameters))
+        parameters = replace(parameters, design_priors=self.design_priors(documents.design, global_state, parameters))
         rows, ratio = plain_rows(rows, parameters), global_state.plain_ratio
         plain = None if ratio is None else documents.mean(parameters.of_documents, parameters.rest, ratio)
-        if isinstance(documents, ActiveDocuments) and parameters.own is None:
+        if isinstance(documents, ActiveDocuments) and parameters.design_priors is None:
             counts, totals = counts_of(rows, parameters), global_state.topic_moments
             probability = active.probability(heldout, documents, counts, totals, parameters)
             return {"probability": normalised(probability, heldout, plain)}
         theta = _proportions(documents, parameters)
         rest, probability = np.maximum(1.0 - theta.sum(axis=1), 0.0), np.empty(heldout.pairs)
-        if parameters.own is not None and not parameters.own.rest:
+        if parameters.design_priors is not None and not parameters.design_priors.rest:
             rest[:] = 0.0
         pairs, phi = document_pairs(heldout), word_probability(rows, global_state, parameters)
         rest_word = parameters.words / parameters.total
@@ -358,7 +358,7 @@ class CollapsedFamily(
     def infer(self, local: Local, global_state: GlobalStateT) -> Arrays:
         """Return the documents' proportions theta_dk = (a_k + E[n_dk]) / (A + n_d)."""
         parameters, documents = self.predictive_parameters(NO_ROWS, global_state), local.loaded()
-        parameters = replace(parameters, own=self.own_priors(documents.design, global_state, parameters))
+        parameters = replace(parameters, design_priors=self.design_priors(documents.design, global_state, parameters))
         return {"document_topic": _proportions(documents, parameters)}
 
     def word_tokens(self, rows: CollapsedRows) -> Vector | None:

@@ -87,7 +87,7 @@ def active_settings(
 
 
 @dataclass(frozen=True)
-class OwnPriors:
+class DesignPriors:
     """Priors of a shard's documents that follow a design."""
 
     design: npt.NDArray[np.float32]  # Distinct rows; float32 (design rows, columns)
@@ -129,7 +129,8 @@ class Parameters:
     active: ActiveSettings | None = None  # Settings of active responsibilities; None where they are dense
     # Pseudo-counts of seeds that the rows at hand leave out; see `CollapsedGlobalState.seed_rows`; int32
     seeds: SeedRows | None = None
-    own: OwnPriors | None = None  # Priors of the documents at hand, where these differ; `topics` is then their mean
+    # Priors of the documents at hand if they follow a design; `topics` is then their mean
+    design_priors: DesignPriors | None = None
 
     @property
     def priors(self) -> Priors:
@@ -138,15 +139,15 @@ class Parameters:
 
     def priors_of(self, first: int, documents: int) -> Priors:
         """Return Dirichlet parameters as kernels take them, of some documents in a row."""
-        if self.own is None:
+        if self.design_priors is None:
             return self.priors
-        place = self.own.place[first : first + documents]
-        return self.priors._replace(own=self.own.priors, own_place=np.ascontiguousarray(place))
+        place = self.design_priors.place[first : first + documents]
+        return self.priors._replace(design_priors=self.design_priors.priors, design_place=np.ascontiguousarray(place))
 
     @property
     def of_documents(self) -> Vector:
         """a_k, or a_dk of the documents at hand, shape (documents, topics)."""
-        return self.topics if self.own is None else self.own.of_documents
+        return self.topics if self.design_priors is None else self.design_priors.of_documents
 
     @property
     def rest(self) -> float:
@@ -156,7 +157,7 @@ class Parameters:
     @property
     def totals(self) -> Vector:
         """A, shape (1,), or A_d of the documents at hand, shape (documents,)."""
-        return np.array([self.concentration]) if self.own is None else self.own.totals
+        return np.array([self.concentration]) if self.design_priors is None else self.design_priors.totals
 
     @property
     def active_settings(self) -> ActiveSettings:

@@ -26,7 +26,7 @@ from collapsium.workers.families.cvb.collapsed import (
 )
 from collapsium.workers.families.cvb.global_state import PlainTopicsGlobalState, Vector
 from collapsium.workers.families.cvb.options import PlainTopicsOptions
-from collapsium.workers.families.cvb.parameters import OwnPriors, Parameters
+from collapsium.workers.families.cvb.parameters import DesignPriors, Parameters
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.document_entries import DocumentEntries
 from collapsium.workers.families.family import (
@@ -80,14 +80,14 @@ class PlainTopicsFamily(
         """Return true if the documents' priors follow a design in the next sweep."""
         return global_state.prevalence is not None
 
-    def own_priors(
+    def design_priors(
         self, design: DocumentRows | None, global_state: GlobalStateT, parameters: Parameters
-    ) -> OwnPriors | None:
+    ) -> DesignPriors | None:
         """Return the priors of documents, where these follow a design; documents without rows have the mean prior."""
         state = global_state.prevalence
         if state is None or design is None or not self.follows_design(global_state):
             return None
-        return prevalence.own_priors(design, state, parameters)
+        return prevalence.design_priors(design, state, parameters)
 
     def design(self, global_state: GlobalStateT) -> npt.NDArray[np.uint8] | None:
         """Return the packed design that the documents' priors follow."""

@@ -29,7 +29,7 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.families.cvb import schedule
 from collapsium.workers.families.cvb.global_state import HdpGlobalState, LdaGlobalState, LevelState, PrevalenceState
-from collapsium.workers.families.cvb.parameters import OwnPriors, Parameters
+from collapsium.workers.families.cvb.parameters import DesignPriors, Parameters
 from collapsium.workers.families.cvb.sums import PrevalenceSums, SweepSums
 from collapsium.workers.families.family import DesignTable
 from collapsium.workers.kernels.cvb import prevalence as kernels
@@ -108,7 +108,7 @@ def _columns(design: npt.NDArray[np.uint8]) -> object:
     return record.get("columns") if isinstance(record, dict) else None
 
 
-def own_priors(design: DocumentRows, state: PrevalenceState, parameters: Parameters) -> OwnPriors:
+def design_priors(design: DocumentRows, state: PrevalenceState, parameters: Parameters) -> DesignPriors:
     """Return the priors of documents with rows of the design."""
     coefficients = state.prevalence_coefficients
     if design.rows.shape[1] != state.row_size:
@@ -124,7 +124,7 @@ def own_priors(design: DocumentRows, state: PrevalenceState, parameters: Paramet
     if state.prevalence_multiplies:
         priors, rest = priors * parameters.topics, parameters.rest
     place, multiplies = np.ascontiguousarray(design.place), state.prevalence_multiplies
-    return OwnPriors(
+    return DesignPriors(
         rows, levels.places, len(effects), place, priors, log_total, state.held, state.learns, multiplies, rest
     )
 
@@ -132,7 +132,7 @@ def own_priors(design: DocumentRows, state: PrevalenceState, parameters: Paramet
 class Learning:
     """Sums over a shard's documents from which coefficients are learned; none where all have the same prior."""
 
-    def __init__(self, priors: OwnPriors | None) -> None:
+    def __init__(self, priors: DesignPriors | None) -> None:
         columns, topics = (0, 0) if priors is None else (priors.design.shape[1], priors.priors.shape[1])
         self._priors = priors
         self._weight = np.zeros(0 if priors is None else len(priors.design))
@@ -158,7 +158,7 @@ class Learning:
             self._add_derivatives(priors, chunk, places, lengths)
 
     def _add_derivatives(
-        self, priors: OwnPriors, chunk: DocumentChunk, places: npt.NDArray[np.int32], lengths: Vector
+        self, priors: DesignPriors, chunk: DocumentChunk, places: npt.NDArray[np.int32], lengths: Vector
     ) -> None:
         pairs, topics = chunk.pairs, priors.priors.shape[1]
         step = max(CELLS // topics, 1)

@@ -31,9 +31,9 @@ class Phase(Enum):
 
     # Rounds of split-merge moves; the temperature search runs too, on the tokens that are held out for the moves
     SPLIT_MERGE = auto()
-    # The sweep that begins by counting the tokens that only the rounds held out; alpha begins anew
+    # The sweep that first adds the tokens that only the rounds held out; alpha is reset
     RELEASE = auto()
-    # Documents join, or topics form: nothing follows from the scores of the search yet
+    # Documents join, or topics form; the scores of the search have no effect yet
     FORMING = auto()
     # Every second sweep changes the temperature
     TEMPERATURE_SEARCH = auto()
@@ -45,14 +45,14 @@ class Phase(Enum):
 
 # Held-out tokens ------------------------------------------------------------------------------------------------------
 
-# Tokens that the temperature search holds out, at least, and the least and largest share of a corpus: large corpora
-# have more to spare, by which scores are less noisy
+# Minimum number of tokens that the temperature search holds out, and the minimum and maximum share of a corpus: large
+# corpora can spare more, which makes scores less noisy
 SEARCH_HELD_TOKENS = 20_000.0
 MIN_SEARCH_HELD_SHARE = 0.005
 MAX_SEARCH_HELD_SHARE = 0.05
-# The same for split-merge moves, whose share is always at least twice as large, so that the two are told apart. Topics
-# do not learn from these tokens: of 9 million simulated tokens, a tenth held out costs 0.013 nats per token in the
-# sixth sweep.
+# The same for split-merge moves, whose share is always at least twice as large, so that the two can be distinguished.
+# Topics do not learn from held-out tokens: holding out a tenth of 9 million simulated tokens costs 0.013 nats per token
+# in the sixth sweep.
 SPLIT_MERGE_HELD_TOKENS = 100_000.0
 MIN_SPLIT_MERGE_HELD_SHARE = 0.01
 MAX_SPLIT_MERGE_HELD_SHARE = 0.1
@@ -71,49 +71,48 @@ def split_merge_share(tokens: float) -> float:
 
 # Temperature search ---------------------------------------------------------------------------------------------------
 
-# Tokens of a corpus whose fits search, at least: `MAX_SEARCH_HELD_SHARE` of them still tell temperatures apart
+# Minimum tokens of a corpus for a search: a share of `MAX_SEARCH_HELD_SHARE` still distinguishes temperatures
 MIN_SEARCH_TOKENS = 20_000.0
 # Iterations over all documents of a fit that searches, at least: after a random start, and after a start from clusters
 MIN_SEARCH_ITERATIONS_RANDOM = 30
 MIN_SEARCH_ITERATIONS_CLUSTERS = 20
-# Inverse temperature of shorter fits: the best on news and blog entries, between the best for reviews and papers
+# Inverse temperature of shorter fits: the best on news and blog entries, and between the best on reviews and on papers
 SHORT_INVERSE_TEMPERATURE = 0.85
 # Inverse temperature in the first sweeps of a random start: topics that form hot end in better optima; and in the first
 # sweeps of a start from clusters, which has topics already
 RANDOM_INVERSE_TEMPERATURE = 0.8
 CLUSTERS_INVERSE_TEMPERATURE = 0.9
-# Sweeps before the search after a random start: until topics have formed, a colder fit seems better; and after a start
-# from clusters, or from samples of the documents
+# Sweeps before the search, after a random start, where a colder fit scores better until topics have formed; and after a
+# start from clusters or from a sample of the documents
 FORMING_SWEEPS_RANDOM = 16
 FORMING_SWEEPS_CLUSTERS = 4
-# Bounds of the inverse temperature between the two halves of the documents: no responsibility is sharpened
+# Bounds of the inverse temperature midway between the two halves of the documents; above 1 it would sharpen
+# responsibilities
 MIN_INVERSE_TEMPERATURE = 0.6
 MAX_INVERSE_TEMPERATURE = 0.975
-TEMPERATURE_SPREAD = 0.025  # Difference of the inverse temperature of either half from the one between
-# Sweeps before the halves change places: in the first, documents follow, in the second, topics
+TEMPERATURE_SPREAD = 0.025  # Difference between the inverse temperature of either half and their midpoint
+# Sweeps before the halves swap: in the first, documents adapt to the temperature, in the second, topics
 SWEEPS_PER_TEMPERATURE = 2
 TEMPERATURE_GAIN = 0.08  # Change of the inverse temperature per slope of the score, in nats per token
 MAX_TEMPERATURE_CHANGE = 0.04  # Largest change of the inverse temperature at a time
-# Share of the sweeps of the search, at its end, whose inverse temperatures are averaged: single ones vary by 0.02, by
-# which reviews lose 0.01 nats per token. Stochastic gradients average their iterates likewise (Polyak and Juditsky
-# 1992).
+# Share of the search's sweeps, at its end, whose inverse temperatures are averaged, as iterates of stochastic gradients
+# are (Polyak and Juditsky 1992). Single values vary by 0.02, which costs 0.01 nats per token on reviews.
 AVERAGED_SHARE = 1 / 3
 SEARCH_END = 0.9  # Share of the iterations over all documents after which the search ends
 
 
 # Trial of small active sets -------------------------------------------------------------------------------------------
 
-# Tokens of a corpus, at least: fits of smaller ones are over soon, and a trial takes longer than it saves
+# Minimum tokens of a corpus for a trial: fits of smaller corpora end so soon that a trial takes longer than it saves
 MIN_TRIAL_TOKENS = 4e6
-# Sweeps in which scores are compared while all active sets are large, while half of the documents have small ones, and
-# while all documents have
+# Sweeps of the three steps of a trial: all active sets are large; half of the documents have small sets; all do
 TRIAL_LARGE_SWEEPS = 7
 TRIAL_HALF_SWEEPS = 8
 TRIAL_SMALL_SWEEPS = 8
 TRIAL_COMPARED_SWEEPS = 4  # Last sweeps of the second and third step whose scores are compared with each other
 SEARCH_SWEEPS_AFTER_TRIAL = 4  # Sweeps of the temperature search after the trial, at least
-# Loss from small active sets, in nats per token, up to which all documents get them: reviews, news and blog entries
-# lose 0.03 to 0.065, papers 0.016 to 0.023, simulated corpora 0.017 at most
+# Maximum loss of half of the documents, in nats per token, for which all documents get small active sets: reviews, news
+# and blog entries lose 0.03 to 0.065, papers 0.016 to 0.023, simulated corpora 0.017 at most
 MAX_TRIAL_LOSS = 0.02
 # Gain of all documents, in nats per token, from which active sets stay small: scores of papers, whose topics gain
 # nothing, rise by as much in eight sweeps
@@ -148,12 +147,12 @@ FIRST_ROUND = 40  # Sweeps before the first round
 ROUND_INTERVAL = 5  # Sweeps from one round to the next
 LAST_ROUND = 0.75  # Share of all sweeps after which there are no more rounds
 IDLE_ROUNDS = 4  # Rounds in a row with few moves after which topics are split, or the rounds end
-FEW_MOVES = 0.02  # Share of the topics up to which the moves of a round are few
-# Share of the topics; if the first round is sure of fewer merges, the truncation is not too large. Redundant topics are
-# copies. Deletions do not show them: in short documents all deletions seem to gain.
+FEW_MOVES = 0.02  # Number of moves, as a share of the topics, up to which a round counts as having few moves
+# Share of the topics; if the first round finds fewer certain merges, the truncation is not too large. Redundant topics
+# are copies of others. Deletions do not reveal them: in short documents, every deletion seems to gain.
 MIN_REDUNDANT_SHARE = 0.05
-# Standard errors from which on the gain of a merge is sure. Merges of copies are sure where they are accepted, as two
-# topics that predict alike gain nothing by a merge.
+# Number of standard errors by which the gain of a certain merge exceeds zero. Accepted merges of copies always count as
+# certain, because two topics that predict alike gain nothing by a merge.
 SURE_MERGE_ERRORS = 1.0
 REDUNDANT_TOPIC_PRIOR = 0.05  # Parameter alpha pi_k of each topic, from the round on that finds redundant topics
 # A round moves nothing if its score, in nats per token, is lower than the best by this over the root of the held-out

@@ -76,7 +76,7 @@ CACHE_LINE = 16  # Numbers of 4 bytes in a cache line of most processors
 FIELDS = 8  # Numbers of an active topic; see `DocumentWorkspace`
 
 # Offsets of the numbers in a group of eight active topics
-PLACES, HERE, PRIOR, INVERSE, RATIO, UNITS, BEFORE, WEIGHT = (LANES * field for field in range(FIELDS))
+PLACES, COUNTS, PRIOR, INVERSE, RATIO, UNITS, BEFORE, WEIGHT = (LANES * field for field in range(FIELDS))
 
 ZERO, HALF, ONE, TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
 MIN_PRIOR, MIN_TOTAL = np.float32(1e-12), np.float32(1e-37)
@@ -121,7 +121,7 @@ def sweep_active(
         if first == offsets[document]:
             left = _begin_document((begin, size), all_prior, active, before, priors, running, cells, places)
             tokens, growth = np.float32(background_before[document]), np.float32(1.0 / max(left, 1e-9))
-            if priors.own_place.size:
+            if priors.design_place.size:
                 share = _begin_own(document, (begin, size), left, active, before, priors, cells)
             if long:
                 _begin_window(begin, size, before, cells, exact, own_prior)
@@ -172,7 +172,7 @@ def _begin_document(
         # Beyond the list, a place whose cache line is read anyway.
         at, k = place_of(j), active.topics[begin + (j if j < size else size - 1)]
         places[at + PLACES] = k
-        cells[at + HERE] = np.float32(before.counts[begin + j]) if j < size else ZERO
+        cells[at + COUNTS] = np.float32(before.counts[begin + j]) if j < size else ZERO
         cells[at + PRIOR] = max(np.float32(prior[k]), MIN_PRIOR) if j < size else ZERO
         if before.pseudo.size and j < size:
             cells[at + PRIOR] += before.pseudo[begin + j]
@@ -194,11 +194,11 @@ def _begin_own(
     cells: Array,
 ) -> Number:
     """Fill a document's own a_dk of its active topics; return the sum over its inactive topics, divided by `left`."""
-    (begin, size), own, inactive = span, priors.own[priors.own_place[document]], 0.0
-    if size < own.size:
-        inactive = own.sum()
+    (begin, size), prior, inactive = span, priors.design_priors[priors.design_place[document]], 0.0
+    if size < prior.size:
+        inactive = prior.sum()
     for j in range(size):
-        a = own[active.topics[begin + j]]
+        a = prior[active.topics[begin + j]]
         inactive -= a
         cells[place_of(j) + PRIOR] = max(np.float32(a), MIN_PRIOR)
         if before.pseudo.size:
@@ -225,7 +225,7 @@ def _end_document(
             running.totals[topic] += exact[j] - old
             after.counts[begin + j] = exact[j]
         else:
-            count = cells[place_of(j) + HERE]
+            count = cells[place_of(j) + COUNTS]
             if weighted:
                 # Sums of weights are rounded.
                 count = max(count, ZERO)
@@ -323,19 +323,19 @@ def recount(
     at, rest, short, tokens = starts[document], 0.0, np.int64(0), np.int64(0)
     clear_counts(size, counts)
     for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
-        count, own = np.int64(pairs.counts[pair]), token_weight(pairs.weights, pair)
+        count, weight = np.int64(pairs.counts[pair]), token_weight(pairs.weights, pair)
         tokens += count
         if pairs.weights.size or count > EXACT_TOKENS:
-            rest += count * own * add_long_pair(at, size, count * own, responsibilities, counts)
+            rest += count * weight * add_long_pair(at, size, count * weight, responsibilities, counts)
         else:
             if short + count > EXACT_TOKENS:
                 flush_counts(size, counts)
                 short = np.int64(0)
             short += count
-            each = spread_evenly(np.float32(count))
+            lanes = spread_evenly(np.float32(count))
             for j in range(0, size, LANES):
                 store(
-                    counts.short, j, load(counts.short, j) + each * steps_at(responsibilities, at + j, size - j, work)
+                    counts.short, j, load(counts.short, j) + lanes * steps_at(responsibilities, at + j, size - j, work)
                 )
         at += size
     flush_counts(size, counts)
@@ -409,16 +409,16 @@ def _update_pairs(
     for pair in range(windows.offsets[window], windows.offsets[window + 1]):
         ahead = min(pair + AHEAD, pairs.position.size - 1)
         _prefetch_row(np.int64(pairs.position[ahead]) * rows.topics, size, work, rows)
-        row, count, own = np.int64(pairs.position[pair]), np.float32(pairs.counts[pair]), ONE
+        row, count, weight = np.int64(pairs.position[pair]), np.float32(pairs.counts[pair]), ONE
         if pairs.weights.size:
-            own = pairs.weights[pair]
-            _weigh_steps(size, own, work)
+            weight = pairs.weights[pair]
+            _weigh_steps(size, weight, work)
         total, known, held = _weigh(row, at, size, before.responsibilities, work, rows)
         if rows.seed_place.size and rows.seed_place[row] >= 0:
             total, known = _add_seeds(row, size, total, known, work.cells, work.places, rows)
         others = ZERO
         if size < rows.topics:
-            more = share + max(tokens - own + held, ZERO) * growth
+            more = share + max(tokens - weight + held, ZERO) * growth
             others = _background_weight(np.float32(rows.background_weight[row]), known, more)
         if work.power != ONE:
             total, others = _temper(size, rows.topics, total, others, work)
@@ -446,20 +446,20 @@ def _begin_window(begin: int, size: int, before: ActiveState, cells: Array, exac
 def _fill_window(size: int, cells: Array, exact: Array, prior: Array) -> None:
     """Fill the counts of a long document's topics up to the window, and put what exceeds it into the prior."""
     for group in range((size + LANES - 1) // LANES):
-        here, own, j = group * LANES * FIELDS + HERE, group * LANES * FIELDS + PRIOR, group * LANES
+        count_place, prior_place, j = group * LANES * FIELDS + COUNTS, group * LANES * FIELDS + PRIOR, group * LANES
         for lane in range(LANES):
             inside = min(exact[j + lane], float(WINDOW))
-            cells[here + lane] = np.float32(inside)
-            cells[own + lane] = np.float32(prior[j + lane] + (exact[j + lane] - inside))
+            cells[count_place + lane] = np.float32(inside)
+            cells[prior_place + lane] = np.float32(prior[j + lane] + (exact[j + lane] - inside))
 
 
 @borrower
 def _add_gains(size: int, cells: Array, exact: Array) -> None:
     """Add to the exact counts of a long document what its topics have gained since they were filled."""
     for group in range((size + LANES - 1) // LANES):
-        here, j = group * LANES * FIELDS + HERE, group * LANES
+        count_place, j = group * LANES * FIELDS + COUNTS, group * LANES
         for lane in range(LANES):
-            exact[j + lane] += cells[here + lane] - min(exact[j + lane], float(WINDOW))
+            exact[j + lane] += cells[count_place + lane] - min(exact[j + lane], float(WINDOW))
 
 
 @borrower
@@ -473,13 +473,13 @@ def _gain_of_long_pair(
 
 
 @borrower
-def _weigh_steps(size: int, own: Number, work: DocumentWorkspace) -> None:
+def _weigh_steps(size: int, weight: Number, work: DocumentWorkspace) -> None:
     """Set the value of a responsibility's step for a pair whose tokens have a weight."""
-    step, complete = spread_evenly(STEP * own), size // LANES
+    step, complete = spread_evenly(STEP * weight), size // LANES
     for group in range(complete):
         store(work.cells, group * LANES * FIELDS + UNITS, step)
     for j in range(complete * LANES, size):
-        work.cells[place_of(j) + UNITS] = STEP * own
+        work.cells[place_of(j) + UNITS] = STEP * weight
 
 
 @borrower
@@ -543,7 +543,7 @@ def _weigh_group(at: int, steps: Lanes, cell: Lanes, b: Lanes, cells: Array) -> 
     # Steps beyond the list are multiplied by zero.
     q, inverse = steps * load(cells, at + UNITS), load(cells, at + INVERSE)
     y = q * inverse
-    weight = larger(load(cells, at + HERE) - q, zero) + load(cells, at + PRIOR)
+    weight = larger(load(cells, at + COUNTS) - q, zero) + load(cells, at + PRIOR)
     weight = weight * (larger(cell - q, zero) + b) * inverse * ((one + y) * (one + y * y))
     store(cells, at + BEFORE, q)
     store(cells, at + WEIGHT, weight)
@@ -563,7 +563,7 @@ def _add_seeds(
         if seed > ZERO:
             q, inverse = cells[at + BEFORE], cells[at + INVERSE]
             y, cell = q * inverse, np.float32(rows.cells[row * rows.topics + k]) * rows.units[row]
-            weight = (max(cells[at + HERE] - q, ZERO) + cells[at + PRIOR]) * (max(cell + seed - q, ZERO) + b)
+            weight = (max(cells[at + COUNTS] - q, ZERO) + cells[at + PRIOR]) * (max(cell + seed - q, ZERO) + b)
             weight = weight * inverse * ((ONE + y) * (ONE + y * y))
             total += weight - cells[at + WEIGHT]
             known += cells[at + RATIO] * seed
@@ -590,8 +590,8 @@ def _temper(size: int, topics: int, total: Number, others: Number, work: Documen
     Inactive topics are taken as equal. A square is computed as such, of weights scaled to about 1.
     """
     inactive, tempered = np.float32(topics - size), spread_evenly(ZERO)
-    each = others / max(inactive, ONE)
-    scale = spread_evenly(np.float32(size + 1) / max(total + each, MIN_TOTAL))
+    inactive_weight = others / max(inactive, ONE)
+    scale = spread_evenly(np.float32(size + 1) / max(total + inactive_weight, MIN_TOTAL))
     for group in range((size + LANES - 1) // LANES):
         at = group * LANES * FIELDS + WEIGHT
         if work.power == TWO:
@@ -601,8 +601,8 @@ def _temper(size: int, topics: int, total: Number, others: Number, work: Documen
             weight = to_power(load(work.cells, at), work.power)
         store(work.cells, at, weight)
         tempered = tempered + weight
-    equal = spread_evenly(each) * scale
-    equal = equal * equal if work.power == TWO else to_power(spread_evenly(each), work.power)
+    equal = spread_evenly(inactive_weight) * scale
+    equal = equal * equal if work.power == TWO else to_power(spread_evenly(inactive_weight), work.power)
     return sum_of(tempered), first_of(equal) * inactive
 
 
@@ -680,5 +680,5 @@ def _assign_group(at: int, steps: Lanes, count: Lanes, cells: Array) -> tuple[La
     """
     q, before = steps * load(cells, at + UNITS), load(cells, at + BEFORE)
     change = count * (q - before)
-    store(cells, at + HERE, load(cells, at + HERE) + change)
+    store(cells, at + COUNTS, load(cells, at + COUNTS) + change)
     return before, q, change * load(cells, at + RATIO)

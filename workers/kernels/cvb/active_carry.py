@@ -117,10 +117,10 @@ def _compare(old: Array, new: Array, ratio: Array, moves: _Moves) -> _Sizes:
     for i in range(new.size):
         place[new[i]] = i
     for j in range(old.size):
-        here = place[old[j]]
-        moves.source[stay], moves.target[stay], moves.dropped[go] = j, here, j
-        stay += here >= 0
-        go += here < 0
+        new_place = place[old[j]]
+        moves.source[stay], moves.target[stay], moves.dropped[go] = j, new_place, j
+        stay += new_place >= 0
+        go += new_place < 0
     for i in range(new.size):
         place[new[i]] = -1
     for i in range(go):
@@ -156,9 +156,9 @@ def _carry_document(
                 prefetch(rows.cells, ahead + k)
         for i in range(sizes.stay):
             new[target + moves.target[i]] = responsibilities[at + moves.source[i]]
-        tokens, own, gone = pairs.counts[pair], token_weight(pairs.weights, pair), ZERO
+        tokens, weight, gone = pairs.counts[pair], token_weight(pairs.weights, pair), ZERO
         if pairs.weights.size or tokens > EXACT_TOKENS:
-            add_long_pair(at, sizes.old, tokens * own, responsibilities, counts)
+            add_long_pair(at, sizes.old, tokens * weight, responsibilities, counts)
             held = _count(at, sizes.old, ZERO, responsibilities, counts, steps)
         else:
             if short + tokens > EXACT_TOKENS:
@@ -167,9 +167,9 @@ def _carry_document(
             short += tokens
             held = _count(at, sizes.old, np.float32(tokens), responsibilities, counts, steps)
         if sizes.go:
-            token = np.float32(tokens), np.float32(own)
+            token = np.float32(tokens), np.float32(weight)
             gone = _drop(np.int64(position[pair]), at, sizes.go, token, responsibilities, moves, pairs.weights, rows)
-        rest += tokens * own * (1.0 - (held - gone))
+        rest += tokens * weight * (1.0 - (held - gone))
         at += sizes.old
         target += sizes.new
     flush_counts(sizes.old, counts)
@@ -181,10 +181,10 @@ def _count(
     at: int, size: int, tokens: Number, responsibilities: Array, counts: DocumentCounts, work: DocumentWorkspace
 ) -> Number:
     """Add a pair's responsibilities to the counts; return their sum."""
-    held, each = spread_evenly(ZERO), spread_evenly(tokens)
+    held, pair_tokens = spread_evenly(ZERO), spread_evenly(tokens)
     for j in range(0, size, LANES):
         steps = steps_at(responsibilities, at + j, size - j, work)
-        store(counts.short, j, load(counts.short, j) + each * steps)
+        store(counts.short, j, load(counts.short, j) + pair_tokens * steps)
         held = held + steps * load(work.cells, j)
     return sum_of(held)
 
@@ -204,8 +204,8 @@ def _drop(
 
     A pair's tokens and their weight are given. Without weights, cells are rounded as by the sweep that filled them.
     """
-    tokens, own = token
-    first, step, unit, held, known = row * rows.topics, STEP * own, rows.units[row], 0, ZERO
+    tokens, weight = token
+    first, step, unit, held, known = row * rows.topics, STEP * weight, rows.units[row], 0, ZERO
     units, half = tokens / unit, rounding_of(weights, unit)
     if first < 0 or at < 0:  # never so
         return ZERO
@@ -216,7 +216,7 @@ def _drop(
         held += steps
     gone = np.float32(held) * STEP
     rows.background_weight[row] -= float(tokens * step * known)
-    rows.background_change[row] += float(tokens) * float(own * gone)
+    rows.background_change[row] += float(tokens) * float(weight * gone)
     if rows.long_place[row] >= 0:
         long_first = np.int64(rows.long_place[row]) * rows.topics
         for i in range(go):

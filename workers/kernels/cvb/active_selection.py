@@ -97,10 +97,10 @@ def select(
     offsets, active_offsets, active_topics, topics = pairs.offsets, active.offsets, active.topics, priors.topics.size
     least, count, ratio = threshold.astype(np.float32), np.empty(topics, np.float32), priors.topics / rows.totals
     flat = _FlatRows(topics, rows.expected.reshape(-1), priors.words, rows.background_weight)
-    each, units = np.empty(TOGETHER, np.float32), np.empty(topics + LANES, np.float32)
+    pair_background, units = np.empty(TOGETHER, np.float32), np.empty(topics + LANES, np.float32)
     plain, active_ratio = np.empty(topics, np.float32), np.empty(topics, np.float32)
     ratio32 = ratio.astype(np.float32)
-    sums = _Sums(ratio32, active_ratio, units, plain, np.empty(TOGETHER, np.float32), each)
+    sums = _Sums(ratio32, active_ratio, units, plain, np.empty(TOGETHER, np.float32), pair_background)
     passing = _Passing(np.empty(topics, np.uint16), np.empty(topics, np.float32))
     nothing, at_end, chosen = np.zeros(0, np.float32), np.zeros(LANES, np.uint16), 0
     inside = DocumentWorkspace(nothing.view(np.int32), nothing, at_end, ONE, True)
@@ -119,8 +119,8 @@ def select(
                 _background_counts(document, size, pairs, state, inside, flat, sums, count)
             else:
                 _background_counts(document, size, pairs, state, last, flat, sums, count)
-            if priors.own_place.size:
-                _share_by_own(priors.own[priors.own_place[document]], priors.topics, active_ratio, count)
+            if priors.design_place.size:
+                _share_by_prior(priors.design_priors[priors.design_place[document]], priors.topics, active_ratio, count)
         for j in range(size):
             count[active_topics[begin + j]] = state.counts[begin + j]
         size = _pick(count, least, selection.most[document], passing)
@@ -131,14 +131,14 @@ def select(
 
 
 @borrower
-def _share_by_own(own: Array, mean: Array, active: Array, count: Array) -> None:
+def _share_by_prior(prior: Array, mean_prior: Array, active: Array, count: Array) -> None:
     """Share a document's background by its own a_dk: inactive topics have no ratio in `active`."""
-    rest, own_rest = 0.0, 0.0
+    rest, prior_rest = 0.0, 0.0
     for k in range(count.size):
         if active[k] == ZERO:
-            rest, own_rest = rest + mean[k], own_rest + own[k]
+            rest, prior_rest = rest + mean_prior[k], prior_rest + prior[k]
     for k in range(count.size):
-        count[k] *= np.float32(own[k] * rest / max(mean[k] * own_rest, 1e-300))
+        count[k] *= np.float32(prior[k] * rest / max(mean_prior[k] * prior_rest, 1e-300))
 
 
 @borrower
@@ -213,10 +213,10 @@ def _held(at: int, size: int, responsibilities: Array, units: Array, work: Docum
 
 
 @helper
-def _add_rows(first: tuple[int, int, int, int], flat: Array, each: Array, plain: Array) -> None:
+def _add_rows(first: tuple[int, int, int, int], flat: Array, background: Array, plain: Array) -> None:
     """Add up the rows of pairs, so that the sums are read and written once for all of them."""
     a, b, c, d = first
-    e, f, g, h = each[0], each[1], each[2], each[3]
+    e, f, g, h = background[0], background[1], background[2], background[3]
     if a < 0 or b < 0 or c < 0 or d < 0:  # never so; it shows the compiler that no index counts from the end
         return
     for k in range(plain.size):

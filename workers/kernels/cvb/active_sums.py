@@ -73,8 +73,8 @@ def active_tables(
             present, mean, spread = positive(mean, float(sums.variance[j]), 1.0 - chance, chance)
             if present > 0.0:
                 a, psi = prior[k], below[k]
-                if priors.own_place.size:
-                    a = priors.own[priors.own_place[document], k]
+                if priors.design_place.size:
+                    a = priors.design_priors[priors.design_place[document], k]
                     psi = digamma(a)
                 tables[k] += expected_tables(a, psi, present, mean, spread)
         if size < topics and left > MIN_INACTIVE_PRIOR * all_prior:

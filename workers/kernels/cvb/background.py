@@ -67,9 +67,9 @@ def spread(
                 known += ratio[k] * (word_prior[row] + count)
             background_weight[row] = np.float32(known)
             continue
-        each = _each(active[row], rest[row], even, weight)
+        factor = _spread_factor(active[row], rest[row], even, weight)
         for k in range(weight.size):
-            count = active[row, k] + each * weight[k] * (even + active[row, k])
+            count = active[row, k] + factor * weight[k] * (even + active[row, k])
             expected[row, k] = np.float32(count)
             known += ratio[k] * (word_prior[row] + count)
         background_weight[row] = np.float32(known)
@@ -91,9 +91,9 @@ def begin_rows(
     for pair in range(pairs.position.size):
         tokens[pairs.position[pair]] += pairs.counts[pair] * token_weight(pairs.weights, pair)
     for row in range(rest.size):
-        each, known, seeds = _each(active[row], rest[row], even, weight), 0.0, _seeds_of(row, rows)
+        factor, known, seeds = _spread_factor(active[row], rest[row], even, weight), 0.0, _seeds_of(row, rows)
         for k in range(weight.size):
-            count = active[row, k] + each * weight[k] * (even + active[row, k])
+            count = active[row, k] + factor * weight[k] * (even + active[row, k])
             expected[k] = np.float32(count)
         if seeds >= 0:
             _spread_seeded(row, seeds, rows, seeded)
@@ -158,7 +158,7 @@ def _seeds_of(row: int, rows: SpreadRows) -> int:
 
 
 @helper
-def _each_seeded(active: Array, row: int, seeds: int, rows: SpreadRows) -> float:
+def _seeded_factor(active: Array, row: int, seeds: int, rows: SpreadRows) -> float:
     """Return the factor that spreads a seed word's background tokens over the topics, in proportion to all counts."""
     total = 0.0
     for k in range(rows.weight.size):
@@ -168,15 +168,15 @@ def _each_seeded(active: Array, row: int, seeds: int, rows: SpreadRows) -> float
 
 @helper
 def _spread_seeded(row: int, seeds: int, rows: SpreadRows, counts: Array) -> None:
-    """Fill E[n_kw] of a seed word without its pseudo-counts, which its background tokens follow as they do counts."""
-    active, own, even, weight = rows.active[row], rows.seed_counts[seeds], rows.even, rows.weight
-    each = _each_seeded(active, row, seeds, rows)
+    """Fill E[n_kw] of a seed word without its pseudo-counts, which share in spreading its background tokens."""
+    active, seed_counts, even, weight = rows.active[row], rows.seed_counts[seeds], rows.even, rows.weight
+    factor = _seeded_factor(active, row, seeds, rows)
     for k in range(weight.size):
-        counts[k] = active[k] + each * weight[k] * (even + (active[k] + own[k]))
+        counts[k] = active[k] + factor * weight[k] * (even + (active[k] + seed_counts[k]))
 
 
 @helper
-def _each(active: Array, rest: float, even: float, weight: Array) -> float:
+def _spread_factor(active: Array, rest: float, even: float, weight: Array) -> float:
     """Return the factor that spreads a word's background tokens over the topics."""
     total = 0.0
     for k in range(weight.size):
@@ -293,7 +293,7 @@ def _fold_steps(
     rest, even, weight, tokens = rows.background, rows.even, rows.weight, float(STEP)
     share, zero, counts = np.float32(momentum), np.float32(0.0), np.empty(rows.weight.size)
     for word in range(rest.size):
-        row, own = place[word], band[word]
+        row, owned_band = place[word], band[word]
         for k in range(weight.size):
             after[word, k] = before[word, k]
         if row >= 0:
@@ -302,34 +302,35 @@ def _fold_steps(
             for k in range(weight.size):
                 after[word, k] += changes[row, k]
                 absolute += abs(float(changes[row, k]))
-            moved[0] += absolute * tokens if own >= 0 else 0.0
+            moved[0] += absolute * tokens if owned_band >= 0 else 0.0
             for k in range(weight.size):
                 more = share * (np.float32(changes[row, k]) * STEP)
                 ahead[word, k] = max(np.float32(after[word, k]) * STEP + more, zero)
         else:
             for k in range(weight.size):
                 ahead[word, k] = max(np.float32(after[word, k]) * STEP, zero)
-        if own >= 0:
+        if owned_band >= 0:
             for k in range(weight.size):
                 counts[k] = float(after[word, k]) * tokens
             seeds = _seeds_of(word, rows)
             if seeds >= 0:
-                _add_seeded_row(counts, word, seeds, rows, totals[0, own])
-                _add_seeded_row(ahead[word], word, seeds, rows, totals[1, own])
+                _add_seeded_row(counts, word, seeds, rows, totals[0, owned_band])
+                _add_seeded_row(ahead[word], word, seeds, rows, totals[1, owned_band])
             else:
-                _add_row(counts, rest[word], even, weight, totals[0, own])
-                _add_row(ahead[word], rest[word], even, weight, totals[1, own])
+                _add_row(counts, rest[word], even, weight, totals[0, owned_band])
+                _add_row(ahead[word], rest[word], even, weight, totals[1, owned_band])
 
 
 @helper
 def _add_row(active: Array, rest: float, even: float, weight: Array, total: Array) -> None:
-    each = _each(active, rest, even, weight)
+    factor = _spread_factor(active, rest, even, weight)
     for k in range(weight.size):
-        total[k] += active[k] + each * weight[k] * (even + active[k])
+        total[k] += active[k] + factor * weight[k] * (even + active[k])
 
 
 @helper
 def _add_seeded_row(active: Array, row: int, seeds: int, rows: SpreadRows, total: Array) -> None:
-    own, even, weight, each = rows.seed_counts[seeds], rows.even, rows.weight, _each_seeded(active, row, seeds, rows)
+    seed_counts, even, weight = rows.seed_counts[seeds], rows.even, rows.weight
+    factor = _seeded_factor(active, row, seeds, rows)
     for k in range(weight.size):
-        total[k] += (active[k] + own[k]) + each * weight[k] * (even + (active[k] + own[k]))
+        total[k] += (active[k] + seed_counts[k]) + factor * weight[k] * (even + (active[k] + seed_counts[k]))

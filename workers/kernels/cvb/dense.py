@@ -109,24 +109,25 @@ def sweep_zeroth(
     prior, word_prior, table_prior, table_sums = priors.topics, priors.words, tables.prior, tables.sums
     topics = prior.size
     weight = np.empty(topics, dtype=np.float32)
-    inverse, here, recounted = np.empty_like(weight), np.empty_like(weight), np.empty_like(weight)
-    own_prior = np.maximum(prior.astype(np.float32), MIN_PRIOR)
+    inverse, current, recounted = np.empty_like(weight), np.empty_like(weight), np.empty_like(weight)
+    prior32 = np.maximum(prior.astype(np.float32), MIN_PRIOR)
     running = totals.copy()
     variance, absent, unused = np.empty(topics), np.empty(topics), np.zeros(2)
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
         for k in range(topics):
             inverse[k] = np.float32(1.0 / running[k])
-            here[k] = document_topic[document, k]
+            current[k] = document_topic[document, k]
         for pair in range(first, last):
             row = position[pair]
             b = max(np.float32(word_prior[row]), MIN_PRIOR)
-            own, base, changed, old = token_weight(pairs.weights, pair), rows[row], row_change[row], pair_topic[pair]
+            unit, base = token_weight(pairs.weights, pair), rows[row]
+            changed, old = row_change[row], pair_topic[pair]
             if pairs.weights.size:
-                scale = _weigh_zeroth(here, own_prior, base, (b, np.float32(own)), changed, inverse, old, weight)
+                scale = _weigh_zeroth(current, prior32, base, (b, np.float32(unit)), changed, inverse, old, weight)
             else:
-                scale = _weigh_zeroth(here, own_prior, base, (b, np.float32(1.0)), changed, inverse, old, weight)
-            _move(scale, own * counts[pair], old, weight, new_pair_topic[pair], here, changed)
+                scale = _weigh_zeroth(current, prior32, base, (b, np.float32(1.0)), changed, inverse, old, weight)
+            _move(scale, unit * counts[pair], old, weight, new_pair_topic[pair], current, changed)
         _recount(first, last, pairs, new_pair_topic, recounted)
         for k in range(topics):
             running[k] += recounted[k] - document_topic[document, k]
@@ -138,7 +139,7 @@ def sweep_zeroth(
 
 @helper
 def _weigh_zeroth(
-    here: Array,
+    current: Array,
     prior: Array,
     base: Array,
     word: tuple[Number, Number],
@@ -153,13 +154,13 @@ def _weigh_zeroth(
     copy from N = B + E[n_k] takes no division: with x = q/N, 1 / (N - q) is (1 + x) (1 + x^2) / N to within x^4. The
     responsibilities of the copy are multiplied by the weight of a token, which `word` has behind the word's prior.
     """
-    b, own = word
+    b, unit = word
     total = np.float32(0.0)
     for k in range(weight.size):
-        q = old[k] * own
+        q = old[k] * unit
         rows = max(base[k] + np.float32(changed[k]) - q, np.float32(0.0)) + b
         x = q * inverse[k]
-        documents = max(here[k] - q, np.float32(0.0)) + prior[k]
+        documents = max(current[k] - q, np.float32(0.0)) + prior[k]
         value = documents * rows * inverse[k] * (np.float32(1.0) + x) * (np.float32(1.0) + x * x)
         weight[k] = value
         total += value
@@ -167,7 +168,9 @@ def _weigh_zeroth(
 
 
 @helper
-def _move(scale: Number, tokens: Number, old: Array, weight: Array, new: Array, here: Array, row_change: Array) -> None:
+def _move(
+    scale: Number, tokens: Number, old: Array, weight: Array, new: Array, current: Array, row_change: Array
+) -> None:
     """Store a pair's new responsibilities and move its tokens in the running counts."""
     rounded = np.float32(tokens)
     for k in range(weight.size):
@@ -177,7 +180,7 @@ def _move(scale: Number, tokens: Number, old: Array, weight: Array, new: Array, 
     for k in range(weight.size):
         row_change[k] += tokens * (np.float64(new[k]) - np.float64(old[k]))
     for k in range(weight.size):
-        here[k] += weight[k]
+        current[k] += weight[k]
 
 
 @helper
@@ -225,26 +228,26 @@ def sweep_second(
     tables, sums = terms.tables, terms.sums
     topics = prior.size
     weight = np.empty(topics, dtype=np.float32)
-    here, recounted = np.empty_like(weight), np.empty_like(weight)
-    own_prior = np.maximum(prior.astype(np.float32), MIN_PRIOR)
+    current, recounted = np.empty_like(weight), np.empty_like(weight)
+    prior32 = np.maximum(prior.astype(np.float32), MIN_PRIOR)
     running, running_variance = totals[0].copy(), totals[1].copy()
     variance, absent, spread = np.empty(topics), np.empty(topics), np.empty(topics)
     base, base_variance = rows.mean, rows.variance
-    work = DocumentWork(here, spread, own_prior, running, running_variance)
+    work = DocumentWork(current, spread, prior32, running, running_variance)
     for document in range(offsets.size - 1):
         first, last = offsets[document], offsets[document + 1]
         for k in range(topics):
-            here[k] = document_topic[document, k]
+            current[k] = document_topic[document, k]
         document_moments(first, last, pairs, pair_topic, variance, absent)
         spread[:] = variance
         for pair in range(first, last):
             row, old = position[pair], pair_topic[pair]
             b = max(np.float32(word_prior[row]), MIN_PRIOR)
             words = WordRow(base[row], row_change[row], base_variance[row], variance_change[row])
-            own = token_weight(pairs.weights, pair)
-            tokens = own * counts[pair]
-            scale = _weigh_second(work, words, b, old, np.float32(own), weight)
-            _move(scale, tokens, old, weight, new_pair_topic[pair], here, row_change[row])
+            unit = token_weight(pairs.weights, pair)
+            tokens = unit * counts[pair]
+            scale = _weigh_second(work, words, b, old, np.float32(unit), weight)
+            _move(scale, tokens, old, weight, new_pair_topic[pair], current, row_change[row])
             _spread(tokens, old, new_pair_topic[pair], spread, variance_change[row])
         _recount(first, last, pairs, new_pair_topic, recounted)
         for k in range(topics):
@@ -258,12 +261,12 @@ def sweep_second(
 
 
 @borrower
-def _weigh_second(work: DocumentWork, row: WordRow, b: Number, old: Array, own: Number, weight: Array) -> Number:
+def _weigh_second(work: DocumentWork, row: WordRow, b: Number, old: Array, unit: Number, weight: Array) -> Number:
     """Fill a pair's second-order update before it is normalised, and return what normalises it."""
     zero = np.float32(0.0)
     total = zero
     for k in range(weight.size):
-        q = old[k] * own
+        q = old[k] * unit
         spread = q * (np.float32(1.0) - old[k])
         documents = max(work.mean[k] - q, zero) + work.prior[k]
         words = max(row.mean[k] + np.float32(row.mean_change[k]) - q, zero) + b

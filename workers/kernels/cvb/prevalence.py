@@ -140,19 +140,19 @@ def count_moments(
     at_end = DocumentWorkspace(work.places, sums.units, steps, ONE, False)
     for document in range(pairs.offsets.size - 1):
         begin = active.offsets[document]
-        size, own = active.offsets[document + 1] - begin, documents.priors[documents.place[document]]
+        size, prior = active.offsets[document + 1] - begin, documents.priors[documents.place[document]]
         mean, variance = moments.mean[document], moments.variance[document]
         absent, left, total = moments.log_absent[document], 0.0, 0.0
         for k in range(topics):
             mean[k] = variance[k] = absent[k] = 0.0
-            total += own[k]
+            total += prior[k]
         left = total
         for j in range(size):
-            left -= own[active.topics[begin + j]]
+            left -= prior[active.topics[begin + j]]
         if size < topics and left > MIN_INACTIVE_PRIOR * total:
             growth = max(state.background[document], 0.0) / left
             for k in range(topics):
-                mean[k] = variance[k] = growth * own[k]
+                mean[k] = variance[k] = growth * prior[k]
                 absent[k] = -mean[k]
         for j in range((size + LANES - 1) // LANES * LANES):
             sums.units[j] = STEP if j < size else ZERO
@@ -167,7 +167,7 @@ def count_moments(
             absent[k] = math.log(max(float(sums.absent[j]), LEAST_ABSENT))
         for k in range(topics):
             if mean[k] > 0.0:
-                response = min(variance[k] / (own[k] + mean[k]), MAX_RESPONSE)
+                response = min(variance[k] / (prior[k] + mean[k]), MAX_RESPONSE)
                 r = 1.0 / (1.0 - response)
                 variance[k] *= r
                 if response > SINGLE:
@@ -250,12 +250,12 @@ def coefficient_sums(
         n = documents.lengths[document]
         if n <= 0.0:
             continue
-        own, x = documents.priors[documents.place[document]], documents.design[documents.place[document]]
+        prior, x = documents.priors[documents.place[document]], documents.design[documents.place[document]]
         total, all_tables, all_spread = rest, 0.0, 0.0
         for k in range(topics):
-            total += own[k]
+            total += prior[k]
             tables[k], spread[k] = tables_and_spread(
-                own[k], moments.mean[document, k], moments.variance[document, k], moments.log_absent[document, k]
+                prior[k], moments.mean[document, k], moments.variance[document, k], moments.log_absent[document, k]
             )
             all_tables, all_spread = all_tables + tables[k], all_spread + spread[k]
         if concentration > 0.0:
@@ -264,13 +264,13 @@ def coefficient_sums(
             growth = digamma(total + n) - digamma(total)
             bend = trigamma(total) - trigamma(total + n)
         for k in range(topics):
-            t, expected = own[k] / total, growth * own[k]
+            t, expected = prior[k] / total, growth * prior[k]
             if least >= 1.0:
                 curvature = expected
             elif concentration > 0.0:
                 curvature = all_tables * t * (1.0 - t) - spread[k] * (1.0 - 2.0 * t) - all_spread * t * t
             else:
-                curvature = expected - spread[k] - own[k] * own[k] * bend
+                curvature = expected - spread[k] - prior[k] * prior[k] * bend
             weight[k] = max(curvature, least * expected)
             for f in range(places.shape[1]):
                 level = places[documents.place[document], f]

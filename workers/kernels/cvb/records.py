@@ -34,18 +34,19 @@ NO_PSEUDO_COUNTS = np.zeros(0, dtype=np.float32)  # Pseudo-counts of documents w
 NO_SEED_PLACES, NO_SEED_COUNTS = np.zeros(0, dtype=np.int32), np.zeros((0, 0))
 
 
-# Priors of documents that all have the same
-NO_OWN_PRIORS, NO_OWN_PLACES = np.zeros((0, 0)), np.zeros(0, dtype=np.int32)
+# `Priors` of documents that all have the same prior
+NO_DESIGN_PRIORS, NO_DESIGN_PLACES = np.zeros((0, 0)), np.zeros(0, dtype=np.int32)
 
 
 class Priors(NamedTuple):
     """Dirichlet parameters of the documents' topics and of the topics' words."""
 
-    topics: Float64Vector  # a_k, of documents with priors of their own the mean; (topics,)
+    topics: Float64Vector  # a_k, or the mean of a_dk over documents whose priors differ; (topics,)
     words: Float64Vector  # b_w of the words that have a row; (rows,)
     words_total: float  # B, the sum of b_w over the vocabulary
-    own: Float64Matrix = NO_OWN_PRIORS  # a_dk of documents with equal rows of a design; (design rows, topics)
-    own_place: Int32Vector = NO_OWN_PLACES  # Row of `own` of each document; empty without such priors; (documents,)
+    design_priors: Float64Matrix = NO_DESIGN_PRIORS  # a_dk of each distinct row of the design; (design rows, topics)
+    # Row of `design_priors` of each document; empty if all documents have the same prior; (documents,)
+    design_place: Int32Vector = NO_DESIGN_PLACES
 
 
 class TopicCounts(NamedTuple):

@@ -74,7 +74,7 @@ def sweep_stochastic(
     prior, word_prior, rates, scales = priors.topics, priors.words, batches.rates, batches.scales
     row_topic, totals, decay = counts.rows, counts.totals, counts.decay
     topics, size = prior.size, batches.documents
-    own, inverse = prior.astype(np.float32), np.empty(topics, dtype=np.float32)
+    prior32, inverse = prior.astype(np.float32), np.empty(topics, dtype=np.float32)
     share = np.empty(topics, dtype=np.float32)
     moments = _Moments(np.empty(topics), np.empty(topics), np.empty(topics))
     for number in range(rates.size):
@@ -88,13 +88,13 @@ def sweep_stochastic(
                 inverse[k] = np.float32(1.0 / (priors.words_total + totals[k]))
             words = position[first:last]
             phi = np.empty((last - first, topics), dtype=np.float32)
-            here = _Document(tokens[first:last], weights[first:last], phi, own, document_topic[document], share)
+            current = _Document(tokens[first:last], weights[first:last], phi, prior32, document_topic[document], share)
             _probabilities(words, word_prior, row_topic, np.float32(decay[0]), inverse, phi)
-            _expect(here, batches.passes)
+            _expect(current, batches.passes)
             step = rate * scales[number]
-            _add(here, words, step, step / decay[0], row_topic, totals)
+            _add(current, words, step, step / decay[0], row_topic, totals)
             if tables.size:
-                _document_tables(here, moments, prior, tables)
+                _document_tables(current, moments, prior, tables)
 
 
 @helper
@@ -112,75 +112,75 @@ def _probabilities(
 @borrower
 def _expect(document: _Document, passes: int) -> None:
     """Fill a document's counts: each pass starts from the proportions of the pass before."""
-    counts, weights, phi, own, here, share = document
-    topics, tokens = own.size, np.float32(0.0)
+    counts, weights, phi, prior, document_counts, share = document
+    topics, tokens = prior.size, np.float32(0.0)
     for pair in range(counts.size):
         tokens += np.float32(counts[pair] * token_weight(weights, pair))
     prior_total = np.float32(0.0)
     for k in range(topics):
-        prior_total += own[k]
+        prior_total += prior[k]
     for k in range(topics):
-        here[k] = tokens * own[k] / prior_total
+        document_counts[k] = tokens * prior[k] / prior_total
     for _ in range(passes):
         share[:] = np.float32(0.0)
         for pair in range(counts.size):
             total = MIN_TOTAL
             for k in range(topics):
-                total += (own[k] + here[k]) * phi[pair, k]
-            each = np.float32(counts[pair] * token_weight(weights, pair)) / total
+                total += (prior[k] + document_counts[k]) * phi[pair, k]
+            factor = np.float32(counts[pair] * token_weight(weights, pair)) / total
             for k in range(topics):
-                share[k] += each * phi[pair, k]
+                share[k] += factor * phi[pair, k]
         for k in range(topics):
-            here[k] = (own[k] + here[k]) * share[k]
+            document_counts[k] = (prior[k] + document_counts[k]) * share[k]
 
 
 @borrower
 def _add(document: _Document, position: Array, step: float, stored: float, row_topic: Array, totals: Array) -> None:
     """Add a document's expectation to the rows of its words, and to the totals."""
-    counts, weights, phi, own, here, share = document
-    topics = own.size
+    counts, weights, phi, prior, document_counts, share = document
+    topics = prior.size
     share[:] = np.float32(0.0)
     for pair in range(counts.size):
         row, total = position[pair], MIN_TOTAL
         for k in range(topics):
-            total += (own[k] + here[k]) * phi[pair, k]
-        each = np.float32(counts[pair] * token_weight(weights, pair)) / total
-        added = each * np.float32(stored)
+            total += (prior[k] + document_counts[k]) * phi[pair, k]
+        factor = np.float32(counts[pair] * token_weight(weights, pair)) / total
+        added = factor * np.float32(stored)
         for k in range(topics):
-            row_topic[row, k] += added * (own[k] + here[k]) * phi[pair, k]
+            row_topic[row, k] += added * (prior[k] + document_counts[k]) * phi[pair, k]
         for k in range(topics):
-            share[k] += each * phi[pair, k]
+            share[k] += factor * phi[pair, k]
     for k in range(topics):
-        totals[k] += step * (own[k] + here[k]) * share[k]
+        totals[k] += step * (prior[k] + document_counts[k]) * share[k]
 
 
 @borrower
 def _document_tables(document: _Document, moments: _Moments, prior: Array, tables: Array) -> None:
     """Add a document's E[s_dk], all moments being of the same q: the mean too, as n_dk is one pass behind."""
-    counts, weights, phi, own, here, share = document
+    counts, weights, phi, prior32, document_counts, share = document
     absent, variance, mean = moments
     absent[:] = 1.0
     variance[:] = 0.0
     mean[:] = 0.0
     for pair in range(counts.size):
         total = MIN_TOTAL
-        for k in range(own.size):
-            share[k] = (own[k] + here[k]) * phi[pair, k]
+        for k in range(prior32.size):
+            share[k] = (prior32[k] + document_counts[k]) * phi[pair, k]
             total += share[k]
         count, weight = counts[pair], token_weight(weights, pair)
         if count == 1 and weight == 1.0:
-            for k in range(own.size):
+            for k in range(prior32.size):
                 q = min(float(share[k] / total), LARGEST)
                 absent[k] *= 1.0 - q
                 variance[k] += q * (1.0 - q)
                 mean[k] += q
         else:
-            for k in range(own.size):
+            for k in range(prior32.size):
                 q = min(float(share[k] / total), LARGEST)
                 absent[k] *= absence(1.0 - q, count, weight)
                 variance[k] += count * weight * q * (1.0 - q)
                 mean[k] += count * weight * q
-    for k in range(own.size):
+    for k in range(prior32.size):
         present, tokens, spread = positive(mean[k], variance[k], absent[k], 1.0 - absent[k])
         if present > 0.0:
             tables[k] += expected_tables(prior[k], digamma(prior[k]), present, tokens, spread)

@@ -64,28 +64,28 @@ def log_ratio(x: float) -> Number:
 
 
 @helper
-def fill_proportions(own: Array, count: Array, rest: float, prior: Array, all_prior: float, theta: Array) -> float:
+def fill_proportions(active: Array, count: Array, rest: float, prior: Array, all_prior: float, theta: Array) -> float:
     """Fill theta of a document for all topics; return the prior of its inactive topics, 0 for next to none."""
     left = all_prior
-    for j in range(own.size):
-        left -= prior[own[j]]
-    if own.size == prior.size or left <= MIN_INACTIVE_PRIOR * all_prior:
+    for j in range(active.size):
+        left -= prior[active[j]]
+    if active.size == prior.size or left <= MIN_INACTIVE_PRIOR * all_prior:
         left = 0.0
     growth = float(rest) / left if left > 0.0 else 0.0
     for k in range(prior.size):
         theta[k] = prior[k] * (1.0 + growth)
-    for j in range(own.size):
-        theta[own[j]] = prior[own[j]] + float(count[j])
+    for j in range(active.size):
+        theta[active[j]] = prior[active[j]] + float(count[j])
     return left
 
 
 @helper
-def fill_probabilities(row: int, b: float, theta: Array, totals: Array, row_topic: Array, each: Array) -> float:
+def fill_probabilities(row: int, b: float, theta: Array, totals: Array, row_topic: Array, product: Array) -> float:
     """Fill theta_k phi_kw of all topics, and return their sum."""
     s = 0.0
     for k in range(theta.size):
-        each[k] = theta[k] * (b + row_topic[row, k]) / totals[k]
-        s += each[k]
+        product[k] = theta[k] * (b + row_topic[row, k]) / totals[k]
+        s += product[k]
     return s
 
 
@@ -112,7 +112,7 @@ def score_merges(
     retained, merged, gain, square = merges.retained, merges.merged, merges.gain, merges.square
     active_counts, background = state.counts, state.background
     all_prior, mass = prior.sum(), 0.0
-    theta, each = np.empty(prior.size), np.empty(prior.size)
+    theta, product = np.empty(prior.size), np.empty(prior.size)
     for document in range(offsets.size - 1):
         first, last = active_offsets[document], active_offsets[document + 1]
         known, group = False, document % score.shape[1]
@@ -120,26 +120,26 @@ def score_merges(
             if held_out[pair] == 0:
                 continue
             if not known:
-                own, count = active_topics[first:last], active_counts[first:last]
-                if priors.own_place.size:
-                    a = priors.own[priors.own_place[document]]
-                    fill_proportions(own, count, background[document], a, a.sum(), theta)
+                document_active, count = active_topics[first:last], active_counts[first:last]
+                if priors.design_place.size:
+                    a = priors.design_priors[priors.design_place[document]]
+                    fill_proportions(document_active, count, background[document], a, a.sum(), theta)
                 else:
-                    fill_proportions(own, count, background[document], prior, all_prior, theta)
+                    fill_proportions(document_active, count, background[document], prior, all_prior, theta)
                 known, mass = True, theta.sum()
                 if merges.plain_ratio.size:
                     mass = 0.0
                     for k in range(theta.size):
                         mass += theta[k] * merges.plain_ratio[k]
             row, b = position[pair], word_prior[position[pair]]
-            s = fill_probabilities(row, b, theta, totals, row_topic, each)
+            s = fill_probabilities(row, b, theta, totals, row_topic, product)
             score[0, group] += held_out[pair] * np.log(s / mass)
             score[1, group] += held_out[pair]
             for p in range(retained.size):
                 k, m = retained[p], merged[p]
                 both = (theta[k] + theta[m]) * (b + row_topic[row, k] + row_topic[row, m])
                 both /= totals[k] + totals[m] - priors.words_total
-                delta = log_ratio((both - each[k] - each[m]) / s)
+                delta = log_ratio((both - product[k] - product[m]) / s)
                 gain[p] += held_out[pair] * delta
                 square[p] += held_out[pair] * delta * delta
 
@@ -245,13 +245,14 @@ def move_responsibilities(
         count[:size] = 0.0
         for pair in range(offsets[document], offsets[document + 1]):
             weight, row = token_weight(pairs.weights, pair), pairs.position[pair]
-            each, had = weight * pairs.counts[pair] / UNIT, weight * (pairs.counts[pair] - released[pair]) / UNIT
+            added = weight * pairs.counts[pair] / UNIT
+            removed = weight * (pairs.counts[pair] - released[pair]) / UNIT
             left = np.int64(UNIT)
             for j in range(size):
                 steps = np.int64(responsibilities[at + j])
                 left -= steps
-                held[j] += had * steps
-                count[j] += each * steps
+                held[j] += removed * steps
+                count[j] += added * steps
             new_left = left
             for j in range(size):
                 if target[j] >= 0:
@@ -259,15 +260,15 @@ def move_responsibilities(
                 else:
                     new_left += np.int64(responsibilities[at + j])
             # Where neither topics nor tokens are others, no row is touched.
-            if moved or each != had:
+            if moved or added != removed:
                 for j in range(size):
                     steps = np.int64(responsibilities[at + j])
                     if steps:
-                        add_tokens(row, np.int64(active.topics[begin + j]), had * steps, -1, running, pairs.weights)
+                        add_tokens(row, np.int64(active.topics[begin + j]), removed * steps, -1, running, pairs.weights)
                     if steps and target[j] >= 0:
-                        add_tokens(row, target[j], each * steps, 1, running, pairs.weights)
-            background_change[row] += each * new_left - had * left
-            after.background[document] += each * new_left
+                        add_tokens(row, target[j], added * steps, 1, running, pairs.weights)
+            background_change[row] += added * new_left - removed * left
+            after.background[document] += added * new_left
             at += size
             to += new_active.offsets[document + 1] - new_begin
         for j in range(size):
@@ -412,10 +413,10 @@ def _reassign(
             for j in range(places[c] + 1, size):
                 total += weights[j]
             if total > 0.0:
-                each = counts[pair] * token_weight(documents.pairs.weights, pair) * float(steps) / UNIT / total
+                factor = counts[pair] * token_weight(documents.pairs.weights, pair) * float(steps) / UNIT / total
                 for j in range(size):
-                    tokens[c, j] += each * weights[j]
-                beyond[c] += each * others
+                    tokens[c, j] += factor * weights[j]
+                beyond[c] += factor * others
     for c in range(candidates):
         tokens[c, places[c]] = 0.0
         if stride > 1:
@@ -473,13 +474,13 @@ def reassign(
     leaving = _leaving(candidate, len(reassigned))
     for document in range(pairs.offsets.size - 1):
         first, last = active_offsets[document], active_offsets[document + 1]
-        own, rest = active_topics[first:last], state.background[document]
-        left = fill_proportions(own, state.counts[first:last], rest, prior, all_prior, theta)
+        document_active, rest = active_topics[first:last], state.background[document]
+        left = fill_proportions(document_active, state.counts[first:last], rest, prior, all_prior, theta)
         _reassign(documents, document, model, theta, 1.0 + rest / left if left > 0.0 else 0.0, leaving)
         for c in range(leaving.number[0]):
-            number = candidate[own[leaving.places[c]]]
-            for j in range(own.size):
-                reassigned[number, own[j]] += leaving.tokens[c, j]
+            number = candidate[document_active[leaving.places[c]]]
+            for j in range(document_active.size):
+                reassigned[number, document_active[j]] += leaving.tokens[c, j]
 
 
 @kernel
@@ -512,13 +513,13 @@ def score_deletions(
     deleted, more, after = recipients.deleted, recipients.more, recipients.sums
     for document in range(offsets.size - 1):
         first, last = active_offsets[document], active_offsets[document + 1]
-        own, known, left, mass = active_topics[first:last], False, 0.0, 0.0
+        document_active, known, left, mass = active_topics[first:last], False, 0.0, 0.0
         for pair in range(offsets[document], offsets[document + 1]):
             if held_out[pair] == 0:
                 continue
             if not known:
                 rest = state.background[document]
-                left = fill_proportions(own, state.counts[first:last], rest, prior, all_prior, theta)
+                left = fill_proportions(document_active, state.counts[first:last], rest, prior, all_prior, theta)
                 mass = theta.sum()
                 _reassign(documents, document, model, theta, 1.0 + rest / left if left > 0.0 else 0.0, leaving)
                 more[:] = 0.0
@@ -526,19 +527,19 @@ def score_deletions(
                     # Where a candidate is inactive, it has its prior and share of the background.
                     weight[c], beyond[c] = theta[deleted[c]], 0.0
                 for n in range(leaving.number[0]):
-                    k = own[leaving.places[n]]
+                    k = document_active[leaving.places[n]]
                     c = candidate[k]
                     beyond[c], weight[c] = leaving.beyond[n], prior[k]
-                    for j in range(own.size):
-                        more[own[j], c] = leaving.tokens[n, j]
+                    for j in range(document_active.size):
+                        more[document_active[j], c] = leaving.tokens[n, j]
                 known = True
             row, b = position[pair], word_prior[position[pair]]
             s, active_weight = 0.0, 0.0
             for k in range(phi.size):
                 phi[k] = (b + row_topic[row, k]) * inverse[k]
                 s += theta[k] * phi[k]
-            for j in range(own.size):
-                active_weight += prior[own[j]] * phi[own[j]]
+            for j in range(document_active.size):
+                active_weight += prior[document_active[j]] * phi[document_active[j]]
             others = max(float(background_weight[row]) - active_weight, 0.0)
             _fill_gains(row_topic, row, theta, phi, recipients)
             for c in range(candidates):

@@ -49,13 +49,13 @@ def initialise(
             left -= steps[j]
         for pair in range(offsets[document], offsets[document + 1]):
             row, weighted = position[pair], counts[pair] * token_weight(pairs.weights, pair)
-            each = weighted / UNIT
+            step_tokens = weighted / UNIT
             tokens += weighted
             for j in range(size):
                 responsibilities[at + j] = steps[j]
             for j in range(size):
-                row_active[row, active_topics[begin + j]] += np.float32(each * steps[j])
-            row_background[row] += each * left
+                row_active[row, active_topics[begin + j]] += np.float32(step_tokens * steps[j])
+            row_background[row] += step_tokens * left
             at += size
         background[document] = tokens * left / UNIT
         for j in range(size):
@@ -76,9 +76,9 @@ def expected_counts(pairs: DocumentPairs, model: DocumentModel, document_topic: 
             row = position[pair]
             total = _total(theta, phi, document, row)
             if total > 0.0:
-                each = counts[pair] * token_weight(pairs.weights, pair) / total
+                factor = counts[pair] * token_weight(pairs.weights, pair) / total
                 for k in range(theta.shape[1]):
-                    document_topic[document, k] += each * float(theta[document, k] * phi[row, k])
+                    document_topic[document, k] += factor * float(theta[document, k] * phi[row, k])
 
 
 @kernel

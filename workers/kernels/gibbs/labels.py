@@ -209,9 +209,9 @@ def _sum_masses(
     """Fill the cumulative probability masses of a document's authors, and return their sum."""
     total = 0.0
     for j in range(size):
-        own, mass = local_counts[j], 0.0
+        author_counts, mass = local_counts[j], 0.0
         for k in range(weight.size):
-            mass += (own[k] + topic_prior) * weight[k]
+            mass += (author_counts[k] + topic_prior) * weight[k]
         total += mass / local_totals[j]
         cumulative[j] = total
     return total
@@ -268,8 +268,8 @@ def sweep_authors(
         for pair in range(offsets[document], offsets[document + 1]):
             word_counts = word_topic[position[pair]]
             for _ in range(counts[pair]):
-                own, old = local_counts[token_author[token]], token_topic[token]
-                own[old] -= 1.0
+                author_counts, old = local_counts[token_author[token]], token_topic[token]
+                author_counts[old] -= 1.0
                 local_totals[token_author[token]] -= 1.0
                 totals[old] -= 1.0
                 word_counts[old] -= 1
@@ -281,9 +281,9 @@ def sweep_authors(
                 while j < size - 1 and remaining >= cumulative[j]:
                     j += 1
                 mass = (cumulative[j] - (cumulative[j - 1] if j else 0.0)) * local_totals[j]
-                own = local_counts[j]
-                k = _draw_topic(own, topic_prior, weight, uniform(key, 2 * token + 1) * mass)
-                own[k] += 1.0
+                author_counts = local_counts[j]
+                k = _draw_topic(author_counts, topic_prior, weight, uniform(key, 2 * token + 1) * mass)
+                author_counts[k] += 1.0
                 local_totals[j] += 1.0
                 totals[k] += 1.0
                 word_counts[k] += 1

@@ -67,7 +67,7 @@ def find_misplaced(
 
     Shapes: `linked` (kinds, kinds); `most` (kinds,); `fault` (1,).
     """
-    shared, here = documents.nodes[0], np.zeros(most.size, dtype=np.int64)
+    shared, nodes_of_kind = documents.nodes[0], np.zeros(most.size, dtype=np.int64)
     most[:] = 0
     fault[0] = SOUND
     for node in range(shared):
@@ -80,13 +80,13 @@ def find_misplaced(
             fault[0] = _edge_fault(graph, linked, node, low, shared)
             if fault[0] != SOUND:
                 return
-            here[graph.node_kind[node]] += 1
+            nodes_of_kind[graph.node_kind[node]] += 1
         fault[0] = _document_fault(graph, documents, document, word_kind)
         if fault[0] != SOUND:
             return
         for kind in range(most.size):
-            most[kind] = max(most[kind], here[kind])
-            here[kind] = 0
+            most[kind] = max(most[kind], nodes_of_kind[kind])
+            nodes_of_kind[kind] = 0
 
 
 @kernel
@@ -95,7 +95,7 @@ def find_unseated(
     document_nodes: Int64Vector,
     document_tokens: Int64Vector,
     tables: TableEntries,
-    own: OwnTopics,
+    node_topics: OwnTopics,
     topics: int,
     shared_customers: OutInt64Matrix,
     fault: OutInt64Vector,
@@ -117,11 +117,11 @@ def find_unseated(
         low, high, tokens = document_nodes[document], document_nodes[document + 1], 0
         # Children come after their parents, so that all customers of a node are known when it is met.
         for node in range(high - 1, low - 1, -1):
-            here, first, last = customers[node - low], graph.node_edges[node], graph.node_edges[node + 1]
-            for entry in range(own.offsets[node - shared], own.offsets[node - shared + 1]):
-                here[own.topic[entry]] += own.tokens[entry]
-                unchecked[node - low] += own.tokens[entry]
-                tokens += own.tokens[entry]
+            customers_of, first, last = customers[node - low], graph.node_edges[node], graph.node_edges[node + 1]
+            for entry in range(node_topics.offsets[node - shared], node_topics.offsets[node - shared + 1]):
+                customers_of[node_topics.topic[entry]] += node_topics.tokens[entry]
+                unchecked[node - low] += node_topics.tokens[entry]
+                tokens += node_topics.tokens[entry]
             for edge in range(first, last):
                 parent = graph.edge_parent[edge]
                 for entry in range(tables.start[edge], tables.start[edge] + tables.entries[edge]):
@@ -135,14 +135,14 @@ def find_unseated(
             for edge in range(first, last):
                 for entry in range(tables.start[edge], tables.start[edge] + tables.entries[edge]):
                     k = tables.topic[entry]
-                    unseated |= int(opened[k] > here[k] or (here[k] > 0 and opened[k] == 0))
-                    unchecked[node - low] -= here[k]
+                    unseated |= int(opened[k] > customers_of[k] or (customers_of[k] > 0 and opened[k] == 0))
+                    unchecked[node - low] -= customers_of[k]
                     # A topic that is met again has neither, which is sound.
-                    here[k] = opened[k] = 0
+                    customers_of[k] = opened[k] = 0
             # Customers of topics that no edge has: only roots need no tables.
             if unchecked[node - low] > 0:
                 unseated |= int(first < last)
-                here[:] = 0
+                customers_of[:] = 0
                 unchecked[node - low] = 0
         if tokens != document_tokens[document]:
             fault[0] = OTHER_TOKENS
@@ -155,7 +155,7 @@ def find_unlisted(
     pairs: Int64Vector,
     counts: Int32Vector,
     token_topic: UInt16Vector,
-    own: OwnTopics,
+    node_topics: OwnTopics,
     keys: UInt64Vector,
     unlisted: OutInt64Vector,
 ) -> None:
@@ -177,9 +177,9 @@ def find_unlisted(
         for token in range(first, last):
             difference += keys[token_topic[token]]
         left = last - first
-        for entry in range(own.offsets[node], own.offsets[node + 1]):
-            difference -= keys[own.topic[entry]] * np.uint64(own.tokens[entry])
-            left -= own.tokens[entry]
+        for entry in range(node_topics.offsets[node], node_topics.offsets[node + 1]):
+            difference -= keys[node_topics.topic[entry]] * np.uint64(node_topics.tokens[entry])
+            left -= node_topics.tokens[entry]
         if difference != np.uint64(0) or left != 0:
             unlisted[0] = node
             return

@@ -38,7 +38,7 @@ def network_means(
     document_nodes: Int64Vector,
     hyperparameters: Hyperparameters,
     tables: TableEntries,
-    own: OwnTopics,
+    node_topics: OwnTopics,
     shared_customers: Int32Matrix,
     shared_tables: Int32Matrix,
     mean: OutFloat32Matrix,
@@ -54,7 +54,7 @@ def network_means(
     alpha, ratios, shared = hyperparameters.alpha, np.empty((hyperparameters.strength.size, 0)), document_nodes[0]
     priors = Priors(hyperparameters.strength, hyperparameters.discount, alpha, alpha.sum(), ratios)
     sampler = make_sampler(graph, priors, document_nodes, np.ones(graph.node_kind.size, dtype=np.int64), 1)
-    offsets, topic, tokens = own.offsets, own.topic, own.tokens
+    offsets, topic, tokens = node_topics.offsets, node_topics.topic, node_topics.tokens
     customers, totals, weight = sampler.counts.customers, sampler.totals.customers, sampler.counts.weight
     load_shared(sampler, shared_customers, shared_tables)
     for node in range(shared):
@@ -62,19 +62,19 @@ def network_means(
         update_weights(sampler, node)
     for document in range(document_nodes.size - 1):
         low, high = document_nodes[document], document_nodes[document + 1]
-        here = at_document(sampler, low)
-        assign_rows(here, high)
-        load_document(here, tables, high, 0)
+        document_sampler = at_document(sampler, low)
+        assign_rows(document_sampler, high)
+        load_document(document_sampler, tables, high, 0)
         for node in range(low, high):
-            row = row_of(here.rows, node)
+            row = row_of(document_sampler.rows, node)
             for entry in range(offsets[node - shared], offsets[node - shared + 1]):
                 customers[row, topic[entry]] += tokens[entry]
                 totals[row] += tokens[entry]
-            fill_mean_terms(here, node, row)
+            fill_mean_terms(document_sampler, node, row)
         for node in range(low, high):
-            row = row_of(here.rows, node)
-            update_weights(here, node)
-            divisor = divisor_of(here, node, row)
+            row = row_of(document_sampler.rows, node)
+            update_weights(document_sampler, node)
+            divisor = divisor_of(document_sampler, node, row)
             for k in range(mean.shape[1]):
                 mean[node - shared, k] = weight[row, k] / divisor
 
@@ -93,7 +93,7 @@ def count_node_topics(
 
     Shapes: `pairs` (nodes + 1,); `counts` (pairs,); `token_topic` (tokens,).
     """
-    here, seen = np.zeros(topics, dtype=np.int64), np.zeros(topics, dtype=np.int64)
+    tokens_of, seen = np.zeros(topics, dtype=np.int64), np.zeros(topics, dtype=np.int64)
     token = filled = 0
     offsets[0] = 0
     for node in range(pairs.size - 1):
@@ -101,15 +101,15 @@ def count_node_topics(
         for pair in range(pairs[node], pairs[node + 1]):
             for _ in range(counts[pair]):
                 k = np.int64(token_topic[token])
-                if here[k] == 0:
+                if tokens_of[k] == 0:
                     seen[some] = k
                     some += 1
-                here[k] += 1
+                tokens_of[k] += 1
                 token += 1
         seen[:some].sort()
         for place in range(some):
-            topic[filled], tokens[filled] = seen[place], here[seen[place]]
-            here[seen[place]] = 0
+            topic[filled], tokens[filled] = seen[place], tokens_of[seen[place]]
+            tokens_of[seen[place]] = 0
             filled += 1
         offsets[node + 1] = filled
 

@@ -102,10 +102,10 @@ def update_weights(sampler: Sampler, node: int) -> None:
     """Fill Z_i, but for its divisor, from the parents': A_ik + B_ik (b + a T_i) sum_e rho_e Z_parent(e)(k)."""
     graph, counts = sampler.graph, sampler.counts
     row = row_of(sampler.rows, node)
-    own, first, last = counts.weight[row], graph.node_edges[node], graph.node_edges[node + 1]
+    node_weight, first, last = counts.weight[row], graph.node_edges[node], graph.node_edges[node + 1]
     if first == last:
-        for k in range(own.size):
-            own[k] = counts.join_weight[row, k]
+        for k in range(node_weight.size):
+            node_weight[k] = counts.join_weight[row, k]
         return
     kind = graph.node_kind[node]
     factor = sampler.priors.strength[kind] + sampler.priors.discount[kind] * sampler.totals.tables[row]
@@ -115,20 +115,20 @@ def update_weights(sampler: Sampler, node: int) -> None:
         above = row_of(sampler.rows, parent)
         factor /= divisor_of(sampler, parent, above)
         parents = counts.weight[above]
-        for k in range(own.size):
-            own[k] = join[k] + open_weight[k] * factor * parents[k]
+        for k in range(node_weight.size):
+            node_weight[k] = join[k] + open_weight[k] * factor * parents[k]
         return
-    own[:] = 0.0
+    node_weight[:] = 0.0
     for edge in range(first, last):
         parent = graph.edge_parent[edge]
         above = row_of(sampler.rows, parent)
         weight = parent_share(sampler, node, row, edge)
         weight *= factor / divisor_of(sampler, parent, above)
         parents = counts.weight[above]
-        for k in range(own.size):
-            own[k] += weight * parents[k]
-    for k in range(own.size):
-        own[k] = join[k] + open_weight[k] * own[k]
+        for k in range(node_weight.size):
+            node_weight[k] += weight * parents[k]
+    for k in range(node_weight.size):
+        node_weight[k] = join[k] + open_weight[k] * node_weight[k]
 
 
 @borrower
@@ -187,15 +187,15 @@ def list_next(sampler: Sampler) -> Number:
     """Move the greatest node that waits into the line; return the least of its parents that may be stale, or itself."""
     graph, line, nodes, rows = sampler.graph, sampler.line, sampler.line.waiting, sampler.rows
     node, size = nodes[0], line.waiting_size[0] - 1
-    here, child, moved = 0, 1, nodes[size]
+    slot, child, moved = 0, 1, nodes[size]
     while child < size:
         if child + 1 < size and nodes[child + 1] > nodes[child]:
             child += 1
         if nodes[child] <= moved:
             break
-        nodes[here] = nodes[child]
-        here, child = child, 2 * child + 1
-    nodes[here] = moved
+        nodes[slot] = nodes[child]
+        slot, child = child, 2 * child + 1
+    nodes[slot] = moved
     line.nodes[line.size[0]] = node
     line.size[0] += 1
     least = node
@@ -210,12 +210,12 @@ def list_next(sampler: Sampler) -> Number:
         line.verified[place] = max(line.verified[place], time)
         if not is_verified(sampler, parent):
             least = min(least, parent)
-        here = size
+        slot = size
         size += 1
-        while here > 0 and nodes[(here - 1) >> 1] < parent:
-            nodes[here] = nodes[(here - 1) >> 1]
-            here = (here - 1) >> 1
-        nodes[here] = parent
+        while slot > 0 and nodes[(slot - 1) >> 1] < parent:
+            nodes[slot] = nodes[(slot - 1) >> 1]
+            slot = (slot - 1) >> 1
+        nodes[slot] = parent
     line.waiting_size[0] = size
     return least
 
@@ -349,14 +349,14 @@ def draw_topic(
     """Draw a topic in proportion to Z_j(k) (n_kw + b) / (n_k + B)."""
     total = 0.0
     for chunk in range(chunk_sums.size):
-        here = 0.0
+        chunk_sum = 0.0
         for inside in range(CHUNK):
             k = chunk * CHUNK + inside
             product = node_weight[k] * inverse[k] * (word_topic[k] + prior)
             weight[k] = product
-            here += product
-        chunk_sums[chunk] = here
-        total += here
+            chunk_sum += product
+        chunk_sums[chunk] = chunk_sum
+        total += chunk_sum
     left, chunk = random * total, 0
     while chunk < chunk_sums.size - 1 and left >= chunk_sums[chunk]:
         left -= chunk_sums[chunk]

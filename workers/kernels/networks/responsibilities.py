@@ -117,14 +117,14 @@ def count_expected_node_topics(
     counts: Int32Vector,
     responsibilities: Responsibilities,
     topics: int,
-    own: NewOwnExpectedTopics,
+    node_counts: NewOwnExpectedTopics,
 ) -> None:
     """Fill E[n_jk] and Z[n_jk] of each node's own tokens.
 
     Shapes: `pairs` (nodes + 1,); `counts` (pairs,).
     """
     size, topic, share = responsibilities.size, responsibilities.topic, responsibilities.share
-    offsets, own_topic, own_count, own_log_absent = own.offsets, own.topic, own.tokens, own.log_absent
+    offsets, own_topic, own_count, own_log_absent = node_counts
     logs, count, absent = absence_logs(), np.zeros(topics), np.zeros(topics)
     seen, is_seen = np.zeros(topics, dtype=np.int64), np.zeros(topics, dtype=np.int64)
     place = filled = 0

@@ -64,17 +64,17 @@ DOCUMENT, TOKEN, FILLED, DRAWN = 0, 1, 2, 3  # Places in `SweepResults.progress`
 def make_sampler(graph: GraphArrays, priors: Priors, nodes: Array, has_children: Array, levels: int) -> Sampler:
     """Allocate the workspace of sweeps, large enough for each document; `nodes` is as in `SegmentedDocuments`."""
     shared = nodes[0]
-    widest = own = own_edges = parents = 0
+    widest = most_inner = most_inner_edges = parents = 0
     for document in range(nodes.size - 1):
-        some = edges = 0
+        inner = edges = 0
         for node in range(nodes[document], nodes[document + 1]):
-            several = graph.node_edges[node + 1] - graph.node_edges[node]
-            parents = max(parents, several)
-            some += has_children[node]
-            edges += several * has_children[node]
+            node_parents = graph.node_edges[node + 1] - graph.node_edges[node]
+            parents = max(parents, node_parents)
+            inner += has_children[node]
+            edges += node_parents * has_children[node]
         widest = max(widest, nodes[document + 1] - nodes[document])
-        own, own_edges = max(own, some), max(own_edges, edges)
-    leaf, leaf_edge = shared + own, graph.node_edges[shared] + own_edges
+        most_inner, most_inner_edges = max(most_inner, inner), max(most_inner_edges, edges)
+    leaf, leaf_edge = shared + most_inner, graph.node_edges[shared] + most_inner_edges
     shape, edges = (leaf + 1, priors.alpha.size), leaf_edge + parents + 1
     longest = shared + widest + 1
     rows = RowMap(
@@ -167,8 +167,8 @@ def clear_totals(sampler: Sampler, node: int, row: int, edge_row: int) -> None:
 
 
 @borrower
-def load_tables(sampler: Sampler, tables: TableEntries, node: int, own: int, up: int) -> None:
-    """Add the tables of a node's edges to its own counts (`own`), and to the customers of its parents (`up`)."""
+def load_tables(sampler: Sampler, tables: TableEntries, node: int, at_node: int, at_parents: int) -> None:
+    """Add the tables of a node's edges to its counts (`at_node`) and to its parents' customers (`at_parents`)."""
     graph, counts, totals = sampler.graph, sampler.counts, sampler.totals
     row = row_of(sampler.rows, node)
     for edge in range(graph.node_edges[node], graph.node_edges[node + 1]):
@@ -177,12 +177,12 @@ def load_tables(sampler: Sampler, tables: TableEntries, node: int, own: int, up:
         above = row_of(sampler.rows, parent)
         for entry in range(tables.start[edge], tables.start[edge] + tables.entries[edge]):
             k, number = tables.topic[entry], tables.number[entry]
-            if own:
+            if at_node:
                 counts.edge_tables[edge_row, k] += number
                 totals.edge_tables[edge_row] += number
                 counts.tables[row, k] += number
                 totals.tables[row] += number
-            if up and parent >= sampler.rows.shared:
+            if at_parents and parent >= sampler.rows.shared:
                 counts.customers[above, k] += number
                 totals.customers[above] += number
 
@@ -531,11 +531,13 @@ def sweep_network(
         most = min((node_edges[high] - node_edges[low]) * min(topics, tokens), token_draws.levels * tokens)
         if progress[FILLED] + most > room:
             break
-        here = at_document(sampler, low)
-        assign_rows(here, high)
-        load_document(here, tables, high, token_draws.initialise)
-        load_own_tokens(here, documents, document, words.token_topic, progress[TOKEN], token_draws.initialise)
-        _sweep_document(here, documents, document, words, tables, token_draws, table_draws, results)
+        document_sampler = at_document(sampler, low)
+        assign_rows(document_sampler, high)
+        load_document(document_sampler, tables, high, token_draws.initialise)
+        load_own_tokens(
+            document_sampler, documents, document, words.token_topic, progress[TOKEN], token_draws.initialise
+        )
+        _sweep_document(document_sampler, documents, document, words, tables, token_draws, table_draws, results)
         progress[DOCUMENT] = document + 1
     store_shared(sampler, counts.shared_customers, counts.shared_tables)
 

@@ -60,13 +60,13 @@ OWN, OWN_ABSENT, CUSTOMERS, ABSENT, TABLES, ABOVE, RISE, MEAN, RESPONSE = range(
 @helper
 def expected_tables(customers: float, base: float, discount: float) -> float:
     """Return the expected tables of so many customers, 1 or more."""
-    tables, here = 1.0, 1.0
-    while here < customers:
-        step = 1.0 if here < EXACT_CUSTOMERS else math.floor(here / RELATIVE_STEP)
-        step = min(step, customers - here)
-        at = here + 0.5 * max(step - 1.0, 0.0)
+    tables, arrived = 1.0, 1.0
+    while arrived < customers:
+        step = 1.0 if arrived < EXACT_CUSTOMERS else math.floor(arrived / RELATIVE_STEP)
+        step = min(step, customers - arrived)
+        at = arrived + 0.5 * max(step - 1.0, 0.0)
         tables += step * base / (base + at - discount * tables)
-        here += step
+        arrived += step
     return tables
 
 
@@ -105,7 +105,7 @@ def at_nodes(document: ExpectedDocument, first_node: int, end_node: int) -> Expe
 
 
 @borrower
-def load_own(document: ExpectedDocument, own: OwnExpectedTopics) -> None:
+def load_own(document: ExpectedDocument, node_counts: OwnExpectedTopics) -> None:
     """Fill the nodes' own counts, and clear all others."""
     values, topics = document.values, document.values.shape[2]
     for node in range(document.first_node, document.end_node):
@@ -114,9 +114,9 @@ def load_own(document: ExpectedDocument, own: OwnExpectedTopics) -> None:
             for k in range(topics):
                 values[array, row, k] = 0.0
         index = node - document.shared
-        for entry in range(own.offsets[index], own.offsets[index + 1]):
-            values[OWN, row, own.topic[entry]] = own.tokens[entry]
-            values[OWN_ABSENT, row, own.topic[entry]] = own.log_absent[entry]
+        for entry in range(node_counts.offsets[index], node_counts.offsets[index + 1]):
+            values[OWN, row, node_counts.topic[entry]] = node_counts.tokens[entry]
+            values[OWN_ABSENT, row, node_counts.topic[entry]] = node_counts.log_absent[entry]
 
 
 @borrower
@@ -276,7 +276,7 @@ def sweep_expected(
     hyperparameters: Hyperparameters,
     shared: SharedVectors,
     words: ExpectedWordCounts,
-    own: OwnExpectedTopics,
+    node_counts: OwnExpectedTopics,
     responsibilities: Responsibilities,
     results: ExpectedSweepResults,
 ) -> None:
@@ -301,7 +301,7 @@ def sweep_expected(
     for number in range(nodes.size - 1):
         low, high = nodes[number], nodes[number + 1]
         document = at_nodes(workspace, low, high)
-        load_own(document, own)
+        load_own(document, node_counts)
         begin_document(document)
         for turn in range(ROUNDS + 1):  # the last after the pairs have moved
             gather(document, 1 if turn == ROUNDS else 0, 1 if turn == 0 else 0)
@@ -378,11 +378,11 @@ def _fill_weights(
         weight[k] = mean[k] * word_topic[k] * inverse[k]
     for entry in range(first, first + np.int64(before.size[pair])):
         k, q = before.topic[entry], before.share[entry] / UNIT
-        own = _without(values, row, k, q, pairs.logs[before.share[entry]], root, scale)
+        node_mean = _without(values, row, k, q, pairs.logs[before.share[entry]], root, scale)
         word = np.float64(word_topic[k])
         if not words.fold_in:
             word = max(word - q, words.prior) / (words.topic[k] - q)
-        weight[k] = own * word
+        weight[k] = node_mean * word
     for k in range(weight.size):
         total += weight[k]
     return total
@@ -469,7 +469,7 @@ def expected_means(
     document_nodes: Int64Vector,
     hyperparameters: Hyperparameters,
     shared: SharedVectors,
-    own: OwnExpectedTopics,
+    node_counts: OwnExpectedTopics,
     mean: OutFloat32Matrix,
 ) -> None:
     """Fill E[nu_jk] of the nodes of documents; twin: `naive.network_expected.Document`.
@@ -485,7 +485,7 @@ def expected_means(
     for number in range(document_nodes.size - 1):
         low, high = document_nodes[number], document_nodes[number + 1]
         document = at_nodes(workspace, low, high)
-        load_own(document, own)
+        load_own(document, node_counts)
         begin_document(document)
         for turn in range(ROUNDS):
             gather(document, 0, 1 if turn == 0 else 0)

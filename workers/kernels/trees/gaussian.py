@@ -237,13 +237,13 @@ def sweep_factors(
     values: Float64Matrix,
     tree: GaussianTree,
     min_share: float,
-    own: FactorPosterior,
+    q_factors: FactorPosterior,
     posterior: VectorPosterior,
     statistics: TreeStatistics,
 ) -> None:
     """Update q(c), then q(x) of each vector, mutually independent; twin: `naive.components.sweep_factors`."""
     loadings, mean, paths, quadratic, end_log, precision = tree
-    location, spread = own
+    location, spread = q_factors
     largest_ends, masses, best, factors = posterior
     by_node, second, ends, sums = statistics
     nodes, depth = paths.shape

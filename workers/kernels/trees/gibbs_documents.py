@@ -1,14 +1,13 @@
 """Collapsed Gibbs sampling of documents' paths down a tree and of their tokens' levels, and fold-in of documents.
 
 The probability of a path given levels is the prior of the nested Chinese restaurant process times, at each node, the
-Dirichlet-multinomial probability of the words that the document would add to it. What paths share is computed once,
-and the root, which all share, not at all. Leaving the tree at an inner node is one choice, as all new nodes below it
-are alike: paths are named by the place, in a list of all nodes, where they end or leave the tree.
+Dirichlet-multinomial probability of the words that the document would add to it. A node is scored once for all paths
+through it; the root, which all paths share, is not scored. Leaving the tree at an inner node is a single choice,
+because all new nodes below it are alike. So a path is named by the node, in a list of all nodes, where it ends or
+leaves the tree.
 
-Propose a path with new levels to a document of a tree, drawn independently of its own.
-
-Paths are proposed by the prior of the nested Chinese restaurant process and, at each place, the mixture of its path's
-topics by the prior's mean proportions.
+A document may also be proposed a path with new levels, drawn independently of its present path: by the prior of the
+nested Chinese restaurant process and, at each place, the mixture of its path's topics by the prior's mean proportions.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from collapsium.workers.kernels.trees.gibbs_records import (
 )
 
 FACTORS_PER_LOGARITHM = 8  # factors that are multiplied before a logarithm is taken
-SERIES_FROM = 16.0  # from where log Gamma is taken by its series
+SERIES_FROM = 16.0  # argument from which log Gamma is computed by its series
 DRAW, ADD_DRAWN, ADD_STORED = 0, 1, 2  # modes of `draw_levels`
 
 
@@ -59,9 +58,9 @@ def log_rising(prior: float, count: int) -> Number:
     if prior < SERIES_FROM:
         return math.lgamma(prior + count) - math.lgamma(prior)
     after = prior + count
-    one, other = 1.0 / after, 1.0 / prior
-    rest = one * (1 / 12 - one * one * (1 / 360 - one * one / 1260))
-    rest -= other * (1 / 12 - other * other * (1 / 360 - other * other / 1260))
+    inverse_after, inverse_prior = 1.0 / after, 1.0 / prior
+    rest = inverse_after * (1 / 12 - inverse_after * inverse_after * (1 / 360 - inverse_after * inverse_after / 1260))
+    rest -= inverse_prior * (1 / 12 - inverse_prior * inverse_prior * (1 / 360 - inverse_prior * inverse_prior / 1260))
     log = math.log(after)
     return (prior - 0.5) * (log - math.log(prior)) + count * (log - 1.0) + rest
 
@@ -161,7 +160,7 @@ def weigh_paths(tree: SampledTree, priors: TreePriors, work: Workspace) -> None:
 
 @borrower
 def move_words(document: TreeDocument, tree: SampledTree, state: DocumentState, sign: int) -> None:
-    """Add the document's words to the nodes of its path, or take them away."""
+    """Add the document's words to the nodes of its path, or remove them."""
     first, position = document.first, document.position
     totals, row, path, pair_level = tree.totals, tree.row, state.path, state.pair_level
     for pair in range(first, document.last):
@@ -174,7 +173,7 @@ def move_words(document: TreeDocument, tree: SampledTree, state: DocumentState, 
 
 @borrower
 def leave_path(document: TreeDocument, tree: SampledTree, state: DocumentState) -> None:
-    """Take a document out of the tree; remove nodes that no document passes."""
+    """Remove a document from the tree, with nodes that no other document passes."""
     move_words(document, tree, state, -1)
     parent, level, documents, slots, path = tree.parent, tree.level, tree.documents, tree.slots, state.path
     reusable, free, free_count = slots.reusable, slots.free, slots.free_count
@@ -453,8 +452,8 @@ def metropolis_step(
 
 
 FIRST_DRAWS = 3  # draws of the path and the levels of a document that joins the tree
-PROPOSAL_PERIOD = 8  # sweeps in one of which a document is proposed another path: it takes several times as long
-MAX_TALLIED = 4096  # counts from which on cells are listed one by one instead of being tallied
+PROPOSAL_PERIOD = 8  # a document is proposed another path in one of so many sweeps, as that takes several times as long
+MAX_TALLIED = 4096  # count from which cells are listed one by one instead of being tallied
 FOLD_IN_PASSES, FOLD_IN_LEVEL_PASSES = 4, 20  # over unseen documents: over all paths, then over the most probable one
 
 

@@ -244,10 +244,10 @@ def add_pairs(first: int, last: int, documents: DocumentPairs, weight: Array, no
     for pair in range(first, last):
         row, total = documents.position[pair], norm[pair - first]
         tokens = documents.counts[pair] * token_weight(documents.weights, pair)
-        each = tokens / total
+        factor = tokens / total
         logs += tokens * math.log(total)
         for k in range(weight.size):
-            word_topic[row, k] += each * weight[k]
+            word_topic[row, k] += factor * weight[k]
     return logs
 
 
@@ -276,9 +276,9 @@ def count_topics(
         for k in range(weight.size):
             total += weight[k] * word_expected[row, k]
         norm[pair - first] = total
-        each = documents.counts[pair] * token_weight(documents.weights, pair) / total
+        factor = documents.counts[pair] * token_weight(documents.weights, pair) / total
         for k in range(weight.size):
-            topic_counts[k] += each * word_expected[row, k]
+            topic_counts[k] += factor * word_expected[row, k]
     for k in range(weight.size):
         topic_counts[k] *= weight[k]
 
@@ -380,10 +380,10 @@ def _balance(prior: Array, counts: Array, rate: Array, u: float) -> float:
     for _ in range(MAX_NEWTON_STEPS):
         balance, slope = 0.0, 0.0
         for k in range(rate.size):
-            each = 1.0 / (rate[k] + u)
-            share = (prior[k] + counts[k]) * each
+            factor = 1.0 / (rate[k] + u)
+            share = (prior[k] + counts[k]) * factor
             balance += share * u
-            slope += share * rate[k] * each
+            slope += share * rate[k] * factor
         new = max(u - (balance - tokens) / slope, below)
         converged = abs(new - u) <= NEWTON_TOLERANCE * u
         u = new
@@ -520,19 +520,19 @@ def _add_label_sums(
         if size == 0.0:
             continue
         for k in range(part.size):
-            each = size * part[k]
-            label_sums[row, kind, k] += each * counts[k]
-            label_sums[row, kind + 1, k] += each
-            label_sums[row, kind + 2, k] += length * each * counts[k]
-            label_sums[row, kind + 3, k] += length * each
+            factor = size * part[k]
+            label_sums[row, kind, k] += factor * counts[k]
+            label_sums[row, kind + 1, k] += factor
+            label_sums[row, kind + 2, k] += length * factor * counts[k]
+            label_sums[row, kind + 3, k] += length * factor
         if curvature.shape[0]:
             half = curvature.shape[1] // 2
             for other in range(begin, end):
                 column, product = label[other], value[place] * value[other]
                 for k in range(part.size):
-                    each = product * part[k]
-                    curvature[row, column, k] += each * counts[k]
-                    curvature[row, half + column, k] += each
+                    factor = product * part[k]
+                    curvature[row, column, k] += factor * counts[k]
+                    curvature[row, half + column, k] += factor
 
 
 @kernel

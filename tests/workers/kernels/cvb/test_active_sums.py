@@ -43,7 +43,7 @@ def test_active_tables__of_documents_own_priors_equal_their_twin(state):
     )
     place = state.noise.integers(0, 2, state.shard.documents).astype(np.int32)
     tables, grown = np.zeros(state.topics), np.zeros(state.topics + 1)
-    priors = same(prior)._replace(own=priors_of_rows, own_place=place)
+    priors = same(prior)._replace(design_priors=priors_of_rows, design_place=place)
     sums.active_tables(state.pairs, state.active, state.sparse, priors, tables, grown)
     twin, twin_grown = naive.tables(
         state.shard.offsets, pair_totals(state.shard), *state.where, prior, own=priors_of_rows[place]

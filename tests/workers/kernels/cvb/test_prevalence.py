@@ -282,7 +282,7 @@ def test_select__shares_the_background_by_the_documents_own_priors(state, seed, 
         noise.integers(0, 2, state.shard.documents).astype(np.int32),
     )
     threshold = 0.3 * noise.uniform(0.5, 1.0, state.topics)
-    priors = priors_of(rows)._replace(own=priors_of_rows, own_place=place)
+    priors = priors_of(rows)._replace(design_priors=priors_of_rows, design_place=place)
     room = np.full(state.shard.documents, state.topics)
     found = selecting.select(state, rows, threshold, room, priors)
     for d, counts in enumerate(selecting.expected(state, rows)):
@@ -304,7 +304,7 @@ def test_score_merges__scores_held_out_tokens_by_the_documents_own_priors(state,
     )
     none, score = np.zeros(0, dtype=np.int64), np.zeros((2, 1))
     candidates = topic_moves.Merges(none, none, np.zeros(0), np.zeros(0), np.zeros(0))
-    priors = priors_of(rows, rows["b"].sum())._replace(own=priors_of_rows, own_place=place)
+    priors = priors_of(rows, rows["b"].sum())._replace(design_priors=priors_of_rows, design_place=place)
     topics = TopicCounts(rows["row_topic"], rows["totals"])
     topic_moves.score_merges(state.pairs, held, state.active, state.sparse, priors, topics, candidates, score)
     twin = np.zeros(2)
@@ -331,7 +331,7 @@ def test_sweep__with_priors_of_documents_equals_its_twin(shards, data, extra, se
         noise.integers(0, 2, state.shard.documents).astype(np.int32),
     )
     share, counts = np.full_like(state.share, 77), tuple(np.full_like(array, np.nan) for array in state.counts)
-    priors = priors_of(rows)._replace(own=priors_of_rows, own_place=place)
+    priors = priors_of(rows)._replace(design_priors=priors_of_rows, design_place=place)
     active.sweep_active(
         state.pairs, state.active, state.sparse, priors, powers_of(1.0), running_counts(rows),
         ActiveState(state.starts, share, *counts),
